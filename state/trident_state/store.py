@@ -20,7 +20,7 @@ from trident_state.state_shape import StateIdentity, StateKind, StateShape
 
 
 class Home(Protocol):
-    """What a run provides for a memory state's snapshots: a place of files, and an entry in the log."""
+    """The run's services for a memory state's snapshots: a place of files, and an entry in the log."""
 
     @property
     def files(self) -> FileStore | None:
@@ -40,7 +40,7 @@ class Store(Protocol):
     """A store: the object that keeps one state. One thread writes, in txid order; any thread may read."""
 
     def report(self) -> StoreReport:
-        """Return what is stored now, without any change. Raises StateOwnedError if something foreign is stored there.
+        """Return the stored facts, without any change. Raises StateOwnedError if something foreign is stored there.
 
         Foreign means not written by this library, or written for another state.
         """
@@ -103,7 +103,7 @@ class Store(Protocol):
     def read(self, keys: pa.Table, asOf: int | None) -> Found:
         """Return the values of the keys as of batch `asOf`. None: as last written, committed or not.
 
-        A key whose txid is at most `asOf` has its value; a key whose txid is `asOf` + 1 has its prev. Raises
+        A key with a txid of at most `asOf` has its value; a key with the txid `asOf` + 1 has its prev. Raises
         SnapshotMovedError if a key has a later txid, or if the markers and fences, which are read after the values,
         show a marker beyond `asOf` + 1 or another driver. Raises StateRecoveringError if a marker is below `asOf`.
         """
@@ -117,12 +117,12 @@ class Store(Protocol):
         ...
 
     def drop(self, lease: Lease | None = None) -> None:
-        """Delete everything that is stored of this state, and nothing else.
+        """Delete all data of this state, and nothing else.
 
         If it is interrupted after it has deleted a part, a group of the rest has no marker, and a second `drop` deletes
         the rest.
 
-        With a lease, delete only what the driver with `lease` or an earlier driver of the same log holds. Raises
+        With a lease, delete only data that the driver with `lease` or an earlier driver of the same log holds. Raises
         FencedError if a later driver holds the state, LogMismatchError if a driver of another log does.
         """
         ...
@@ -134,19 +134,21 @@ class Store(Protocol):
 
 @runtime_checkable
 class Bindable(Protocol):
-    """A store whose reads can be bound to one incarnation of its state."""
+    """A store with reads that can be bound to one incarnation of its state."""
 
     def bind(self, incarnation: Incarnation) -> None:
-        """From now on read only this incarnation: `groups_of`, `read` and `scan` raise what `Incarnation.check` raises.
+        """From now on read only this incarnation.
 
-        The store of a reader is bound to what the reader opened. The lease binds the store of a driver.
+        `groups_of`, `read` and `scan` raise the errors of `Incarnation.check`.
+
+        The store of a reader is bound to the state that the reader opened. The lease binds the store of a driver.
         """
         ...
 
 
 @runtime_checkable
 class Forgetful(Protocol):
-    """A store whose values may expire.
+    """A store with values that may expire.
 
     User code that reads the state to update it must not see the values that expire with the batch being applied.
     """
@@ -245,7 +247,7 @@ class Readable(Protocol):
     def open_snapshot(self, asOf: int, time: float | None = None) -> SharedSnapshot:
         """Return the state as of a txid, for other processes to read.
 
-        With the `time` of the next batch, reads leave out what expires with that batch (see `Forgetful`).
+        With the `time` of the next batch, reads leave out values that expire with that batch (see `Forgetful`).
         """
         ...
 
@@ -276,12 +278,12 @@ class Counted(Protocol):
     """A store that can cheaply tell how many keys it holds."""
 
     def count(self) -> int | None:
-        """Return the number of keys, including those whose values were removed; None before the state exists."""
+        """Return the number of keys, including those of removed values; None before the state exists."""
         ...
 
 
 class StateFactory(Protocol):
-    """A frozen, picklable description of where a state is kept. Users write it.
+    """A frozen, picklable description of a state's place. Users write it.
 
     It connects to nothing before the topology starts, and its repr shows no password.
     """

@@ -37,11 +37,11 @@ class History:
         return problem
 
     def only_deleted(self, proof: Proof | None, now: Place, to: str) -> bool:
-        """Return whether rows at the end can only be gone because they were deleted: new ones come behind them."""
+        """Return whether rows at the end can only be gone because they were deleted: new ones come after them."""
         return self._grows(proof, now, to) and not (proof and self._began_anew(proof.place, now, to))
 
     def _grows(self, proof: Proof | None, now: Place, to: str) -> bool:
-        """Return whether new rows come behind `to`, on a server that has not gone back."""
+        """Return whether new rows come after `to`, on a server that has not gone back."""
         if proof is None or now.table is None:
             return False
         before = proof.place
@@ -163,7 +163,7 @@ class History:
         return any(row[:2] == other[:2] for other in rows)
 
     def _went_back(self, session: Session, proof: Proof, now: Place, rows: list[Row]) -> Iterator[str]:
-        """Yield what cannot come about in one history of a server."""
+        """Yield facts that are impossible in one history of a server."""
         before = proof.place
         if proof.rows and now.timeline != before.timeline:
             yield f"is on timeline {now.timeline} ({before.timeline} before), without the last row that was read"
@@ -195,14 +195,14 @@ class History:
     def _content(self, row: Row) -> str:
         """Return the digest that stays the same as long as the row's version does.
 
-        A row of a view may change with other tables, and the table's row behind it does not.
+        A row of a view may change with other tables, and its row in the table does not.
         """
         return row.digest if self._last_rows.versioned else row.behind
 
     def _deleted(self, session: Session, proof: Proof, now: Place, to: str | None) -> bool:
-        """Return whether new rows come behind `to`, and all that are left up to there were read before the proof.
+        """Return whether new rows come after `to`, and all that are left up to there were read before the proof.
 
-        A table that was truncated and filled again with values of its own choice has newer ones there.
+        A table that was truncated and filled again with chosen values has newer ones there.
         """
         if to is None or not self._grows(proof, now, to):
             return False

@@ -66,7 +66,7 @@ class Moment(NamedTuple):
 
 
 class UnderWay(NamedTuple):
-    """What may still add rows with values below those that were seen: transactions, or sessions by their processes."""
+    """The possible writers of rows with lower values than those seen: transactions, or sessions by their processes."""
 
     begun: Mapping[str, float | None]
     """For each, by its number, the earliest time that it may give a row from now on; None if that is not known."""
@@ -82,7 +82,7 @@ def under_way(session: Session, sequences: Iterable[int] | None) -> UnderWay:
     """Return what may still add rows with values below those that this transaction has seen.
 
     `sequences` are those that give all values; None if the values come from the clock or from programs. This
-    transaction must have read the source before, because its own locks name the tables below a view.
+    transaction must have read the source before, because its locks name the tables below a view.
     """
     if sequences is None:
         return _sessions(session)
@@ -133,7 +133,7 @@ class _Seen(NamedTuple):
     waits_for: frozenset[str]
 
     def after(self, now: UnderWay, before: UnderWay, moment: Moment) -> "_Seen":
-        """Return what is left to wait for, after another look. `before` is the look before it."""
+        """Return the rest to wait for, after another look. `before` is the look before it."""
         left = {each for each in self.waits_for if each in before.hidden or self._runs(each, now, moment)}
         # What is gone may have become any of the prepared ones.
         return self._replace(waits_for=frozenset(left if left == self.waits_for else left | now.prepared))

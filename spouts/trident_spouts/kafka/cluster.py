@@ -111,7 +111,7 @@ class Cluster:
             time.sleep(_PAUSE_SECS)
 
     def id(self) -> str | None:
-        """Return the id of the cluster; None if the broker tells none."""
+        """Return the id of the cluster; None if the broker has none."""
         found = self._ask(
             "ask for the cluster's id", lambda secs: self._admin.describe_cluster(request_timeout=secs).result()
         )
@@ -145,7 +145,7 @@ class Cluster:
     def earliest(self, partitions: Iterable[tuple[str, int]], every: bool = False) -> Offsets:
         """Return the first offset that each partition still has.
 
-        A partition whose leader is away is left out; with `every`, the call waits for it, as for a broker. The methods
+        A partition without a leader is left out; with `every`, the call waits for it, as for a broker. The methods
         below treat `every` in the same way.
         """
         return self._offsets("the earliest", partitions, self._kafka.admin.OffsetSpec.earliest(), every)
@@ -238,7 +238,7 @@ class Cluster:
             self._admin = self._connected()
 
     def _refusal(self, error: "KafkaError | None") -> str:
-        """Return in words what a broker refuses, and the way out; "" for an error that may be temporary."""
+        """Return in words a broker's refusal, and the way out; "" for an error that may be temporary."""
         name = "" if error is None else error.name()
         if error is None or name not in self.refusals:
             return ""

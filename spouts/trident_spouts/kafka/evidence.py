@@ -1,4 +1,4 @@
-"""The evidence that partitions still are what a stream has read: gathered for positions, compared at a start."""
+"""The evidence that partitions still are those that a stream has read: gathered for positions, compared at a start."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -26,7 +26,7 @@ class Evidence:
         return earliest
 
     def forget(self, topic: str, partition: int | None = None) -> None:
-        """Forget what was read of a topic, or of one partition: something else is there now."""
+        """Forget the readings of a topic, or of one partition: something else is there now."""
         self._lasts.forget(topic, partition)
 
     def backed(self, ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
@@ -38,8 +38,8 @@ class Evidence:
     def look(self, ranges: tuple[OffsetRange, ...]) -> None:
         """Note the last messages before the starts and ends of ranges, without reading the ranges.
 
-        Spark's workers read these after that. So what changes in between is noticed by the next batch.
-        Raises DataLossError if another message stands before a range than was read there.
+        Spark's workers read these after that. So the next batch notices changes in between. Raises DataLossError if
+        another message is before a range than was read there.
         """
         starts = {(each.topic, each.partition): each.start for each in ranges}
         before = self._reader.last_before({each: (self._lasts.since(each, at), at) for each, at in starts.items()})
@@ -98,7 +98,7 @@ class Evidence:
                     self._lasts.hold((name, number), end, last)
 
     def losses(self, suspects: Mapping[Partition, tuple[int, int | None]]) -> dict[Partition, Loss]:
-        """Return the partitions of which something else stands before an offset than was read there.
+        """Return the partitions with another message before an offset than was read there.
 
         `suspects` are pairs: the offset, and the epoch of the leader that it was read from; None if that is still the
         leader, or is not known.

@@ -1,8 +1,8 @@
-"""The last message before an offset, as evidence of what a stream has read of a partition.
+"""The last message before an offset, as evidence of a stream's reading of a partition.
 
-A topic's id and an offset do not tell a partition from a copy of it that was restored and has grown on, or from what an
-unclean election has left of it: offsets are given out again there. So a position also names the last message before it.
-Every reading begins with that message, and so does the first plan of a run.
+A topic's id and an offset do not distinguish a partition from a copy of it that was restored and has grown on, or from
+its rest after an unclean election: offsets are given out again there. So a position also names the last message before
+it. Every reading begins with that message, and so does the first plan of a run.
 """
 
 import hashlib
@@ -54,7 +54,7 @@ def last_message(message: Any) -> LastMessage:
 class LastMessages:
     """The last messages before the offsets at which batches of this run begin and end.
 
-    Two readings that meet at an offset compare what they saw before it, whichever comes first. Any thread may call it.
+    Two readings that meet at an offset compare the messages before it, whichever comes first. Any thread may call it.
     """
 
     def __init__(self, losses: Losses, compacts: Callable[[str], bool | None]) -> None:
@@ -108,13 +108,13 @@ class LastMessages:
         return self._compacted[topic]
 
     def forget(self, topic: str, partition: int | None = None) -> None:
-        """Forget a topic or one partition of it: what comes there now is not what was read."""
+        """Forget a topic or one partition of it: the messages there now are not those that were read."""
         with self._lock:
             for each in [each for each in self._known if each[0] == topic and partition in (None, each[1])]:
                 del self._known[each]
 
     def loss(self, partition: Partition, offset: int, seen: LastMessage) -> Loss | None:
-        """Return how `seen`, before an offset, contradicts what is known; None if it does not."""
+        """Return how `seen`, before an offset, contradicts the known message; None if it does not."""
         known = self.at(partition, offset)
         if known is None or seen == known:
             return None
@@ -130,7 +130,7 @@ class LastMessages:
         return self._compacted.get(topic) is not True and self._compacts(topic) is False
 
     def note(self, partition: Partition, offset: int, seen: LastMessage) -> None:
-        """Compare what a reading saw before an offset with what is known, and remember it.
+        """Compare the message that a reading saw before an offset with the known one, and remember it.
 
         Raises DataLossError if they contradict each other and the policy is "fail".
         """

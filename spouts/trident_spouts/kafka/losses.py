@@ -28,7 +28,7 @@ _SHORTER = (
 
 
 class Loss(NamedTuple):
-    """A loss in words, and the ways to go on, with what each of them loses or counts twice."""
+    """A loss in words, and the ways to continue, with the messages that each of them loses or counts twice."""
 
     what: str
     way_out: str = GO_ON
@@ -40,7 +40,7 @@ class Loss(NamedTuple):
 
 
 def retention_loss(topic: str, partition: int, position: int, earliest: int) -> Loss:
-    """Return the loss of a partition whose first records were deleted before they were read."""
+    """Return the loss of a partition with first records that were deleted before they were read."""
     return Loss(
         f"{topic}-{partition} has lost the offsets {position} to {earliest - 1} before they were read (retention, or "
         f"deleted records)"
@@ -70,12 +70,12 @@ def vanished_loss(topic: str, partition: int, position: int, known: str) -> Loss
 
 
 def cut_loss(topic: str, partition: int, position: int, epoch: int, end: int) -> Loss:
-    """Return the loss of a partition whose leader has lost records of an earlier leader's epoch."""
+    """Return the loss of a partition with a leader that has lost records of an earlier leader's epoch."""
     return _other_content(topic, partition, position, f"what is left of leader epoch {epoch} ends at offset {end}")
 
 
 def epoch_loss(topic: str, partition: int, position: int, former: int, present: int) -> Loss:
-    """Return the loss of a partition whose leader epoch went back, as it never does in one life of a cluster."""
+    """Return the loss of a partition with a leader epoch that went back, as it never does in one life of a cluster."""
     return _other_content(topic, partition, position, f"its leader epoch was {former}, and now is {present}")
 
 

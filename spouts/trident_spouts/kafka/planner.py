@@ -71,8 +71,8 @@ class Planner:
     def next(self, previous: Topics, budget: Budget = NO_LIMIT) -> Topics | None:
         """Return the ranges of the batch that follows `previous`; None if there is nothing new.
 
-        The first batch of a stream that begins at the end, or at a time, may be empty; it is frozen to record the place
-        where the stream begins. Raises DataLossError if unread offsets are lost.
+        The first batch of a stream that begins at the end, or at a time, may be empty; it is frozen to record the start
+        of the stream. Raises DataLossError if unread offsets are lost.
         """
         topics, ends = self._look(previous)
         if not self._compared:
@@ -104,7 +104,7 @@ class Planner:
         """Return the topics to read and the ends of their partitions, consistent with each other.
 
         The ends are read between two descriptions of the topics. If both descriptions are equal, no topic was
-        re-created in between, because each topic has an id of its own.
+        re-created in between, because each topic has a unique id.
         """
         for _ in range(_LOOKS):
             ends = self._cluster.ends(partitions_of(self._topics))
@@ -162,7 +162,7 @@ class Planner:
         return _same(before, topic) and len(known) < 2
 
     def _gone_loss(self, name: str, before: TopicRange, topic: Topic | None) -> Loss:
-        """Return the loss of a topic that was read and is not there, as far as it can be told where it is."""
+        """Return the loss of a topic that was read and is not there, as far as its place is known."""
         self._cluster_id = self._cluster.id()
         if before.cluster is not None and self._cluster_id is not None and before.cluster != self._cluster_id:
             return other_cluster_loss(name, before.cluster, self._cluster_id, (before.id, topic.id if topic else None))
@@ -207,7 +207,7 @@ class Planner:
         return losses
 
     def _check_starts(self, positions: Mapping[str, Position], ends: Offsets) -> list[Loss]:
-        """Move each position whose next offset was deleted past the deleted offsets.
+        """Move each position past deleted offsets at its place.
 
         Return the losses, one per partition.
 
@@ -283,7 +283,7 @@ class Replays:
     def present(self, ranges: tuple[OffsetRange, ...], planned: Topics) -> tuple[OffsetRange, ...]:
         """Return the ranges of a batch that still exist, for another attempt at the batch.
 
-        Raises DataLossError if offsets are lost, unless the policy is to go on without them.
+        Raises DataLossError if offsets are lost, unless the policy is to continue without them.
         """
         topics = self._cluster.describe_all(planned)
         losses = []

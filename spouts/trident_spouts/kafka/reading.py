@@ -63,7 +63,7 @@ class RangeReader:
         """Return all messages in the ranges, and note the last ones before their starts and ends.
 
         Raises SourceUnreadableError if Kafka does not answer, or no longer has an offset, and DataLossError if another
-        message stands before a range than was read there.
+        message is before a range than was read there.
         """
         if not ranges:
             return _SCHEMA.empty_table()

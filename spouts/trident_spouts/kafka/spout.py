@@ -44,22 +44,22 @@ class KafkaSpout:
         In place of `topics`: a regular expression that the whole name of a topic matches. Topics that appear later are
         read from their beginning.
     kind : "transactional" or "opaque"
-        What a replay within a run reads: the same offsets again, or what exists by then, from the same beginning on.
-        Either is exactly-once. A transactional replay waits for a partition whose leader is away; an opaque replay
-        leaves the partition for later.
+        The offsets that a replay within a run reads: the same ones again, or those that exist by then, from the same
+        beginning on. Either is exactly-once. A transactional replay waits for a partition without a leader; an opaque
+        replay leaves the partition for later.
     startingOffsets : "earliest", "latest", datetime or mapping
-        Where a new stream begins: at the first offset that exists, at the end, at the first message at or after a time
-        (a datetime with its zone), or at offsets, ``{"orders": {0: 17, 1: 42}}``; partitions that the mapping leaves
-        out begin at the earliest offset. A stream that has a batch in the log continues after that batch. Topics and
-        partitions that appear later begin at the earliest offset.
+        The beginning of a new stream: at the first offset that exists, at the end, at the first message at or after a
+        time (a datetime with its zone), or at offsets, ``{"orders": {0: 17, 1: 42}}``; partitions that the mapping
+        leaves out begin at the earliest offset. A stream that has a batch in the log continues after that batch. Topics
+        and partitions that appear later begin at the earliest offset.
     maxOffsetsPerBatch : int
         The most offsets in one batch, of all partitions together. Each gets a share in proportion to its lag.
     isolationLevel : "read_committed" or "read_uncommitted"
         Whether messages of transactions count only once these are committed.
     onDataLoss : "fail", "earliest" or "latest"
-        What happens if Kafka no longer has the next offsets: retention has deleted them, a topic was deleted or
+        The reaction if Kafka no longer has the next offsets: retention has deleted them, a topic was deleted or
         re-created, or a partition ends before the position. "fail" stops the stream with DataLossError. The others log
-        a warning and go on from the first offset that exists ("earliest") or from the end ("latest").
+        a warning and continue from the first offset that exists ("earliest") or from the end ("latest").
     options : mapping, optional
         Options of the clients under the names of librdkafka: ``security.protocol``, ``sasl.mechanism``,
         ``sasl.username``, ``sasl.password``, ``ssl.ca.location`` and so on; they are translated for Spark's connector.

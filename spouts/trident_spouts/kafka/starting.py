@@ -1,4 +1,4 @@
-"""The forms of `startingOffsets`, which say where a stream begins to read its topics."""
+"""The forms of `startingOffsets`: the offsets at which a stream begins to read its topics."""
 
 import datetime
 from collections.abc import Mapping

@@ -43,8 +43,8 @@ class _Batch:
 class MessageExecutor(SpoutExecutor):
     """An executor that calls ``nextTuple`` while it plans, so that an idle source makes no batch.
 
-    Batches have numbers of their own (`SeenMessages`). A batch that was planned ahead keeps its messages when an
-    earlier batch is planned again, because they were delivered to this run and would not come again.
+    Batches have separate numbers (`SeenMessages`). A batch that was planned ahead keeps its messages when an earlier
+    batch is planned again, because they were delivered to this run and would not come again.
     """
 
     plans_ahead = True

@@ -1,4 +1,4 @@
-"""The named streams of a RichSpout, whose tuples are emitted as one table that has each tuple's stream number."""
+"""The named streams of a RichSpout: their tuples are emitted as one table that has each tuple's stream number."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias

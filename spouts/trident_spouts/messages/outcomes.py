@@ -1,4 +1,4 @@
-"""The calls of `ack` and `fail` that tell a queue what became of its messages."""
+"""The calls of `ack` and `fail` that report the outcomes of messages to a queue."""
 
 import logging
 from collections.abc import Collection, Iterable
@@ -16,7 +16,7 @@ _LONGEST_PAUSE = 60.0
 
 
 class Outcomes:
-    """Tells a spout of its messages' outcomes, each until the call returns.
+    """Reports its messages' outcomes to a spout, each until the call returns.
 
     A queue that hands out a limited number of messages gives no more of them while it waits for an `ack` or a `fail`.
     So a call that raises is made again with later plans, as long as the run lasts.
@@ -42,12 +42,12 @@ class Outcomes:
 
     @property
     def returned(self) -> Collection[MessageId]:
-        """The messages whose ``ack`` has returned, and which a position may still hold as if it had not."""
+        """The messages with an ``ack`` that has returned, and which a position may still hold as if it had not."""
         return self._returned.keys()
 
     @property
     def due(self) -> set[MessageId]:
-        """The messages whose ``ack`` has raised, and is to be called again."""
+        """The messages with an ``ack`` that has raised, and is to be called again."""
         return {message for message, (method, *_) in self._untold.items() if method == "ack"}
 
     def settle(self, waiting: Collection[MessageId]) -> None:
@@ -55,7 +55,7 @@ class Outcomes:
         self._returned = {message: None for message in self._returned if message in waiting}
 
     def begin(self, messages: Iterable[MessageId]) -> None:
-        """Note that a new batch holds these messages: what was acknowledged before was another delivery."""
+        """Note that a new batch holds these messages: the acknowledged one was another delivery."""
         for message in messages:
             self._returned.pop(message, None)
 

@@ -1,4 +1,4 @@
-"""RichSpout: the base class of sources, such as queues, whose messages are acknowledged one by one."""
+"""RichSpout: the base class of sources, such as queues, that acknowledge their messages one by one."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ class RichSpout(MayWait, ABC):
     The library calls all methods on one thread, one at a time. It gathers messages into batches: it calls ``nextTuple``
     until a call emits nothing, or the batch has `maxRows` messages, `maxBytes` bytes, or took `maxSecs` seconds.
 
-    What happens to a message depends on `tracking`, which also decides what ``explain()`` promises:
+    The treatment of a message depends on `tracking`, which also decides the promise in ``explain()``:
 
     - ``"tracked"``: every message has a `messageId`. ``ack`` comes after every state and output holds the message's
       batch. ``fail`` comes when the batch failed or ran out of time; the source should deliver the message again, and
@@ -49,14 +49,14 @@ class RichSpout(MayWait, ABC):
     maxPending : int or None
         ``nextTuple`` is not called while this many messages are neither acknowledged nor failed.
     remember : int
-        How many acknowledged ids are kept in the log, beside those whose ``ack`` has not returned. An ack may be lost
-        on its way to the queue, which then delivers the message again. Give the number of messages that the queue hands
-        out at most without an ack (RabbitMQ's prefetch count). Each batch stores these ids.
+        How many acknowledged ids are kept in the log, beside those with an open ``ack``. An ack may be lost on its way
+        to the queue, which then delivers the message again. Give the number of messages that the queue hands out at
+        most without an ack (RabbitMQ's prefetch count). Each batch stores these ids.
     redeliverySecs : float or str
         How long, after a start, messages are still recognised that an earlier run committed, and perhaps did not
-        acknowledge. Give at least twice the time after which the queue delivers a message again whose reader has died
-        (a time of invisibility); a message that comes later counts twice. Each batch stores the ids of the last batches
-        of all runs within this time.
+        acknowledge. Give at least twice the time after which the queue delivers the message of a dead reader again (a
+        time of invisibility); a message that comes later counts twice. Each batch stores the ids of the last batches of
+        all runs within this time.
 
     Examples
     --------
@@ -120,7 +120,7 @@ class RichSpout(MayWait, ABC):
         """Arrange that a message is delivered again, because its batch failed."""
 
     def deactivate(self) -> None:  # noqa: B027
-        """Take no more messages, because the run becomes inactive or ends.
+        """Stop taking messages, because the run becomes inactive or ends.
 
         Acks and fails of messages in flight still come.
         """

@@ -15,7 +15,7 @@ MessageId: TypeAlias = str | int
 
 
 class SeenBatch(NamedTuple):
-    """The messages of a batch whose acks are not known to have reached the queue.
+    """The messages of a batch with acks that may not have reached the queue.
 
     `since`: the start of the first run that found them so, if no run was given them again since then; otherwise None.
     """
@@ -37,7 +37,7 @@ class SeenBatch(NamedTuple):
 
 
 class Acks(NamedTuple):
-    """What a run knows of the acks of messages in batches."""
+    """A run's knowledge of the acks of messages in batches."""
 
     begun: int
     """The number of the last batch of earlier runs."""
@@ -53,11 +53,11 @@ class Acks(NamedTuple):
 class SeenMessages:
     """The position of a stream of messages: the number of its last batch, and the messages that may come again.
 
-    The stream numbers its own batches from 1 on; txids would not do, because they also count the batches of other
-    streams in the batch group. `batches` holds the ids of each batch that have no ack yet, in order of the batches, and
+    The stream numbers its batches from 1 on; txids would not do, because they also count the batches of other streams
+    in the batch group. `batches` holds the ids of each batch that have no ack yet, in order of the batches, and
     `acknowledged` the newest ids with an ack.
 
-    An id is in `acknowledged` only if a run has seen its ``ack`` return. Neither a later batch nor a restart tells that
+    An id is in `acknowledged` only if a run has seen its ``ack`` return. Neither a later batch nor a restart shows that
     the queue heard of a message: an ``ack`` may have raised, or the driver may have died before it.
     """
 

@@ -1,4 +1,4 @@
-"""The servers behind an address: a single server, or the masters of a Redis Cluster."""
+"""The servers of an address: a single server, or the masters of a Redis Cluster."""
 
 import threading
 from contextlib import closing
@@ -13,7 +13,7 @@ from trident_state.redis.wire import command
 
 
 class Servers:
-    """The servers behind an address, with the hash slots that each of them holds.
+    """The servers of an address, with the hash slots that each of them holds.
 
     The servers are asked for their slots when that is first needed, and again after `forget`. Any thread may call.
     `where` begins the message of every error.

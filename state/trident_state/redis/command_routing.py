@@ -45,7 +45,7 @@ class Link:
         """Send all commands before the first reply is read, and return one reply per command.
 
         If the server answers a command with an error, its reply is that error (`redis.ResponseError`). Every command
-        has a key of a state, except for MULTI and EXEC, which stand around commands with one hash tag. Raises
+        has a key of a state, except for MULTI and EXEC, which surround commands with one hash tag. Raises
         StateUnavailableError if it is not known whether the commands were carried out.
         """
         slots = None
@@ -211,7 +211,7 @@ class Links:
         check_all(replies, self._servers.where, self._servers.address)
 
     def forget(self) -> None:
-        """Ask for the servers again, and connect anew, because the address now belongs to other servers."""
+        """Ask for the servers again, and connect again, because the address now belongs to other servers."""
         self._servers.forget()
         self._close_idle()
 

@@ -1,7 +1,7 @@
 """One connection to one server. It sends packed commands and receives replies.
 
 redis-py opens the connection (authentication, TLS) and parses replies. The retries of redis-py are off: they would
-silently repeat a write whose reply was lost.
+silently repeat a write after a lost reply.
 """
 
 from collections.abc import Iterable

@@ -63,7 +63,7 @@ class ExpiredValues:
         return deleted
 
     def _next_bucket(self, layout: Layout) -> int:
-        """Return the number of the next bucket to sweep. The scan of a bucket continues where its last call stopped."""
+        """Return the number of the next bucket to sweep. The scan of a bucket continues after its last call."""
         if self._cursors.get(self._bucket, b"0") == b"0":
             self._cursors.pop(self._bucket, None)
         self._bucket = (self._bucket + 1) % layout.buckets

@@ -33,7 +33,7 @@ class BatchBegunError(SnapshotMovedError):
 
 
 class DueIndex:
-    """The index of due times of one state whose shape has them."""
+    """The index of due times of one state with them in its shape."""
 
     def __init__(self, where: str, shape: StateShape, reader: Reader) -> None:
         self._where, self._shape, self._reader = where, shape, reader
@@ -62,8 +62,8 @@ class DueIndex:
     ) -> Iterator[pa.Table]:
         """Yield the keys of these groups that are due at or before `until`, at most 10,000 keys in one round trip.
 
-        Raises BatchBegunError if a batch after `asOf` has been begun, StateRecoveringError if the server has lost
-        some of an index while it was built, and what `Reader.check` raises.
+        Raises BatchBegunError if a batch after `asOf` has been begun, StateRecoveringError if the server has lost some
+        of an index while it was built, and the errors of `Reader.check`.
         """
         counts = dict(zip(groups, self.counts(layout, groups, until, asOf, lease), strict=True))
         rows = max(1, _PAGE_KEYS // len(groups))
@@ -96,15 +96,15 @@ class DueIndex:
     def is_complete(self, layout: Layout) -> bool:
         """Return whether the index fits the records.
 
-        It does not if an earlier version of this library wrote them, or if somebody removed entries of it, as an expiry
-        or a clean-up would. The number of entries stands in the meta hash, and the same script changes both.
+        It does not if an earlier version of this library wrote them, or if entries of it were removed, as by an expiry
+        or a clean-up. The number of entries is in the meta hash, and the same script changes both.
         """
         counts = [(layout.buckets_of(group)[0], command(b"ZCARD", layout.due(group))) for group in range(layout.groups)]
         metas, found = self._reader.snapshot(layout, counts)
         return all(meta.indexed and meta.dues == str(entries) for meta, entries in zip(metas, found, strict=True))
 
     def build(self, link: Link, layout: Layout, metas: list[Meta], lease: Lease) -> None:
-        """Build the index from the records, as they are now. Nobody else writes the state meanwhile."""
+        """Build the index from the records, as they are now. No other process writes the state meanwhile."""
         link.load()
         none = pa.array([], pa.binary())
         for group in range(layout.groups):

@@ -1,4 +1,4 @@
-"""RedisMapState: what users write to keep a state in Redis."""
+"""RedisMapState: the API to keep a state in Redis."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -99,7 +99,7 @@ class RedisMapState:
 
     @property
     def sendable(self) -> bool:
-        """Return whether the url may be sent to other processes: it holds no password, or says where the url is."""
+        """Return whether the url may be sent to other processes: it has no password, or names the url's place."""
         return redacted(self.url) == self.url
 
     def _check_numbers(self) -> None:
@@ -125,9 +125,9 @@ class RedisMapState:
             The text with which all names in the server begin: ``prefix:{topology/state}:...``.
         buckets
             The number of Redis hashes over which the keys are spread. It is fixed when the state is created: a state
-            that exists keeps its own number.
+            that exists keeps its number.
         groups
-            The number of parts of the state that commit by themselves. Each has a hash tag of its own, so that a Redis
+            The number of parts of the state that commit by themselves. Each has a separate hash tag, so that a Redis
             Cluster can keep the parts on different servers. The groups share the buckets evenly: with the usual 1024
             buckets, `groups` must be a power of two.
         layout
@@ -142,7 +142,7 @@ class RedisMapState:
             later (or up to 1/64 of `ttlSecs` after that), and for every read as of that batch. None: a value never
             expires.
         writers
-            Who sends a batch's changes to the server: the ``"driver"``, Spark's ``"executors"``, or ``"auto"``: the
+            The sender of a batch's changes to the server: the ``"driver"``, Spark's ``"executors"``, or ``"auto"``: the
             executors if they wrote the batch's large result into files, otherwise the driver. ``"executors"`` is for
             batches of very many keys, of which nothing comes to the driver then (see the guide, Scale); it needs a
             checkpointLocation and a server that every worker reaches, and a password only in ``env:NAME`` or
@@ -196,5 +196,5 @@ class RedisMapState:
 
 
 def _made(kind: StateKind, url: str, options: Mapping[str, Any]) -> RedisMapState:
-    """Return a state with these options, whose durations are still in the form in which the user wrote them."""
+    """Return a state with these options, with durations still in the user's form."""
     return RedisMapState(kind, url, **options)

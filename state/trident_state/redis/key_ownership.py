@@ -29,7 +29,7 @@ class Inspector:
         self._links, self._where, self._identity, self._form, self.layout = links, where, identity, form, layout
 
     def report(self) -> StoreReport:
-        """Return what the server stores of the state.
+        """Return the server's record of the state.
 
         Raises StateOwnedError if a key is foreign, StateShapeError if the state was created with other options.
         """

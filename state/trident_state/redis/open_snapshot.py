@@ -50,7 +50,7 @@ class OpenSnapshot(SharedState):
             yield from DueIndex(self.where, self.shape, reader).read(self.layout, [group], until, self.asOf, self.lease)
 
     def count_due(self, until: int) -> int | None:
-        """Return how many keys are due at or before `until`, in microseconds since 1970; None if nobody can tell."""
+        """Return how many keys are due at or before `until`, in microseconds since 1970; None if it is unknown."""
         groups = range(self.groups)
         with self._reading() as reader, suppress(BatchBegunError):
             return sum(

@@ -95,7 +95,7 @@ class Placement:
         return pa.array(positions)
 
     def group(self, group: int) -> slice:
-        """Return the rows of the placement whose keys are in the given group."""
+        """Return the rows of the placement with keys in the given group."""
         per = self.layout.per_group
         first, last = bisect_left(self._ids, group * per), bisect_left(self._ids, (group + 1) * per)
         return slice(self._starts[first], self._starts[last])

@@ -43,7 +43,7 @@ class Reader:
         """If set, `check` accepts only this incarnation of the state: for readers that no lease binds to it."""
 
     def statuses(self, metas: list[Meta]) -> tuple[GroupStatus, ...]:
-        """Return the status of each group. Raises what `Incarnation.check` raises for those that are not gone."""
+        """Return the status of each group. Raises the errors of `Incarnation.check` for those that are not gone."""
         self._check_incarnation([meta for meta in metas if not meta.absent])
         return tuple(meta.status(self._where) for meta in metas)
 
@@ -189,7 +189,7 @@ class Reader:
     def _cutoff(self, metas: list[Meta], asOf: int | None, sizes: list[tuple[int, int]]) -> Cutoff:
         """Return the cutoff of a read as of `asOf`: one for all rows, or one per row if groups have different cutoffs.
 
-        `sizes` says in which groups the rows lie: (group, number of rows) for each run of rows, in order.
+        `sizes` names the groups of the rows: (group, number of rows) for each run of rows, in order.
         """
         if all(meta.expiry is None for meta in metas):
             return 0
@@ -203,7 +203,7 @@ class Reader:
 
         Return the meta hashes of all groups, and the replies; each group is read at one moment.
 
-        Groups may lie on different servers, and be read at different moments. Together they show the state as of one
+        Groups may be on different servers, and be read at different moments. Together they show the state as of one
         txid, because each group can be read as of that txid.
         """
         parts: dict[int, list[int]] = {group: [] for group in range(layout.groups)}
@@ -225,8 +225,8 @@ class Reader:
     def check(self, layout: Layout, metas: list[Meta], asOf: int | None, lease: Lease | None) -> int:
         """Return the txid as of which groups with these meta hashes were read: `asOf`, or for None the least marker.
 
-        Raises SnapshotMovedError or StateRecoveringError if they cannot be read as of `asOf`, and what
-        `Incarnation.check` raises if they are not of the incarnation that a reader opened.
+        Raises SnapshotMovedError or StateRecoveringError if they cannot be read as of `asOf`, and the errors of
+        `Incarnation.check` if they are not of the incarnation that a reader opened.
         """
         markers = []
         self._check_layout(layout, metas)

@@ -19,7 +19,7 @@ class Script:
 
     @classmethod
     def of(cls, name: str, *parts: Traversable) -> "Script":
-        """Return the script whose text is the content of the given files, one after the other.
+        """Return the script with the content of the given files as text, one after the other.
 
         It begins with a question for the rights that it needs. Commands of sorted sets are left out: only states with
         an index of due times need them (due.lua asks).

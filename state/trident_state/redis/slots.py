@@ -24,7 +24,7 @@ def slot_of_tag(tag: bytes) -> int:
 def slot_of(packed: bytes) -> int:
     """Return the hash slot of a packed command, by the hash tag of the first key in it.
 
-    Every key of a state has a hash tag, and in no command of this library does a brace stand before the first key.
+    Every key of a state has a hash tag, and in no command of this library is a brace before the first key.
     """
     start = packed.index(b"{") + 1
     return slot_of_tag(packed[start : packed.index(b"}", start)])

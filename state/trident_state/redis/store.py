@@ -46,7 +46,7 @@ _CLEARED_LATER = 4 * CLEAR_KEYS
 
 
 class RedisStore:
-    """The store of a RedisMapState. `trident_state.store.Store` says what each method promises.
+    """The store of a RedisMapState. `trident_state.store.Store` documents the promise of each method.
 
     One link writes and others read; no connection is opened before it is needed. Every write is a script that, in the
     same step, compares the lease and the txid with the group's meta hash. A thread holds the lock `_writing` while it
@@ -206,7 +206,7 @@ class RedisStore:
         )
 
     def commit_batch(self, batch: OpenBatch, update: Update, puts: Sequence[Put]) -> Applied:
-        """Commit a batch whose keys were all put; see `trident_state.store.Shared`."""
+        """Commit a batch of which all keys were put; see `trident_state.store.Shared`."""
         counts = summed([[0] * batch.layout.groups, *(put.counts for put in puts)])
         with self._writing:
             before, _ = self._expiry_of(update)
@@ -252,7 +252,7 @@ class RedisStore:
     def _expiry_at(self, txid: int) -> Expiry | None:
         """Return the expiry as of `txid`; None if no group's marker is `txid`, so that none can take the next batch.
 
-        All groups whose marker is `txid` have the same expiry, because it follows from the times of the batches.
+        All groups with the marker `txid` have the same expiry, because it follows from the times of the batches.
         """
         if self._expiries is None or txid not in self._expiries:
             self._expiries = self._expiries_of(self._reader.metas(self._layout()))

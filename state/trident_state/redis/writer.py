@@ -81,7 +81,7 @@ class WriteResult(msgspec.Struct, frozen=True):
     """The result of writing a Task: the number of keys that it moved to the txid, and the values after the update.
 
     The `values` come in the order of the placement, None if they were not asked for. They are valid only in the rows
-    marked in `known`: all but those of groups whose marker was at or past the txid before the write. `removed` are the
+    marked in `known`: all but those of groups with a marker at or past the txid before the write. `removed` are the
     encoded keys that this write left without a value, as far as it knows them.
     """
 
@@ -116,7 +116,7 @@ class Writer:
             return self.open(task)
 
     def commit(self, part: Task, counts: Sequence[int]) -> None:
-        """Commit an update whose parts were all written. `counts` are its keys by group, `part` is any one part."""
+        """Commit an update of which all parts were written. `counts` are its keys by group, `part` is any one part."""
         try:
             self._check_committed(part, self._commits(part, part.groups, counts), counts)
         except _ScriptsGone:
@@ -316,7 +316,7 @@ class Writer:
             yield self._open(task, group)
 
     def _is_live(self, task: Task, group: int, replies: Iterator[Reply]) -> bool:
-        """Return whether the group accepts the txid, by the reply to `_opening` or by what the other process found."""
+        """Return whether the group accepts the txid, by the reply to `_opening` or by the other process."""
         return self._is_open(task, next(replies)) if task.opened is None else group in task.opened
 
     def _commit(self, task: Task, group: int, keys: int) -> bytes:

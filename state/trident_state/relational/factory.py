@@ -1,4 +1,4 @@
-"""SqliteMapState and PostgresMapState: what users write to keep a state in a relational database."""
+"""SqliteMapState and PostgresMapState: the API to keep a state in a relational database."""
 
 from dataclasses import dataclass
 from functools import partial

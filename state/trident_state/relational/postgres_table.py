@@ -114,7 +114,7 @@ class PostgresTable:
         self._write(remove)
 
     def checkRemovable(self) -> None:
-        """Raise StateError if the table and the view cannot be dropped: somebody's view builds on them, or rights lack.
+        """Raise StateError if the table and the view cannot be dropped: a view builds on them, or rights lack.
 
         The server is asked by a drop that is taken back.
         """

@@ -134,7 +134,7 @@ class SqliteTable:
     def _file_there(self) -> tuple[int, int] | None:
         """Return the device and inode that identify the file at the path; None if there is no file.
 
-        SQLite would go on to write a removed file without an error, and the writes would be lost.
+        SQLite would continue to write a removed file without an error, and the writes would be lost.
         """
         try:
             found = os.stat(self._path)
