@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from trident.base.errors import SpoutContractError
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.files.compression import is_compressed, unpacked
-from trident_spouts.files.lines import line_start, whole_lines_end
+from trident_spouts.files.lines import BOM, line_start, whole_lines_end
 from trident_spouts.files.places import FilePlace, ListedFile, OpenFile, StaleListingError
 from trident_spouts.files.ranges import FileRange, content_checksums, digest, identity
 from trident_spouts.files.read_files import Entry, ReadFiles
@@ -101,7 +101,8 @@ class Planner:
             if planned is None:
                 break
             range_, after = planned
-            if entry is not None or range_.end > range_.start:  # a file read before gets a new entry in any case
+            # A file read before gets a new entry in any case, unless that would forget its byte order mark.
+            if range_.end > range_.start or (entry is not None and after.end >= entry.end):
                 read.append((range_.name, after))
             if range_.end > range_.start:
                 ranges.append(range_)
@@ -173,9 +174,14 @@ class Planner:
     def _next_line(self, file: OpenFile, now: ListedFile, end: int) -> int:
         """Return the byte at which the next line begins in a file that was read up to byte `end` and has grown since.
 
-        The last line may have had no newline when it was read; then its newline may follow, and is skipped. Raises
+        The last line may have had no newline when it was read; then its newline may follow, and is skipped. A byte
+        order mark alone is no line, and is read once more together with the line that it begins. Raises
         SpoutContractError if that line itself is continued, because a part of the line was read as a whole line.
         """
+        if end == len(BOM):
+            file.seek(0)
+            if file.read(end) == BOM:
+                return 0
         file.seek(max(0, end - 1))
         last, more = file.read(1), file.read(2)
         if not end or last == b"\n":

@@ -349,6 +349,35 @@ def test_a_file_of_a_byte_order_mark_alone_is_empty(tmp_path: Path) -> None:
     assert sum(form.count(data, at) for form, at, data in lines_of(emission)) == 0
 
 
+@pytest.mark.parametrize("form", ["csv", "json", "text"])
+def test_a_file_that_begins_with_a_byte_order_mark_alone_may_grow(tmp_path: Path, form: str) -> None:
+    content = {"csv": b"s,n\nabc,1\n", "json": b'{"s": "abc", "n": 1}\n', "text": b"abc\n"}[form]
+    schema = {} if form == "text" else {"schema": "s string, n long"}
+    at_once = FileSpout(tmp_path, format=form, **schema).open()
+    patient = FileSpout(tmp_path, format=form, completeAfterSecs="1 hour", **schema).open()
+    path = tmp_path / f"b.{form}"
+    path.write_bytes(MARK)
+    steps, position = grown(at_once, None)
+    assert steps == [] and position is not None
+    with path.open("ab") as file:
+        file.write(content[:2])
+    (tmp_path / f"a.{form}").write_bytes(content)  # is read while the other file has no whole line
+    steps, position = grown(patient, position, path.stat().st_mtime + 1)
+    assert steps == ["abc"]
+    with path.open("ab") as file:
+        file.write(content[2:])
+    assert grown(at_once, position)[0] == ["abc"]
+
+
+def grown(executor: Any, position: Any, time: float = 0.0) -> tuple[list[Any], Any]:
+    """Return the first field of all rows after a position, and the position after them."""
+    rows: list[Any] = []
+    while (plan := executor.plan(TransactionAttempt(1, 0), position, time)) is not None:
+        rows += executor.emit(TransactionAttempt(1, 0), plan).arrow().column(0).to_pylist()
+        position = plan
+    return rows, position
+
+
 def lines_of(emission: Any) -> Any:
     return reading._lines_of(emission.stretches[0], emission.line_format)
 
