@@ -116,3 +116,13 @@ def test_a_reader_is_told_of_batches_that_were_deleted_between_others(tmp_path: 
     with pytest.raises(OutputConflictError, match="batch 4 was published after batch 3, and follows batch 2: "):
         publishedFiles(tmp_path / "a")
     assert len(publishedFiles(tmp_path / "a", afterTxid=3)) == 1, "the way out"
+    assert len(publishedFiles(tmp_path / "a", afterTxid=4)) == 0
+
+
+def test_a_reader_that_goes_on_is_told_of_batches_that_another_one_took_away(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.run(4, "a")
+    shutil.rmtree(tmp_path / "a" / "txid=2")
+    with pytest.raises(OutputConflictError, match="batch 2, which follows batch 1, is gone, .* batch 3: .*afterTxid=2"):
+        publishedFiles(tmp_path / "a", afterTxid=1)
+    assert len(publishedFiles(tmp_path / "a", afterTxid=2)) == 2, "the way out"

@@ -9,7 +9,14 @@ import pytest
 
 from trident import Count, TridentTopology
 from trident.base.attempt import TransactionAttempt
-from trident.errors import BatchFailedError, OutputConflictError, OutputError, SourceUnreadableError, SpoutContractError
+from trident.errors import (
+    BatchFailedError,
+    DataLossError,
+    OutputConflictError,
+    OutputError,
+    SourceUnreadableError,
+    SpoutContractError,
+)
 from trident.spouts import FeederBatchSpout, FixedBatchSpout, RecordedSpout
 from trident.state import MemoryMapState
 from trident.testing import SpoutContract, TestOutput
@@ -91,6 +98,31 @@ def test_a_batch_that_is_gone_is_no_batch_to_leave_out(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "recording" / "txid=1")
     with pytest.raises(SourceUnreadableError, match=r"RecordedSpout: batch 1 of .*recording is gone; bring its folder"):
         executor.emit(TransactionAttempt(1, 0), first)
+
+
+def test_a_batch_that_is_gone_behind_the_last_one_stops_the_player(tmp_path: Path) -> None:
+    path = recorded(tmp_path)
+    executor = RecordedSpout(path).open()
+    first = plan(executor)
+    shutil.rmtree(path / "txid=3")  # the second batch is empty, and not there
+    for player in (executor, RecordedSpout(path).open()):
+        with pytest.raises(
+            DataLossError, match=r"batch 2 of .*recording is gone: .* up to batch 1, .* batch 3\. Bring"
+        ):
+            plan(player, first)
+
+
+def test_a_recording_whose_oldest_batches_are_gone_is_played_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = recorded(tmp_path)
+    shutil.rmtree(path / "txid=1")
+    executor = RecordedSpout(path).open()
+    for _ in range(2):
+        assert plan(executor)["txid"] == 3
+    assert caplog.messages == [
+        f"RecordedSpout: {path} begins with batch 3: the batches up to 1 are gone, and are not played"
+    ]
 
 
 def test_a_file_that_was_changed_is_refused(tmp_path: Path) -> None:

@@ -163,6 +163,20 @@ def batch_of(path: Path, txid: int) -> Batch | None:
     return Batch(txid, folder, parts, str(manifest.get("frozen", "")), manifest.get("after"))
 
 
+def check_begins(place: str, txid: int, after: int | None, last: int) -> None:
+    """Raise OutputConflictError if a batch is gone between `last`, after which a reader goes on, and batch `txid`.
+
+    `after`: the batch after which batch `txid` was published. A reader that begins (`last` is 0) may find the oldest
+    batches gone.
+    """
+    if last and after is not None and after > last:
+        raise OutputConflictError(
+            f"{place}: batch {after}, which follows batch {last}, is gone, and the next one there is batch {txid}: "
+            f"another reader took it away, or the place was damaged. Bring it back; or to read what is behind it: "
+            f"afterTxid={txid - 1}"
+        )
+
+
 def check_follows(place: str, txid: int, after: int | None, before: int | None) -> None:
     """Raise OutputConflictError if batch `txid`, published after batch `after`, follows another batch in the place.
 

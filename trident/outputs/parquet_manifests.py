@@ -31,6 +31,7 @@ from trident.outputs.parquet_folder import (
     OWN_FOLDER,
     NewBatch,
     Owner,
+    check_begins,
     check_follows,
     check_owner,
     gapless,
@@ -140,18 +141,20 @@ class ManifestBatches:
         names = [file.name.rpartition("/")[2].removesuffix(".json") for file in self.place.files(_BATCHES)]
         return [int(name) for name in names if name.isdigit()]
 
-    def files(self, txids: Sequence[int]) -> list[str]:
+    def files(self, txids: Sequence[int], after: int = 0) -> list[str]:
         """Return the URLs of the files of published batches; see `ParquetPlace.files`."""
-        return [self.place.path(name) for name, _ in self.named(txids)]
+        return [self.place.path(name) for name, _ in self.named(txids, after)]
 
-    def named(self, txids: Sequence[int]) -> list[tuple[str, Part]]:
-        """Return the files of published batches, each with its name below the prefix, after a check of their sizes."""
+    def named(self, txids: Sequence[int], after: int = 0) -> list[tuple[str, Part]]:
+        """Return the files of published batches, each with its name below the prefix, after the checks of `files`."""
         if not txids:
             return []
         sizes = {file.name: file.size for file in self.place.files()}
         found: list[tuple[str, Part]] = []
         for before, txid in zip([None, *txids], txids, strict=False):
             batch = self.published(txid)
+            if batch is not None and before is None:
+                check_begins(str(self), txid, batch.after, after)
             check_follows(str(self), txid, None if batch is None else batch.after, before)
             for part in () if batch is None else batch.parts:
                 name = f"{FIELD}={txid}/{part.name}"

@@ -107,10 +107,11 @@ class ParquetPlace(Protocol):
         """Return the txids of published batches, in order, without a gap before the last."""
         ...
 
-    def files(self, txids: Sequence[int]) -> list[str]:
+    def files(self, txids: Sequence[int], after: int = 0) -> list[str]:
         """Return the paths or URLs of the files of published batches, which follow one another in the place.
 
-        Raises OutputConflictError if a file is gone or was changed, or a batch between two of them is gone.
+        `after`: the last batch that the reader had; 0 if it begins. Raises OutputConflictError if a file is gone or was
+        changed, or a batch between two of them, or behind `after`, is gone.
         """
         ...
 
@@ -172,11 +173,13 @@ class FolderBatches:
     def txids(self) -> list[int]:
         return parquet_folder.txids(self.path)
 
-    def files(self, txids: Sequence[int]) -> list[str]:
+    def files(self, txids: Sequence[int], after: int = 0) -> list[str]:
         found: list[str] = []
         for before, txid in zip([None, *txids], txids, strict=False):
             batch = parquet_folder.batch_of(self.path, txid)
             if batch is not None:
+                if before is None:
+                    parquet_folder.check_begins(str(self), txid, batch.after, after)
                 parquet_folder.check_follows(str(self), txid, batch.after, before)
                 parquet_folder.check_files(batch)
                 found += [str(batch.folder / part.name) for part in batch.parts]

@@ -34,7 +34,8 @@ def publishedFiles(path: str | Path, *, afterTxid: int = 0, storage: Mapping[str
     path : path
         The path that was given to `writeParquet`.
     afterTxid : int
-        Leave out the batches up to this one. The last path of an earlier answer names the last batch (``txid=7``).
+        Leave out the batches up to this one. The last path of an earlier answer names the last batch (``txid=7``). A
+        batch that is gone right behind it is an error.
     storage : dict of str, optional
         The options of the object store, if `path` is a URL, as they were given to `writeParquet`.
 
@@ -62,7 +63,7 @@ def publishedFiles(path: str | Path, *, afterTxid: int = 0, storage: Mapping[str
     """
     place = parquet_place(path, Storage.of(storage))
     check_output(place)
-    return place.files(_after(place, afterTxid))
+    return place.files(_after(place, afterTxid), afterTxid)
 
 
 def readParquet(
@@ -78,12 +79,12 @@ def readParquet(
     schema = parse_schema(check_output(place).schema)
     txids = _after(place, afterTxid)
     if isinstance(place, ManifestBatches):
-        names = tuple(name for name, _ in place.named(txids))
+        names = tuple(name for name, _ in place.named(txids, afterTxid))
         if not names:
             return spark.createDataFrame([], schema)
         numbers = spark.range(0, len(names), 1, len(names))
         return numbers.mapInArrow(_ReadManifested(place.place, names, arrow_schema(schema)), schema)
-    files = place.files(txids)
+    files = place.files(txids, afterTxid)
     if not files:
         return spark.createDataFrame([], schema)
     paths = [spark_path(file) for file in files]

@@ -1,6 +1,7 @@
 """A spout that plays a recording: the batches that a `writeParquet` output has published, one by one."""
 
 import hashlib
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor, SpoutKind
 from trident_spouts.files.parquet import FilesEmission
 from trident_spouts.user_calls import foreign_metadata_error
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -103,6 +106,8 @@ class _RecordedExecutor(SpoutExecutor):
         self._path, self._schema = spout.path, spout.schema
         self._log = check_output(FolderBatches(spout.path)).log
         self._txids: list[int] = []
+        self._told = set[int]()
+        """The batches that were found gone at the beginning, and told in a warning."""
         self._digests: dict[int, tuple[object, str]] = {}
         """Checksums of batches, each with the sizes and times of the files from which it was computed."""
 
@@ -114,7 +119,9 @@ class _RecordedExecutor(SpoutExecutor):
         following = next((txid for txid in self._txids if txid > last), None)
         if following is None:
             return None
-        return {"recording": self._log, "txid": following, "digest": self._digest(self._batch(following))}
+        batch = self._batch(following)
+        self._check_follows(batch, last)
+        return {"recording": self._log, "txid": following, "digest": self._digest(batch)}
 
     def _batch(self, txid: int) -> Batch:
         """Return a recorded batch. Raises SourceUnreadableError if it is gone, OutputConflictError if a file is."""
@@ -136,6 +143,24 @@ class _RecordedExecutor(SpoutExecutor):
             while len(self._digests) > _KEPT:
                 del self._digests[next(iter(self._digests))]
         return digest
+
+    def _check_follows(self, batch: Batch, last: int) -> None:
+        """Raise DataLossError if a batch is gone between the last one that was played and this one."""
+        before = batch.after or 0
+        if before <= last:
+            return
+        if last == 0:
+            if before not in self._told:
+                text = "RecordedSpout: %s begins with batch %d: the batches up to %d are gone, and are not played"
+                logger.warning(text, self._path, batch.txid, before)
+            self._told.add(before)
+            return
+        raise DataLossError(
+            f"RecordedSpout: batch {before} of {self._path} is gone: this stream has played up to batch {last}, and "
+            f"the next one there is batch {batch.txid}. Bring its folder back. Or play what is there from its "
+            f"beginning, by a stream of another name, with newStream(..., anew=True): then its batches count beside "
+            f"those that were played before"
+        )
 
     def _check_played(self, previous: Metadata, last: int) -> None:
         """Raise DataLossError if the last batch that was played is another one now, or gone.

@@ -66,7 +66,7 @@ class Position(NamedTuple):
         (Position(life='6f1c-1-0', txid=12, digest='5be2'), '12')
         """
         head, _, txid = text.rpartition("-")
-        if not (txid.isascii() and txid.isdecimal() and len(txid) < 19):
+        if not (txid.isascii() and txid.isdecimal() and len(txid) < 19) or (text != txid and head[:1] in ("", "-")):
             raise ValueError(text)
         life, _, digest = head.partition(".")
         return cls(life or None, int(txid), digest or None)
