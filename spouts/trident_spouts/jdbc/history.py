@@ -2,13 +2,13 @@
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from trident_spouts.jdbc.database import Session
 from trident_spouts.jdbc.order import OrderColumn
 from trident_spouts.jdbc.origin import Origin
 from trident_spouts.jdbc.place import Place, SequenceAt, last_checkpoint
-from trident_spouts.jdbc.proof import LastRows, Proof, Row
+from trident_spouts.jdbc.proof import Again, LastRows, Proof, Row
 from trident_spouts.jdbc.relation import quoted
 
 _log = logging.getLogger("trident.spouts")
@@ -124,13 +124,14 @@ class History:
 
     def _changed(self, session: Session, proof: Proof, now: Place, to: str | None) -> str | None:
         """Compare the rows that were read last, because the server was restarted or the table has new files."""
-        before, rows = proof.place, self._last_rows.again(session, proof)
-        same = [row for row in proof.rows if self._same(row, proof, rows)]
+        before, again = proof.place, self._last_rows.again(session, proof)
+        rows = again.rows
+        same = [row for row in proof.rows if _same(row, again)]
         last = [row for row in proof.rows if row.value == proof.rows[0].value]
         if last and all(row in same for row in last):
             return None
         crashed = self._origin.unlogged and before.life != now.life
-        back = next(self._went_back(session, proof, now, rows), None)
+        back = next(self._went_back(session, proof, now, again), None)
         if back is not None:  # a crash gives the numbers of transactions out again that wrote unlogged tables alone
             crash = ", or a crash emptied the table, because it is unlogged" if crashed else ""
             return f"{back}: the server was restored from an older copy{crash}"
@@ -157,12 +158,7 @@ class History:
             return None
         return "it has new files" if made_anew else "a crash of the server empties it, because it is unlogged"
 
-    def _same(self, row: Row, proof: Proof, rows: list[Row]) -> bool:
-        if self._last_rows.comparable(proof):
-            return row in rows
-        return any(row[:2] == other[:2] for other in rows)
-
-    def _went_back(self, session: Session, proof: Proof, now: Place, rows: list[Row]) -> Iterator[str]:
+    def _went_back(self, session: Session, proof: Proof, now: Place, again: Again) -> Iterator[str]:
         """Yield facts that are impossible in one history of a server."""
         before = proof.place
         if proof.rows and now.timeline != before.timeline:
@@ -173,22 +169,22 @@ class History:
         if checkpoint and checkpoint[0] > before.clock + 1 and checkpoint[1] < before.xid:
             yield f"is on a server that was at transaction {checkpoint[1]} after it had been at {before.xid}"
         known = Counter(row.value for row in proof.rows)
-        for value, count in Counter(row.value for row in rows).items():
+        for value, count in Counter(row.value for row in again.rows).items():
             if count > known[value]:  # rows of one value, of which the proof holds some
                 continue
-            versions = {row.version: self._content(row) for row in proof.rows if row.value == value}
-            for other in (row for row in rows if row.value == value):
+            last = (row for row in proof.rows if row.value == value)
+            versions = {row.version: self._content(row) if again.comparable else None for row in last}
+            for other in (row for row in again.rows if row.value == value):
                 if self._impossible(other, versions, proof, now):
                     yield (
                         f"has at {self._column.name}={value} a row of transaction {other.version}, which had ended "
                         f"when another one was read there"
                     )
 
-    def _impossible(self, row: Row, versions: dict[str, str], proof: Proof, now: Place) -> bool:
+    def _impossible(self, row: Row, versions: Mapping[str, str | None], proof: Proof, now: Place) -> bool:
         """Return whether a row was there when another one was read in its place."""
         if row.version in versions:
-            fields = self._last_rows.comparable_versions(proof)
-            return fields and self._content(row) != versions[row.version] and len(versions) == 1
+            return versions[row.version] not in (None, self._content(row)) and len(versions) == 1
         numbers = self._transactions(row, now)
         return bool(numbers) and all(2 < number < proof.finished for number in numbers)
 
@@ -226,3 +222,9 @@ class History:
                 "came since are left out",
                 self._column.source.name, what, self._column.name, proof.rows[0].value, otherwise,
             )  # fmt: skip
+
+
+def _same(row: Row, again: Again) -> bool:
+    if again.comparable:
+        return row in again.rows
+    return any(row[:2] == other[:2] for other in again.rows)

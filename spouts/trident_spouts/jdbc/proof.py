@@ -10,11 +10,26 @@ from typing import Any, NamedTuple
 
 from trident_spouts.jdbc.database import Session
 from trident_spouts.jdbc.place import Place, place_from
-from trident_spouts.jdbc.relation import quoted
+from trident_spouts.jdbc.relation import literal, quoted
 from trident_spouts.jdbc.source import Opened
 
 LAST_ROWS = 16
 """The number of rows that a proof holds."""
+
+# A row's text changes without a new version of the row if a column is dropped and another one added in its place, or if
+# a label of an enumeration is renamed, also one within an array, a domain, a composite type or a range.
+_LAYOUT = """
+with recursive columns as (select * from pg_attribute where attrelid = {table} and attnum > 0 and not attisdropped
+  and {named}), types(oid) as (
+    select atttypid from columns union select below.oid from types join pg_type t on t.oid = types.oid, lateral (
+      select unnest(array[t.typelem, t.typbasetype]) union all
+      select atttypid from pg_attribute where attrelid = t.typrelid and attnum > 0 and not attisdropped union all
+      select rngsubtype from pg_range where rngtypid = t.oid) below(oid))
+select concat(
+  (select md5(string_agg(format('%s %s %s', attnum, attname, atttypid), ',' order by attnum)) from columns),
+  (select ' ' || md5(string_agg(concat(oid, ' ', enumlabel), ',' order by oid)) from pg_enum
+   where enumtypid in (select oid from types)))
+"""
 
 
 class Row(NamedTuple):
@@ -37,7 +52,8 @@ class Proof(NamedTuple):
     """The columns in the digests of rows; earlier versions of this library kept a digest of what they read of each."""
     rows: tuple[Row, ...]
     layout: str = ""
-    """A digest of the columns of the table behind a view or a query."""
+    """A digest of what gives rows of one version their text: the columns in the digests, or those of the table behind a
+    view or a query, and the labels of their enumerations. Earlier versions of this library kept none for a table."""
 
     def logged(self) -> list[Any]:
         """Return the proof as JSON."""
@@ -52,6 +68,14 @@ def proof_from(stored: list[Any]) -> Proof:
     return Proof(place_from(place), finished, fields, tuple(Row(*row) for row in rows), *layout)
 
 
+class Again(NamedTuple):
+    """The rows that have the values of a proof's rows now."""
+
+    rows: list[Row]
+    comparable: bool
+    """True if a row of the same version must have the same digests. Otherwise only versions are compared."""
+
+
 class LastRows:
     """Reads the rows for a proof."""
 
@@ -62,15 +86,16 @@ class LastRows:
         self._expressions = ", ".join(form.expressions)
         self.versioned = form.versioned
         """True if each row of the source itself has a version."""
-        self._version, self._behind, self._layout = "xmin::text", "''", ""
+        self._version, self._behind = "xmin::text", "''"
+        self._table, layout = opened.relation.oid, ""
         if not form.versioned:
-            self._version = "''"
+            self._version, self._table = "''", None
             if origin.members and origin.readable:
                 where = f"from {origin.members[0].name} o where o.{quoted(origin.column)} = source.{column.sql}"
                 self._version = f"(select string_agg(o.xmin::text, ' ' order by o.xmin::text) {where})"
                 self._behind = f"(select left(md5(string_agg(o::text, ' ' order by o::text)), 12) {where})"
-                self._layout = origin.layout
-        self._earlier = hashlib.sha256((self._expressions + self._layout).encode()).hexdigest()[:12]
+                self._table, layout = origin.table, origin.layout
+        self._earlier = hashlib.sha256((self._expressions + layout).encode()).hexdigest()[:12]
 
     def up_to(self, session: Session, place: Place, to: str | None) -> Proof:
         """Return the proof for a position at `to`."""
@@ -79,25 +104,29 @@ class LastRows:
         if to is not None:
             last = f"{self._column.between(None, to)} order by source.{self._column.sql} desc limit {LAST_ROWS}"
             rows = self._rows(session, last, self._names)
-        return Proof(place, finished, self._names, tuple(rows), self._layout)
+        return Proof(place, finished, self._names, tuple(rows), self._layout(session, self._names))
 
-    def comparable(self, proof: Proof) -> bool:
+    def _layout(self, session: Session, fields: tuple[str, ...]) -> str:
+        if self._table is None:
+            return ""
+        names = ", ".join(map(literal, fields))
+        named = f"attname in ({names})" if self.versioned and names else "true"
+        return str(session.one(_LAYOUT.format(table=self._table, named=named))[0])
+
+    def _readable(self, proof: Proof) -> bool:
         """Return whether the columns of a proof's digests are all there, whatever the program reads now."""
         if isinstance(proof.fields, str):
             return proof.fields == self._earlier
         return self._there.issuperset(proof.fields)
 
-    def comparable_versions(self, proof: Proof) -> bool:
-        """Return whether rows of one version can be compared: those of the table, also behind a view or a query."""
-        return self.comparable(proof) and (
-            self.versioned or isinstance(proof.fields, str) or proof.layout == self._layout
-        )
-
-    def again(self, session: Session, proof: Proof) -> list[Row]:
+    def again(self, session: Session, proof: Proof) -> Again:
         """Return the rows that have the values of a proof's rows now."""
         values = ", ".join(sorted({self._column.literal(row.value) for row in proof.rows}))
-        fields = proof.fields if self.comparable(proof) else self._names
-        return self._rows(session, f"{self._column.sql} in ({values})", fields) if values else []
+        readable = self._readable(proof)
+        fields = proof.fields if readable else self._names
+        rows = self._rows(session, f"{self._column.sql} in ({values})", fields) if values else []
+        kept = isinstance(fields, str) or proof.layout in ("", self._layout(session, fields))
+        return Again(rows, readable and kept)
 
     def _rows(self, session: Session, where: str, fields: tuple[str, ...] | str) -> list[Row]:
         read = self._expressions if isinstance(fields, str) else ", ".join(map(quoted, fields))

@@ -74,6 +74,42 @@ def test_rows_that_were_read_may_be_cleaned_up(
     again.close()
 
 
+@pytest.mark.parametrize("then", ["restart", "vacuum full"])
+@pytest.mark.parametrize("by", ["table", "view"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        "alter type {0}_mood rename value 'word' to 'verb'",
+        "alter table {0} drop column more; alter table {0} add column more int default 7",
+    ],
+    ids=["a label renamed", "a column anew"],
+)
+def test_rows_may_be_written_in_another_way_without_a_new_version(
+    mortal: PostgresServer, table: str, change: str, by: str, then: str
+) -> None:
+    view = f"create view {table}_v as select id, moods from {table}"
+    mortal.run(
+        f"create type {table}_mood as enum ('word')",
+        f"create table {table} (id bigserial, moods {table}_mood[], more int)",
+        f"insert into {table} (moods) select '{{word}}' from generate_series(1, 3)",
+        *[view] * (by == "view"),
+    )
+
+    def opened() -> Any:
+        schema = "moods string" if by == "view" else "moods string, more int"
+        return JdbcSpout(mortal.url, f"{table}_v" if by == "view" else table, schema, orderBy="id").open()
+
+    executor = opened()
+    position = drained(executor)[1]
+    executor.close()
+    mortal.run(change.format(table), *[f"vacuum full {table}"] * (then != "restart"))
+    if then == "restart":
+        mortal.restart()
+    again = opened()
+    assert planned(again, position) is None
+    again.close()
+
+
 REFILLED = {
     "restart identity": (SERIAL, ["truncate {} restart identity"], "its sequence began anew"),
     "the same words": (SERIAL, ["truncate {} restart identity", "same"], "its sequence began anew"),
