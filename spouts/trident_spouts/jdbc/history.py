@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from trident_spouts.jdbc.database import Session
 from trident_spouts.jdbc.order import OrderColumn
@@ -35,6 +35,20 @@ class History:
             if problem is None:
                 self._trusted = now.history
         return problem
+
+    def begin(self, session: Session, proof: Proof) -> None:
+        """Warn, as a run begins, if each of the last rows was written anew: they may be others of the same numbers.
+
+        DELETE and setval leave no other trace once the sequence has come as far again. Times of the clock do not come
+        again.
+        """
+        if self._column.type.by_clock or not proof.rows:
+            return
+        rows = self._last_rows.again(session, proof).rows
+        known = {row[:2] for row in proof.rows}
+        if _values(rows) == _values(proof.rows) and all(row.version and row[:2] not in known for row in rows):
+            last = f"each of the last {len(proof.rows)} rows up to {self._column.name}={proof.rows[0].value}"
+            self._warn(f"{last} was updated since", "the table was emptied, its sequence set back, and filled again")
 
     def only_deleted(self, proof: Proof | None, now: Place, to: str) -> bool:
         """Return whether rows at the end can only be gone because they were deleted: new ones come after them."""
@@ -76,6 +90,23 @@ class History:
             if not self._gives_beyond(each, to) or (each.called and (behind or not altered)):
                 return True
         return False
+
+    def _skipped(self, session: Session, proof: Proof, now: Place, rows: list[Row]) -> bool:
+        """Return whether the sequences left out the numbers after the last row: they were restarted further on.
+
+        A sequence that began anew, and gave the numbers of all of the last rows again, gave those after them, too.
+        """
+        was, next_ = self._numbers_of(proof.place), self._numbers_of(now)
+        if _values(rows) != _values(proof.rows) or not was or not next_ or min(next_) <= max(was):
+            return False
+        column, last = self._column, self._column.literal(proof.rows[0].value)
+        (above,) = session.one(f"select min({column.sql})::text from {column.source.sql} where {column.sql} > {last}")
+        return above is None or bool(column.value(above) > max(was))
+
+    def _numbers_of(self, place: Place) -> list[int]:
+        """Return the next number of each sequence; none if one of them is hidden."""
+        numbers = [number for each in place.sequences if (number := self._next(each)) is not None]
+        return numbers if len(numbers) == len(place.sequences) else []
 
     def another(self, before: Place, now: Place) -> Iterator[str]:
         """Yield why this is another table than before."""
@@ -136,21 +167,27 @@ class History:
             crash = ", or a crash emptied the table, because it is unlogged" if crashed else ""
             return f"{back}: the server was restored from an older copy{crash}"
         if proof.rows and not same and (rows or not self._deleted(session, proof, now, to)):
-            why = self._filled_again(proof, now, rows, to, crashed)
+            why = self._filled_again(session, proof, now, rows, to, crashed)
             if why is not None:
                 return (
                     f"has none of the last {len(proof.rows)} rows up to {self._column.name}={proof.rows[0].value} as "
                     f"they were read, and {why}: it was emptied and filled again"
                 )
+        if not proof.rows:
+            return None
+        gone = f"and the row at {self._column.name}={proof.rows[0].value} is gone or was updated since"
         if before.life != now.life:
-            self._warn(proof, "the server was restarted", "the server was restored from a copy")
+            self._warn(f"the server was restarted, {gone}", "the server was restored from a copy")
         elif not same and before.sequence_files != now.sequence_files:
-            self._warn(proof, "its sequence was altered", "the table was emptied and filled again")
+            self._warn(f"its sequence was altered, {gone}", "the table was emptied and filled again")
         return None
 
-    def _filled_again(self, proof: Proof, now: Place, rows: list[Row], to: str | None, crashed: bool) -> str | None:
+    def _filled_again(
+        self, session: Session, proof: Proof, now: Place, rows: list[Row], to: str | None, crashed: bool
+    ) -> str | None:
         """Return what tells that a table with none of its last rows as they were is filled again; None if nothing."""
-        if self._began_anew(proof.place, now, to):
+        further = all(self._gives_beyond(each, to) for each in now.sequences)
+        if self._began_anew(proof.place, now, to) and not (further and self._skipped(session, proof, now, rows)):
             return "its sequence began anew"
         files = dict(proof.place.files)
         made_anew = any(files.get(number, file) != file for number, file in now.files)
@@ -214,14 +251,17 @@ class History:
         known = {(row.value, row.digest) for row in proof.rows}
         return {(row.value, row.digest) for row in rows} == known and len({row.version for row in rows}) == 1
 
-    def _warn(self, proof: Proof, what: str, otherwise: str) -> None:
-        if proof.rows and not self._warned:
+    def _warn(self, what: str, otherwise: str) -> None:
+        if not self._warned:
             self._warned = True
             _log.warning(
-                "JdbcSpout: %s: %s, and the row at %s=%s is gone or was updated since. If %s, rows up to there that "
-                "came since are left out",
-                self._column.source.name, what, self._column.name, proof.rows[0].value, otherwise,
+                "JdbcSpout: %s: %s. If %s, rows up to there that came since are left out",
+                self._column.source.name, what, otherwise,
             )  # fmt: skip
+
+
+def _values(rows: Iterable[Row]) -> set[str]:
+    return {row.value for row in rows}
 
 
 def _same(row: Row, again: Again) -> bool:

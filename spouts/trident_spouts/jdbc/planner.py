@@ -46,6 +46,8 @@ class IncrementalPlanner:
         """The value after which this run began to read."""
         self._greatest: str | None = None
         """The greatest value that the last plan saw."""
+        self._begun = False
+        """True after the first plan of this run."""
 
     def _open(self, description: Opened) -> None:
         self._opened = description
@@ -74,7 +76,8 @@ class IncrementalPlanner:
         table = self._opened.relation.oid
         if previous is not None:
             self._check_not_lost(session, previous, look, place)
-        elif self._source.starting == LATEST:
+        self._begun = True
+        if previous is None and self._source.starting == LATEST:
             return self._latest(session, look, place)
         after = previous.to if previous else self._source.starting
         self._greatest = look.greatest
@@ -165,6 +168,8 @@ class IncrementalPlanner:
         loss = self._another(previous, place) or self._lost(session, previous, look, place)
         if loss is not None:
             self._losses.tell(loss)
+        elif proof is not None and not self._begun:
+            self._history.begin(session, proof)
 
     def _another(self, previous: Plan, place: Place) -> str | None:
         """Return why this is another table than the one that was read; None if it is the same."""
