@@ -52,7 +52,7 @@ topology
 #
 # The cell below updates itself. It shows the last committed batch, its rate, the number of keys that it touched, and
 # the tuples that `Debug` printed. With a `checkpointLocation=` the next start would continue where this one stopped;
-# without one, states and positions end with the run, and a warning says so.
+# without one, states and positions are lost when the run ends; `start` warns about it.
 
 # %%
 running = topology.start(name="wordcount")

@@ -50,7 +50,10 @@ def test_each_signal_that_ends_it_gives_the_log_back(tmp_path: Path, number: sig
         assert driver.stderr is not None
         assert any("starts on engine" in line for line in driver.stderr), "it ended before"
         driver.send_signal(number)
-        _, errors = driver.communicate(timeout=240)
+        try:
+            _, errors = driver.communicate(timeout=240)
+        finally:
+            driver.kill()  # else leaving the block would wait for a driver that does not end
         assert driver.returncode == 0, errors
     (state,) = listStates(tmp_path / "ck")
     assert state.heldByDriver is False

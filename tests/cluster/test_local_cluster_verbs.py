@@ -138,7 +138,7 @@ def test_a_topology_that_failed_keeps_its_name_until_it_is_killed(cluster: Local
     assert not cluster.isReady("bad")
     with pytest.raises(TopologyActiveError, match="which is FAILED; kill it first"):
         cluster.submitTopology("bad", {}, word_count())
-    with pytest.raises(TopologyConditionError, match="'bad' is FAILED"):
+    with pytest.raises(TopologyConditionError, match="'bad': it is FAILED"):
         cluster.activate("bad")
     cluster.killTopology("bad")
     assert cluster.topologies == {} and running.exception() is not None

@@ -260,13 +260,15 @@ def _stingy(trim: Any) -> Any:
 
 def test_files_that_a_killed_driver_left_behind_are_swept(tmp_path: Path) -> None:
     run(one_state(batches=WORDS), tmp_path)
+    uuid = (tmp_path / "wc" / "log.uuid").read_text().strip()
+    frozen = f"frozen/{uuid}/words"
     scratch, unnamed, named = (
-        tmp_path / "wc" / place for place in ("scratch/1-9-0-1", "frozen/words/1-9-0-1", "frozen/words/1-4-0-1")
+        tmp_path / "wc" / place for place in (f"scratch-{uuid}/1-9-0-1", f"{frozen}/1-9-0-1", f"{frozen}/1-4-0-1")
     )
     for folder in (scratch, unnamed, named):
         folder.mkdir(parents=True)
         (folder / "part.arrow").write_bytes(b"left behind")
-    body = frozen_files(FrozenFiles("frozen/words/1-4-0-1", (), pa.schema([])))
+    body = frozen_files(FrozenFiles(f"{frozen}/1-4-0-1", (), pa.schema([])))
     edit(tmp_path, "INSERT INTO frozen VALUES ('words', 4, 2, 'x', ?, 1, 0, 0, 0)", body)
     run(one_state(batches=WORDS), tmp_path)
     assert (scratch.exists(), unnamed.exists(), named.exists()) == (False, False, True)

@@ -104,7 +104,7 @@ def test_a_run_that_has_ended_cannot_change(tmp_path: Path) -> None:
         pass
     assert running.condition == "STOPPED"
     for call in (running.activate, running.deactivate, lambda: running.rebalance({})):
-        with pytest.raises(TopologyConditionError, match="'over' is STOPPED"):
+        with pytest.raises(TopologyConditionError, match="'over': it is STOPPED"):
             call()
     failed = start_local(counting(lambda word: 1 / 0), name="broken", maxAttempts=1)
     wait_until(lambda: not failed.isActive)

@@ -39,6 +39,10 @@ class JdbcExecutor(SpoutExecutor):
         plan = self._opened().planner.next(before, budget.rows_within(self._source.limit))
         return None if plan is None else plan.logged(self._source.order)
 
+    def waits_for(self) -> str | None:
+        planner = self._opened_.planner if self._opened_ else None
+        return planner.waits if isinstance(planner, IncrementalPlanner) else None
+
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
         source, opened, plan = self._source, self._opened(), self._from_metadata(metadata)
         snapshot = opened.planner.snapshot if isinstance(opened.planner, SnapshotPlanner) else None

@@ -48,6 +48,8 @@ class IncrementalPlanner:
         """The greatest value that the last plan saw."""
         self._begun = False
         """True after the first plan of this run."""
+        self.waits: str | None = None
+        """The reason for which the last plan left rows out that are there; None if it left none out."""
 
     def _open(self, description: Opened) -> None:
         self._opened = description
@@ -72,20 +74,24 @@ class IncrementalPlanner:
 
     def _next(self, session: Session, previous: Plan | None, limit: int) -> Plan | None:
         look = self._look(session)
+        self.waits = None
         place = self._place(session)
         table = self._opened.relation.oid
         if previous is not None:
             self._check_not_lost(session, previous, look, place)
         self._begun = True
         if previous is None and self._source.starting == LATEST:
-            return self._latest(session, look, place)
+            beginning = self._latest(session, look, place)
+            self.waits = self._reason(look) if beginning is None else None
+            return beginning
         after = previous.to if previous else self._source.starting
         self._greatest = look.greatest
         self._first = self._first if self._first is not None else after
         if look.past is None:
             return None
         final = self._finality.of(look.past, look.under_way, look.moment)
-        if final is None or (after is not None and self._column.value(final) <= self._column.value(after)):
+        if final is None or not self._behind(after, final):
+            self.waits = self._reason(look) if self._behind(after, look.past) else None
             return None
         self._check_unchanged(session)
         pages = tuple(pages_behind(session, self._pages_sql(after, final, limit), after))
@@ -191,6 +197,13 @@ class IncrementalPlanner:
             f"{what} and was read up to {to}: rows were deleted, or the table was truncated or restored. New rows with "
             f"values up to there would be left out"
         )
+
+    def _reason(self, look: _Look) -> str | None:
+        """Return the reason to wait for rows that are there and not final; None with a lag, which keeps rows back."""
+        if self._source.lag:
+            return None
+        others = f" ({len(look.under_way.begun)} seen)" if look.under_way.begun else ""
+        return f"{self._column.source.name}: what is under way{others} may still add rows before those that are there"
 
     def _behind(self, greatest: str | None, to: str) -> bool:
         return greatest is None or self._column.value(greatest) < self._column.value(to)

@@ -19,9 +19,10 @@ def words(postgres: PostgresServer) -> str:
     """A table of words, three of each second."""
     values = ", ".join(map(str, ROWS))
     postgres.run(
-        "create table words (id int primary key, at timestamptz not null default now(), word text)",
+        "create table words (id serial primary key, at timestamptz not null default now(), word text)",
         "create index on words (at)",
         f"insert into words values {values}",
+        "select setval('words_id_seq', 100)",
     )
     return "words"
 

@@ -171,6 +171,25 @@ def test_a_truncated_table_whose_sequence_counts_on_has_lost_nothing(postgres: P
     executor.close()
 
 
+def test_rows_that_are_there_and_not_final_are_waited_for(postgres: PostgresServer, table: str) -> None:
+    """A run with availableNow does not end before them."""
+    filled(postgres, table)
+    executor = opened(postgres, table)
+    position = drained(executor)[1]
+    assert planned(executor, position) is None and executor.waits_for() is None, "nothing is there"
+    with postgres.connect() as slow:
+        slow.execute(b"begin")
+        slow.execute(f"insert into {table} (word) values ('slow')".encode())
+        assert planned(executor, position) is None and executor.waits_for() is None, "nothing is seen yet"
+        postgres.run(f"insert into {table} (word) values ('fast')")
+        assert planned(executor, position) is None
+        assert f"table {table}: what is under way (1 seen) may still add rows" in executor.waits_for()
+        slow.execute(b"commit")
+    assert sorted(drained(executor, position)[0]) == ["fast", "slow"]
+    assert planned(executor, drained(executor, position)[1]) is None and executor.waits_for() is None
+    executor.close()
+
+
 def test_a_sequence_that_falls_behind_what_was_read_is_told_at_once(postgres: PostgresServer, table: str) -> None:
     filled(postgres, table)
     executor = opened(postgres, table)
