@@ -45,7 +45,7 @@ class BatchSpout(MayWait, ABC):
     """The fields with their types, ``"word string, n long"``."""
 
     kind: SpoutKind = SpoutKind.NON_TRANSACTIONAL
-    """What the spout promises for a replay after a restart."""
+    """The promise of the spout for a replay after a restart."""
 
     def open(self) -> None:  # noqa: B027  may be left out
         """Prepare for a run. Called once at the beginning of each run."""

@@ -1,8 +1,8 @@
 """Measures the library's code: size, complexity of functions, signatures, and imports of the Spark engine from outside.
 
-To run it: ``python -m tests.house.measure``. Complexity counts each branch: ``if``, loops, handlers, cases, conditional
-expressions, boolean operators, and each ``for`` and ``if`` of a comprehension. `tests/house/test_measures.py` holds the
-limits.
+To run it: ``python -m tests.house.measure``. Complexity counts each branch: ``if``, loops, handlers, cases, assertions,
+conditional expressions, boolean operators, and each ``for`` and ``if`` of a comprehension.
+`tests/house/test_measures.py` holds the limits.
 """
 
 import ast

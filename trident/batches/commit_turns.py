@@ -34,7 +34,7 @@ class CommitTurns:
         """The last committed txid. The commit thread writes it, all threads read it. It only grows: a thread that reads
         an old value does some work in vain, never wrong work."""
         self.times = CommitTimes(lambda txid: self._context.log.commit_time(self._name, txid))
-        """When batches were committed. It has a lock of its own."""
+        """The times of the commits. The object has a lock."""
         self.gate = CommitGate(lambda: self.committed)
         """The gate where reads hold the next commit back. It has a lock of its own."""
         self.waiting_for: BaseException | None = None

@@ -105,7 +105,7 @@ class Committer:
             self.writing,
         )
         self._hooks = OperatorHooks(self.group.states, self.code, self._logger)
-        queries = StateQueries(self.group, self.stores, self.births, self.code, executors, self.heal)
+        queries = StateQueries(self.group, self.stores, self.births, self.code, executors, self._stores.heal)
         self._ends = StageWrites(
             self._stores, self._frozen, executors, queries, self._hooks, self.code, EventTime(self.stores)
         )
@@ -117,7 +117,7 @@ class Committer:
             executors,
             self._hooks,
             frozenset(self._ttls),
-            self.heal,
+            self._stores.heal,
             queries.answer_committed,
             self.folders,
             self.lease.epoch,

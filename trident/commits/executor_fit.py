@@ -1,7 +1,4 @@
-"""What Spark's executors can do for a state in a commit turn.
-
-A state that only they may write, and cannot, is refused.
-"""
+"""The check at a start that executors can write the states which only they may write, and can get the user's code."""
 
 from trident.base.errors import TopologyError, UserCodeError
 from trident.compiler.carriers import Carriers
@@ -10,10 +7,7 @@ from trident.compiler.keyed_updates import KeyedUpdate
 from trident.compiler.layout import check_pickles
 from trident.compiler.program import Program
 from trident.compiler.states.queries import Question
-from trident.plan.nodes import (
-    StateQuery,
-    StateUpdate,
-)
+from trident.plan.nodes import StateQuery, StateUpdate
 from trident.plan.state_schema import function_of
 
 

@@ -50,6 +50,11 @@ class Choice:
         """The writers: "driver", "executors" or "auto". If "auto" always comes to the driver, it is "driver"."""
         return "driver" if self.wanted == "auto" and self.why_driver is not None else self.wanted
 
+    @property
+    def by_executors(self) -> bool:
+        """True if only executors work on the state, whatever the size of a batch."""
+        return self.wanted == "executors" and self.why_driver is None
+
 
 @dataclass(frozen=True)
 class Carriers:
@@ -72,8 +77,9 @@ class Carriers:
 
         Only executors work on them afterwards: they put them, use them to query a state, or to update one.
         """
-        updates = [step for step in self.group.states if isinstance(step, StateUpdate) and why_not_by_key(step) is None]
-        entering = {source for step in updates if writers_of(step.state) == "executors" for source in sources_of(step)}
+        updates = [step for step in self.group.states if isinstance(step, StateUpdate)]
+        by_choice = [step for step in updates if self.by_state[step.state.name].by_executors]
+        entering = {source for step in by_choice for source in sources_of(step)}
 
         def by_executors(step: object) -> bool:
             if isinstance(step, PersistentAggregate | StateQuery):

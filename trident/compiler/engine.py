@@ -88,7 +88,7 @@ class Frames(Protocol):
 
 
 class Puts(Protocol):
-    """What Spark's workers do in a commit turn: put frozen rows into a state, compute an update, find a latest time."""
+    """The work of Spark's workers in a commit turn: puts of frozen rows into a state, updates, latest times."""
 
     def put(self, frozen: FrozenFiles, batch: SharedBatch) -> list[Put]:
         """Put the rows of every file into the state. If the state refused some of them, raise its error."""

@@ -59,7 +59,7 @@ class Part:
 
 
 class Target(Protocol):
-    """Where the Parquet files of one batch are written. It is picklable, because it is sent to workers."""
+    """The place for the Parquet files of one batch. It is picklable, because it is sent to workers."""
 
     @property
     def place(self) -> FileStore:

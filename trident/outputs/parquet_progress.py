@@ -1,4 +1,4 @@
-"""How far the batches of a Parquet output came: a record of the last one, which stays when readers take batches away.
+"""The progress of a Parquet output: a record of its last batch, which stays when readers take batches away.
 
     _trident/progress/00000000000000000007   batch 7, and all before it, were published
 

@@ -41,10 +41,10 @@ class Traits(Generic[N]):
     """The fields that the node reads from each source, given the fields of its output that later steps read."""
 
     runner: Callable[[N], str]
-    """What runs the node in a batch: one of the four runners above."""
+    """The runner of the node in a batch: one of the four above."""
 
     summary: Callable[[N], str]
-    """What the node does, in addition to its name: its key fields, its state, whether it works by partition."""
+    """The work of the node, beside its name: its key fields, its state, the word for work by partition."""
 
     caption: Callable[[N], str] | None = None
     """The summary without the parts that a picture shows by arrows; None: the whole summary."""

@@ -65,8 +65,9 @@ class Position(NamedTuple):
         >>> Position.read("6f1c-1-0.5be2-12"), str(Position.read("12"))
         (Position(life='6f1c-1-0', txid=12, digest='5be2'), '12')
         """
-        head, _, txid = text.rpartition("-")
-        if not (txid.isascii() and txid.isdecimal() and len(txid) < 19) or (text != txid and head[:1] in ("", "-")):
+        head, dash, txid = text.rpartition("-")
+        named = not dash or (head != "" and not head.startswith("-"))  # "-1" is no place, nor is "--1"
+        if not named or not (txid.isascii() and txid.isdecimal() and len(txid) < 19):
             raise ValueError(text)
         life, _, digest = head.partition(".")
         return cls(life or None, int(txid), digest or None)

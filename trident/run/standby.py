@@ -32,7 +32,7 @@ class Standby:
         self.name = settings.name
         """The topology's name."""
         self.holder: Holder | None = None
-        """Who holds the log, as far as the log tells: ``host``, ``pid``, ``since``, ``epoch``."""
+        """The holder of the log, as far as the log says: ``host``, ``pid``, ``since``, ``epoch``."""
         self._settings = settings
         self._logger = RunLogger(logger, topology=settings.name)
         self._asked: SimpleQueue[None] = SimpleQueue()

@@ -45,7 +45,7 @@ from trident.outputs.parquet_place import check_outside
 from trident.outputs.run_identity import RunIdentity
 from trident.plan.guarantee import check_exactly_once
 from trident.plan.hints import Hints, named_hints
-from trident.plan.nodes import WriteKafka, WriteParquet
+from trident.plan.nodes import WriteParquet
 from trident.plan.topology_protocol import EngineName, TopologyPlan
 from trident.reads.static_states import close_statics, open_statics
 from trident.recovery.acquisition import Begun, begin, close_all
@@ -59,6 +59,7 @@ from trident.recovery.lease_renewal import LeaseRenewal
 from trident.recovery.settings import Settings
 from trident.recovery.takeover import OvertakenError, explaining
 from trident.run import registry, sigterm
+from trident.run.lasting import check_lasting
 from trident.run.options import at_least, check_known, check_turn, files_place, flag, folder
 from trident.run.read_source import RunReadSource
 from trident.run.running import RunningTopology
@@ -171,7 +172,7 @@ def start_on(
             f"filesLocation={filesLocation!r} without a log that outlives this process, and only the log says which "
             f"files count: give start(..., log=RedisLog(...)) or checkpointLocation=..."
         )
-    _check_lasting(program, checkpointLocation, log, placed is not None)
+    check_lasting(program, checkpointLocation, log, placed is not None)
     check_writers(program, checkpointLocation is not None or placed is not None)
     check_read(topology.nodes, maxAttempts)
     check_turn(standby, takeover, checkpointLocation is not None or log is not None)
@@ -469,35 +470,3 @@ def _warn(context: RunContext) -> None:
             )
     for text in dict.fromkeys(warned):
         warnings.warn(text, RuntimeWarning, stacklevel=user_level())
-
-
-def _check_lasting(program: Program, location: str | Path | None, log: "RedisLog | None", placed: bool = False) -> None:
-    """Raise TopologyError for a state or an output that would outlive the log, or end before the log does.
-
-    Only the log says which batches it holds. `placed`: whether there is a filesLocation, for snapshots.
-    """
-    if log is not None and not hasattr(log, "open"):
-        raise TopologyError(f"log= takes a RedisLog (from trident.log), not a {type(log).__name__}")
-    if location is not None:
-        return
-    for group in program.groups:
-        for output in group.sinks:
-            if isinstance(output.step, WriteParquet | WriteKafka) and log is None:
-                sink = output.step
-                place = sink.path if isinstance(sink, WriteParquet) else f"topic {sink.kafka.topic}"
-                raise TopologyError(
-                    f"output {sink.name!r} ({place}) outlives this process, and without a log nobody "
-                    f"could say which batches it has: give start(..., checkpointLocation=...) or log=RedisLog(...)"
-                )
-        for step in group.states:
-            name, factory = step.state.name, step.state.factory
-            if factory.survives == "server" and log is None:
-                raise TopologyError(
-                    f"state {name!r} ({factory!r}) outlives this process, and without a log "
-                    f"nobody could say what it holds: give start(..., checkpointLocation=...) or log=RedisLog(...)"
-                )
-            if factory.survives != "server" and log is not None and not placed:
-                raise TopologyError(
-                    f"state {name!r} ({factory!r}) lives in this process, and the log in Redis outlives it: "
-                    f"give start(..., filesLocation=...) or checkpointLocation=... too, for its snapshots"
-                )

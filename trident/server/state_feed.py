@@ -66,7 +66,7 @@ class StateFeed:
         self._places = Places("readers of changes at most", READERS, shared=shared, kind="TooManyReaders")
         self._readers = Counter[str]()
         self._looked: dict[str, tuple[float, int]] = {}
-        """When each group was last looked at, and its committed txid at that time."""
+        """The time of the last look at each group, and its committed txid at that time."""
 
     async def open(self, request: Request) -> Response:
         """Return an answer that sends changes until its reader disconnects.
@@ -235,7 +235,7 @@ class _Reader:
         self.told = -1
         """The last txid that was reported to the reader."""
         self.spoke = -_POSITION_SECONDS
-        """When an event was last sent (monotonic time)."""
+        """The monotonic time at which the last event was sent."""
 
 
 def _read_query(known: str | None, asked: Any) -> tuple[Position | None, bool, bool]:

@@ -35,12 +35,12 @@ class StateBody(msgspec.Struct):
     promise: str
     """The guarantee: how often a tuple of the source counts, even after failures."""
     condition: str
-    """What the promise depends on; "" if it is unconditional."""
+    """The condition of the promise; "" if it is unconditional."""
     exactlyOnce: bool
     origin: str
     """The streams that feed the state, with the kinds of their spouts."""
     survives: str
-    """What the content survives: "process" (not even the end of the process), "checkpoint" or "server"."""
+    """The lifetime of the content: "process" (it ends with the process), "checkpoint" or "server"."""
     deadLetters: bool
     """True if the state keeps dead letters."""
 

@@ -64,11 +64,11 @@ class Fault(msgspec.Struct):
     message: str
     causes: list[str]
     meaning: str
-    """What has happened, in one sentence."""
+    """The event, in one sentence."""
     kept: str
-    """What has become of the batches and states."""
+    """The fate of the batches and states."""
     wayOut: list[str]
-    """What to do, step by step."""
+    """The steps that help."""
 
 
 class TopologyStatus(msgspec.Struct):

@@ -23,7 +23,7 @@ class StateSummary:
     written: int = 0
     hottest: Hottest | None = None
     writers: Literal["driver", "executors"] = "driver"
-    """Who sent the changes to the store."""
+    """The sender of the changes to the store."""
     dropped: int | None = None
     """The tuples that the state held back; None for a state that holds nothing back."""
     time: WindowTime | None = None
@@ -56,7 +56,7 @@ class TurnSummary:
     steps: list[StepWork] = field(default_factory=list)
     """The work of the steps that ran in this turn."""
     time: float | None = None
-    """When the batch was committed, in seconds since 1970."""
+    """The time of the commit, in seconds since 1970."""
 
 
 def note_duplicates_dropped(

@@ -56,7 +56,7 @@ class Origin(NamedTuple):
     layout: str = ""
     """A digest of the table's columns and their types."""
     hidden: str | None = None
-    """What the server answered if the user may not see where the values come from."""
+    """The server's refusal to show the origin of the values; None if the user may see it."""
 
     @property
     def table(self) -> int | None:

@@ -26,7 +26,7 @@ class _Look(NamedTuple):
     """The greatest value in the past: no transaction that begins later gets it from the clock."""
     moment: Moment
     under_way: UnderWay
-    """What was running after `past` was read."""
+    """The transactions or sessions that ran after `past` was read."""
 
 
 class IncrementalPlanner:

@@ -62,7 +62,7 @@ class LastMessages:
         self._compacts = compacts
         """Returns whether Kafka deletes messages within a topic, and not only its beginning; None if unknown."""
         self._compacted: dict[str, bool] = {}
-        """Whether a topic was compacted when it was asked first, or when an earlier run read it."""
+        """For each topic, True if it was compacted at the first look, or when an earlier run read it."""
         self._known: dict[Partition, dict[int, LastMessage]] = {}
         self._first: Mapping[Partition, int] = {}
         self._lock = threading.Lock()

@@ -46,7 +46,7 @@ class TopicRange(NamedTuple):
     """The isolation level at which `last` was read: another level sees other messages. None: an earlier version."""
 
     compacted: bool = False
-    """Whether Kafka has compacted the topic since it is read, so that messages of `last` may have gone."""
+    """True if Kafka has compacted the topic since this stream began to read it: messages of `last` may be gone."""
 
     def epoch(self, number: int) -> int | None:
         return self.epochs[number] if number < len(self.epochs) else None

@@ -30,7 +30,7 @@ from trident_spouts.user_calls import foreign_metadata_error
 
 Kind = Literal["transactional", "opaque"]
 Start: TypeAlias = str | datetime.datetime
-"""Where a stream begins to be read: "earliest", "latest", an id after which it begins, or a time from which on."""
+"""The beginning of a stream: "earliest", "latest", the id before it, or a time."""
 
 _DEFAULTS = {
     "kind": SpoutKind.TRANSACTIONAL,

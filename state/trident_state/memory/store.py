@@ -36,7 +36,7 @@ _COLLECT_FROM = 4096
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """When a snapshot is due: after `bytes` bytes of entries, after `batches` batches, or `seconds` after the last one.
+    """The pace of snapshots: one after `bytes` bytes of entries, `batches` batches, or `seconds` after the last one.
 
     A driver that dies within `seconds` of its start takes no snapshot by time. If drivers die like this again and
     again, each of them has more batches to apply again than the one before: `batches` sets an end to that, since the
@@ -96,7 +96,7 @@ class MemoryStore:
         self._marker: int | None = None
         self._opened: int | None = None
         self._unsaved, self._unsaved_batches = 0, 0
-        """What was written since the last cut: bytes of entries, and batches."""
+        """The amounts written since the last cut: bytes of entries, and batches."""
         self._fenced: FencedError | None = None
         self._snapshotting = threading.Lock()
 

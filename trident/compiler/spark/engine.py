@@ -138,7 +138,8 @@ class SparkSlot:
         self._layouts = {s.number: layout(stage_ends(s), s.inputs, s.debugs, hints=group.hints) for s in group.stages}
         for stage_layout in self._layouts.values():
             check_picklable(stage_layout)
-        self._in_files = {stage.number: Carriers(group).in_files(stage) for stage in group.stages}
+        carriers = Carriers(group)
+        self._in_files = {stage.number: carriers.in_files(stage) for stage in group.stages}
         self._learned: Learned = {}
         self._catcher = Catcher({number: plain.nodes for number, plain in self._layouts.items()}, group.skips)
         self._catching: dict[tuple[int, frozenset[int]], StageLayout] = {}

@@ -21,7 +21,7 @@ from trident.operations.functions import Call, Operation
 from trident.plan.nodes import Each, Filter, Map, Node, Transform
 
 Learned = dict[tuple[int, str], str]
-"""What the first batch showed, by a node's id and a question: "form", "types" or "seen"."""
+"""The findings of the first batch, by a node's id and a question: "form", "types" or "seen"."""
 
 _STRUCT = "__trident_struct"
 _NO_GENERATOR = ("MULTI_ALIAS_WITHOUT_GENERATOR", "UNSUPPORTED_GENERATOR", "NUM_COLUMNS_MISMATCH")

@@ -1,4 +1,4 @@
-"""Whether Spark's executors reach the place of the frozen files."""
+"""The test by which Spark's executors show that they reach the place of the frozen files."""
 
 import logging
 import secrets

@@ -24,7 +24,7 @@ _FOREIGN = {
     "percentileapprox": "Quantiles(0.5)",
     "quantiles": "Quantiles(0.5)",
 }
-"""How to write an aggregator that has another name in Python, Spark or SQL, or that needs arguments. Names have no
+"""The way to write an aggregator that has another name in Python, Spark or SQL, or that needs arguments. Names have no
 underscores."""
 
 
