@@ -276,8 +276,8 @@ GUARDS = [
         "lost state",
         "an empty store is taken for a new one, and everything before is forgotten",
         "trident/recovery/acquisition.py",
-        "if birth is not None and frozen > birth.txid and any(g.marker is None for g in report.groups):",
-        "if False:",
+        "if any(group.marker is None for group in report.groups):\n                raise _lost",
+        "if False:\n                raise _lost",
         "tests/recovery/test_acquisition.py",
     ),
     Guard(
@@ -1158,8 +1158,8 @@ GUARDS = [
         "spout, packed since it was read",
         "a log that was read and then compressed by its rotation counts twice",
         "spouts/trident_spouts/files/planner.py",
-        "                self._check_not_packed_since(listed, seen, listing)\n",
-        "                pass\n",
+        "            self._check_not_packed_since(listed, seen, listing)\n",
+        "            pass\n",
         "tests/spouts/files/test_compressed.py -k twice",
     ),
     Guard(

@@ -40,6 +40,14 @@ _UNREAD = -1
 """Stands for the number of a wish when none was read yet."""
 
 
+def _check_code(stored: StoredTopology, submitted: Submitted) -> None:
+    """Raise TopologyError if the stored code is not the submitted one. Warn of another version of this library."""
+    if digest(stored.code) != submitted.digest:
+        raise TopologyError(f"{stored.code} is not the code that was submitted; kill the topology, and submit it again")
+    if submitted.versions["trident"] != __version__:
+        logger.warning("topology %r was submitted with version %s", submitted.name, submitted.versions["trident"])
+
+
 def drive(stored: StoredTopology, standby: bool = False) -> None:
     """Run a stored topology until it is killed or fails.
 
@@ -55,10 +63,7 @@ def drive(stored: StoredTopology, standby: bool = False) -> None:
         The stored code differs from the submitted one.
     """
     submitted = stored.submitted()
-    if digest(stored.code) != submitted.digest:
-        raise TopologyError(f"{stored.code} is not the code that was submitted; kill the topology, and submit it again")
-    if submitted.versions["trident"] != __version__:
-        logger.warning("topology %r was submitted with version %s", submitted.name, submitted.versions["trident"])
+    _check_code(stored, submitted)
     standby = standby or submitted.options.get("standby", False)
     with contextlib.ExitStack() as seat:
         if not standby:

@@ -412,26 +412,34 @@ class RedisTransactionLog(LogBase):
         key = self._group_key(group)
         with self._lock:
             fields = self._hash(key)
-            sizes = dict[int, int]()
-            folders = dict[int, list[str]]()
-            for txid, (size, names) in self._sizes(fields):
-                sizes[txid] = sizes.get(txid, 0) + size
-                folders.setdefault(txid, []).extend(names)
+            sizes, folders = self._frozen_batches(fields)
             newest = sorted(((txid, size) for txid, size in sizes.items() if txid <= needed), reverse=True)
             until = trim_until(newest, needed, keep_batches, keep_bytes)
             dropped = sorted(txid for txid, _ in newest if txid <= until)
             batches = [txid for txid in _txids(fields, "b:") if txid < until]
             kept = max(self._number(fields, "kept"), until)
             for at in range(0, max(1, len(dropped), len(batches)), _AT_ONCE):
-                chunk = dropped[at : at + _AT_ONCE]
                 # `kept` moves with the first chunk, so that no start counts on batches that later chunks delete
                 write = WriteRequest(self._meta).set(key, {"kept": kept} if "frozen" in fields else {})
-                write.drop(key, [name for name in fields for txid in chunk if name.startswith(f"s:{txid}:")])
+                self._drop_frozen(write, group, dropped[at : at + _AT_ONCE], fields)
                 write.drop(key, [f"{kind}:{txid}" for txid in batches[at : at + _AT_ONCE] for kind in "bc"])
-                for txid in chunk:
-                    write.delete(self._frozen_key(group, txid))
                 self._write(lease, write)
         return [folder for txid in dropped for folder in folders[txid]]
+
+    def _frozen_batches(self, fields: dict[str, bytes]) -> tuple[dict[int, int], dict[int, list[str]]]:
+        """Return the size of each frozen batch, and its folders."""
+        sizes, folders = dict[int, int](), dict[int, list[str]]()
+        for txid, (size, names) in self._sizes(fields):
+            sizes[txid] = sizes.get(txid, 0) + size
+            folders.setdefault(txid, []).extend(names)
+        return sizes, folders
+
+    def _drop_frozen(self, write: WriteRequest, group: str, txids: list[int], fields: dict[str, bytes]) -> None:
+        """Add to a write that these frozen batches go."""
+        key = self._group_key(group)
+        write.drop(key, [name for name in fields for txid in txids if name.startswith(f"s:{txid}:")])
+        for txid in txids:
+            write.delete(self._frozen_key(group, txid))
 
     def folders(self, group: str) -> set[str]:
         return {folder for _, (_, folders) in self._sizes(self._hash(self._group_key(group))) for folder in folders}

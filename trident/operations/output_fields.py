@@ -177,8 +177,13 @@ def _check_result(declared: Declared, operation: Operation, returns: Returns, st
         listed = ", ".join(schema.names)
         problem = f"it is annotated to return a Series for {count} output fields ({listed})"
         raise step.error(TypeDeclarationError, f"{problem}: return a DataFrame with these columns")
-    if not returns.eager:
-        return
+    if returns.eager:
+        _check_list(declared, returns, step)
+
+
+def _check_list(declared: Declared, returns: Returns, step: Step) -> None:
+    """Raise an error for an operation that returns a list, unless that list is its one value."""
+    schema, count = declared.schema, len(declared.schema.names)
     kind = schema.fields[0].dataType
     if count > 1 or (declared.typed[0] and not isinstance(kind, spark.ArrayType)):
         expected = f"{count} fields" if count > 1 else type_ddl(kind)

@@ -3,6 +3,7 @@
 import inspect
 import sys
 import typing
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -45,14 +46,24 @@ def read_pandas_form(target: Any, step: Step) -> PandasForm | None:
     parameters, returned = read
     kinds = {name: _kind(hint) for name, hint in parameters.items()}
     gives = _kind(returned)
-    if any(_of_pandas(hint) for hint in (*parameters.values(), returned) if _iterates(hint)):
+    _check_no_iterator((*parameters.values(), returned), step)
+    if gives is None and not any(kinds.values()):
+        return None
+    _check_all_of_pandas(kinds, returned, step)
+    takes: Kind = "DataFrame" if "DataFrame" in kinds.values() else "Series"
+    return PandasForm(takes, gives, None if gives else returned)
+
+
+def _check_no_iterator(hints: Iterable[Any], step: Step) -> None:
+    if any(_of_pandas(hint) for hint in hints if _iterates(hint)):
         problem = (
             "it takes or gives an Iterator of pandas objects, and is called with one slice of the tuples at a time"
         )
         hint = "take and return the objects themselves; what is made once goes into the prepare(context) of an object"
         raise step.error(TypeDeclarationError, f"{problem}: {hint}")
-    if gives is None and not any(kinds.values()):
-        return None
+
+
+def _check_all_of_pandas(kinds: Mapping[str, Kind | None], returned: Any, step: Step) -> None:
     other = [name for name, kind in kinds.items() if kind is None]
     if other or not kinds:
         listed = ", ".join(map(repr, other)) or "its parameters"
@@ -70,8 +81,6 @@ def read_pandas_form(target: Any, step: Step) -> PandasForm | None:
     if "DataFrame" in kinds.values() and len(kinds) > 1:
         problem = "a DataFrame holds all input fields and stands alone"
         raise step.error(TypeDeclarationError, f"{problem}, not beside other parameters: write {_ACCEPTED}")
-    takes: Kind = "DataFrame" if "DataFrame" in kinds.values() else "Series"
-    return PandasForm(takes, gives, None if gives else returned)
 
 
 def _read_annotations(target: Any) -> tuple[dict[str, Any], Any] | None:

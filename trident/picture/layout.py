@@ -77,6 +77,12 @@ class _Slot:
     def middle(self) -> float:
         return self.x + self.width / 2
 
+    def wanted_x(self, down: bool) -> float:
+        """Return the x at which the slot is in the middle of its neighbours, of those above if `down`."""
+        neighbours = (self.above if down else self.below) or self.above or self.below
+        middle = _mean([slot.middle for slot in neighbours])
+        return self.x if middle is None else middle - self.width / 2
+
 
 class _Column:
     """The layout of one cluster, without regard to other clusters."""
@@ -94,6 +100,9 @@ class _Column:
         for sweep in range(_SWEEPS):
             self._order(down=sweep % 2 == 0)
         self._spread()
+        self._measure()
+
+    def _measure(self) -> None:
         self.width = max((slot.x + slot.width for row in self.layers for slot in row), default=0.0)
         heights = [max((slot.height for slot in row), default=0.0) for row in self.layers]
         self.tops = [sum(heights[:at]) + GAP_Y * at for at in range(len(heights))]
@@ -132,10 +141,9 @@ class _Column:
         for row in self.layers:
             _pack(row, [0.0] * len(row))
         for sweep in range(2 * _SWEEPS + 1):  # the last sweep runs down, so that a chain of boxes is straight
-            for row in self.layers if sweep % 2 == 0 else reversed(self.layers):
-                near = [(slot.above if sweep % 2 == 0 else slot.below) or slot.above or slot.below for slot in row]
-                wanted = [_mean([n.middle for n in neighbours]) for neighbours in near]
-                _pack(row, [s.x if w is None else w - s.width / 2 for s, w in zip(row, wanted, strict=True)])
+            down = sweep % 2 == 0
+            for row in self.layers if down else reversed(self.layers):
+                _pack(row, [slot.wanted_x(down) for slot in row])
         least = min((slot.x for row in self.layers for slot in row), default=0.0)
         for row in self.layers:
             for slot in row:

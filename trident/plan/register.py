@@ -2,6 +2,7 @@
 
 import weakref
 from collections.abc import Iterable
+from typing import Any
 
 from trident.base.errors import DuplicateNameError, TopologyError
 from trident.base.names import RESERVED, reserved
@@ -191,13 +192,14 @@ class Register:
         self._nodes = {node: None for node in self._nodes if node not in gone}
         self._looked_at -= gone
         self._cells.replace(gone)
-        for named in (self.streams, self.functions, self.states, self.statics, self.sinks, self.replayable):
-            for name in [name for name, node in named.items() if node in gone]:
-                del named[name]
-        self.letters = {step: node for step, node in self.letters.items() if node not in gone}
-        self.replays = {step: node for step, node in self.replays.items() if step not in gone}
-        self.emitted = {step: node for step, node in self.emitted.items() if node not in gone}
-        self.late = {step: node for step, node in self.late.items() if node not in gone}
+        by_name = (self.streams, self.functions, self.states, self.statics, self.sinks, self.replayable)
+        by_step = (self.letters, self.emitted, self.late)
+        tables: tuple[dict[Any, Any], ...] = (*by_name, *by_step)
+        for table in tables:
+            for key in [key for key, node in table.items() if node in gone]:
+                del table[key]
+        for step in gone & self.replays.keys():
+            del self.replays[step]
         numbers = [_label_parts(node) for node in self.nodes]
         for stream in {stream for stream, _ in map(_label_parts, gone)}:
             self._counts[stream] = 1 + max((number for label, number in numbers if label == stream), default=-1)

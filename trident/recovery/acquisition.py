@@ -319,27 +319,32 @@ def _check_states(
                 f"what it has closed: {settings.drop(drop, node.state.factory.survives)} lets both begin anew from the "
                 f"next batch; or {settings.way_out}"
             )
-        if birth is not None and not birth.founded and report.reached <= birth.txid:
-            continue
-        if report.identity is not None and (birth is None or not birth.founded):
-            raise StateAheadError(
-                f"state {name!r} exists, but the log {settings.log_at} does not know it: the log is an old "
-                f"copy. Restore the newest log. If this is the newest, a driver that was taken over founded the state "
-                f"after a drop: {settings.drop(drop, node.state.factory.survives)} drops it; or {settings.way_out}"
-            )
-        if birth is not None and frozen > birth.txid and any(g.marker is None for g in report.groups):
-            raise _lost(node, frozen, birth, bool(log.manifest(name)), settings)
+        if birth is None or not birth.founded:
+            if birth is not None and report.reached <= birth.txid:
+                continue
+            if report.identity is not None:
+                raise StateAheadError(
+                    f"state {name!r} exists, but the log {settings.log_at} does not know it: the log is an old copy. "
+                    f"Restore the newest log. If this is the newest, a driver that was taken over founded the state "
+                    f"after a drop: {settings.drop(drop, node.state.factory.survives)} drops it; or {settings.way_out}"
+                )
         if birth is not None and frozen > birth.txid:
+            if any(group.marker is None for group in report.groups):
+                raise _lost(node, frozen, birth, bool(log.manifest(name)), settings)
             check_incarnation(name, report, birth, settings)
         _check_not_ahead(name, report, frozen, settings)
-        if birth is not None and report.reached > max(
-            furthest, birth.txid
-        ):  # a state founded after that batch is at its birth
-            raise StateAheadError(
-                f"state {name!r} stands at txid {report.reached}, but the log {settings.log_at} lacks a later "
-                f"stage of batch {furthest}: it is an old copy, or that stage is new in this topology. Restore the "
-                f"newest log, or start the former code once, or {settings.way_out}"
-            )
+        if birth is not None:
+            _check_no_later_stage(name, report, furthest, birth, settings)
+
+
+def _check_no_later_stage(name: str, report: StoreReport, furthest: int, birth: Birth, settings: Settings) -> None:
+    """Raise StateAheadError if a state has a batch of which the log lacks the state's stage."""
+    if report.reached > max(furthest, birth.txid):  # a state founded after that batch is at its birth
+        raise StateAheadError(
+            f"state {name!r} stands at txid {report.reached}, but the log {settings.log_at} lacks a later "
+            f"stage of batch {furthest}: it is an old copy, or that stage is new in this topology. Restore the "
+            f"newest log, or start the former code once, or {settings.way_out}"
+        )
 
 
 def _furthest(group: Group, history: History, log: TransactionLog) -> int:

@@ -49,9 +49,10 @@ def _names(
     """
     record = log.batch(group.name, txid)
     then = Outline.decode(record.outline) if record is not None and record.outline else Outline((), ())
-    states = {lead.removeprefix("state ") for part in then.parts for lead in part.leads if lead.startswith("state ")}
+    leads = [lead for part in then.parts for lead in part.leads]
+    states = {lead.removeprefix("state ") for lead in leads if lead.startswith("state ")}
     dropped = {name for name in states if name not in births or births[name].txid >= txid}
-    gone = {lead for part in then.parts for lead in part.leads if lead.startswith("output ") and lead not in present}
+    gone = {lead for lead in leads if lead.startswith("output ") and lead not in present}
     gone |= {f"state {name}" for name in dropped}
     match = _Match.of(then, group.outline, gone)
     if match.differs is None:

@@ -90,16 +90,21 @@ def _continued(program: Program, known: Members, settings: Settings) -> dict[str
         if own is None or (own.position is None and not old.active):
             former[spout.stream] = spout.formerly
         elif not own.active and own.position != old.position:
-            free = next(name for n in count(2) if (name := f"{spout.stream}{n}") not in known.streams)
-            raise CodeChangedError(
-                f"{spout.step} ({spout.site.location}): formerly={spout.formerly!r}, and the log {settings.log_at} "
-                f"knows where {spout.formerly!r} stands and where an earlier stream {spout.stream!r} stood. To "
-                f"continue at {spout.formerly!r}, take a name that the log does not know, such as "
-                f"newStream({free!r}, ..., formerly={spout.formerly!r}); "
-                f"to continue at {spout.stream!r}, remove formerly=. Nothing was written"
-            )
+            raise _two_beginnings(spout, known, settings)
     _check_no_twins(former)
     return former
+
+
+def _two_beginnings(spout: SpoutSource, known: Members, settings: Settings) -> CodeChangedError:
+    """Return the error for a stream that could continue its former name's position or an own one."""
+    free = next(name for n in count(2) if (name := f"{spout.stream}{n}") not in known.streams)
+    return CodeChangedError(
+        f"{spout.step} ({spout.site.location}): formerly={spout.formerly!r}, and the log {settings.log_at} "
+        f"knows where {spout.formerly!r} stands and where an earlier stream {spout.stream!r} stood. To "
+        f"continue at {spout.formerly!r}, take a name that the log does not know, such as "
+        f"newStream({free!r}, ..., formerly={spout.formerly!r}); "
+        f"to continue at {spout.stream!r}, remove formerly=. Nothing was written"
+    )
 
 
 def _check_no_twins(former: Mapping[str, str]) -> None:
@@ -111,6 +116,13 @@ def _check_no_twins(former: Mapping[str, str]) -> None:
                 f"the streams {name!r} and {twin!r} both say formerly={old_name!r}, and only one of them can "
                 f"continue there: remove it from the other"
             )
+
+
+def _way_to_rename(spout: SpoutSource, group: Group, gone: Sequence[str], known: Members) -> str:
+    """Return the code by which a stream continues one that is gone: the likeliest, and the others."""
+    likely = sorted(gone, key=lambda name: (*_likeness(known, name, spout, group), name))
+    others = f" (or {' or '.join(map(repr, likely[1:]))}, whichever it was)" if likely[1:] else ""
+    return f"newStream({spout.stream!r}, ..., formerly={likely[0]!r}){others}"
 
 
 def _check_renames(program: Program, known: Members, former: Mapping[str, str], settings: Settings) -> None:
@@ -125,19 +137,11 @@ def _check_renames(program: Program, known: Members, former: Mapping[str, str], 
     accounted = {*groups, *former.values()}
     new = [s for s in spouts if s.stream not in known.streams and s.stream not in former and not s.anew]
     appeared = {spout.stream for spout in new}
-    gone = sorted(
-        name
-        for name, stream in known.streams.items()
-        if name not in accounted and (_may_be_renamed(stream) or appeared.intersection(stream.former))
-    )
+    left = {name: stream for name, stream in known.streams.items() if name not in accounted}
+    gone = sorted(n for n, stream in left.items() if _may_be_renamed(stream) or appeared.intersection(stream.former))
     if not gone or not new:
         return
-    ways = []
-    for spout in new:
-        group = groups[spout.stream]
-        likely = sorted(gone, key=lambda name: (*_likeness(known, name, spout, group), name))
-        others = f" (or {' or '.join(map(repr, likely[1:]))}, whichever it was)" if likely[1:] else ""
-        ways.append(f"newStream({spout.stream!r}, ..., formerly={likely[0]!r}){others}")
+    ways = [_way_to_rename(spout, groups[spout.stream], gone, known) for spout in new]
     raise CodeChangedError(
         f"the log {settings.log_at} knows where the streams {listed(gone)} stand, and this topology has no such "
         f"stream, but {listed([spout.stream for spout in new])}, which the log does not know. For one that was only "

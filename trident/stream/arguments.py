@@ -33,6 +33,17 @@ class Arguments:
     step: Step
 
 
+def _why_not_one(candidates: Sequence[object], before: Sequence[object], usage: str) -> str:
+    """Return the problem with a call that has no operation, or several. `before` are its leading fields."""
+    if candidates:
+        return f"it takes one operation, not {' and '.join(map(brief, candidates))}"
+    texts = before[1:] or [text for text in before if "filter" in usage and _EXPRESSION.search(str(text))]
+    hint = _operation_meant(texts, usage)
+    if hint:
+        return f"{texts[0]!r} is a string, and the operation is a function or object: {hint}"
+    return "the operation is missing"
+
+
 def read_arguments(
     step: Step,
     usage: str,
@@ -54,13 +65,7 @@ def read_arguments(
         before, rest = before[:1], before[1:]
     candidates += [value for value in rest if not is_fields(value)]
     if len(candidates) != 1:
-        listed = " and ".join(map(brief, candidates))
-        problem = f"it takes one operation, not {listed}" if listed else "the operation is missing"
-        texts = before[1:] or [text for text in before if "filter" in usage and _EXPRESSION.search(str(text))]
-        hint = _operation_meant(texts, usage) if not listed else ""
-        if hint:
-            problem = f"{texts[0]!r} is a string, and the operation is a function or object: {hint}"
-        raise step.wrong(f"{problem}; write {usage}")
+        raise step.wrong(f"{_why_not_one(candidates, before, usage)}; write {usage}")
     (operation,) = candidates
     step = step.with_function(operation_site(operation))
     inputs = _one("inputFields", before, inputFields, step, usage)

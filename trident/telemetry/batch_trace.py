@@ -134,18 +134,7 @@ class Trace:
         durations = {phase: round(seconds * 1000, 3) for phase, seconds in known.phases.items()}
         durations["total"] = round((self._clock.monotonic() - known.began) * 1000, 3)
         event = self._event(group, known.attempt)
-        event |= {
-            "event": "committed",
-            "numInputRows": known.rows,
-            "durationMs": durations,
-            "states": {name: written.as_dict() for name, written in summary.states.items()},
-        }
-        if summary.asked:
-            event["queries"] = {step: {"tuples": n, "readers": "executors"} for step, n in summary.asked.items()}
-        if summary.outputs:
-            event["outputs"] = {name: {"rows": rows} for name, rows in summary.outputs.items()}
-        if summary.dead:
-            event["deadLetters"] = summary.dead
+        event |= {"event": "committed", "numInputRows": known.rows, "durationMs": durations, **summary.as_dict()}
         if known.read:
             event["sources"] = {stream: self._source(group, stream, read) for stream, read in known.read.items()}
         if known.skipped or summary.skipped:

@@ -58,6 +58,15 @@ class TurnSummary:
     time: float | None = None
     """The time of the commit, in seconds since 1970."""
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return the summary as progress events show it. Only `states` is always there."""
+        summary: dict[str, Any] = {"states": {name: written.as_dict() for name, written in self.states.items()}}
+        if self.asked:
+            summary["queries"] = {step: {"tuples": n, "readers": "executors"} for step, n in self.asked.items()}
+        if self.outputs:
+            summary["outputs"] = {name: {"rows": rows} for name, rows in self.outputs.items()}
+        return summary | ({"deadLetters": self.dead} if self.dead else {})
+
 
 def note_duplicates_dropped(
     stage: Stage,

@@ -90,10 +90,8 @@ class Planner:
         left = budget.bytes_within(self.limits.bytes)
         for listed in listing:
             entry = seen.entries.get(listed.name)
-            if listed.size <= (0 if entry is None else entry.end) or seen.is_past(listed):
+            if not self._has_unread(listed, entry, seen, listing):
                 continue
-            if entry is None and self.packed(listed.name):
-                self._check_not_packed_since(listed, seen, listing)
             full = bool(ranges) and (left <= 0 or len(ranges) >= (self.limits.files or MOST_FILES))
             planned = None if full else self._range(listed, entry, time, left, first=not ranges)
             if planned is None or planned[1].more:
@@ -108,6 +106,14 @@ class Planner:
                 ranges.append(range_)
                 left -= range_.end - range_.start
         return ranges, seen.after(read, waiting, listing) if ranges else seen
+
+    def _has_unread(self, listed: ListedFile, entry: Entry | None, seen: ReadFiles, listing: list[ListedFile]) -> bool:
+        """Return whether a file has bytes that were not read. Raises SpoutContractError if they were, uncompressed."""
+        if listed.size <= (0 if entry is None else entry.end) or seen.is_past(listed):
+            return False
+        if entry is None and self.packed(listed.name):
+            self._check_not_packed_since(listed, seen, listing)
+        return True
 
     def _check_not_packed_since(self, file: ListedFile, seen: ReadFiles, listing: list[ListedFile]) -> None:
         """Raise SpoutContractError if a compressed file unpacks to a file that was read: its lines would count twice.

@@ -102,6 +102,11 @@ class ReadFiles:
             return file.size if self.is_past(file) else 0
         return min(entry.end, file.size)
 
+    def _surplus(self, done: list[tuple[int, str]], waiting: tuple[int, str] | None) -> list[tuple[int, str]]:
+        """Return the first of the files that are read, as many as are not remembered, up to an unread file."""
+        most = REMEMBERED if self.remembered is None else self.remembered
+        return [key for key in done[: max(0, len(done) - most)] if waiting is None or key < waiting]
+
     def after(
         self,
         read: Iterable[tuple[str, Entry]],
@@ -117,8 +122,7 @@ class ReadFiles:
         places = {name: self.place(entry.mtime, name) for name, entry in entries.items() if not entry.more}
         # A file that the listing shows elsewhere would be read again from there if its entry were dropped.
         done = sorted(place for name, place in places.items() if listed.get(name, place) == place)
-        most = REMEMBERED if self.remembered is None else self.remembered
-        dropped = [key for key in done[: max(0, len(done) - most)] if waiting is None or key < waiting]
+        dropped = self._surplus(done, waiting)
         forgotten = {name: entries.pop(name) for _, name in dropped}
         cutoffs = [key for key in (self.cutoff, *dropped[-1:]) if key is not None]
         evidence = self.forgotten

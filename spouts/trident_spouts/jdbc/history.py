@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from trident_spouts.jdbc.database import Session
 from trident_spouts.jdbc.order import OrderColumn
@@ -158,8 +158,7 @@ class History:
         before, again = proof.place, self._last_rows.again(session, proof)
         rows = again.rows
         same = [row for row in proof.rows if _same(row, again)]
-        last = [row for row in proof.rows if row.value == proof.rows[0].value]
-        if last and all(row in same for row in last):
+        if _holds_last(proof.rows, same):
             return None
         crashed = self._origin.unlogged and before.life != now.life
         back = next(self._went_back(session, proof, now, again), None)
@@ -173,14 +172,17 @@ class History:
                     f"has none of the last {len(proof.rows)} rows up to {self._column.name}={proof.rows[0].value} as "
                     f"they were read, and {why}: it was emptied and filled again"
                 )
-        if not proof.rows:
-            return None
-        gone = f"and the row at {self._column.name}={proof.rows[0].value} is gone or was updated since"
-        if before.life != now.life:
-            self._warn(f"the server was restarted, {gone}", "the server was restored from a copy")
-        elif not same and before.sequence_files != now.sequence_files:
-            self._warn(f"its sequence was altered, {gone}", "the table was emptied and filled again")
+        if proof.rows:
+            self._warn_of_gone_rows(proof, now, altered=not same)
         return None
+
+    def _warn_of_gone_rows(self, proof: Proof, now: Place, altered: bool) -> None:
+        """Warn that a restart, or with `altered` a change of the sequence, may hide that the rows are others."""
+        gone = f"and the row at {self._column.name}={proof.rows[0].value} is gone or was updated since"
+        if proof.place.life != now.life:
+            self._warn(f"the server was restarted, {gone}", "the server was restored from a copy")
+        elif altered and proof.place.sequence_files != now.sequence_files:
+            self._warn(f"its sequence was altered, {gone}", "the table was emptied and filled again")
 
     def _filled_again(
         self, session: Session, proof: Proof, now: Place, rows: list[Row], to: str | None, crashed: bool
@@ -205,6 +207,10 @@ class History:
         checkpoint = last_checkpoint(session)
         if checkpoint and checkpoint[0] > before.clock + 1 and checkpoint[1] < before.xid:
             yield f"is on a server that was at transaction {checkpoint[1]} after it had been at {before.xid}"
+        yield from self._impossible_rows(proof, now, again)
+
+    def _impossible_rows(self, proof: Proof, now: Place, again: Again) -> Iterator[str]:
+        """Yield the rows that cannot stand beside those that were read."""
         known = Counter(row.value for row in proof.rows)
         for value, count in Counter(row.value for row in again.rows).items():
             if count > known[value]:  # rows of one value, of which the proof holds some
@@ -262,6 +268,11 @@ class History:
 
 def _values(rows: Iterable[Row]) -> set[str]:
     return {row.value for row in rows}
+
+
+def _holds_last(rows: Sequence[Row], among: Sequence[Row]) -> bool:
+    """Return whether there are rows, and all those of the first one's value are among these."""
+    return bool(rows) and all(row in among for row in rows if row.value == rows[0].value)
 
 
 def _same(row: Row, again: Again) -> bool:

@@ -106,13 +106,17 @@ class Evidence:
         if not suspects:
             return {}
         self.first(suspects)
-        known = {each: at for each, (at, _) in suspects.items() if at and self._lasts.at(each, at) is not None}
-        looks = {each: (self._lasts.since(each, at), at) for each, at in known.items()}
-        seen = self._reader.last_before({each: look for each, look in looks.items() if look[0] < look[1]})
-        found = {each: self._lasts.loss(each, known[each], last) for each, last in seen.items()}
-        losses = {each: loss for each, loss in found.items() if loss is not None}
+        losses = self._other_messages({each: at for each, (at, _) in suspects.items()})
         epochs = {
             each: (at, epoch) for each, (at, epoch) in suspects.items() if epoch is not None and each not in losses
         }
         cut = self._reader.cut_off(epochs) if epochs else {}
         return losses | {each: cut_loss(*each, *epochs[each], end) for each, end in cut.items()}
+
+    def _other_messages(self, offsets: Mapping[Partition, int]) -> dict[Partition, Loss]:
+        """Return the partitions whose last message before the offset is not the one that was read there."""
+        known = {each: at for each, at in offsets.items() if at and self._lasts.at(each, at) is not None}
+        looks = {each: (self._lasts.since(each, at), at) for each, at in known.items()}
+        seen = self._reader.last_before({each: look for each, look in looks.items() if look[0] < look[1]})
+        found = {each: self._lasts.loss(each, known[each], last) for each, last in seen.items()}
+        return {each: loss for each, loss in found.items() if loss is not None}

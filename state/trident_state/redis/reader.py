@@ -29,6 +29,19 @@ _SCAN_COUNT = 1000
 _SCAN_BUCKETS = 1024
 
 
+def _new_pairs(content: list[bytes], seen: set[bytes] | None) -> list[tuple[bytes, bytes]]:
+    """Return the fields and values that HSCAN returned, but those in `seen`, and add them there.
+
+    HSCAN may return a field twice if it reads a hash in pieces. `seen` is None for a hash read as a whole.
+    """
+    pairs = [pair for pair in zip(content[::2], content[1::2], strict=True) if pair[0] != LEGEND]
+    if seen is None:
+        return pairs
+    pairs = [pair for pair in dict(pairs).items() if pair[0] not in seen]
+    seen.update(field for field, _ in pairs)
+    return pairs
+
+
 class LayoutChanged(StateRecoveringError):
     """A read found a state, or a part of it, with another number of buckets than the reader knows."""
 
@@ -140,9 +153,7 @@ class Reader:
         waiting = deque((bucket, b"0") for bucket in range(layout.buckets))
         seen: dict[int, set[bytes]] = {}
         while waiting:
-            stored = sum(int(meta.keys or 0) for meta in metas)
-            at_once = min(len(waiting), max(1, rows * layout.buckets // max(1, stored)), _SCAN_BUCKETS)
-            batch = [waiting.popleft() for _ in range(at_once)]
+            batch = [waiting.popleft() for _ in range(min(len(waiting), _buckets_for(rows, layout, metas)))]
             reads = [(bucket, _hscan(layout.packed_buckets[bucket], cursor)) for bucket, cursor in batch]
             metas, replies = self.snapshot(layout, reads)
             if txids is not None:
@@ -151,11 +162,8 @@ class Reader:
             self.check(layout, metas, asOf, lease)
             entries, sizes = list[tuple[bytes, bytes]](), list[tuple[int, int]]()
             for (bucket, cursor), (following, content) in zip(batch, replies, strict=True):
-                pairs = [pair for pair in zip(content[::2], content[1::2], strict=True) if pair[0] != LEGEND]
-                if cursor != b"0" or following != b"0":  # HSCAN may return a field twice if it reads a hash in pieces
-                    before = seen.setdefault(bucket, set())
-                    pairs = [pair for pair in dict(pairs).items() if pair[0] not in before]
-                    before.update(field for field, _ in pairs)
+                in_pieces = cursor != b"0" or following != b"0"
+                pairs = _new_pairs(content, seen.setdefault(bucket, set()) if in_pieces else None)
                 if following != b"0":
                     waiting.appendleft((bucket, following))
                 else:
@@ -248,6 +256,12 @@ class Reader:
         if held is None or held.epoch < ours.epoch:
             return StateRecoveringError(f"{self._where}: the server has lost our fence (epoch {ours.epoch})")
         return SnapshotMovedError(f"{self._where}: another driver has taken it over (epoch {held.epoch})")
+
+
+def _buckets_for(rows: int, layout: Layout, metas: list[Meta]) -> int:
+    """Return how many buckets hold about so many rows, as far as one request may read them."""
+    stored = sum(int(meta.keys or 0) for meta in metas)
+    return min(max(1, rows * layout.buckets // max(1, stored)), _SCAN_BUCKETS)
 
 
 def _hscan(name: bytes, cursor: bytes) -> bytes:

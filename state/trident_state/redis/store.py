@@ -269,6 +269,15 @@ class RedisStore:
         """Read only this incarnation of the state from now on; see `trident_state.store.Bindable`."""
         self._reader.incarnation = incarnation
 
+    def _free_memory(self, layout: Layout, lease: Lease, marker: int, metas: list[Meta]) -> None:
+        """Delete some expired values and replaced ones. `marker` is the last batch that all groups have."""
+        if self._expired is not None:
+            cutoff = min(meta.parsed_expiry(self._where).before for meta in metas)
+            if cutoff > 0:
+                calls = self._expired.calls_due(layout, sum(int(meta.keys or 0) for meta in metas))
+                self._sweep(self._expired, layout, lease, marker, cutoff, calls)
+        self._clear(layout, lease, marker)
+
     def groups_of(self) -> tuple[GroupStatus, ...]:
         layout = self._layout()
         metas = self._reader.metas(layout)
@@ -276,13 +285,8 @@ class RedisStore:
         markers = [-1 if group.marker is None else group.marker for group in statuses]
         marker = min(markers) if min(markers) >= 0 else None
         # a run calls this method once a second: a good time to free some memory in the server
-        if self._expired is not None and self._lease is not None:
-            cutoff = min(meta.parsed_expiry(self._where).before for meta in metas)
-            if cutoff > 0 and marker is not None:
-                calls = self._expired.calls_due(layout, sum(int(meta.keys or 0) for meta in metas))
-                self._sweep(self._expired, layout, self._lease, marker, cutoff, calls)
         if self._lease is not None and marker is not None:
-            self._clear(layout, self._lease, marker)
+            self._free_memory(layout, self._lease, marker, metas)
         if self._due is None:
             return statuses
         # A group that has lost what `acquire` built of its index, but not the fence, is to be acquired again.
