@@ -1,10 +1,9 @@
 """The handle of a running topology, which resembles PySpark's StreamingQuery."""
 
-import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property, partial
 from types import TracebackType
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 from pyspark.sql import Row
 
 from trident.base.durations import Duration, read_limit, read_seconds
-from trident.base.errors import StateError, TopologyConditionError, TridentError
+from trident.base.errors import StateError, TridentError
 from trident.base.log_fields import RunLogger
 from trident.batches import events as on
 from trident.batches.group_run import GroupRun
@@ -25,7 +24,6 @@ from trident.display.live_progress import show_progress, show_run
 from trident.display.live_state import show_state
 from trident.drpc.local import LocalDRPC
 from trident.picture.draw import as_html
-from trident.plan.hints import named_hints
 from trident.plan.nodes import StateWriter
 from trident.reads.commit_times import CommitTimes
 from trident.reads.committed_reads import Isolation
@@ -35,6 +33,7 @@ from trident.run import registry, sigterm
 from trident.run.dead_letter_replay import Replay
 from trident.run.fence_watch import Watch
 from trident.run.read_source import RunReadSource
+from trident.run.switches import Switches
 from trident.run.watched_run import WatchedRun
 from trident.server.access_rules import Rights
 from trident.server.http_server import Server, serve
@@ -99,11 +98,8 @@ class RunningTopology:
         self._stop_asked = False
         self._awaited = False
         """True once somebody waited for batches: then a run that ends without one is no mistake."""
-        self._active = settings.active
-        self._rebalancing = False
-        self._switching = threading.Lock()
-        self._own_hints = hints_in_groups(begun.program.groups)
-        self._hints: dict[str, int] = dict(settings.hints)
+        own_hints = hints_in_groups(begun.program.groups)
+        self._switches = Switches(self.name, self._runs, settings.active, own_hints, settings.hints, self._over)
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._end_spans: Callable[[], None] = lambda: None
@@ -131,14 +127,12 @@ class RunningTopology:
         """``"ACTIVE"``, ``"INACTIVE"``, ``"REBALANCING"``, or after the end ``"STOPPED"`` or ``"FAILED"``."""
         if self._ended.is_set():
             return "STOPPED" if self.exception() is None else "FAILED"
-        if self._rebalancing:
-            return "REBALANCING"
-        return "ACTIVE" if self._active else "INACTIVE"
+        return self._switches.condition
 
     @property
     def parallelismHints(self) -> dict[str, int]:
         """The number of partitions that each `parallelismHint` asks for now, by step ("words/2")."""
-        return {**self._own_hints, **self._hints}
+        return self._switches.all_hints
 
     @property
     def status(self) -> dict[str, Any]:
@@ -238,7 +232,7 @@ class RunningTopology:
 
     def explain(self) -> None:
         """Print how the topology runs: engine, steps, groups, stages, states and guarantees."""
-        self._context.topology.explain(self.engine, self._hints)
+        self._context.topology.explain(self.engine, self._switches.hints)
 
     # --- inactive and active ------------------------------------------------------------------------------------
 
@@ -268,11 +262,7 @@ class RunningTopology:
         limit = read_limit("wait", wait, zero=True)
         if limit != 0:
             self._check_other_thread("deactivate")
-        with self._switch("deactivate"):
-            self._active = False
-            for run in self._runs.values():
-                run.deactivate()
-        return self._quiet(limit)
+        return self._switches.deactivate(limit)
 
     def activate(self) -> None:
         """Plan new batches again, after `deactivate` or a start with ``active=False``. Returns at once.
@@ -280,10 +270,7 @@ class RunningTopology:
         Does nothing if the topology is active already. Raises TopologyConditionError if it has ended, or is being
         rebalanced. Meaning: ``activate`` of Storm's Nimbus.
         """
-        with self._switch("activate"):
-            self._active = True
-            for run in self._runs.values():
-                run.activate()
+        self._switches.activate()
 
     def rebalance(self, parallelismHints: Mapping[str, int], timeout: Duration | None = "5 minutes") -> None:
         """Change numbers of partitions between two batches, and return when the next batches run with them.
@@ -311,62 +298,12 @@ class RunningTopology:
             The topology has ended, or is being rebalanced.
         """
         self._check_other_thread("rebalance")
-        limit = read_limit("timeout", timeout, zero=True)
-        hints = {**self._hints, **named_hints("parallelismHints", parallelismHints, self._own_hints)}
-        with self._switch("rebalance"):
-            try:
-                for run in self._runs.values():
-                    run.pause()
-                if not self._quiet(limit):
-                    raise TimeoutError(
-                        f"topology {self.name!r} has not committed within {limit:g} s what was planned; it goes on "
-                        f"with the former numbers of partitions{self._held_up()}"
-                    )
-                self._check_runs("rebalance")
-                for run in self._runs.values():
-                    run.rebalance(hints)
-                self._hints = hints
-            finally:
-                for run in self._runs.values() if self._active else ():
-                    run.activate()
+        self._switches.rebalance(parallelismHints, read_limit("timeout", timeout, zero=True))
         self._logger.info("topology %r runs with the parallelism hints %s", self.name, self.parallelismHints)
 
-    @contextlib.contextmanager
-    def _switch(self, verb: str) -> Iterator[None]:
-        """Change the condition, one caller at a time. Raises TopologyConditionError if it cannot be changed.
-
-        Other callers do not wait for a rebalance, which takes long; they get the error.
-        """
-        with self._switching:
-            self._check_runs(verb)
-            if self._rebalancing:
-                raise TopologyConditionError(
-                    f"topology {self.name!r} is REBALANCING: {verb}() has to wait until rebalance() returns"
-                )
-            if verb != "rebalance":
-                yield
-                return
-            self._rebalancing = True
-        try:
-            yield
-        finally:
-            self._rebalancing = False
-
-    def _check_runs(self, verb: str) -> None:
-        if self._ended.is_set() or self._stop_asked:
-            raise TopologyConditionError(
-                f"cannot {verb} topology {self.name!r}: it is {self.condition}; start it first"
-            )
-
-    def _quiet(self, limit: float | None) -> bool:
-        """Wait until no group has anything in flight. Return False after `limit` seconds."""
-        deadline = None if limit is None else time.monotonic() + limit
-        runs = self._runs.values()
-        return all(run.quiet(None if deadline is None else max(0.0, deadline - time.monotonic())) for run in runs)
-
-    def _held_up(self) -> str:
-        waits = [run.waits_for for run in self._runs.values() if run.waits_for]
-        return f"; it waits for: {', '.join(waits)}" if waits else ""
+    def _over(self) -> Condition | None:
+        """Return the condition of a run that has ended or is asked to; None for any other run."""
+        return self.condition if self._ended.is_set() or self._stop_asked else None
 
     # --- waiting and stopping ----------------------------------------------------------------------------------
 

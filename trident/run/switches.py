@@ -1,0 +1,122 @@
+"""The switches of a run: inactive and active, and other numbers of partitions. One caller at a time changes them."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+
+from trident.base.errors import TopologyConditionError
+from trident.batches.group_run import GroupRun
+from trident.display.display import Condition
+from trident.plan.hints import named_hints
+
+
+class Switches:
+    """Whether a run plans new batches, and with how many partitions."""
+
+    def __init__(
+        self,
+        name: str,
+        runs: Mapping[str, GroupRun],
+        active: bool,
+        own_hints: Mapping[str, int],
+        hints: Mapping[str, int],
+        over: Callable[[], Condition | None],
+    ) -> None:
+        """Create the switches of the topology `name`.
+
+        `own_hints` are the program's numbers of partitions, and `hints` replace some of them. `over` returns the
+        condition of a run that has ended or is asked to, and None for any other run.
+        """
+        self._name, self._runs, self._over = name, runs, over
+        self._active, self._rebalancing = active, False
+        self._own_hints, self._hints = own_hints, dict(hints)
+        self._switching = threading.Lock()
+
+    @property
+    def condition(self) -> Condition:
+        """The condition of a run that has not ended."""
+        if self._rebalancing:
+            return "REBALANCING"
+        return "ACTIVE" if self._active else "INACTIVE"
+
+    @property
+    def hints(self) -> dict[str, int]:
+        """The numbers of partitions that differ from the program's."""
+        return self._hints
+
+    @property
+    def all_hints(self) -> dict[str, int]:
+        """The number of partitions that each `parallelismHint` asks for now."""
+        return {**self._own_hints, **self._hints}
+
+    def deactivate(self, limit: float | None) -> bool:
+        """Plan no new batch. Return whether all planned batches are committed after `limit` seconds at most."""
+        with self._switch("deactivate"):
+            self._active = False
+            for run in self._runs.values():
+                run.deactivate()
+        return self._quiet(limit)
+
+    def activate(self) -> None:
+        """Plan new batches again."""
+        with self._switch("activate"):
+            self._active = True
+            for run in self._runs.values():
+                run.activate()
+
+    def rebalance(self, hints: Mapping[str, int], limit: float | None) -> None:
+        """Change numbers of partitions between two batches. Wait for planned batches, `limit` seconds at most."""
+        hints = {**self._hints, **named_hints("parallelismHints", hints, self._own_hints)}
+        with self._switch("rebalance"):
+            try:
+                for run in self._runs.values():
+                    run.pause()
+                if not self._quiet(limit):
+                    raise TimeoutError(
+                        f"topology {self._name!r} has not committed within {limit:g} s what was planned; it goes on "
+                        f"with the former numbers of partitions{self._held_up()}"
+                    )
+                self._check_not_over("rebalance")
+                for run in self._runs.values():
+                    run.rebalance(hints)
+                self._hints = hints
+            finally:
+                for run in self._runs.values() if self._active else ():
+                    run.activate()
+
+    @contextlib.contextmanager
+    def _switch(self, verb: str) -> Iterator[None]:
+        """Change the condition, one caller at a time. Raises TopologyConditionError if it cannot be changed.
+
+        Other callers do not wait for a rebalance, which takes long; they get the error.
+        """
+        with self._switching:
+            self._check_not_over(verb)
+            if self._rebalancing:
+                raise TopologyConditionError(
+                    f"topology {self._name!r} is REBALANCING: {verb}() has to wait until rebalance() returns"
+                )
+            if verb != "rebalance":
+                yield
+                return
+            self._rebalancing = True
+        try:
+            yield
+        finally:
+            self._rebalancing = False
+
+    def _check_not_over(self, verb: str) -> None:
+        condition = self._over()
+        if condition is not None:
+            raise TopologyConditionError(f"cannot {verb} topology {self._name!r}: it is {condition}; start it first")
+
+    def _quiet(self, limit: float | None) -> bool:
+        """Wait until no group has anything in flight. Return False after `limit` seconds."""
+        deadline = None if limit is None else time.monotonic() + limit
+        runs = self._runs.values()
+        return all(run.quiet(None if deadline is None else max(0.0, deadline - time.monotonic())) for run in runs)
+
+    def _held_up(self) -> str:
+        waits = [run.waits_for for run in self._runs.values() if run.waits_for]
+        return f"; it waits for: {', '.join(waits)}" if waits else ""
