@@ -4,6 +4,7 @@ import pytest
 
 from tests.server.conftest import Serving
 from trident.errors import ServerError, StateKeyError
+from trident.server.state_pages import _cursor, _read_cursor
 
 
 def test_one_key(serving: Serving) -> None:
@@ -55,3 +56,12 @@ def test_the_greatest(serving: Serving) -> None:
 def test_queries_that_are_none(serving: Serving, query: str) -> None:
     told = serving.get(f"/state/counts?{query}")
     assert (told.status_code, told.json()["error"]["type"]) == (400, "InvalidQuery")
+
+
+def test_a_cursor_is_of_one_state_and_whole(serving: Serving) -> None:
+    cursor = serving.get("/state/counts?limit=1").json()["after"]
+    assert "after" not in serving.get("/state/counts", params={"limit": 1, "after": cursor}).json()
+    _, key = _read_cursor("counts", cursor)
+    for other in (cursor[:-4], f"0{cursor[1:].replace('.', '.0', 1)}", _cursor("sums", 1, key)):
+        told = serving.get("/state/counts", params={"after": other})
+        assert told.status_code == 400 and "with which a page of state 'counts' ended" in told.text

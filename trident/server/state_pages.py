@@ -9,6 +9,7 @@ import asyncio
 import base64
 import binascii
 import time
+import zlib
 from bisect import bisect_right
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
@@ -92,12 +93,12 @@ class Listings:
         Each page is as of the batch that it names, `least` or a later one. A key that exists all the time comes exactly
         once. Pages that follow soon are of the same batch.
         """
-        read, key = (None, None) if after is None else _read_cursor(after)
+        read, key = (None, None) if after is None else _read_cursor(view.name, after)
         listing = await self.of(request, view, read if read is not None and read >= least else None)
         keys = listing.keys
         first = 0 if key is None else bisect_right(range(len(keys)), key, key=lambda at: keys[at].as_py())
         page, end = listing.entries.slice(first, rows), first + rows
-        return page, None if end >= len(keys) else _cursor(listing.txid, keys[end - 1].as_py())
+        return page, None if end >= len(keys) else _cursor(view.name, listing.txid, keys[end - 1].as_py())
 
     async def ranked(self, request: Request, view: StateView, count: int, by: str | None) -> pa.Table:
         """Return the entries with the greatest values."""
@@ -206,17 +207,24 @@ def value_fields(view: StateView) -> list[str]:
     return [kind.field(at).name for at in range(kind.num_fields)] if pa.types.is_struct(kind) else []
 
 
-def _cursor(txid: int | None, key: bytes) -> str:
-    return f"{'' if txid is None else txid}.{base64.urlsafe_b64encode(key).decode()}"
+def _cursor(state: str, txid: int | None, key: bytes) -> str:
+    return f"{'' if txid is None else txid}.{_check(state, key)}.{base64.urlsafe_b64encode(key).decode()}"
 
 
-def _read_cursor(text: str) -> tuple[int | None, bytes]:
+def _check(state: str, key: bytes) -> str:
+    """Return the checksum by which a cursor of another state, or a part of a cursor, is noticed."""
+    return f"{zlib.crc32(key, zlib.crc32(state.encode())):08x}"
+
+
+def _read_cursor(state: str, text: str) -> tuple[int | None, bytes]:
     """Return the batch of a cursor's page, and the key at which the page ended."""
-    txid, _, key = text.rpartition(".")  # a server of an earlier version named no batch
     try:
-        number = whole_number_in(txid)
-        if number is None and txid:
-            raise ValueError(txid)
-        return number, base64.b64decode(key, altchars=b"-_", validate=True)
+        txid, check, encoded = text.split(".")
+        number, key = whole_number_in(txid), base64.b64decode(encoded, altchars=b"-_", validate=True)
+        if (number is None and txid) or check != _check(state, key):
+            raise ValueError(text)
     except (binascii.Error, ValueError):
-        raise RequestError(400, "InvalidQuery", f"after={brief(text)} is no cursor that a page ended with") from None
+        raise RequestError(
+            400, "InvalidQuery", f"after={brief(text)} is no cursor with which a page of state {state!r} ended"
+        ) from None
+    return number, key
