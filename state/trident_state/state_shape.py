@@ -42,8 +42,8 @@ class Combine:
     store can do by itself on numbers ("put": on any type). "put" replaces the stored value by the delta, and a null
     delta removes the key. `columns`, if not None, does what `function` does for two whole columns without nulls.
     `parts`, if not None, are the Combines of the fields of a value that is a struct: each field is combined separately,
-    like the values of a separate state. `former` are the names under which earlier versions stored this Combine.
-    `wider` is the advice for a sum that is beyond its type; "" if the Combine does not sum.
+    like the values of a separate state. `wider` is the advice for a sum that is beyond its type; "" if the Combine does
+    not sum.
     """
 
     name: str
@@ -51,17 +51,16 @@ class Combine:
     native: Literal["sum", "min", "max", "put"] | None = None
     columns: Callable[[pa.Array, pa.Array], pa.Array] | None = None
     parts: tuple["Combine", ...] | None = None
-    former: tuple[str, ...] = ()
     wider: str = ""
 
 
-def replacing(name: str = "put", former: tuple[str, ...] = ()) -> Combine:
+def replacing(name: str = "put") -> Combine:
     """Return the Combine by which a batch's value replaces the stored value.
 
     >>> replacing().function(3, None) is None
     True
     """
-    return Combine(name, _second, "put", former=former)
+    return Combine(name, _second, "put")
 
 
 def _second(stored: Any, delta: Any) -> Any:
@@ -89,5 +88,4 @@ class StateShape:
 
     def fits(self, fingerprint: str) -> bool:
         """Return whether a state with this stored fingerprint has this shape."""
-        names = (self.combine.name, *self.combine.former)
-        return any(fingerprint == write_fingerprint(self.keys, self.value, name) for name in names)
+        return fingerprint == self.fingerprint

@@ -1,8 +1,6 @@
 """A state that goes by event time and its watermarks begin, and are dropped, together: never one without the other."""
 
 import functools
-import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +13,6 @@ from tests.state.backing.maps import SqliteMap
 from tests.support.server import RedisServer
 from trident import Count, TridentTopology, TumblingEventTimeWindow, dropState, listStates, openState
 from trident.access import removal
-from trident.base import crash_points
-from trident.compiler.states import shapes
 from trident.errors import StateError, StateLostError, StateShapeError
 from trident.log import RedisLog
 from trident.log.redis_log import RedisTransactionLog
@@ -199,14 +195,6 @@ def test_a_death_within_a_drop_is_told_and_the_next_drop_ends_it(
     assert place.run(verb, "at", 5) == dict.fromkeys(LAST[verb], 1)
 
 
-def run_by_former_version(place: Place, verb: str, field: str, batches: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run with watermarks whose fingerprints name neither owner nor field."""
-    made_by: Callable[[Any], str] = shapes._made_by
-    with monkeypatch.context() as patching:
-        patching.setattr(shapes, "_made_by", lambda node: re.sub(r"^Watermark\(.*", "Watermark", made_by(node)))
-        place.run(verb, field, batches)
-
-
 def as_before(place: Place, *states: str) -> None:
     """Drop states as former versions did: each alone."""
     location = removal.read_location(
@@ -215,33 +203,6 @@ def as_before(place: Place, *states: str) -> None:
     log = location.open_log_to_write("t")
     removal._drop(location, log, "t", states, not place.in_memory, False)
     log.close()
-
-
-@pytest.mark.parametrize("point", [None, *[f"start.state.{step}:{n}" for step in ("born", "created") for n in (1, 2)]])
-@pytest.mark.parametrize("verb", VERBS)
-def test_an_old_watermark_begins_anew_with_its_state(
-    verb: str, point: str | None, two_places: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also if the start dies within."""
-    place = two_places
-    run_by_former_version(place, verb, "wrong", 1, monkeypatch)
-    as_before(place, "own")
-    if point is not None:
-        name, _, count = point.partition(":")
-        left = [int(count)]
-
-        def listen(reached: str) -> None:
-            left[0] -= reached == name
-            if reached == name and left[0] == 0:
-                raise Killed
-
-        crash_points.listen(listen)
-        try:
-            with pytest.raises(Killed):
-                start_local(topology(verb, "at", 1, place.state), name="t", **place.at)
-        finally:
-            crash_points.listen(None)
-    assert place.run(verb, "at", 5) == dict.fromkeys(LAST[verb], 1)
 
 
 def test_an_old_watermark_of_another_field_is_refused_and_the_way_out_works(two_places: Place) -> None:
@@ -290,20 +251,6 @@ def test_a_watermark_notices_another_field_where_its_state_is_gone(tmp_path: Pat
         place.run("dedup", "at", 2)
     place.drop("own", force=True)
     assert place.run("dedup", "at", 5) == dict.fromkeys("abcde", 1)
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_watermark_that_a_former_version_stored_goes_on(
-    verb: str, place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run_by_former_version(place, verb, "at", 3, monkeypatch)
-    was = place.watermark(OWNED[verb][0])
-    with pytest.raises(StateError, match="is the watermark of state 'own'"):
-        place.drop(OWNED[verb][0])
-    assert place.run(verb, "at", 5) == dict.fromkeys("abcd" if verb == "window" else "abcde", 1)
-    assert place.watermark(OWNED[verb][0]) > was
-    place.drop("own")
-    assert place.names() == {"passed"}
 
 
 def test_a_state_that_is_only_called_like_a_watermark_is_none(place: Place) -> None:

@@ -12,11 +12,11 @@ from tests.support.soak import some_of
 from trident import TridentTopology
 from trident.base.types import arrow_schema, select
 from trident.compiler.state_updates import compile_state_update
-from trident.compiler.states.letters import keeper_of
 from trident.compiler.states.shapes import shape_of
 from trident.compiler.states.update_types import WindowBatch
-from trident.compiler.states.updates import Updated, compile_update
+from trident.compiler.states.updates import Updated, updater_update
 from trident.operations.dead_letters import LETTER, KeepLetters
+from trident.plan.letters import keeper_of
 from trident.plan.nodes import PartitionPersist
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
@@ -75,7 +75,7 @@ def letters(step: PartitionPersist, rows: list[tuple[str, int | None]]) -> pa.Ta
 def test_the_columns_hold_what_the_updater_stores(most: int, seed: int) -> None:
     draw, step = random.Random(seed), keeping(most)
     assert keeper_of(step) is not None
-    by_columns, by_letter = compile_state_update(step), compile_update(step)
+    by_columns, by_letter = compile_state_update(step), updater_update(step)
     kept = Kept(step)
     for txid in range(1, 9):
         ids = [f"{draw.randrange(30):03d}" for _ in range(draw.randrange(8))]

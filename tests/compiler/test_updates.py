@@ -20,7 +20,7 @@ from trident.base.errors import (
     StateValueError,
     UserFunctionError,
 )
-from trident.compiler.states.updates import Updated, compile_update
+from trident.compiler.states.updates import Updated, reducer_update, updater_update
 from trident.state import (
     CombinerValueUpdater,
     MapState,
@@ -62,7 +62,7 @@ def persisting(function: Any, fields: str = "word string, n long", **declared: A
 
 
 def updated(function: Any, before: Before, *rows: tuple[Any, ...], **declared: Any) -> Updated:
-    return compile_update(persisting(function, **declared))(tuples("word string, n long", *rows), before, 7)
+    return updater_update(persisting(function, **declared))(tuples("word string, n long", *rows), before, 7)
 
 
 def puts(found: Updated) -> list[tuple[Any, ...]]:
@@ -89,7 +89,7 @@ def reducing(reducer: Any, group: str | None = "k", fields: str = "k string, c s
 
 
 def test_a_reducer_folds_tuples_in_their_order_onto_what_is_stored_and_begins_with_init_where_nothing_is() -> None:
-    run = compile_update(reducing(Joined()))
+    run = reducer_update(reducing(Joined()))
     before = Before("k string, acc string", ("x", "<ac"))
     found = run(tuples("k string, c string", ("x", "d"), ("y", "b"), ("x", "e")), before, 2)
     assert puts(found) == [("x", "<acde"), ("y", "<b")]
@@ -108,7 +108,7 @@ def test_init_is_asked_once_for_each_key_that_is_new_and_not_where_reduce_gave_n
             seen.append(curr)
             return None if tuple.c == "gone" else "there"
 
-    run = compile_update(reducing(Noting(), output="acc string"))
+    run = reducer_update(reducing(Noting(), output="acc string"))
     found = run(tuples("k string, c string", ("x", "a"), ("x", "gone"), ("x", "b"), ("x", "gone")), NOTHING_ACC, 2)
     assert seen == ["init", "", "there", None, "there"]
     assert puts(found) == [("x", None)], "None is a removal"
@@ -118,7 +118,7 @@ NOTHING_ACC = Before("k string, acc string")
 
 
 def test_a_reducer_without_group_fields_writes_one_value_and_nothing_of_an_empty_batch() -> None:
-    run = compile_update(reducing(Joined(), None))
+    run = reducer_update(reducing(Joined(), None))
     assert puts(run(tuples("k string, c string", ("x", "a"), ("y", "b")), Before("acc string", ("<z",)), 2)) == [
         ("<zab",)
     ]
@@ -127,7 +127,7 @@ def test_a_reducer_without_group_fields_writes_one_value_and_nothing_of_an_empty
 
 
 def test_keys_of_a_reducer_meet_where_spark_groups_them() -> None:
-    run = compile_update(reducing(Joined(), "k", "k double, c string"))
+    run = reducer_update(reducing(Joined(), "k", "k double, c string"))
     rows = [(0.0, "a"), (-0.0, "b"), (math.nan, "c"), (-math.nan, "d"), (None, "e"), (None, "f")]
     found = run(tuples("k double, c string", *rows), Before("k double, acc string"), 1)
     assert [value for _, value in puts(found)] == ["<ab", "<cd", "<ef"]
@@ -141,7 +141,7 @@ def test_a_reducer_that_raises_names_its_step_its_place_and_the_tuple() -> None:
         def reduce(self, curr: int, tuple: Any) -> int:
             return curr + int(tuple.c)
 
-    run = compile_update(reducing(Broken()))
+    run = reducer_update(reducing(Broken()))
     expected = (
         r"s/1:persistentAggregate\(Broken\): Broken \(test_updates.py:\d+\) raised ValueError: .*"
         r"the tuple was \(c='dog'\)"
@@ -160,7 +160,7 @@ def test_a_reducer_that_gives_another_type_is_refused() -> None:
 
     expected = r"Wrong \(test_updates.py:\d+\) gave 'one' \(str\), the state holds bigint"
     with pytest.raises(UserFunctionError, match=expected):
-        compile_update(reducing(Wrong()))(tuples("k string, c string", ("x", "1")), Before("k string, acc long"), 1)
+        reducer_update(reducing(Wrong()))(tuples("k string, c string", ("x", "1")), Before("k string, acc long"), 1)
 
 
 # --- updaters: what they see and what becomes of it -----------------------------------------------------------------
@@ -246,7 +246,7 @@ def test_what_is_emitted_keeps_its_order_and_types() -> None:
     topology = TridentTopology()
     state = stream(topology, "word string, n long", []).partitionPersist(STATE, Differences(), "word, by", name="held")
     assert str(state) == "TridentState('held': word string, value bigint; opaque)"
-    found = compile_update(node(state))(
+    found = updater_update(node(state))(
         tuples("word string, n long", ("b", 5), ("a", 7)), Before("word string, value long", ("a", 4)), 1
     )
     assert found.emitted is not None and found.emitted.to_pylist() == [{"word": "b", "by": 5}, {"word": "a", "by": 3}]

@@ -13,7 +13,7 @@ from trident.base.attempt import TransactionAttempt
 from trident.compiler.arrow.engine import ArrowEngine
 from trident.compiler.program import Group
 from trident.compiler.stages import cut
-from trident.compiler.state_updates import compile_late, compile_window
+from trident.compiler.state_updates import compile_late, compile_state_update
 from trident.compiler.states.update_types import WindowBatch
 from trident.plan.nodes import LateTuples, SpoutSource, Watermark, Window
 from trident.spouts import FixedBatchSpout
@@ -89,7 +89,7 @@ class Windowed:
 
     def restart(self) -> None:
         """Forget what is not in the states."""
-        self._run = {node: compile_window(node) for node in [self.window, *self._marks]}
+        self._run = {node: compile_state_update(node) for node in [self.window, *self._marks]}
         self._late_run = [(node, compile_late(node)) for node in self._late]
         self._slot = ArrowEngine().slot(self._group)
 
@@ -103,7 +103,7 @@ class Windowed:
         batch = WindowBatch(self.txid, lambda: time, mark)
         for _ in range(2 if twice else 1):
             updates = {
-                node.state.name: run(tables[id(node.source)], self.states[node.state.name], batch)
+                node.state.name: run([tables[id(node.source)]], self.states[node.state.name], batch)
                 for node, run in self._run.items()
             }
         late = [

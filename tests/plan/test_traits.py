@@ -18,7 +18,8 @@ def classes_below(kind: type[Node]) -> set[type[Node]]:
 
 def test_every_class_of_nodes_has_traits_and_nothing_else_has() -> None:
     # Two classes of one name are one: a dataclass with slots is made twice, and the first may still be there.
-    assert {kind.__name__ for kind in classes_below(Node)} == {kind.__name__ for kind in TRAITS}
+    # `Derived` is only the base of four classes.
+    assert {kind.__name__ for kind in classes_below(Node)} - {"Derived"} == {kind.__name__ for kind in TRAITS}
 
 
 def test_a_row_cannot_leave_out_what_a_pass_decides_by() -> None:

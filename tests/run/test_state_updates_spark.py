@@ -20,7 +20,7 @@ from tests.support.server import RedisServer
 from trident import Count, MapGet, Sum, TridentTopology, expr
 from trident.base.types import arrow_schema, parse_schema, spark_schema
 from trident.base.values import to_python
-from trident.compiler.states.updates import compile_update
+from trident.compiler.states.updates import reducer_update
 from trident.plan.nodes import PersistentReduce
 from trident.spouts import FixedBatchSpout
 from trident.state import BackingMapState, CombinerValueUpdater, MapState, MemoryMapState, RedisMapState
@@ -155,7 +155,7 @@ def test_keys_of_any_type_meet_exactly_when_spark_groups_them(spark: SparkSessio
     stream.groupBy(table.schema.names).persistentAggregate(MemoryMapState.opaque(), Counted(), "count", name="c")
     step = topology.states[0]
     assert isinstance(step, PersistentReduce)
-    assert by_encoding(compile_update(step)(table, Empty(), 1).puts) == counted_by_spark(spark, table)
+    assert by_encoding(reducer_update(step)(table, Empty(), 1).puts) == counted_by_spark(spark, table)
 
 
 @pytest.mark.parametrize("home", ["memory", "redis", "json and a map of one's own"])

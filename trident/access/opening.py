@@ -12,18 +12,12 @@ from trident.access.opened_state import FollowedStore, OpenedState
 from trident.access.replica import MemoryReplica
 from trident.base.errors import StateError, StateShapeError, TopologyError
 from trident.base.names import check_name, did_you_mean
-from trident.compiler.states.shapes import (
-    WindowMeaning,
-    aggregator_name,
-    bundle_names,
-    bundle_text,
-    native_form,
-    window_of,
-)
+from trident.compiler.states.shapes import WindowMeaning, native_form, window_of
 from trident.log import RedisLog
 from trident.log.snapshot_home import NoHome
 from trident.operations.aggregates.base import BuiltinAggregator
 from trident.operations.aggregates.registry import known_by_name
+from trident.operations.aggregator_names import aggregator_name, bundle_names, bundle_text
 from trident.operations.bundles import presented
 from trident.reads.committed_reads import Isolation
 from trident.reads.state_view import AsOfBatch, StateDescription

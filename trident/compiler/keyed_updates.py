@@ -16,56 +16,24 @@ import pyarrow.compute as pc
 from trident.base.errors import StateKeyError
 from trident.base.years import entry_text
 from trident.compiler.state_updates import compile_state_update
-from trident.compiler.states.letters import keeper_of
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.update_types import Clock, WindowBatch
 from trident.compiler.states.updates import Updated
-from trident.operations.column_updaters import FirstOfKey, LastOfKey
-from trident.operations.functions import Call
-from trident.operations.stateful import Stateful, overrides
-from trident.operations.windows import CountWindow, SessionWindow
-from trident.plan.nodes import Node, PartitionPersist, PersistentReduce, StateSpec, StateUpdate, Window
+from trident.plan.nodes import Node, StateSpec, StateUpdate, sources_of, watermarks_of
+from trident.plan.state_schema import keys_of
+from trident.plan.states import state_traits
 from trident_state.binary import one_chunk
 from trident_state.keys import encode_keys, hash_keys
-
-KeyedStep = PersistentReduce | PartitionPersist | Window
-"""The steps of which some can be computed key by key."""
 
 
 def key_fields(step: StateUpdate) -> tuple[str, ...]:
     """Return the fields of the tuples by which an update can be divided; no fields if it cannot be divided."""
-    if isinstance(step, PartitionPersist):
-        return tuple(step.keys.names)
-    return step.group if isinstance(step, PersistentReduce | Window) else ()
+    return state_traits(step).parted_by(step)
 
 
 def why_not_by_key(step: StateUpdate) -> str | None:
     """Return why executors cannot compute an update key by key; None if they can."""
-    if isinstance(step, PartitionPersist) and (why := _why_not_persisted(step)) is not None:
-        return why
-    by_key = isinstance(step, Window) and isinstance(step.windowing.config, CountWindow | SessionWindow)
-    if not isinstance(step, PersistentReduce | PartitionPersist) and not by_key:
-        return "the driver keeps a watermark, and what waits for it"
-    if not key_fields(step):
-        return "its state has no key fields, so that all tuples belong together"
-    return None
-
-
-def _why_not_persisted(step: PartitionPersist) -> str | None:
-    updating = step.updating
-    if isinstance(updating, Stateful) and updating.transactional:
-        return "a TransactionOperation keeps its state by itself, in the driver"
-    if isinstance(updating, Stateful) and overrides(updating.operation.target, "preCommit"):
-        return "its preCommit is called in the driver, on an object that has seen none of the tuples"
-    if isinstance(updating, FirstOfKey) and updating.config is not None:
-        return "the driver keeps the times at which keys are forgotten"
-    if keeper_of(step) is not None:
-        return "only the newest dead letters are kept, so all of them are looked at"
-    entering = {field.name: field.dataType for field in step.source.schema if field.name in step.inputs}
-    for field in step.keys:
-        if entering.get(field.name) != field.dataType:
-            return f"its tuples have no field {field.name!r} like that of its state's key; give it as an input field"
-    return None
+    return state_traits(step).why_driver(step)
 
 
 def same_in_parts(step: StateUpdate) -> bool:
@@ -74,11 +42,7 @@ def same_in_parts(step: StateUpdate) -> bool:
     An updater gets a list of tuples, and an object may keep what it has seen: what they make of the tuples of one key
     may depend on which others come with them.
     """
-    if not isinstance(step, PartitionPersist):
-        return True
-    if isinstance(step.updating, Stateful):
-        return step.updating.operation.call is Call.TUPLE
-    return isinstance(step.updating, FirstOfKey | LastOfKey)
+    return state_traits(step).same_in_parts(step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,24 +52,24 @@ class KeyedUpdate:
     `keys` are the fields of the tuples that decide which worker gets a tuple.
     """
 
-    step: KeyedStep
+    step: StateUpdate
     keys: tuple[str, ...]
 
     @classmethod
     def of(cls, step: StateUpdate) -> "KeyedUpdate":
         """Return the update of a step for which `why_not_by_key` returns None."""
-        assert isinstance(step, PersistentReduce | PartitionPersist | Window)
-        source = Node(step=step.source.step, site=step.source.site, schema=step.source.schema)
+        (before,) = sources_of(step)
+        source = Node(step=before.step, site=before.site, schema=before.schema)
         nowhere: Any = None  # the factory may hold an address, and nobody asks for it here
         alone: dict[str, Any] = {"source": source, "state": StateSpec(step.state.name, nowhere)}
-        if isinstance(step, Window):
+        if watermarks_of(step):
             alone["watermark"] = None  # it leads to the whole plan, and the driver tells the time
         return cls(replace(step, **alone), key_fields(step))
 
     @property
     def by_event_time(self) -> bool:
         """True if the update has a watermark, and also changes keys that are due by it."""
-        return isinstance(self.step, Window) and isinstance(self.step.windowing.config, SessionWindow)
+        return state_traits(self.step).late_by(self.step, 0) is not None
 
     def owners(self, tuples: pa.Table, tasks: int) -> npt.NDArray[np.int64]:
         """Return for each tuple the number of the task that gets all tuples of its key."""
@@ -130,8 +94,8 @@ class KeyedUpdate:
         return updated
 
     def _own_keys(self, tuples: pa.Table, snapshot: Stored) -> "OwnKeys | None":
-        """Return the state of the tuples' keys; None for a window, whose keys have several entries."""
-        if isinstance(self.step, Window):
+        """Return the state of the tuples' keys; None for a window, which has entries under other keys."""
+        if self.by_event_time or tuple(keys_of(self.step).names) != self.keys:
             return None
         return OwnKeys(f"{self.step.step}: state {self.step.state.name!r}", tuples.select(list(self.keys)), snapshot)
 

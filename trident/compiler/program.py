@@ -13,16 +13,14 @@ import pyarrow as pa
 from trident.compiler.outline import Outline, outline_of
 from trident.plan.hints import Hints, hints_in
 from trident.plan.nodes import (
-    CommittedQuery,
     Debug,
-    LateTuples,
+    Derived,
     Node,
     RequestSource,
     Sink,
     SpoutSource,
     StateQuery,
     StateStep,
-    StateUpdate,
     StateWriter,
     StaticState,
     sources_of,
@@ -101,8 +99,8 @@ class Stage:
     @cached_property
     def read_by_driver(self) -> tuple[Node, ...]:
         """The nodes that the driver reads: inputs of this stage's state updates, sinks and queries."""
-        drivers = StateUpdate | LateTuples | Sink | CommittedQuery
-        return tuple(source for o in self.updates if isinstance(o.step, drivers) for source in sources_of(o.step))
+        read = [o.step for o in self.updates if not isinstance(o.step, Derived) or o.step.after_source]
+        return tuple(source for step in read for source in sources_of(step))
 
     @property
     def nodes(self) -> list[Node]:

@@ -9,15 +9,13 @@ from trident.compiler.program import Group, Output, Program, RequestPlan, Stage
 from trident.compiler.states.shapes import nullable, shape_of
 from trident.plan.node_sets import NodeSets
 from trident.plan.nodes import (
-    CommittedQuery,
+    SIDES,
     Debug,
-    Emitted,
-    IntervalJoin,
+    Derived,
     LateTuples,
     LettersOf,
     MultiReduce,
     Node,
-    PartitionPersist,
     Peek,
     RequestSource,
     Sink,
@@ -29,7 +27,6 @@ from trident.plan.nodes import (
     StaticState,
     Transform,
     Watermark,
-    Window,
     sources_of,
     walk,
     watermarks_of,
@@ -37,8 +34,6 @@ from trident.plan.nodes import (
 from trident.plan.state_schema import value_of
 from trident.plan.topology_protocol import TopologyPlan
 from trident.plan.traits import has_python_form, operation_of, traits_of
-
-_SIDES = ("left", "right")
 
 
 def cut(topology: TopologyPlan) -> Program:
@@ -165,10 +160,9 @@ def _level(node: Node, level: Mapping[int, int]) -> int:
     A state update belongs to the stage after the one that makes its tuples, because the tuples are frozen first. So
     does a query of committed values, whose answers the driver computes, like an update, and freezes.
     """
-    if isinstance(node, StateUpdate | LateTuples | CommittedQuery):
-        return max(level[id(source)] for source in sources_of(node)) + 1
-    if isinstance(node, Emitted | LettersOf):
-        return level[id(node.source)]
+    if isinstance(node, StateUpdate | Derived):
+        beside_source = isinstance(node, Derived) and not node.after_source
+        return max(level[id(source)] for source in sources_of(node)) + (0 if beside_source else 1)
     return max((_level_behind(source, level) for source in sources_of(node)), default=1)
 
 
@@ -179,26 +173,21 @@ def _level_behind(node: Node, level: Mapping[int, int]) -> int:
 
 def _ends_stage(node: Node) -> bool:
     """Return whether only a later stage can read this node's output."""
-    return isinstance(node, StateWriter | StateReader | Emitted | LateTuples | LettersOf)
+    return isinstance(node, StateWriter | StateReader | Derived)
 
 
 def _made_by_driver(node: Node) -> bool:
     """Return whether the driver computes this node's output, from tables that it has in the commit turn anyway."""
     if isinstance(node, Sink):
         return _ends_stage(node.source)
-    return isinstance(node, StateUpdate | CommittedQuery | Emitted | LateTuples | LettersOf)
+    return isinstance(node, StateUpdate | Derived)
 
 
 def _writers_read(node: Node) -> list[Node]:
     """Return the writers of the states that this node reads."""
-    match node:
-        case StateQuery(updated=updated) | CommittedQuery(updated=updated) if isinstance(updated, StateWriter):
-            return [updated]
-        case Window() | PartitionPersist() | IntervalJoin():
-            return list(watermarks_of(node))
-        case LateTuples(window=window):
-            return [window]
-    return []
+    if isinstance(node, StateReader):
+        return [node.updated] if isinstance(node.updated, StateWriter) else []
+    return [node.window] if isinstance(node, LateTuples) else list(watermarks_of(node))
 
 
 def _carried(nodes: list[Node], level: Mapping[int, int]) -> dict[int, list[Node]]:
@@ -249,16 +238,12 @@ def _output_names(nodes: list[Node], carried: Mapping[int, list[Node]]) -> dict[
             names[id(node)] = node.state.name
         elif isinstance(node, Sink):
             names[id(node)] = f"{node.name}!"
-        elif isinstance(node, Emitted):
-            names[id(node)] = f"{node.source.state.name}>"
-        elif isinstance(node, LateTuples):
-            names[id(node)] = f"{_late_for(node)}>late"
-        elif isinstance(node, LettersOf):
-            names[id(node)] = f"{node.source.step}~"
         elif isinstance(node, StateReader):
             name = node.updated.state.name
             queries[name] = queries.get(name, 0) + 1
-            names[id(node)] = f"{name}?{queries[name]}{'=' if isinstance(node, CommittedQuery) else ''}"
+            names[id(node)] = f"{name}?{queries[name]}{node.ending if isinstance(node, Derived) else ''}"
+        elif isinstance(node, Derived):
+            names[id(node)] = f"{node.origin}{node.ending}"
         else:
             names[id(node)] = f"{_carried_to(node, carried.get(id(node), []))}|"
     return names
@@ -267,18 +252,13 @@ def _output_names(nodes: list[Node], carried: Mapping[int, list[Node]]) -> dict[
 def _carried_to(node: Node, readers: Sequence[Node]) -> str:
     """Return the name of a carried node's output: from an updated state, a window's late tuples, or the node's step."""
     updates = [reader for reader in readers if isinstance(reader, StateUpdate)]
-    join = next((reader for reader in updates if isinstance(reader, IntervalJoin)), None)
+    join = next((reader for reader in updates if len(sources_of(reader)) > 1), None)
     if join is not None:
-        return f"{join.state.name}.{_SIDES[join.sources.index(node)]}"
+        return f"{join.state.name}.{SIDES[sources_of(join).index(node)]}"
     if updates:  # the window comes before its watermark: both read the same tuples
         return min(updates, key=lambda update: isinstance(update, Watermark)).state.name
     late = next((reader for reader in readers if isinstance(reader, LateTuples)), None)
-    return node.step if late is None else f"{_late_for(late)}>late"
-
-
-def _late_for(node: LateTuples) -> str:
-    """Return the name of the state, or of the stream of a join, for which tuples are late."""
-    return node.window.state.name + ("" if node.side is None else f".{_SIDES[node.side]}")
+    return node.step if late is None else f"{late.origin}{late.ending}"
 
 
 def _output(name: str, node: Node, readers: Sequence[Node] = ()) -> Output:

@@ -1,15 +1,20 @@
-"""The choice of the function that runs an update of a state in the commit turn."""
+"""The function of each update of a state: one row for each class of nodes, and for each form of `partitionPersist`.
 
-from collections.abc import Sequence
+The plan's own tables (`trident.plan.states`) cannot hold these functions, which are in rooms above the plan.
+`tests/compiler/test_state_updates.py` fails if a row is missing.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 
 from trident.compiler.states.latest import last_of_key
-from trident.compiler.states.letters import keep_letters, keeper_of
+from trident.compiler.states.letters import keep_letters
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.stateful import stateful_update
 from trident.compiler.states.update_types import RunJoin, RunLate, RunWindow, WindowBatch
-from trident.compiler.states.updates import Updated, compile_update
+from trident.compiler.states.updates import RunUpdate, Updated, reducer_update, updater_update
 from trident.compiler.windows.combined import combined_update
 from trident.compiler.windows.count import count_update
 from trident.compiler.windows.duplicates import first_of_key
@@ -18,10 +23,14 @@ from trident.compiler.windows.interval_joins import interval_join
 from trident.compiler.windows.late_tuples import late_tuples
 from trident.compiler.windows.sessions import session_update
 from trident.compiler.windows.time import watermark_update
-from trident.operations.column_updaters import FirstOfKey, LastOfKey
+from trident.operations.column_updaters import LastOfKey
+from trident.operations.first_of_key import FirstOfKey
+from trident.operations.functions import Updating
 from trident.operations.stateful import Stateful
+from trident.operations.update_forms import UpdateForm
 from trident.operations.windows import CountWindow, SessionWindow
 from trident.plan import nodes
+from trident.plan.letters import keeper_of
 
 
 def compile_state_update(step: nodes.StateUpdate) -> RunJoin:
@@ -29,9 +38,16 @@ def compile_state_update(step: nodes.StateUpdate) -> RunJoin:
 
     Its first argument holds the tuples of each source.
     """
-    if isinstance(step, nodes.IntervalJoin):
-        return interval_join(step)
-    update = _of_one_source(step)
+    return UPDATES[type(step)](step)
+
+
+def compile_late(step: nodes.LateTuples) -> RunLate:
+    """Return a function that selects the tuples of a batch that are late for a window."""
+    return late_tuples(step)
+
+
+def _one_source(update: RunWindow) -> RunJoin:
+    """Return the function of an update with one source in the form that takes the tuples of each source."""
 
     def run(tables: Sequence[pa.Table], stored: Stored, batch: WindowBatch) -> Updated:
         (table,) = tables
@@ -40,30 +56,12 @@ def compile_state_update(step: nodes.StateUpdate) -> RunJoin:
     return run
 
 
-def _of_one_source(step: nodes.PersistentReduce | nodes.PartitionPersist | nodes.WindowUpdate) -> RunWindow:
-    if isinstance(step, nodes.WindowUpdate):
-        return compile_window(step)
-    if isinstance(step, nodes.PartitionPersist):
-        if isinstance(step.updating, FirstOfKey):
-            return first_of_key(step)
-        if isinstance(step.updating, LastOfKey):
-            return last_of_key(step)
-        if isinstance(step.updating, Stateful):
-            return stateful_update(step)
-        if (keeper := keeper_of(step)) is not None:
-            return keep_letters(step, keeper)
-    update = compile_update(step)
-
-    def run(table: pa.Table, stored: Stored, batch: WindowBatch) -> Updated:
-        return update(table, stored, batch.txid)
-
-    return run
+def _of_txid(update: RunUpdate) -> RunWindow:
+    """Return the function of an update that needs only the txid of a batch."""
+    return lambda table, stored, batch: update(table, stored, batch.txid)
 
 
-def compile_window(step: nodes.WindowUpdate) -> RunWindow:
-    """Return a function that runs one step of a window over a batch."""
-    if isinstance(step, nodes.Watermark):
-        return watermark_update(step)
+def _window(step: nodes.Window) -> RunWindow:
     if isinstance(step.windowing.config, CountWindow):
         return count_update(step)
     if isinstance(step.windowing.config, SessionWindow):
@@ -71,6 +69,24 @@ def compile_window(step: nodes.WindowUpdate) -> RunWindow:
     return combined_update(step) if step.windowing.panes else gathered_update(step)
 
 
-def compile_late(step: nodes.LateTuples) -> RunLate:
-    """Return a function that selects the tuples of a batch that are late for a window."""
-    return late_tuples(step)
+def _updater(step: nodes.PartitionPersist) -> RunWindow:
+    keeper = keeper_of(step)
+    return _of_txid(updater_update(step)) if keeper is None else keep_letters(step, keeper)
+
+
+FORMS: Mapping[type[UpdateForm], Callable[[nodes.PartitionPersist], RunWindow]] = {
+    Updating: _updater,
+    Stateful: stateful_update,
+    FirstOfKey: first_of_key,
+    LastOfKey: last_of_key,
+}
+"""The function of each form of the update in a `partitionPersist`."""
+
+UPDATES: Mapping[type[nodes.Node], Callable[[Any], RunJoin]] = {
+    nodes.PersistentReduce: lambda step: _one_source(_of_txid(reducer_update(step))),
+    nodes.PartitionPersist: lambda step: _one_source(FORMS[type(step.updating)](step)),
+    nodes.Watermark: lambda step: _one_source(watermark_update(step)),
+    nodes.Window: lambda step: _one_source(_window(step)),
+    nodes.IntervalJoin: interval_join,
+}
+"""The function of each update of a state."""

@@ -1,41 +1,33 @@
 """State updates that the library applies to whole columns, as plain data. The compiler has the functions for them."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from trident.base.callsite import CallSite
-from trident.operations.windows import EventTime
+from trident.operations.update_forms import UpdateForm
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FirstOfKey:
-    """The update of `dropDuplicates`: let the first tuple of each key through, and drop the others.
-
-    By event time (`config`) a key is remembered for `within` microseconds after the time of the tuple that went
-    through. Without it a key is remembered for as long as the state keeps it.
-    """
+class ColumnUpdater(UpdateForm):
+    """An update of whole columns. It calls no user code, and creates no objects for tuples."""
 
     site: CallSite
-    config: EventTime | None
-    within: int = 0
 
     @property
     def meaning(self) -> str:
         """The parts of the update that must not change between restarts, as text."""
-        return "FirstOfKey" if self.config is None else f"FirstOfKey by {self.config.timestampField}"
+        return type(self).__name__
+
+    @property
+    def same_in_parts(self) -> bool:
+        """True: the result for a key depends on the tuples of this key alone."""
+        return True
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LastOfKey:
+class LastOfKey(ColumnUpdater):
     """The update of `toTable`: keep the last tuple of each key, as a struct of the fields in `values`."""
 
-    site: CallSite
+    replaces: ClassVar[bool] = True
+
     values: tuple[str, ...]
-
-    @property
-    def meaning(self) -> str:
-        """The parts of the update that must not change between restarts, as text."""
-        return "LastOfKey"
-
-
-ColumnUpdater = FirstOfKey | LastOfKey
-"""An update of whole columns. It calls no user code, and creates no objects for tuples."""

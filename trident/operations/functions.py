@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from pyspark.sql.types import StructType
 
 from trident.base.callsite import CallSite
+from trident.operations.update_forms import UpdateForm
 
 
 class Call(enum.Enum):
@@ -126,7 +127,7 @@ class StateUpdater(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Updating:
+class Updating(UpdateForm):
     """A state updater in a plan. A commit turn calls ``call(state, tuples, collector)``."""
 
     call: Callable[[Any, Sequence[Any], TridentCollector], object]

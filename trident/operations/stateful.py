@@ -10,6 +10,7 @@ from trident.base.step import Step
 from trident.operations.annotations import Returns
 from trident.operations.callables import bind, check_no_lifecycle, check_not_class, operation_kind, read_operation
 from trident.operations.functions import Call, Operation, TridentCollector
+from trident.operations.update_forms import UpdateForm
 
 
 class StatefulOperation:
@@ -116,7 +117,7 @@ class TransactionOperation:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Stateful:
+class Stateful(UpdateForm):
     """A stateful operation in a plan: a function of a tuple and the state, or an object with methods.
 
     `inputs` are the fields of the tuples that it sees; `emits` is false if its input tuples pass unchanged.
@@ -135,6 +136,20 @@ class Stateful:
     def transactional(self) -> bool:
         """Return whether the operation keeps its state itself and returns checkpoints."""
         return isinstance(self.operation.target, TransactionOperation)
+
+    @property
+    def why_driver(self) -> str | None:
+        """The reason why executors cannot call the operation; None if they can."""
+        if self.transactional:
+            return "a TransactionOperation keeps its state by itself, in the driver"
+        if overrides(self.operation.target, "preCommit"):
+            return "its preCommit is called in the driver, on an object that has seen none of the tuples"
+        return None
+
+    @property
+    def same_in_parts(self) -> bool:
+        """True for a function: an object may keep values of the tuples of other keys that came before."""
+        return self.operation.call is Call.TUPLE
 
 
 def overrides(target: object, name: str) -> bool:

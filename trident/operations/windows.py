@@ -8,8 +8,9 @@ time are aligned to 1970-01-01 UTC: windows of an hour are whole hours.
 from dataclasses import dataclass
 from functools import partial
 from math import gcd
-from typing import Any
+from typing import Any, Protocol
 
+from trident.base.callsite import CallSite
 from trident.base.checks import check_whole_number
 from trident.base.durations import Duration as Duration
 from trident.base.durations import duration_text, read_microseconds
@@ -269,6 +270,20 @@ WindowConfig = CountWindow | TimeWindow | SessionWindow
 
 Timing = TimeWindow | SessionWindow | EventTime
 """Anything that has a watermark."""
+
+
+class Clocked(Protocol):
+    """A step's description that says by which times its watermark moves."""
+
+    @property
+    def config(self) -> WindowConfig | EventTime | None:
+        """The window or the event time; None if there is no watermark."""
+        ...
+
+    @property
+    def site(self) -> CallSite:
+        """The location of the user's code, or of the call."""
+        ...
 
 
 def timestamp_field(config: WindowConfig | EventTime) -> str | None:

@@ -9,8 +9,6 @@ from trident.plan.node_sets import NodeSets
 from trident.plan.nodes import (
     HeldState,
     Node,
-    PersistentAggregate,
-    PersistentReduce,
     RequestSource,
     SpoutSource,
     StateQuery,
@@ -21,6 +19,7 @@ from trident.plan.nodes import (
     walk,
 )
 from trident.plan.state_schema import keys_of, parts_of, value_of
+from trident.plan.states import state_traits
 from trident.plan.traits import Role, traits_of
 
 
@@ -81,7 +80,8 @@ def picture(roots: Iterable[Node]) -> Picture:
             continue
         boxes.append(_box(node, box_id, cluster))
         for source in sources_of(node):
-            label = "new values" if isinstance(source, PersistentAggregate | PersistentReduce) else ""
+            own = isinstance(source, StateWriter) and state_traits(source).new_values == "own"
+            label = "new values" if own else ""
             arrows.append(Arrow(ids[id(source)], box_id, label))
         if isinstance(node, StateWriter):
             boxes.append(_state_box(node, f"{box_id}s", cluster))

@@ -8,16 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from trident.base.errors import GuaranteeError
-from trident.plan.nodes import (
-    IntervalJoin,
-    Node,
-    SpoutSource,
-    StateWriter,
-    WindowUpdate,
-    WriteKafka,
-    WriteParquet,
-    walk,
-)
+from trident.plan.nodes import Node, SpoutSource, StateWriter, WriteKafka, WriteParquet, walk
+from trident.plan.states import state_traits
 from trident.plan.topology_protocol import TopologyPlan
 from trident_spouts.executor import SpoutKind
 from trident_spouts.spark_spout import SparkSpout
@@ -95,9 +87,7 @@ def guarantee_of(node: StateWriter) -> Guarantee:
         tuple((source.stream, source.spout.kind) for source in _sources(node)),
         promise,
         "" if fenced else _UNFENCED,
-        _WINDOW
-        if isinstance(node, WindowUpdate | IntervalJoin)
-        else _TRIDENT.get((weakest, factory.kind), _no_exactness(weakest)),
+        _WINDOW if state_traits(node).in_windows else _TRIDENT.get((weakest, factory.kind), _no_exactness(weakest)),
         _trusted(node),
     )
 

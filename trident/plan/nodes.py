@@ -8,7 +8,7 @@ classes and of their fields with each waiting batch. If you rename one, keep its
 import enum
 from collections.abc import Callable, Container
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pyspark.sql.types import StructField, StructType
 
@@ -16,17 +16,21 @@ from trident.base.callsite import CallSite
 from trident.files.object_options import Storage
 from trident.operations.aggregators import Aggregation, AnyAggregation, Reduction
 from trident.operations.bundles import bundle_of
-from trident.operations.column_updaters import ColumnUpdater, FirstOfKey
+from trident.operations.column_updaters import ColumnUpdater
 from trident.operations.error_policy import OnError
 from trident.operations.functions import Operation, Query, Updating
-from trident.operations.interval_joins import IntervalJoining, Side
+from trident.operations.interval_joins import IntervalJoining
 from trident.operations.multireducers import MultiReduction
 from trident.operations.selections import Picking
 from trident.operations.stateful import Stateful
 from trident.operations.window_aggregators import Windowing
+from trident.operations.windows import Clocked
 from trident.plan.kafka_target import KafkaTarget
 from trident_spouts.executor import Spout
 from trident_state.store import StateFactory
+
+SIDES = ("left", "right")
+"""The streams of an interval join, as users and states name them."""
 
 Scope = Literal["batch", "partition"]
 """The tuples that an aggregate sees at once: those of the batch, or those of one partition."""
@@ -43,6 +47,25 @@ class Node:
     step: str = field(kw_only=True)
     site: CallSite = field(kw_only=True)
     schema: StructType = field(kw_only=True)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Derived(Node):
+    """Tuples that the driver makes in the commit turn, from what it has there, and that the log freezes for themselves.
+
+    No engine computes them. Only later stages read them. The name of their output is `origin` and `ending`.
+    """
+
+    ending: ClassVar[str]
+    """The mark of this kind of output, at the end of its name in the log."""
+
+    after_source: ClassVar[bool] = False
+    """True if they are made in the stage after that of their source, from the source's frozen tuples."""
+
+    @property
+    def origin(self) -> str:
+        """The name of the state, or of the step, from which the tuples come."""
+        raise NotImplementedError
 
 
 # --- where tuples come from --------------------------------------------------------------------------------------
@@ -125,10 +148,17 @@ class Peek(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LettersOf(Node):
+class LettersOf(Derived):
     """The tuples on which a step's function failed, as dead letters (`trident.operations.dead_letters.LETTER`)."""
 
+    ending: ClassVar[str] = "~"
+
     source: Node
+
+    @property
+    def origin(self) -> str:
+        """The label of the step that fails."""
+        return self.source.step
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -309,7 +339,7 @@ class Watermark(Node):
     """The watermark, as a state of one value that never decreases. `schema` has the field of that value."""
 
     source: Node
-    windowing: Windowing | FirstOfKey | Side
+    windowing: Clocked
     keys: StructType
     state: StateSpec
 
@@ -348,22 +378,37 @@ class IntervalJoin(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Emitted(Node):
+class Emitted(Derived):
     """The tuples that an updater emits through its collector, the results of a window or of an interval join."""
 
-    source: PartitionPersist | Window | IntervalJoin
+    ending: ClassVar[str] = ">"
+
+    source: "EmittingUpdate"
+
+    @property
+    def origin(self) -> str:
+        """The name of the state of the update."""
+        return self.source.state.name
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LateTuples(Node):
+class LateTuples(Derived):
     """The tuples that came after all their windows had closed, are older than the watermark, or have no time.
 
     `side` is the number of the stream of an interval join.
     """
 
+    ending: ClassVar[str] = ">late"
+    after_source: ClassVar[bool] = True
+
     source: Node
-    window: Window | PartitionPersist | IntervalJoin
+    window: "EmittingUpdate"
     side: int | None = None
+
+    @property
+    def origin(self) -> str:
+        """The name of the state, or of the stream of a join, for which the tuples are late."""
+        return self.window.state.name if self.side is None else f"{self.window.state.name}.{SIDES[self.side]}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -379,10 +424,10 @@ class StaticState(Node):
     writer: str | None
 
 
-WindowUpdate = Watermark | Window
-"""A step of a window that computes new values of a state."""
+EmittingUpdate = PartitionPersist | Window | IntervalJoin
+"""A step that updates a state and emits tuples, which leave it through a node `Emitted`."""
 
-StateUpdate = PersistentReduce | PartitionPersist | WindowUpdate | IntervalJoin
+StateUpdate = PersistentReduce | Watermark | EmittingUpdate
 """A step that runs code over its state in the commit turn: in the driver, or key by key in executors."""
 
 StateWriter = PersistentAggregate | StateUpdate
@@ -407,18 +452,26 @@ class StateQuery(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CommittedQuery(Node):
+class CommittedQuery(Derived):
     """Every tuple, repeated for each answer of a query to the last committed values of a state.
 
     Unlike a StateQuery it does not unite the tuples' stream and the state in one batch group. The state's values at
     that moment do not follow from the batch's txid, so the answers are frozen with the batch.
     """
 
+    ending: ClassVar[str] = "="
+    after_source: ClassVar[bool] = True
+
     source: Node
     inputs: tuple[str, ...]
     updated: HeldState
     query: Query
     outputs: StructType
+
+    @property
+    def origin(self) -> str:
+        """The name of the state. In the output's name, the number of the query follows it."""
+        return self.updated.state.name
 
 
 StateReader = StateQuery | CommittedQuery
@@ -569,18 +622,16 @@ class Part(Node):
 
 def watermarks_of(node: Node) -> tuple[Watermark, ...]:
     """Return the steps that keep the watermarks for an update of a state: one for each stream of an interval join."""
-    if isinstance(node, IntervalJoin):
-        return node.watermarks
-    watermark = node.watermark if isinstance(node, Window | PartitionPersist) else None
-    return () if watermark is None else (watermark,)
+    watermark: Watermark | None = getattr(node, "watermark", None)
+    several: tuple[Watermark, ...] = getattr(node, "watermarks", ())
+    return several if watermark is None else (watermark,)
 
 
 def sources_of(node: Node) -> tuple[Node, ...]:
     """Return the nodes that a node reads tuples from."""
-    if isinstance(node, Merge | Join | MultiReduce | IntervalJoin):
-        return node.sources
-    source = getattr(node, "source", None)
-    return () if source is None else (source,)
+    source: Node | None = getattr(node, "source", None)
+    several: tuple[Node, ...] = getattr(node, "sources", ())
+    return several if source is None else (source,)
 
 
 def built_on(node: Node) -> list[Node]:

@@ -9,18 +9,8 @@ from typing import Any
 
 from trident.base.step import Step
 from trident.operations.bundles import Bundle
-from trident.operations.column_updaters import LastOfKey
-from trident.plan.nodes import (
-    Emitted,
-    Join,
-    MultiReduce,
-    Node,
-    PartitionPersist,
-    PersistentAggregate,
-    PersistentReduce,
-    StateWriter,
-    sources_of,
-)
+from trident.plan.nodes import Emitted, Join, MultiReduce, Node, StateWriter, sources_of
+from trident.plan.states import state_traits
 
 
 def check_counts_once(source: Node, aggregator: Any, every_change: Container[Node], step: Step) -> None:
@@ -55,13 +45,9 @@ def _replacing(node: Node, every_change: Container[Node]) -> StateWriter | None:
     """Return the state of the replaced values at a node; None if there is none, or only through `every_change`."""
     if node in every_change:
         return None
-    if isinstance(node, PersistentAggregate | PersistentReduce):
-        return node
-    if isinstance(node, Emitted):
-        table = node.source
-        replaces = isinstance(table, PartitionPersist) and isinstance(table.updating, LastOfKey)
-        # What an updater emits, and the results of windows, joins and dropDuplicates, are final.
-        return table if replaces else None
+    writer = node.source if isinstance(node, Emitted) else node
+    if isinstance(writer, StateWriter):
+        return writer if state_traits(writer).replaces(writer) else None
     if isinstance(node, MultiReduce):
         return None
     found = [_replacing(source, every_change) for source in sources_of(node)]

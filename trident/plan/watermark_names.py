@@ -3,12 +3,13 @@
 from collections.abc import Collection
 
 from trident.operations.interval_joins import Side
-from trident.plan.nodes import StateWriter, Watermark
-
-SIDES = ("left", "right")
-"""The streams of an interval join, as users and states name them."""
+from trident.operations.windows import timestamp_field
+from trident.plan.nodes import SIDES, StateWriter, Watermark
 
 _ENDING = ".watermark"
+
+WATERMARK = "Watermark"
+"""The name of the function that makes a watermark. Owner and field follow it: ``Watermark(seen, at)``."""
 
 
 def watermark_name(owner: str, side: str | None = None) -> str:
@@ -46,6 +47,12 @@ def owner_of(watermark: Watermark) -> str:
     """Return the name of the state that uses this watermark."""
     name = watermark.state.name
     return possible_owners(name)[-1 if isinstance(watermark.windowing, Side) else 0]
+
+
+def watermark_meaning(watermark: Watermark) -> str:
+    """Return the name that stores keep with a watermark: the state that uses it, and the field of the times."""
+    field = None if watermark.windowing.config is None else timestamp_field(watermark.windowing.config)
+    return f"{WATERMARK}({', '.join(filter(None, (owner_of(watermark), field)))})"
 
 
 def dropped_by(writer: StateWriter) -> str:

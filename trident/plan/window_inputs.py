@@ -1,18 +1,7 @@
 """The fields that the steps of a window read from their sources."""
 
-from trident.operations.column_updaters import FirstOfKey
-from trident.operations.windows import EventTime, WindowConfig, timestamp_field
-from trident.plan.nodes import IntervalJoin, LateTuples, Watermark, Window, WindowPanes
-
-
-def config_of(node: LateTuples) -> WindowConfig | EventTime | None:
-    """Return the window or the event time by which tuples are late; None if the update has neither."""
-    window = node.window
-    if isinstance(window, IntervalJoin):
-        return window.joining.sides[node.side or 0].config
-    if isinstance(window, Window):
-        return window.windowing.config
-    return window.updating.config if isinstance(window.updating, FirstOfKey) else None
+from trident.operations.windows import timestamp_field
+from trident.plan.nodes import Watermark, Window, WindowPanes
 
 
 def entering_panes(node: WindowPanes) -> tuple[str, ...]:

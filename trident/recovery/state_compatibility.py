@@ -1,10 +1,11 @@
 """Refuse to continue a stored state whose key types, value type, aggregator or kind changed, and name the ways out."""
 
 from trident.base.errors import StateShapeError
-from trident.compiler.states.shapes import WATERMARK, WindowMeaning, bundle_names, window_of
+from trident.compiler.states.shapes import WindowMeaning, window_of
 from trident.log.protocol import LogReading
+from trident.operations.aggregator_names import bundle_names
 from trident.plan.nodes import StateWriter
-from trident.plan.watermark_names import dropped_by
+from trident.plan.watermark_names import WATERMARK, dropped_by
 from trident.recovery.settings import Settings
 from trident_state.fingerprint import Fingerprint, read_fingerprint, shown_shapes
 from trident_state.messages import StoreReport

@@ -7,9 +7,9 @@ import msgspec
 import pyarrow as pa
 
 from trident.base.values import type_name
-from trident.compiler.states.letters import keeper_of
 from trident.plan.guarantee import guarantee_of
-from trident.plan.nodes import Node, PartitionPersist, SpoutSource, StateWriter, Watermark, walk
+from trident.plan.letters import keeper_of
+from trident.plan.nodes import PartitionPersist, SpoutSource, StateWriter, Watermark, walk
 from trident.plan.state_schema import keys_of, value_of
 from trident.plan.topology_protocol import TopologyPlan
 from trident.server.served import Served
@@ -84,7 +84,8 @@ def topology_body(served: Served) -> TopologyBody:
 
 def letter_states(plan: TopologyPlan) -> list[str]:
     """Return the names of the states that keep dead letters."""
-    return [node.state.name for node in walk(*plan.sinks) if isinstance(node, StateWriter) and _keeps_letters(node)]
+    kept = [node for node in walk(*plan.sinks) if isinstance(node, PartitionPersist) and keeper_of(node) is not None]
+    return [node.state.name for node in kept]
 
 
 def replayable_streams(plan: TopologyPlan) -> list[str]:
@@ -109,12 +110,8 @@ def _state(node: StateWriter, served: Served) -> StateBody:
         guarantee.origin,
         # Of this run, and not only of the kind of its store: without a log that lasts, the next start begins anew.
         node.state.factory.survives if served.watched.lasting else "process",
-        _keeps_letters(node),
+        keeper_of(node) is not None,
     )
-
-
-def _keeps_letters(node: Node) -> bool:
-    return isinstance(node, PartitionPersist) and keeper_of(node) is not None
 
 
 def _fields(schema: pa.Schema) -> list[FieldBody]:

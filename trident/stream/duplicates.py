@@ -7,7 +7,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from trident.base.names import FieldsLike, brief
 from trident.base.step import Step
 from trident.base.types import select
-from trident.operations.column_updaters import FirstOfKey
+from trident.operations.first_of_key import FirstOfKey
 from trident.operations.windows import Duration, EventTime, microseconds
 from trident.plan import nodes, rules
 from trident.plan.watermark_names import watermark_name

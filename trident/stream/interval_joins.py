@@ -14,7 +14,8 @@ from trident.operations.join_kinds import JoinType, JoinTypes, read_join_types
 from trident.operations.output_fields import OutputsLike
 from trident.operations.windows import TOO_LONG, Duration, EventTime
 from trident.plan import joins, nodes, rules
-from trident.plan.watermark_names import SIDES, watermark_name
+from trident.plan.nodes import SIDES
+from trident.plan.watermark_names import watermark_name
 from trident.plan.window_schema import time_field
 from trident.stream.base import StreamBase, StreamT
 from trident.stream.joins import label_and_step

@@ -8,6 +8,7 @@ from pyspark.sql.types import StructType
 from trident.base.types import ddl
 from trident.plan import nodes
 from trident.plan.register import Register
+from trident.plan.states import state_traits
 from trident.stream import names_elsewhere
 from trident.stream.base import StreamT, unknown_verb
 from trident.stream.display import Drawable
@@ -70,14 +71,12 @@ class StateBase(Drawable, Generic[StreamT]):
         return self._stream_type(self._register, node, self._label)
 
     def _new_values(self) -> nodes.Node:
-        node = self._node
-        if isinstance(node, nodes.PersistentAggregate | nodes.PersistentReduce):
+        node, new_values = self._node, state_traits(self._node).new_values
+        if new_values == "own":
             return node
         step = self._register.step(self._label, "newValuesStream")
-        if isinstance(node, nodes.Watermark):
-            raise step.wrong(f"state {self.name!r} is a watermark and has no stream of new values")
-        if isinstance(node, nodes.StaticState):
-            raise step.wrong(f"state {self.name!r} is only read here and has no new values")
+        if not isinstance(node, nodes.EmittingUpdate):
+            raise step.wrong(f"state {self.name!r} is {new_values}")
         if not node.outputs.fields:
             raise step.wrong(
                 f"the updater of state {self.name!r} declares no fields that it emits: give partitionPersist "

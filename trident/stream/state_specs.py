@@ -7,9 +7,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from trident.base.short_texts import brief
 from trident.base.step import Step
-from trident.operations.column_updaters import FirstOfKey
-from trident.operations.interval_joins import Side
-from trident.operations.window_aggregators import Windowing
+from trident.operations.windows import Clocked
 from trident.plan import nodes, rules
 from trident.plan.register import Register
 from trident.stream.arguments import check_factory, name_of
@@ -58,7 +56,7 @@ def add_watermark(
     register: Register,
     label: str,
     source: nodes.Node,
-    timing: Windowing | FirstOfKey | Side,
+    timing: Clocked,
     spec: nodes.StateSpec,
     kind: DataType,
     step: Step,
@@ -81,7 +79,7 @@ def add_watermark(
 def add_update(
     register: Register,
     label: str,
-    node: nodes.PartitionPersist | nodes.Window | nodes.IntervalJoin,
+    node: nodes.EmittingUpdate,
     outputs: StructType,
     step: Step,
 ) -> nodes.Emitted:

@@ -97,7 +97,7 @@ class WindowedVerbs(PersistVerbs[StreamT, StateT]):
 
 def late_for(
     stream: StreamBase[Any],
-    by: nodes.Window | nodes.PartitionPersist | nodes.IntervalJoin,
+    by: nodes.EmittingUpdate,
     before: nodes.Node,
     step: Step,
     side: int | None = None,

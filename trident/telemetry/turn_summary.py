@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from trident.compiler.program import Stage
 from trident.frozen.results import StepWork
-from trident.operations.column_updaters import FirstOfKey
-from trident.plan.nodes import Emitted, Node, PartitionPersist, StateQuery
+from trident.plan.nodes import Emitted, Node, StateQuery, sources_of
+from trident.plan.states import state_traits
 from trident.telemetry.event_time import WindowTime
 from trident.telemetry.hottest_key import Hottest
 from trident_spouts.executor import Emission
@@ -81,12 +81,13 @@ def note_duplicates_dropped(
     """
     for output in stage.updates:
         step = output.step
-        if not isinstance(step, Emitted) or not isinstance(step.source, PartitionPersist):
+        if not isinstance(step, Emitted) or not state_traits(step.source).holds_back(step.source):
             continue
         update = step.source
-        if not isinstance(update.updating, FirstOfKey) or update.state.name not in states or step not in rows:
+        if update.state.name not in states or step not in rows:
             continue
-        table = tables.get(update.source)  # the driver reads what enters an updater, unless executors do
-        entered = table.num_rows if isinstance(table, pa.Table) else rows.get(update.source)
-        if entered is not None and (isinstance(table, pa.Table) or not isinstance(update.source, StateQuery)):
+        (source,) = sources_of(update)
+        table = tables.get(source)  # the driver reads what enters an updater, unless executors do
+        entered = table.num_rows if isinstance(table, pa.Table) else rows.get(source)
+        if entered is not None and (isinstance(table, pa.Table) or not isinstance(source, StateQuery)):
             states[update.state.name].dropped = entered - rows[step]

@@ -17,14 +17,6 @@ from trident_state.binary import one_chunk
 _ID, _STEP = LETTER.names.index("id"), LETTER.names.index("step")
 
 
-def keeper_of(step: PartitionPersist) -> KeepLetters | None:
-    """Return the updater of a step if it is KeepLetters over the fields of dead letters; otherwise None."""
-    keeper = getattr(getattr(step.updating, "call", None), "__self__", None)
-    inputs = select(step.source.schema, step.inputs)
-    of_letters = [field.dataType for field in inputs] == [field.dataType for field in LETTER]
-    return keeper if type(keeper) is KeepLetters and of_letters else None
-
-
 def keep_letters(step: PartitionPersist, keeper: KeepLetters) -> RunWindow:
     """Return the function that stores a batch's letters with the same result as `KeepLetters.updateState`."""
     entering, shape = arrow_schema(select(step.source.schema, step.inputs)), shape_of(step)

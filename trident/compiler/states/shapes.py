@@ -1,28 +1,25 @@
 """The shape of a state: its keys, its values, and how a batch's value combines with the stored one."""
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import pyarrow as pa
 
 from trident.base.errors import FailedException, StateShapeError
-from trident.base.names import quote
-from trident.base.types import arrow_schema, arrow_type, select
+from trident.base.types import arrow_schema, arrow_type
 from trident.compiler.aggregates.column_combiners import ColumnCombine, combines_columns
 from trident.compiler.columns.function_errors import Where, described, short
 from trident.compiler.states.due_times import first_ends
-from trident.operations.aggregates.base import NAMES, BuiltinAggregator
+from trident.operations.aggregator_names import aggregator_name
 from trident.operations.aggregators import Aggregation, Native
-from trident.operations.bundles import Bundle, bundle_of
+from trident.operations.bundles import bundle_of
 from trident.operations.checked_aggregators import combine_values
-from trident.operations.column_updaters import FirstOfKey, LastOfKey
 from trident.operations.sums import wider_input
-from trident.operations.windows import SessionWindow, Timing
 from trident.plan import nodes
-from trident.plan.state_schema import keys_of, parts_of, value_of
-from trident.plan.watermark_names import owner_of
+from trident.plan.state_schema import parts_of
+from trident.plan.states import state_traits
+from trident.plan.watermark_names import WATERMARK
 from trident_state.fingerprint import read_fingerprint
 from trident_state.state_shape import Combine, StateShape, replacing
 
@@ -54,38 +51,12 @@ def shape_of(node: nodes.HeldState) -> StateShape:
 
     The result of an update replaces the stored value, so that applying a frozen batch again needs no user code.
     """
+    traits = state_traits(node)
+    keys, value = nullable(arrow_schema(traits.keys(node))), arrow_type(traits.value(node).dataType)
     if isinstance(node, nodes.PersistentAggregate):
-        return _aggregated(node)
-    keys = nullable(arrow_schema(keys_of(node)))
-    former = (WATERMARK,) if isinstance(node, nodes.Watermark) else ()
-    due = first_ends if isinstance(node, nodes.Window) and isinstance(node.windowing.config, SessionWindow) else None
-    return StateShape(keys, arrow_type(value_of(node).dataType), replacing(_made_by(node), former), due)
-
-
-def _made_by(node: nodes.HeldState) -> str:
-    """Return the name of the aggregator or update that computes a state's values.
-
-    Stores with another name are refused.
-    """
-    match node:
-        case nodes.PersistentReduce(reduction=reduction):
-            return aggregator_name(reduction.aggregator)
-        case nodes.Window(windowing=windowing):
-            return f"{aggregator_name(windowing.aggregator)} in {windowing.config.meaning}"
-        case nodes.Watermark(windowing=windowing):
-            config = windowing.config
-            assert isinstance(config, Timing)
-            return f"{WATERMARK}({', '.join(filter(None, (owner_of(node), config.timestampField)))})"
-        case nodes.PartitionPersist(updating=FirstOfKey() | LastOfKey() as updating):
-            return updating.meaning
-        case nodes.IntervalJoin(joining=joining):
-            return joining.meaning
-    return "put"
-
-
-WATERMARK = "Watermark"
-"""The name of the function that makes a watermark. Owner and field follow it: ``Watermark(seen, at)``. Former versions
-stored the name alone."""
+        where = Where(node.step, node.aggregation.site, node.inputs)
+        return StateShape(keys, value, combine_of(node.aggregation, where))
+    return StateShape(keys, value, replacing(traits.meaning(node)), first_ends if traits.has_sessions(node) else None)
 
 
 def is_watermark(fingerprint: str) -> bool:
@@ -98,7 +69,7 @@ def is_watermark(fingerprint: str) -> bool:
         held = read_fingerprint(fingerprint)
     except StateShapeError:  # a fingerprint that another version wrote
         return False
-    return not held.keys.names and (held.aggregator == WATERMARK or held.aggregator.startswith(f"{WATERMARK}("))
+    return not held.keys.names and held.aggregator.startswith(f"{WATERMARK}(")
 
 
 @dataclass(frozen=True)
@@ -136,13 +107,6 @@ def window_of(maker: str) -> tuple[str, WindowMeaning | None]:
     return aggregator, WindowMeaning(kind, sizes, field)
 
 
-def _aggregated(node: nodes.PersistentAggregate) -> StateShape:
-    aggregation = node.aggregation
-    where = Where(node.step, aggregation.site, node.inputs)
-    keys = nullable(arrow_schema(select(node.source.schema, node.group)))
-    return StateShape(keys, arrow_type(aggregation.type), combine_of(aggregation, where))
-
-
 def combine_of(aggregation: Aggregation, where: Where) -> Combine:
     """Return the Combine by which a store combines the results of this aggregation with stored ones."""
     combining, bundle = Combining(aggregation, where), bundle_of(aggregation)
@@ -155,49 +119,6 @@ def combine_of(aggregation: Aggregation, where: Where) -> Combine:
         columns = ColumnCombine(aggregation, where, pa.field(aggregation.output, arrow_type(aggregation.type)))
     name, native = aggregator_name(aggregation.aggregator), native_form(aggregation.native)
     return Combine(name, combining, native, columns, parts, wider=wider_input(aggregation, where.inputs))
-
-
-def aggregator_name(aggregator: object) -> str:
-    """Return the name of an aggregator's class.
-
-    A user's class that is called like a built-in carries its module: a stored state is known by this name, and a reader
-    without the topology must not take it for the built-in one. A bundle is named after its members.
-    """
-    if isinstance(aggregator, Bundle):
-        return bundle_text(
-            {m.aggregation.output: aggregator_name(m.aggregation.aggregator) for m in aggregator.members}
-        )
-    kind = type(aggregator)
-    name = kind.__qualname__.rpartition("<locals>.")[2]
-    if kind.__module__.startswith("trident.operations."):
-        return name if name in NAMES else f"trident.{name}"
-    foreign = not isinstance(aggregator, BuiltinAggregator)
-    return f"{kind.__module__}.{name}" if foreign and name in NAMES else name
-
-
-def bundle_text(aggregators: Mapping[str, str]) -> str:
-    """Return the name of a bundle: the names of its aggregators, each with its field before it.
-
-    >>> bundle_text({"n": "Count", "total": "Sum"})
-    '{n: Count, total: Sum}'
-    """
-    members = ", ".join(f"{quote(field)}: {name}" for field, name in aggregators.items())
-    return f"{{{members}}}"
-
-
-def bundle_names(text: str) -> dict[str, str] | None:
-    """Return the names of a bundle's aggregators by field, parsed from its name; None for any other aggregator.
-
-    >>> bundle_names("{n: Count, `the total`: Sum}"), bundle_names("Count")
-    ({'n': 'Count', 'the total': 'Sum'}, None)
-    """
-    if not (text.startswith("{") and text.endswith("}")):
-        return None
-    pairs = _MEMBER.findall(text[1:-1])
-    return {(quoted.replace("``", "`") or plain): name for quoted, plain, name in pairs}
-
-
-_MEMBER = re.compile(r"(?:`((?:[^`]|``)+)`|(\w+)): ([^,`]+)(?:, |$)")
 
 
 def nullable(schema: pa.Schema) -> pa.Schema:

@@ -43,15 +43,11 @@ RunUpdate = Callable[[pa.Table, Stored, int], Updated]
 """A function that runs an update. Its arguments are the input tuples, the state before the batch, and the txid."""
 
 
-def compile_update(step: PersistentReduce | PartitionPersist) -> RunUpdate:
-    """Return a function that runs the update of one step over a batch."""
-    return _reducing(step) if isinstance(step, PersistentReduce) else _updating(step)
-
-
 # --- persistentAggregate with a reducer ---------------------------------------------------------------------------
 
 
-def _reducing(step: PersistentReduce) -> RunUpdate:
+def reducer_update(step: PersistentReduce) -> RunUpdate:
+    """Return the function that folds a batch's tuples onto the stored values."""
     fields = arrow_schema(select(step.source.schema, [*step.group, *(n for n in step.inputs if n not in step.group)]))
     shape, output = shape_of(step), step.reduction.output
     where = Where(step.step, step.reduction.site, step.inputs)
@@ -88,7 +84,8 @@ def _value(where: Where, values: list[Any], kind: pa.DataType) -> Column:
 # --- partitionPersist ---------------------------------------------------------------------------------------------
 
 
-def _updating(step: PartitionPersist) -> RunUpdate:
+def updater_update(step: PartitionPersist) -> RunUpdate:
+    """Return the function that calls a user's updater over a batch."""
     fields = arrow_schema(select(step.source.schema, step.inputs))
     outputs, shape = arrow_schema(step.outputs), shape_of(step)
     updating = step.updating

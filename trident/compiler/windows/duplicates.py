@@ -20,7 +20,7 @@ from trident.compiler.states.updates import Updated
 from trident.compiler.windows.open_windows import OpenWindows, removals
 from trident.compiler.windows.time import NEVER, clock_of, latest_of, on_time
 from trident.compiler.windows.tuple_lists import Ids, microseconds, timestamps
-from trident.operations.column_updaters import FirstOfKey
+from trident.operations.first_of_key import FirstOfKey
 from trident.operations.windows import EventTime
 from trident.plan.nodes import PartitionPersist
 from trident_state.binary import one_chunk

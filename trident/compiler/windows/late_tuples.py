@@ -5,15 +5,14 @@ import pyarrow.compute as pc
 
 from trident.compiler.states.update_types import RunLate, WindowBatch
 from trident.compiler.windows.time import on_time, watermark
-from trident.operations.windows import Timing
 from trident.plan.nodes import LateTuples
-from trident.plan.window_inputs import config_of
+from trident.plan.states import state_traits
 
 
 def late_tuples(node: LateTuples) -> RunLate:
     """Return a function that selects the late tuples of a batch."""
-    config = config_of(node)
-    assert isinstance(config, Timing)
+    config = state_traits(node.window).late_by(node.window, node.side or 0)
+    assert config is not None
     assert config.timestampField is not None
     field = config.timestampField
 

@@ -1,0 +1,51 @@
+"""The names under which stores know aggregators."""
+
+import re
+from collections.abc import Mapping
+
+from trident.base.names import quote
+from trident.operations.aggregates.base import NAMES, BuiltinAggregator
+from trident.operations.bundles import Bundle
+
+
+def aggregator_name(aggregator: object) -> str:
+    """Return the name of an aggregator's class.
+
+    A user's class that is called like a built-in carries its module: a stored state is known by this name, and a reader
+    without the topology must not take it for the built-in one. A bundle is named after its members.
+    """
+    if isinstance(aggregator, Bundle):
+        return bundle_text(
+            {m.aggregation.output: aggregator_name(m.aggregation.aggregator) for m in aggregator.members}
+        )
+    kind = type(aggregator)
+    name = kind.__qualname__.rpartition("<locals>.")[2]
+    if kind.__module__.startswith("trident.operations."):
+        return name if name in NAMES else f"trident.{name}"
+    foreign = not isinstance(aggregator, BuiltinAggregator)
+    return f"{kind.__module__}.{name}" if foreign and name in NAMES else name
+
+
+def bundle_text(aggregators: Mapping[str, str]) -> str:
+    """Return the name of a bundle: the names of its aggregators, each with its field before it.
+
+    >>> bundle_text({"n": "Count", "total": "Sum"})
+    '{n: Count, total: Sum}'
+    """
+    members = ", ".join(f"{quote(field)}: {name}" for field, name in aggregators.items())
+    return f"{{{members}}}"
+
+
+def bundle_names(text: str) -> dict[str, str] | None:
+    """Return the names of a bundle's aggregators by field, parsed from its name; None for any other aggregator.
+
+    >>> bundle_names("{n: Count, `the total`: Sum}"), bundle_names("Count")
+    ({'n': 'Count', 'the total': 'Sum'}, None)
+    """
+    if not (text.startswith("{") and text.endswith("}")):
+        return None
+    pairs = _MEMBER.findall(text[1:-1])
+    return {(quoted.replace("``", "`") or plain): name for quoted, plain, name in pairs}
+
+
+_MEMBER = re.compile(r"(?:`((?:[^`]|``)+)`|(\w+)): ([^,`]+)(?:, |$)")

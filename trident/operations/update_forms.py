@@ -1,0 +1,41 @@
+"""The forms of an update in `partitionPersist`: what the library asks of each, with the usual answer."""
+
+from typing import ClassVar
+
+from trident.operations.windows import EventTime
+
+
+class UpdateForm:
+    """One form of the update of a state, as plain data. Its class says how the update is called.
+
+    A form overrides the answers in which it differs. `trident.compiler.state_updates.FORMS` has the function that runs
+    each form; a test fails if a form has none.
+    """
+
+    __slots__ = ()
+
+    replaces: ClassVar[bool] = False
+    """True if a new value that the update emits for a key replaces a value that it emitted before."""
+
+    holds_back: ClassVar[bool] = False
+    """True if the update passes tuples on or drops them. Progress events count those that it drops."""
+
+    @property
+    def meaning(self) -> str:
+        """The name that stores keep with the values. A store with another name is refused."""
+        return "put"
+
+    @property
+    def time(self) -> EventTime | None:
+        """The event time by which tuples are late; None without event time."""
+        return None
+
+    @property
+    def why_driver(self) -> str | None:
+        """The reason why executors cannot compute the update, whatever its keys; None if they can."""
+        return None
+
+    @property
+    def same_in_parts(self) -> bool:
+        """True if all tuples at once give the same result as the tuples of some keys after those of others."""
+        return False

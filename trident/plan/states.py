@@ -1,0 +1,213 @@
+"""The traits of each class of nodes that has a state, in one table, beside the traits of all nodes.
+
+The compiler, pictures and queries ask for the traits of a state's node, so they name no class of nodes. A new node that
+writes a state needs one row here; `tests/plan/test_states.py` fails without it. The function that computes its new
+values is in `trident.compiler.state_updates.UPDATES`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar
+
+from pyspark.sql.types import StructField, StructType
+
+from trident.base.callsite import CallSite
+from trident.base.types import select
+from trident.operations.aggregator_names import aggregator_name
+from trident.operations.aggregators import Aggregation, Reduction
+from trident.operations.windows import CountWindow, SessionWindow, Timing
+from trident.plan import nodes
+from trident.plan.letters import keeper_of
+from trident.plan.watermark_names import watermark_meaning
+
+H = TypeVar("H", bound=nodes.Node)
+
+NewValues = Literal[
+    "own",
+    "emitted",
+    "a watermark and has no stream of new values",
+    "only read here and has no new values",
+]
+"""The tuples of a state's `newValuesStream`: those that leave the step itself, those that its update emits, or the
+reason why there are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateTraits(Generic[H]):
+    """The traits of one class of nodes that has a state."""
+
+    keys: Callable[[H], StructType]
+    """The key fields. A state of one global value has none."""
+
+    site: Callable[[H], CallSite]
+    """The location of the user's code that updates the state, or that declares a static state."""
+
+    meaning: Callable[[H], str]
+    """The name of the aggregator or update that computes the values. A store with another name is refused."""
+
+    new_values: NewValues
+    """The tuples of `newValuesStream`."""
+
+    why_driver: Callable[[H], str | None]
+    """The reason why executors cannot compute the new values, each for the keys of its tuples; None if they can."""
+
+    value: Callable[[H], StructField] = lambda node: node.schema.fields[-1]
+    """The field of the stored value."""
+
+    presents: Callable[[H], Aggregation | Reduction | None] = lambda node: None
+    """The aggregation whose `present` turns a stored value into the value that queries see; None if there is none."""
+
+    parted_by: Callable[[H], tuple[str, ...]] = lambda node: ()
+    """The fields of the tuples by which an update can be divided; no fields if it cannot be divided."""
+
+    same_in_parts: Callable[[H], bool] = lambda node: True
+    """True if all tuples at once give the same result as the tuples of some keys after those of others."""
+
+    late_by: Callable[[H, int], Timing | None] = lambda node, side: None
+    """The window or the event time by which tuples of a source are late; None if none is. `side` numbers the source."""
+
+    has_sessions: Callable[[H], bool] = lambda node: False
+    """True if each value is a list of open sessions, whose ends are due times."""
+
+    in_windows: bool = False
+    """True for windows and joins by time, whose guarantee differs from that of Trident's windows."""
+
+    replaces: Callable[[H], bool] = lambda node: False
+    """True if a new value of a key replaces the key's former one in `newValuesStream`."""
+
+    holds_back: Callable[[H], bool] = lambda node: False
+    """True if the update passes tuples on or drops them. Progress events count those that it drops."""
+
+
+def state_traits(node: H) -> StateTraits[H]:
+    """Return the state's traits for a node's class."""
+    if type(node) not in STATES:
+        raise TypeError(f"{type(node).__name__} has no state's traits: give it a row in trident.plan.states.STATES")
+    return STATES[type(node)]
+
+
+# --- the reasons for the driver ---------------------------------------------------------------------------------------
+
+
+def _executors_combine(node: nodes.PersistentAggregate) -> None:
+    return None
+
+
+def _by_watermark(node: nodes.Node) -> str:
+    return "the driver keeps a watermark, and what waits for it"
+
+
+def _without_keys(keys: tuple[str, ...]) -> str | None:
+    return None if keys else "its state has no key fields, so that all tuples belong together"
+
+
+def _why_updater(node: nodes.PartitionPersist) -> str | None:
+    if (why := node.updating.why_driver) is not None:
+        return why
+    if keeper_of(node) is not None:
+        return "only the newest dead letters are kept, so all of them are looked at"
+    entering = {field.name: field.dataType for field in node.source.schema if field.name in node.inputs}
+    for field in node.keys:
+        if entering.get(field.name) != field.dataType:
+            return f"its tuples have no field {field.name!r} like that of its state's key; give it as an input field"
+    return _without_keys(tuple(node.keys.names))
+
+
+def _why_window(node: nodes.Window) -> str | None:
+    by_key = isinstance(node.windowing.config, CountWindow | SessionWindow)
+    return _without_keys(node.group) if by_key else _by_watermark(node)
+
+
+# --- the values -------------------------------------------------------------------------------------------------------
+
+
+def _group(node: nodes.PersistentAggregate | nodes.PersistentReduce) -> StructType:
+    return select(node.source.schema, node.group)
+
+
+def _keys(node: nodes.StaticState | nodes.EmittingUpdate | nodes.Watermark) -> StructType:
+    return node.keys
+
+
+def _always(node: nodes.Node) -> bool:
+    return True
+
+
+def _window_time(node: nodes.Window, side: int) -> Timing | None:
+    config = node.windowing.config
+    return None if isinstance(config, CountWindow) else config
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+STATES: Mapping[type[nodes.Node], StateTraits[Any]] = {
+    # Each row by position: keys, site, meaning, new_values, why_driver.
+    nodes.PersistentAggregate: StateTraits(
+        _group,
+        lambda node: node.aggregation.site,
+        lambda node: aggregator_name(node.aggregation.aggregator),
+        "own",
+        _executors_combine,
+        value=lambda node: StructField(node.aggregation.output, node.aggregation.type),
+        presents=lambda node: node.aggregation,
+        replaces=_always,
+    ),
+    nodes.PersistentReduce: StateTraits(
+        _group,
+        lambda node: node.reduction.site,
+        lambda node: aggregator_name(node.reduction.aggregator),
+        "own",
+        lambda node: _without_keys(node.group),
+        presents=lambda node: node.reduction,
+        parted_by=lambda node: node.group,
+        replaces=_always,
+    ),
+    nodes.PartitionPersist: StateTraits(
+        _keys,
+        lambda node: node.updating.site,
+        lambda node: node.updating.meaning,
+        "emitted",
+        _why_updater,
+        parted_by=lambda node: tuple(node.keys.names),
+        same_in_parts=lambda node: node.updating.same_in_parts,
+        late_by=lambda node, side: node.updating.time,
+        replaces=lambda node: node.updating.replaces,
+        holds_back=lambda node: node.updating.holds_back,
+    ),
+    nodes.Watermark: StateTraits(
+        _keys,
+        lambda node: node.windowing.site,
+        watermark_meaning,
+        "a watermark and has no stream of new values",
+        _by_watermark,
+        in_windows=True,
+    ),
+    nodes.Window: StateTraits(
+        _keys,
+        lambda node: node.windowing.site,
+        lambda node: f"{aggregator_name(node.windowing.aggregator)} in {node.windowing.config.meaning}",
+        "emitted",
+        _why_window,
+        presents=lambda node: node.windowing.aggregation if node.windowing.panes else None,
+        parted_by=lambda node: node.group,
+        late_by=_window_time,
+        has_sessions=lambda node: isinstance(node.windowing.config, SessionWindow),
+        in_windows=True,
+    ),
+    nodes.IntervalJoin: StateTraits(
+        _keys,
+        lambda node: node.joining.site,
+        lambda node: node.joining.meaning,
+        "emitted",
+        _by_watermark,
+        late_by=lambda node, side: node.joining.sides[side].config,
+        in_windows=True,
+    ),
+    nodes.StaticState: StateTraits(
+        _keys,
+        lambda node: node.site,
+        lambda node: "put",
+        "only read here and has no new values",
+        lambda node: "no step of this topology writes it",
+    ),
+}
