@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn, Unpack, get_args
 
 from trident.base.errors import TopologyError
 from trident.base.step import caller
+from trident.configuration.start_options import StartOptions, shows_options
 from trident.operations.dead_letters import KeepLetters
 from trident.picture.explain import Known, explain_nodes
 from trident.plan.hints import Hints, hints_in, named_hints
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from trident.log import RedisLog
-    from trident.run.options import StartOptions
     from trident.run.running import RunningTopology
 
 
@@ -135,15 +135,8 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
 
     # --- start and reset ------------------------------------------------------------------------------------------
 
-    def start(
-        self,
-        spark: "SparkSession | None" = None,
-        *,
-        engine: EngineName | None = None,
-        name: str | None = None,
-        checkpointLocation: str | Path | None = None,
-        **options: "Unpack[StartOptions]",
-    ) -> "RunningTopology":
+    @shows_options
+    def start(self, spark: "SparkSession | None" = None, **options: "Unpack[StartOptions]") -> "RunningTopology":
         """Start the topology, and return the handle of the run without waiting for a batch.
 
         An option that the call leaves out has the value that the environment or the file ``trident.toml`` gives it, or
@@ -249,8 +242,7 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
             )
         from trident.configuration.layers import with_configured
 
-        named = {"engine": engine, "name": name, "checkpointLocation": checkpointLocation}
-        given = with_configured({key: value for key, value in named.items() if value is not None} | options)
+        given = with_configured(options)
         warm_up = None
         if given.get("engine", "spark") == "spark":
             from trident.compiler.spark.warm_up import WarmUp

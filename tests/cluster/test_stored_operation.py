@@ -162,11 +162,11 @@ def test_every_option_of_a_start_is_stored_or_is_a_wish(home: Home) -> None:
     """What a layer sets arrives at the driver: in the stored options, or in the first wish."""
     from trident.cluster.stored_driver import _options
     from trident.cluster.submission import OF_WISHES
-    from trident.configuration.option_table import OPTIONS
+    from trident.configuration.start_options import OUTSIDE
 
     stored(home, "wc", parallelismHints="words=3", active="false", maxAttempts="9")
     kept, wish = home.find("wc").submitted(), home.find("wc").wish()
-    assert {*kept.options, *OF_WISHES} == {*OPTIONS}
+    assert {*kept.options, *OF_WISHES} == {*OUTSIDE}
     assert wish is not None
     options = _options(kept, wish)
     assert (options["active"], options["parallelismHints"], options["maxAttempts"]) == (False, {"words/1": 3}, 9)

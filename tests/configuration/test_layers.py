@@ -8,13 +8,12 @@ import pytest
 from trident import Count, TridentTopology
 from trident.base.errors import TopologyError
 from trident.configuration.layers import DEFAULT, configured, variable_of
-from trident.configuration.option_table import OPTIONS
+from trident.configuration.start_options import OPTIONS, OUTSIDE
 from trident.log import RedisLog
-from trident.run.start import start, start_on
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
 
-CALL_ONLY = {"name", "takeover", "replace", "waitStrategy", "clock"}
+CALL_ONLY = {"name", "takeover", "replace", "waitStrategy"}
 
 EVERYWHERE = """
 defaultProfile = "dev"
@@ -46,10 +45,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "trident.toml"
 
 
-def test_every_option_of_a_start_is_an_option_here_or_belongs_to_the_call() -> None:
-    parameters = (start_on.__kwdefaults__ or {}) | (start.__kwdefaults__ or {})
-    assert set(parameters) - CALL_ONLY == set(OPTIONS)
-    assert {name: parameters[name] for name in OPTIONS} == {name: option.default for name, option in OPTIONS.items()}
+def test_every_option_of_a_start_is_an_option_here_or_belongs_to_the_call(here: Path) -> None:
+    assert {*OUTSIDE} == {*OPTIONS} - CALL_ONLY == {*configured("wc", None, {})}
 
 
 @pytest.mark.parametrize(

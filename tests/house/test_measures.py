@@ -7,6 +7,8 @@ MOST_BRANCHES = 20
 OVER_15 = 19
 """The functions of a complexity over 15, today. A change may lower the limit."""
 MOST_SPARK_IMPORTS = 14
+MOST_PARAMETERS = {"trident/run/start.py:start_on": 5}
+"""The parameters of the calls that once took an option each."""
 
 
 def test_no_function_has_too_many_branches() -> None:
@@ -22,3 +24,9 @@ def test_few_functions_have_many_branches() -> None:
 def test_few_modules_outside_the_spark_engine_import_it() -> None:
     found = spark_imports()
     assert len(found) <= MOST_SPARK_IMPORTS, found
+
+
+def test_calls_with_many_options_have_few_parameters() -> None:
+    counts = {each.where: each.parameters for each in functions() if each.where in MOST_PARAMETERS}
+    assert {*counts} == {*MOST_PARAMETERS}
+    assert {where: count for where, count in counts.items() if count > MOST_PARAMETERS[where]} == {}

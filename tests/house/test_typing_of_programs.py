@@ -1,15 +1,11 @@
 """A type checker sees a user's program as it is: `mypy --strict` accepts a right one, and finds each planted error."""
 
-import inspect
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-
-from trident.run.options import StartOptions
-from trident.run.start import start_on
 
 ROOT = Path(__file__).parents[2]
 RIGHT = """
@@ -142,8 +138,3 @@ def test_seven_of_seven_planted_errors_are_found(folder: Path) -> None:
     assert sorted(found) == list("1234567"), found
     assert '"group_by"' in found["1"] and '"map"' in found["3"] and '"strat"' in found["4"] and '"stat"' in found["6"]
     assert "checkpointLoc" in found["5"]
-
-
-def test_type_checkers_know_the_options_that_a_start_takes() -> None:
-    taken = [p.name for p in inspect.signature(start_on).parameters.values() if p.kind is p.KEYWORD_ONLY]
-    assert {*StartOptions.__annotations__, "name", "checkpointLocation", "clock"} == set(taken)

@@ -21,10 +21,10 @@ from trident.base.errors import (
     UserFunctionError,
 )
 from trident.compiler.stages import cut
+from trident.configuration.settings import Settings
 from trident.log.protocol import Birth
 from trident.log.sqlite_log import SqliteLog
 from trident.recovery.acquisition import begin
-from trident.recovery.settings import Settings
 from trident.recovery.takeover import explained
 from trident.spouts import FeederBatchSpout, FixedBatchSpout
 from trident.state import MemoryMapState, RedisMapState
@@ -135,7 +135,7 @@ def beginning(checkpoint: Path, state: Any) -> Iterator[Callable[[], object]]:
     log = log_of(checkpoint)
     program = cut(counting(state, FeederBatchSpout("word string")))
     try:
-        yield lambda: begin(program, log, Settings("wc", checkpoint / "wc", True))
+        yield lambda: begin(program, log, Settings(checkpoint / "wc", True, name="wc"))
     finally:
         log.close()
 
@@ -263,7 +263,7 @@ def test_a_run_that_was_taken_over_does_not_say_that_what_it_queries_has_moved(
 
     def taken_over() -> None:
         log = log_of(tmp_path)
-        begin(cut(topology), log, Settings("wc", tmp_path / "wc", True))
+        begin(cut(topology), log, Settings(tmp_path / "wc", True, name="wc"))
         log.close()
 
     at("commit.before", 1, taken_over)

@@ -12,7 +12,7 @@ from trident.base.errors import BatchFailedError, TopologyError, UserFunctionErr
 from trident.batches import events as on
 from trident.batches.retries import OUTAGE_SECONDS, Retries
 from trident.compiler.columns.function_errors import decoded, encoded
-from trident.configuration.option_table import OPTIONS
+from trident.configuration.file import check_value
 from trident.spouts import BatchSpout, FixedBatchSpout
 from trident.state import MemoryMapState
 from trident.testing.local import start_local
@@ -153,11 +153,10 @@ def test_a_function_behind_a_state_is_called_again_without_an_end(tmp_path: Path
 
 
 def test_options_say_without_an_end_in_a_file_and_in_the_environment() -> None:
-    option = OPTIONS["maxAttempts"]
-    assert option.check("maxAttempts", "none") is None
-    with pytest.raises(TopologyError, match="maxAttempts=0: expected a whole number of at least 1"):
-        option.check("maxAttempts", 0)
-    assert OPTIONS["retrySecs"].check("retrySecs", "10 minutes") == "10 minutes"
+    assert check_value("file", "maxAttempts", "none") is None
+    with pytest.raises(TopologyError, match="file: maxAttempts=0: expected a whole number of at least 1"):
+        check_value("file", "maxAttempts", 0)
+    assert check_value("file", "retrySecs", "10 minutes") == "10 minutes"
 
 
 def test_a_number_of_attempts_that_the_user_gave_is_the_limit_for_outages_too() -> None:

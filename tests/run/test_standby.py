@@ -18,10 +18,10 @@ import trident
 from tests.support.waiting import wait_until
 from trident import Count, TridentTopology
 from trident.base.attempt import Holder, Lease
+from trident.configuration.settings import Settings
 from trident.errors import FencedError, StandbyStoppedError, TopologyError
 from trident.log.sqlite_log import SqliteLog
 from trident.recovery.lease_renewal import LeaseRenewal
-from trident.recovery.settings import Settings
 from trident.run.running import RunningTopology
 from trident.run.standby import LOOK_SECONDS, Standby
 from trident.spouts import FixedBatchSpout
@@ -143,7 +143,7 @@ class _Clock:
 def test_a_time_without_a_look_is_not_taken_for_silence(tmp_path: Path, log: SqliteLog) -> None:
     """A machine that sleeps, or a log that is away, holds up driver and standby alike."""
     log.take(HOLDER)
-    waiting, looks = Standby(Settings("t", tmp_path / "t", True, leaseSecs=10 * LOOK_SECONDS, clock=_Clock())), []
+    waiting, looks = Standby(Settings(tmp_path / "t", True, name="t", leaseSecs=10 * LOOK_SECONDS, clock=_Clock())), []
     waiting._pause = looks.append  # type: ignore[method-assign]
     waiting.wait(log)
     assert len(looks) >= 5

@@ -20,11 +20,11 @@ from trident.batches.group_run import GroupRun
 from trident.batches.run_context import RunContext
 from trident.batches.sources import Sources
 from trident.compiler.program import Group, Stage
+from trident.configuration.settings import Settings
 from trident.frozen.results import Result, StageResult
 from trident.plan.nodes import Node
 from trident.reads.commit_gate import CommitGate
 from trident.recovery.acquisition import Begun, begin, close_all
-from trident.recovery.settings import Settings
 from trident.run import start
 from trident.run.fence_watch import Watch
 from trident.run.read_source import RunReadSource

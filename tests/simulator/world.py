@@ -23,7 +23,7 @@ from trident.base import crash_points
 from trident.base.attempt import TransactionAttempt
 from trident.batches import events as on
 from trident.compiler import frozen_parts
-from trident.recovery.settings import Settings
+from trident.configuration.settings import Settings
 from trident_state.redis import writer
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 from trident_state.store import Home, Store
@@ -96,9 +96,9 @@ class World:
     def _settings(self) -> Settings:
         chance, folder = self.chance, patches.Folder("nowhere")
         return Settings(
-            "sim",
             folder,  # type: ignore[arg-type]
             True,
+            name="sim",
             maxSpoutPending=chance.randint(1, 3),
             maxAttempts=chance.choice((2, 3, 6)),
             messageTimeoutSecs=chance.choice((0.5, 10.0)),

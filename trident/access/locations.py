@@ -8,13 +8,13 @@ from pathlib import Path
 from trident.base.errors import LogError, TopologyError
 from trident.base.names import check_name
 from trident.base.redis_address import Address, check_url
+from trident.configuration.places import files_place, folder
 from trident.files.disk import DiskFiles
 from trident.files.store import FileStore
 from trident.log import RedisLog
 from trident.log.protocol import LogReading, TransactionLog
 from trident.log.sqlite_log import SqliteLog
 from trident.recovery.folder_owner import check_location_given
-from trident.run.options import files_place, folder
 from trident.run.start import LOG_FILE
 from trident_state.store import StateFactory
 

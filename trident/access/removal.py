@@ -20,10 +20,10 @@ from trident.base.errors import (
     TopologyActiveError,
 )
 from trident.base.names import check_name, did_you_mean
+from trident.configuration.settings import STATES
 from trident.log import RedisLog
 from trident.log.protocol import Birth, TransactionLog
 from trident.recovery.folder_owner import check_files_of, check_location_given
-from trident.recovery.settings import STATES
 from trident.run import registry
 from trident.run.reset import check_drops, drop_store
 from trident_state.store import StateFactory

@@ -16,12 +16,12 @@ from trident.base.errors import (
     StateNotFollowedError,
     StateShapeError,
 )
+from trident.configuration.settings import STATES
 from trident.files.store import FileStore
 from trident.log.batch_digest import batch_digest, is_other_batch
 from trident.log.frozen_batches import FrozenBatches
 from trident.log.protocol import LogReading
 from trident.operations.aggregator_names import bundle_names
-from trident.recovery.settings import STATES
 from trident_state.fingerprint import Fingerprint, read_fingerprint
 from trident_state.memory import MemoryStore
 from trident_state.memory.segments import Manifest, read_manifest

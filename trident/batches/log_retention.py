@@ -7,8 +7,8 @@ from trident.base.crash_points import reach
 from trident.base.errors import AttemptCancelledError, CallHangsError, StateError
 from trident.base.log_fields import RunLogger
 from trident.commits.committer import Committer
+from trident.configuration.settings import Settings
 from trident.log.protocol import TransactionLog
-from trident.recovery.settings import Settings
 
 logger = logging.getLogger(__name__)
 

@@ -4,7 +4,10 @@ from dataclasses import dataclass
 
 from trident.base.errors import BatchFailedError
 from trident.base.outages import is_away
-from trident.recovery.settings import DEFAULT_ATTEMPTS, Settings
+from trident.configuration.settings import Settings
+from trident.configuration.start_options import OPTIONS
+
+DEFAULT_ATTEMPTS: int = OPTIONS["maxAttempts"].default
 
 OUTAGE_SECONDS = 60.0
 """Seconds for which a batch is tried again by default while a service that the user's code needs is away."""

@@ -15,13 +15,13 @@ from trident.commits.committer import Committer
 from trident.commits.output_memory import LogMemory
 from trident.compiler.engine import Engine
 from trident.compiler.program import Group
+from trident.configuration.settings import Settings
 from trident.log.group_records import History
 from trident.log.protocol import TransactionLog
 from trident.plan.topology_protocol import TopologyPlan
 from trident.reads.static_states import ReadableStore
 from trident.recovery.acquisition import Begun
 from trident.recovery.lease_renewal import LeaseRenewal
-from trident.recovery.settings import Settings
 from trident.recovery.takeover import explained
 from trident.telemetry.batch_trace import Trace
 from trident.telemetry.progress import Progress

@@ -14,20 +14,22 @@ import click
 from trident.base.errors import TopologyConditionError, TridentError
 from trident.cli.output import format_option, show
 from trident.cli.program_options import (
-    engine_option,
-    log_at,
+    ProgramArguments,
+    SparkArguments,
     log_option,
     log_to_stderr,
     once,
     pairs,
     program_options,
     spark_options,
+    start_options,
 )
 from trident.cli.run import end_by_signals
 from trident.cli.secret_types import Setting
 from trident.cluster.stored_driver import drive
 from trident.cluster.stored_topology import Home, Report, StoredTopology
 from trident.cluster.submission import submit as stored_by_submit
+from trident.configuration.start_options import StartOptions
 from trident.plan.hints import named_hints
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -57,30 +59,22 @@ def _counts(given: Iterable[str]) -> dict[str, int]:
 
 @click.command()
 @program_options
-@engine_option
+@start_options("engine", active="--inactive")
 @_home
 @click.option(
     "--set", "settings", type=Setting(), multiple=True, help="An option of the start: maxAttempts=3. May be repeated."
 )
 @spark_options
 @click.option("--include", multiple=True, help="A file or folder that is stored beside the program's own module.")
-@click.option("--inactive", is_flag=True, help="Start it INACTIVE.")
 @click.option("--no-start", is_flag=True, help="Only store it; `trident resume` starts a driver.")
 @_timeout
 def submit(
-    program: str,
-    name: str,
-    checkpoint: str | None,
-    log_url: str | None,
-    log_prefix: str,
-    engine: str | None,
+    topology: ProgramArguments,
+    options: StartOptions,
     home: Path | None,
     settings: tuple[str, ...],
-    profile: str | None,
-    master: str | None,
-    confs: tuple[str, ...],
+    spark: SparkArguments,
     include: tuple[str, ...],
-    inactive: bool,
     no_start: bool,
     timeout: float,
 ) -> None:
@@ -89,22 +83,22 @@ def submit(
     Before, it is checked: name, plan, guarantee, log, states, Spark. The driver starts from the stored files alone, so
     the program's files may go. The checkpoint is in the home unless an option names another one.
     """
-    options = pairs("--set", settings)
-    log = log_at(log_url, log_prefix)
-    once(options, checkpointLocation=checkpoint, engine=engine, log=log, active=False if inactive else None)
-    own = {"checkpointLocation": checkpoint, "engine": engine}
+    texts, name, log = pairs("--set", settings), topology.name, topology.log
+    engine, active = options.get("engine"), options.get("active")
+    own = {"checkpointLocation": topology.checkpoint, "engine": engine}
+    once(texts, **own, log=log, active=active)
     place = _at(home)
     stored = stored_by_submit(
         place,
-        program,
+        topology.program,
         name,
-        {**options, **{option: text for option, text in own.items() if text is not None}},
+        {**texts, **{option: text for option, text in own.items() if text is not None}},
         log=log,
-        profile=profile,
-        master=master,
-        confs=pairs("--spark-conf", confs),
+        profile=spark.profile,
+        master=spark.master,
+        confs=spark.settings,
         include=include,
-        active=False if inactive else None,
+        active=active,
     )
     if no_start:
         click.echo(f"topology {name!r} is stored in {stored.folder}", err=True)

@@ -1,5 +1,6 @@
 """The options of the command line that say where states are."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -7,7 +8,7 @@ import click
 
 from trident.cli.program_options import log_at
 from trident.cli.secret_types import SecretUrl, StorageOptions
-from trident.configuration.option_table import pairs_of
+from trident.configuration.value_kinds import pairs_of
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -47,10 +48,17 @@ def location_options(command: _F) -> _F:
 
 
 def files_options(command: _F) -> _F:
-    """Add the options for the place of files to a command. The command passes their values to `files_at`."""
+    """Add the options for the place of files to a command, which gets them as `files`: keyword arguments."""
+
+    @functools.wraps(command)
+    def called(**given: Any) -> Any:
+        files = files_at(given.pop("files_location"), given.pop("files_storage"))
+        return command(**given, files=files)
+
+    added: Any = called
     for option in reversed(FILES_OPTIONS):
-        command = option(command)
-    return command
+        added = option(added)
+    return added  # type: ignore[no-any-return]
 
 
 def files_at(location: str | None, storage: str | None) -> dict[str, Any]:

@@ -1,16 +1,83 @@
-"""The options that `trident run`, `serve` and `submit` share: the topology, its log, a server's clients, logging."""
+"""The options that `trident run`, `serve` and `submit` share: the topology, its log, a server's clients, logging.
 
+A command gets the options of a family as one object.
+"""
+
+import functools
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar, get_args
 
 import click
 
+from trident.base.errors import TopologyError
 from trident.base.json_logs import JsonFormatter
-from trident.cli.secret_types import Secret, SecretUrl, Setting
+from trident.cli.secret_types import Secret, SecretUrl, Setting, Text
+from trident.configuration.start_options import OUTSIDE, OptionValues
 from trident.log import RedisLog
+from trident.server.tls import TLS
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramArguments:
+    """The topology that a command line names, and the place of its log."""
+
+    program: str
+    name: str
+    checkpoint: str | None
+    log_url: str | None
+    log_prefix: str
+
+    @property
+    def log(self) -> RedisLog | None:
+        """The log that --log-url and --log-prefix name."""
+        return log_at(self.log_url, self.log_prefix)
+
+
+@dataclass(frozen=True, slots=True)
+class SparkArguments:
+    """The profile, and the driver's Spark."""
+
+    profile: str | None
+    master: str | None
+    confs: tuple[str, ...]
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The settings of --spark-conf."""
+        return pairs("--spark-conf", self.confs)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientArguments:
+    """The access of clients to a server."""
+
+    host: str
+    token: str | None
+    allowed_host: tuple[str, ...]
+    insecure: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TlsArguments:
+    """The files of TLS."""
+
+    tls_cert: str | None
+    tls_key: str | None
+    tls_client_ca: str | None
+
+    @property
+    def tls(self) -> TLS | None:
+        """The files; None if there are none. Raises UsageError if some are missing."""
+        if self.tls_cert is None and self.tls_key is None:
+            if self.tls_client_ca is None:
+                return None
+        elif self.tls_cert is not None and self.tls_key is not None:
+            return TLS(self.tls_cert, self.tls_key, self.tls_client_ca)
+        raise click.UsageError("TLS needs both --tls-cert and --tls-key")
 
 
 def _checked(ctx: click.Context, param: click.Parameter, value: str) -> str:
@@ -32,15 +99,17 @@ _PROGRAM = (
     click.option("--log-prefix", default="trident", show_default=True, help="The prefix of that log."),
 )
 
+_TLS = (
+    click.option("--tls-cert", help="The server's certificate, a PEM file: the server answers by HTTPS."),
+    click.option("--tls-key", help="The key of --tls-cert, a PEM file without a password."),
+    click.option("--tls-client-ca", help="Who signs the certificates that clients must then bring, a PEM file."),
+)
+
 _CLIENTS = (
     click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at."),
     click.option("--token", type=Secret(), help="What clients must send: env:NAME or file:path that holds it."),
     click.option("--allowed-host", multiple=True, help="Another name under which clients may address the server."),
     click.option("--insecure", is_flag=True, help="Let other machines ask without a token."),
-)
-
-engine_option = click.option(
-    "--engine", type=click.Choice(["spark", "embedded"]), help="What computes the batches.  [default: spark]"
 )
 
 _SPARK = (
@@ -58,25 +127,86 @@ _SPARK = (
 log_option = click.option("--log-json", is_flag=True, help="Write logs as lines of JSON.")
 
 
+class _Value(Text):
+    """The value of an option of a start, written as in the environment."""
+
+    def __init__(self, option: str) -> None:
+        self.name, self._option = "value", option
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the value that a call of `start` would give. Fail with the message of the option's check."""
+        option = OUTSIDE[self._option]
+        try:
+            return option.kind.read(self._option, option.of_text(value))
+        except TopologyError as error:
+            self.fail(str(error), param, ctx)
+
+
+def start_options(*names: str, **flags: str) -> Callable[[_F], _F]:
+    """Return the decorator that adds options of a start to a command, which gets those that came as `options`.
+
+    Type, default and help are as declared. `flags`: options that are switched away from their default, by a flag.
+    """
+
+    def decorate(command: _F) -> _F:
+        @functools.wraps(command)
+        def called(**given: Any) -> Any:
+            values = {name: given.pop(name) for name in (*names, *flags)}
+            return command(**given, options={name: value for name, value in values.items() if value is not None})
+
+        added: Any = called
+        for name in reversed((*names, *flags)):
+            added = _start_option(name, flags.get(name))(added)
+        return added  # type: ignore[no-any-return]
+
+    return decorate
+
+
+def _start_option(name: str, flag: str | None) -> Callable[[_F], _F]:
+    declared = OUTSIDE[name]
+    help = declared.help.replace("`", "").removeprefix("False: ")
+    help = f"{help[0].upper()}{help[1:]}."
+    if flag is not None:
+        return click.option(flag, name, is_flag=True, flag_value=not declared.default, default=None, help=help)
+    words = [choice for choice in get_args(OptionValues.__annotations__[name]) if isinstance(choice, str)]
+    kind = click.Choice(words) if words else _Value(name)
+    dashed = "".join(f"-{sign.lower()}" if sign.isupper() else sign for sign in name)
+    return click.option(f"--{dashed}", name, type=kind, help=f"{help}  [default: {declared.default}]")
+
+
 def program_options(command: _F) -> _F:
-    """Add the argument MODULE:TOPOLOGY, and the options for its name and log."""
-    return _added(command, _PROGRAM)
+    """Add the argument MODULE:TOPOLOGY, and the options for its name and log, as the parameter `topology`."""
+    return _bundled(command, _PROGRAM, ProgramArguments, "topology")
 
 
 def spark_options(command: _F) -> _F:
-    """Add the options for the profile of trident.toml, and for the driver's Spark."""
-    return _added(command, _SPARK)
+    """Add the options for the profile of trident.toml, and for the driver's Spark, as the parameter `spark`."""
+    return _bundled(command, _SPARK, SparkArguments, "spark")
 
 
 def client_options(command: _F) -> _F:
-    """Add the options for access to a server."""
-    return _added(command, _CLIENTS)
+    """Add the options for access to a server, as the parameter `clients`."""
+    return _bundled(command, _CLIENTS, ClientArguments, "clients")
 
 
-def _added(command: _F, options: tuple[Callable[[_F], _F], ...]) -> _F:
+def tls_options(command: _F) -> _F:
+    """Add the options for a server's certificate, as the parameter `files_of_tls`."""
+    return _bundled(command, _TLS, TlsArguments, "files_of_tls")
+
+
+def _bundled(command: _F, options: tuple[Callable[[_F], _F], ...], bundle: type[Any], parameter: str) -> _F:
+    """Add options to a command, which gets them as one object of a dataclass that has a field for each."""
+    names = [field.name for field in fields(bundle)]
+
+    @functools.wraps(command)
+    def called(**given: Any) -> Any:
+        own = bundle(**{name: given.pop(name) for name in names})
+        return command(**given, **{parameter: own})
+
+    added: Any = called
     for option in reversed(options):
-        command = option(command)
-    return command
+        added = option(added)
+    return added  # type: ignore[no-any-return]
 
 
 def log_at(url: str | None, prefix: str) -> RedisLog | None:

@@ -4,57 +4,42 @@ import contextlib
 import os
 import signal
 import sys
-from typing import Any
 
 import click
 
 from trident.cli.program_options import (
+    ClientArguments,
+    ProgramArguments,
+    SparkArguments,
     came,
     client_options,
-    engine_option,
-    log_at,
     log_option,
     log_to_stderr,
-    pairs,
     program_options,
     spark_options,
+    start_options,
 )
 from trident.cluster.driver_session import driver_session
 from trident.cluster.program import load_topology
 from trident.cluster.spark_confs import check_confs
 from trident.cluster.submission import check_spark
 from trident.configuration.layers import PROFILE, configured
-from trident.plan.topology_protocol import EngineName
+from trident.configuration.start_options import StartOptions
 
 
 @click.command()
 @program_options
-@engine_option
+@start_options("engine", "leaseSecs", standby="--standby", active="--inactive")
 @spark_options
-@click.option("--standby", is_flag=True, help="Wait until the driver that holds the log has stopped or is silent.")
-@click.option("--lease-secs", type=float, help="The seconds of silence that a standby waits for.  [default: 10]")
-@click.option("--inactive", is_flag=True, help="Plan no batch; commit what is frozen, and answer.")
 @click.option("--serve", "port", type=click.IntRange(0), help="Serve the run over HTTP at this port (0: a free one).")
 @client_options
 @log_option
 def run(
-    program: str,
-    name: str,
-    checkpoint: str | None,
-    log_url: str | None,
-    log_prefix: str,
-    engine: EngineName | None,
-    profile: str | None,
-    master: str | None,
-    confs: tuple[str, ...],
-    standby: bool,
-    lease_secs: float | None,
-    inactive: bool,
+    topology: ProgramArguments,
+    options: StartOptions,
+    spark: SparkArguments,
     port: int | None,
-    host: str,
-    token: str | None,
-    allowed_host: tuple[str, ...],
-    insecure: bool,
+    clients: ClientArguments,
     log_json: bool,
 ) -> None:
     """Run the TOPOLOGY in MODULE until SIGTERM or Ctrl-C, which stop it in good order: exit code 0.
@@ -66,29 +51,31 @@ def run(
     if port is None and came("host", "token", "allowed_host", "insecure"):
         raise click.UsageError("--host, --token, --allowed-host and --insecure are for --serve: give that, too")
     log_to_stderr(log_json)
-    if profile is not None:
-        os.environ[PROFILE] = profile
-    settings = pairs("--spark-conf", confs)
+    if spark.profile is not None:
+        os.environ[PROFILE] = spark.profile
+    settings = spark.settings
     check_confs(settings)
-    if master is not None or settings:
-        check_spark(engine or configured(name)["engine"].value, master, settings)
-    topology = load_topology(program)
+    own = spark.master is not None or settings
+    if own:
+        check_spark(options.get("engine") or configured(topology.name)["engine"].value, spark.master, settings)
+    program, log = load_topology(topology.program), topology.log
     end_by_signals()
-    given = {
-        "log": log_at(log_url, log_prefix),
-        "standby": standby or None,
-        "leaseSecs": lease_secs,
-        "active": False if inactive else None,
-    }
-    options: Any = {option: value for option, value in given.items() if value is not None}
+    options |= {"name": topology.name, "checkpointLocation": topology.checkpoint}
+    if log is not None:
+        options["log"] = log
     with contextlib.ExitStack() as opened:
-        own = master is not None or settings
-        spark = opened.enter_context(driver_session(name, master, settings)) if own else None
-        started = topology.start(spark, engine=engine, name=name, checkpointLocation=checkpoint, **options)
+        session = opened.enter_context(driver_session(topology.name, spark.master, settings)) if own else None
+        started = program.start(session, **options)
         running = opened.enter_context(started)
         if port is not None:
-            server = running.serve(port, host=host, token=token, allowedHosts=allowed_host, insecure=insecure)
-            click.echo(f"topology {name!r} is served at {server.url}", err=True)
+            server = running.serve(
+                port,
+                host=clients.host,
+                token=clients.token,
+                allowedHosts=clients.allowed_host,
+                insecure=clients.insecure,
+            )
+            click.echo(f"topology {topology.name!r} is served at {server.url}", err=True)
         running.awaitTermination()
 
 

@@ -10,17 +10,17 @@ import click
 from trident.base.errors import TopologyError
 from trident.base.redis_address import redacted
 from trident.base.secrets import SOURCES
-from trident.configuration.option_table import pairs_of
+from trident.configuration.value_kinds import pairs_of
 
 if TYPE_CHECKING:
-    _Text = click.ParamType[str]
+    Text = click.ParamType[str]
 else:
-    _Text = click.ParamType  # of which the lowest version that is allowed takes no arguments
+    Text = click.ParamType  # of which the lowest version that is allowed takes no arguments
 
 _SEEN = "other users of the machine see a command line; write env:NAME or file:path"
 
 
-class Secret(_Text):
+class Secret(Text):
     """A secret by its place: ``env:NAME`` or ``file:path``."""
 
     name = "secret"
@@ -32,7 +32,7 @@ class Secret(_Text):
         return value
 
 
-class SecretUrl(_Text):
+class SecretUrl(Text):
     """A url. One with a password may come from the environment, but not from the command line."""
 
     name = "url"
@@ -45,7 +45,7 @@ class SecretUrl(_Text):
         return value
 
 
-class Setting(_Text):
+class Setting(Text):
     """A setting ``name=value``; the value may be a url."""
 
     name = "name=value"
@@ -58,7 +58,7 @@ class Setting(_Text):
         return value
 
 
-class StorageOptions(_Text):
+class StorageOptions(Text):
     """Options of an object store, ``name=value,name=value``, with secrets named by their places."""
 
     name = "name=value,..."

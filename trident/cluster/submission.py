@@ -30,14 +30,14 @@ from trident.compiler.program import Program, hints_in_groups
 from trident.compiler.stages import cut
 from trident.configuration.file import check_value
 from trident.configuration.layers import configured
-from trident.configuration.option_table import OPTIONS
+from trident.configuration.options_elsewhere import elsewhere
+from trident.configuration.places import folder
+from trident.configuration.start_options import OUTSIDE
 from trident.log import RedisLog
 from trident.log.redis_log import LogAbsentError
 from trident.log.snapshot_home import NoHome
 from trident.plan.guarantee import check_exactly_once
 from trident.plan.hints import named_hints
-from trident.run.options import folder
-from trident.run.options_elsewhere import elsewhere
 from trident.topology import TridentTopology
 from trident_state.state_shape import StateIdentity
 
@@ -137,14 +137,14 @@ def _options(
     """
     chosen = {option: each.value for option, each in configured(name, profile).items()}
     for option, text in given.items():
-        if option not in OPTIONS:
-            if hint := elsewhere(option, tuple(OPTIONS)):
+        if option not in OUTSIDE:
+            if hint := elsewhere(option, tuple(OUTSIDE)):
                 raise TopologyError(f"--set {option}: there is no such option: {hint}")
             raise TopologyError(
-                f"--set {option}: there is no such option{did_you_mean(option, OPTIONS)}; known are "
-                f"{', '.join(OPTIONS)}"
+                f"--set {option}: there is no such option{did_you_mean(option, OUTSIDE)}; known are "
+                f"{', '.join(OUTSIDE)}"
             )
-        chosen[option] = check_value("--set", option, OPTIONS[option].of_text(text))
+        chosen[option] = check_value("--set", option, OUTSIDE[option].of_text(text))
     if log is not None:
         chosen["log"] = log
     if chosen["checkpointLocation"] is None and chosen["log"] is None:

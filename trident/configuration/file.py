@@ -23,8 +23,8 @@ from typing import Any
 
 from trident.base.errors import TopologyError
 from trident.base.names import did_you_mean
-from trident.configuration.option_table import OPTIONS
-from trident.run.options_elsewhere import elsewhere
+from trident.configuration.options_elsewhere import elsewhere
+from trident.configuration.start_options import OUTSIDE
 
 DEFAULT_FILE = "trident.toml"
 """The file that is read in the working directory, unless another file is named."""
@@ -91,7 +91,7 @@ def _check_sections(path: Path, prefix: str, content: Mapping[str, Any]) -> None
     tables |= {f"topologies.{name}": table for name, table in topologies.items()}
     for name, table in tables.items():
         where = f"{path}, [{prefix}{name}]"
-        _check_keys(where, _table(path, f"{prefix}{name}", table), OPTIONS)
+        _check_keys(where, _table(path, f"{prefix}{name}", table), OUTSIDE)
         for option, value in table.items():
             check_value(where, option, value)
 
@@ -102,7 +102,7 @@ def check_value(where: str, option: str, value: Any) -> Any:
     Raises TopologyError; its message says `where` the value is written.
     """
     try:
-        return OPTIONS[option].check(option, value)
+        return OUTSIDE[option].kind.read(option, value)
     except TopologyError as error:
         raise TopologyError(f"{where}: {error}") from None
 
@@ -115,7 +115,7 @@ def _table(path: Path, name: str, value: Any) -> Mapping[str, Any]:
 
 def _check_keys(where: str, table: Mapping[str, Any], known: Collection[str]) -> None:
     for key in table:
-        if key not in known and (hint := elsewhere(key, tuple(OPTIONS)) if known is OPTIONS else None):
+        if key not in known and (hint := elsewhere(key, tuple(OUTSIDE)) if known is OUTSIDE else None):
             raise TopologyError(f"{where}: there is no {key!r}: {hint}")
         if key not in known:
             raise TopologyError(f"{where}: there is no {key!r}{did_you_mean(key, known)}; known are {', '.join(known)}")

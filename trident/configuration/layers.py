@@ -11,7 +11,7 @@ from typing import Any
 from trident.base.errors import TopologyError
 from trident.base.names import did_you_mean
 from trident.configuration.file import DEFAULT_FILE, ConfigurationFile, check_value, read_file
-from trident.configuration.option_table import OPTIONS
+from trident.configuration.start_options import OUTSIDE
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ def configured(
     Configured(value=3, layer='TRIDENT_START_MAX_ATTEMPTS')
     """
     variables = os.environ if environment is None else environment
-    values = {name: Configured(option.default, DEFAULT) for name, option in OPTIONS.items()}
+    values = {name: Configured(option.default, DEFAULT) for name, option in OUTSIDE.items()}
     file = _file(variables)
     profile = profile or variables.get(PROFILE) or (file.default_profile if file else None)
     if file is None and profile is not None:
@@ -89,7 +89,7 @@ def _file(variables: Mapping[str, str]) -> ConfigurationFile | None:
 
 
 def _from_environment(variables: Mapping[str, str]) -> dict[str, Configured]:
-    options = {variable_of(name): name for name in OPTIONS}
+    options = {variable_of(name): name for name in OUTSIDE}
     values = {}
     for variable, text in variables.items():
         if not variable.startswith(PREFIX):
@@ -100,16 +100,21 @@ def _from_environment(variables: Mapping[str, str]) -> dict[str, Configured]:
                 f"known are {', '.join(options)}"
             )
         name = options[variable]
-        value = check_value(f"the environment variable {variable}", name, OPTIONS[name].of_text(text))
+        value = check_value(f"the environment variable {variable}", name, OUTSIDE[name].of_text(text))
         values[name] = Configured(value, variable)
     return values
 
 
-def with_configured(given: Mapping[str, Any]) -> dict[str, Any]:
+_OMITTED_BY_NONE = ("engine", "name", "checkpointLocation")
+"""The options for which None means that the call leaves them out."""
+
+
+def with_configured(call: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of a call of `start`, and the other options that the file or the environment sets."""
+    given = {option: value for option, value in call.items() if value is not None or option not in _OMITTED_BY_NONE}
     name = given.get("name", "topology")
     values = configured(name) if isinstance(name, str) else {}  # `start` refuses what is no name
     beside = {option: each for option, each in values.items() if each.layer != DEFAULT and option not in given}
     for option, each in beside.items():
         logger.info("topology %r: %s=%r from %s", name, option, each.value, each.layer, extra={"topology": name})
-    return {option: each.value for option, each in beside.items()} | dict(given)
+    return {option: each.value for option, each in beside.items()} | given

@@ -28,6 +28,7 @@ from trident.base.errors import (
     StateOwnedError,
 )
 from trident.compiler.program import Group, Program
+from trident.configuration.settings import Settings
 from trident.log.group_records import AttemptRecord, History
 from trident.log.protocol import NO_LEASE, Birth, TransactionLog
 from trident.log.snapshot_home import SnapshotHome
@@ -37,7 +38,6 @@ from trident.recovery.folder_owner import take_objects
 from trident.recovery.group_membership import Membership, join_log
 from trident.recovery.incarnations import check_incarnation, of_another_life
 from trident.recovery.program_compatibility import Names, match_waiting_batches
-from trident.recovery.settings import Settings
 from trident.recovery.state_compatibility import check_same_shape
 from trident.recovery.takeover import OvertakenError, explaining, overtaken
 from trident.user_calls.watched_calls import WatchedCalls

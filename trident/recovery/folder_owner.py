@@ -15,13 +15,13 @@ import msgspec
 from trident.base.attempt import Lease
 from trident.base.errors import FencedError, LogMismatchError
 from trident.base.files import fsync_folder, make_folder
+from trident.configuration.settings import STATES, Settings
 from trident.files.disk import DiskFiles
 from trident.files.lease_records import create_record, newest_epoch, newest_record
 from trident.files.store import FileStore
 from trident.frozen.files import ANSWER, FROZEN, PROBE
 from trident.log.protocol import TransactionLog
 from trident.log.sqlite_log import holds_no_log
-from trident.recovery.settings import STATES, Settings
 
 OWNER = "log.uuid"
 

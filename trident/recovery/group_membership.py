@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 
 from trident.base.errors import CodeChangedError
 from trident.compiler.program import Group, Program
+from trident.configuration.settings import Settings
 from trident.log.protocol import Birth, Members, TransactionLog
 from trident.plan.nodes import StateQuery
-from trident.recovery.settings import Settings
 from trident.recovery.stream_records import continued_streams, drops_of, listed, sinks_of, stream_records
 
 

@@ -1,8 +1,8 @@
 """Detect a state of an earlier incarnation in a store: a store can fall back to a time before a drop or a reset."""
 
 from trident.base.errors import LogMismatchError, StateLostError
+from trident.configuration.settings import Settings
 from trident.log.protocol import Birth
-from trident.recovery.settings import Settings
 from trident_state.messages import StoreReport
 
 

@@ -12,10 +12,10 @@ from trident.base.errors import CodeChangedError
 from trident.compiler.outline import Outline, Part, Step
 from trident.compiler.program import Group, Program
 from trident.compiler.step_descriptions import frozen_in_words
+from trident.configuration.settings import Settings
 from trident.log.group_records import History
 from trident.log.protocol import Birth, TransactionLog
 from trident.plan.watermark_names import without_watermarks
-from trident.recovery.settings import Settings
 
 Names = Mapping[str, str]
 """For each output of the program that froze a batch, its name in this program. Removed outputs are left out."""

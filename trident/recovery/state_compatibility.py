@@ -2,11 +2,11 @@
 
 from trident.base.errors import StateShapeError
 from trident.compiler.states.shapes import WindowMeaning, window_of
+from trident.configuration.settings import Settings
 from trident.log.protocol import LogReading
 from trident.operations.aggregator_names import bundle_names
 from trident.plan.nodes import StateWriter
 from trident.plan.watermark_names import WATERMARK, dropped_by
-from trident.recovery.settings import Settings
 from trident_state.fingerprint import Fingerprint, read_fingerprint, shown_shapes
 from trident_state.messages import StoreReport
 from trident_state.state_shape import StateShape

@@ -11,10 +11,10 @@ from itertools import count
 
 from trident.base.errors import CodeChangedError, TopologyError
 from trident.compiler.program import Group, Program
+from trident.configuration.settings import Settings
 from trident.log.protocol import Birth, Members, StreamRecord
 from trident.plan.nodes import LettersOf, Sink, SpoutSource, walk
 from trident.plan.watermark_names import dropped_by
-from trident.recovery.settings import Settings
 from trident.spouts.dead_letters import ReplaySpout
 from trident_spouts.executor import Metadata
 

@@ -1,28 +1,22 @@
 """The check at a start that no state and no output outlives the log, which alone knows the batches in them."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING
-
 from trident.base.errors import TopologyError
 from trident.compiler.program import Program
+from trident.configuration.settings import Settings
 from trident.plan.nodes import WriteKafka, WriteParquet
 
-if TYPE_CHECKING:
-    from trident.log import RedisLog
 
-
-def check_lasting(program: Program, location: str | Path | None, log: "RedisLog | None", placed: bool = False) -> None:
+def check_lasting(program: Program, settings: Settings) -> None:
     """Raise TopologyError for a state or an output that would outlive the log, or end before the log does.
 
-    Only the log says which batches it holds. `placed`: whether there is a filesLocation, for snapshots.
+    Only the log says which batches it holds.
     """
-    if log is not None and not hasattr(log, "open"):
-        raise TopologyError(f"log= takes a RedisLog (from trident.log), not a {type(log).__name__}")
-    if location is not None:
+    if settings.lasting:
         return
+    logged = settings.log is not None
     for group in program.groups:
         for output in group.sinks:
-            if isinstance(output.step, WriteParquet | WriteKafka) and log is None:
+            if isinstance(output.step, WriteParquet | WriteKafka) and not logged:
                 sink = output.step
                 place = sink.path if isinstance(sink, WriteParquet) else f"topic {sink.kafka.topic}"
                 raise TopologyError(
@@ -31,12 +25,12 @@ def check_lasting(program: Program, location: str | Path | None, log: "RedisLog 
                 )
         for step in group.states:
             name, factory = step.state.name, step.state.factory
-            if factory.survives == "server" and log is None:
+            if factory.survives == "server" and not logged:
                 raise TopologyError(
                     f"state {name!r} ({factory!r}) outlives this process, and without a log "
                     f"its content is not known: give start(..., checkpointLocation=...) or log=RedisLog(...)"
                 )
-            if factory.survives != "server" and log is not None and not placed:
+            if factory.survives != "server" and logged and settings.objects is None:
                 raise TopologyError(
                     f"state {name!r} ({factory!r}) lives in this process, and the log in Redis outlives it: "
                     f"give start(..., filesLocation=...) or checkpointLocation=... too, for its snapshots"

@@ -23,6 +23,8 @@ from trident.base.names import did_you_mean
 from trident.base.step import user_level
 from trident.compiler.program import Program
 from trident.compiler.stages import cut
+from trident.configuration import places
+from trident.configuration.settings import STATES
 from trident.files.disk import DiskFiles
 from trident.files.store import FileStore
 from trident.log.protocol import TransactionLog
@@ -37,8 +39,7 @@ from trident.recovery.folder_owner import (
     check_objects_issued,
     owner_of,
 )
-from trident.recovery.settings import STATES
-from trident.run import options, registry
+from trident.run import registry
 from trident.run.start import LOG_FILE
 from trident_state.state_shape import StateIdentity
 from trident_state.store import Store
@@ -72,7 +73,7 @@ def reset(
     are deleted.
     """
     _check_may_reset(name, checkpointLocation, log)
-    folder = None if checkpointLocation is None else options.folder(checkpointLocation) / name
+    folder = None if checkpointLocation is None else places.folder(checkpointLocation) / name
     files = _files_of(name, folder, filesLocation, filesStorage)
     program = cut(topology)
     log_at = f"in {folder}" if log is None else f"at {log!r}"
@@ -272,7 +273,7 @@ def _files_of(
     name: str, folder: Path | None, filesLocation: str | None, filesStorage: Mapping[str, str] | None
 ) -> FileStore | None:
     """Return the place of a topology's files; None if the topology has no files."""
-    objects = options.files_place(filesLocation, filesStorage)
+    objects = places.files_place(filesLocation, filesStorage)
     if objects is not None:
         return objects.below(name)
     return None if folder is None else DiskFiles(folder, private=True)

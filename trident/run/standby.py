@@ -7,10 +7,10 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 from trident.base.attempt import Holder, Lease
-from trident.base.errors import StandbyStoppedError
+from trident.base.errors import StandbyStoppedError, TopologyError
 from trident.base.log_fields import RunLogger
+from trident.configuration.settings import Settings
 from trident.log.protocol import NO_LEASE, TransactionLog
-from trident.recovery.settings import Settings
 from trident.run import registry
 
 if TYPE_CHECKING:
@@ -140,3 +140,26 @@ def standbys() -> list[Standby]:
     []
     """
     return [waiting for waiting in registry.running_here() if isinstance(waiting, Standby)]
+
+
+def check_turn(settings: Settings) -> None:
+    """Check that `standby` and `takeover` together say when a start takes the log.
+
+    Raises TopologyError if they do not.
+    """
+    if not settings.standby:
+        if settings.takeover is False:
+            raise TopologyError(
+                "takeover=False: a start takes over at once, or stands by with standby=True until the driver that "
+                "holds the log has stopped or is silent for leaseSecs"
+            )
+        return
+    if settings.takeover:
+        raise TopologyError(
+            "standby=True with takeover=True: a standby waits for its turn, takeover=True does not; give one of them"
+        )
+    if not settings.lasting and settings.log is None:
+        raise TopologyError(
+            "standby=True without a log that others share: give checkpointLocation=, or log=RedisLog(...) for drivers "
+            "on other machines"
+        )

@@ -6,19 +6,17 @@ import logging
 import shutil
 import tempfile
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace as replace_field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 from uuid import uuid4
 
 from trident.base.attempt import Lease
 from trident.base.clock import Clock, SystemClock
-from trident.base.durations import Duration, read_limit, read_seconds
 from trident.base.errors import FencedError, GuaranteeError, LogError, StateUnavailableError, TopologyError
 from trident.base.log_fields import RunLogger
 from trident.base.metrics import MetricsRegistry
-from trident.base.names import check_name
 from trident.base.step import user_level
 from trident.batches.group_run import GroupRun
 from trident.batches.run_context import GroupContext, RunContext
@@ -36,6 +34,8 @@ from trident.compiler.failed_tuples import check_read
 from trident.compiler.program import Group, Program, hints_in_groups
 from trident.compiler.stages import cut
 from trident.compiler.tracking.unseen import unseen_text
+from trident.configuration.settings import NOWHERE, Settings
+from trident.configuration.start_options import StartOptions, checked
 from trident.files.disk import DiskFiles
 from trident.files.store import FileStore
 from trident.log.protocol import LogBusyError, TransactionLog
@@ -44,9 +44,9 @@ from trident.outputs.outlets import HandOver, Outlets, raise_no_outputs
 from trident.outputs.parquet_place import check_outside
 from trident.outputs.run_identity import RunIdentity
 from trident.plan.guarantee import check_exactly_once
-from trident.plan.hints import Hints, named_hints
+from trident.plan.hints import named_hints
 from trident.plan.nodes import WriteParquet
-from trident.plan.topology_protocol import EngineName, TopologyPlan
+from trident.plan.topology_protocol import TopologyPlan
 from trident.reads.static_states import close_statics, open_statics
 from trident.recovery.acquisition import Begun, begin, close_all
 from trident.recovery.folder_owner import (
@@ -56,34 +56,28 @@ from trident.recovery.folder_owner import (
     record_own_objects,
 )
 from trident.recovery.lease_renewal import LeaseRenewal
-from trident.recovery.settings import Settings
 from trident.recovery.takeover import OvertakenError, explaining
 from trident.run import registry, sigterm
 from trident.run.lasting import check_lasting
-from trident.run.options import at_least, check_known, check_turn, files_place, flag, folder
 from trident.run.read_source import RunReadSource
 from trident.run.running import RunningTopology
 from trident.run.session import session_for
-from trident.run.standby import Standby
+from trident.run.standby import Standby, check_turn
 from trident.telemetry.batch_trace import Trace
 from trident.telemetry.progress import Progress
 from trident.telemetry.run_metrics import RunMetrics, dropped_counter
 from trident.user_calls.threads import Threads
 from trident.user_calls.watched_calls import WatchedCalls
 from trident.user_calls.watched_store import WatchedStore, unwatched
-from trident_spouts.wait_strategy import WaitStrategy, check_wait_strategy
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from trident.compiler.spark.warm_up import WarmUp
-    from trident.log import RedisLog
 
 logger = logging.getLogger(__name__)
 
 LOG_FILE = "log.sqlite"
-_NOWHERE = Path("/")
-"""The folder in the settings of a run without a checkpointLocation, until a temporary folder is made."""
 
 
 def start(
@@ -92,10 +86,10 @@ def start(
     warm_up: "WarmUp | None" = None,
     /,
     *,
-    engine: EngineName = "spark",
-    **options: Any,
+    clock: Clock | None = None,
+    **options: "Unpack[StartOptions]",
 ) -> RunningTopology:
-    """Start a topology on the engine of this name. The options are those of ``TridentTopology.start``.
+    """Start a topology on the engine that the options name. The options are those of ``TridentTopology.start``.
 
     `warm_up` has begun to warm up Spark; it ends with the run, or if the start fails.
     """
@@ -111,9 +105,9 @@ def start(
         return ArrowEngine(settings.ledger)
 
     try:
-        check_known((start, start_on), options)
+        engine = checked(options).engine
         check_engine(engine, spark, topology.nodes)
-        return start_on(on_spark if engine == "spark" else embedded, topology, **options)
+        return start_on(on_spark if engine == "spark" else embedded, topology, clock, **options)
     except BaseException as error:
         if warm_up is not None:
             warm_up.end()
@@ -127,80 +121,41 @@ def start(
 def start_on(
     engine_of: Callable[[Settings], Engine],
     topology: TopologyPlan,
-    *,
-    name: str = "topology",
-    checkpointLocation: str | Path | None = None,
-    log: "RedisLog | None" = None,
-    filesLocation: str | None = None,
-    filesStorage: Mapping[str, str] | None = None,
-    availableNow: bool = False,
-    processingTime: Duration | None = None,
-    requireExactlyOnce: bool = False,
-    maxAttempts: int | None = 5,
-    retrySecs: Duration | None = None,
-    maxSpoutPending: int = 2,
-    messageTimeoutSecs: Duration = 300.0,
-    commitRetrySecs: Duration | None = 300.0,
-    rewindBytes: int = 2 << 30,
-    targetBatchSecs: Duration | None = None,
-    active: bool = True,
-    parallelismHints: Hints | None = None,
-    ledger: bool = False,
-    waitStrategy: WaitStrategy | None = None,
-    replace: bool = False,
-    standby: bool = False,
-    takeover: bool | None = None,
-    leaseSecs: Duration = 10.0,
     clock: Clock | None = None,
+    **options: "Unpack[StartOptions]",
 ) -> RunningTopology:
     """Start a topology on the engine that `engine_of` creates."""
-    check_name("topology", name)
+    values = checked(options)
     program = cut(topology)
     if not program.groups and not program.requests:
         raise TopologyError(
             "no stream from a spout leads to a state or an output, and there is no DRPC function: nothing to run"
         )
-    if flag("requireExactlyOnce", requireExactlyOnce):
+    hints = named_hints("parallelismHints", values.parallelismHints or {}, hints_in_groups(program.groups))
+    settings = Settings.of(values, hints, clock or SystemClock())
+    _check_fit(topology, program, settings)
+    waiting = Standby(settings) if settings.standby else None
+    return _reserved(topology, program, settings, engine_of, waiting)
+
+
+def _check_fit(topology: TopologyPlan, program: Program, settings: Settings) -> None:
+    """Raise an error if options contradict each other, or do not fit the topology."""
+    kept, outside = settings.lasting or settings.log is not None, settings.objects is not None
+    if settings.requireExactlyOnce:
         check_exactly_once(topology)
-        if checkpointLocation is None and log is None:
+        if not kept:
             raise GuaranteeError(
                 "requireExactlyOnce=True without a checkpointLocation: what is promised ends with the process; name one"
             )
-    placed = files_place(filesLocation, filesStorage)
-    if placed is not None and checkpointLocation is None and log is None:
+    if outside and not kept:
         raise TopologyError(
-            f"filesLocation={filesLocation!r} without a log that outlives this process, and only the log says which "
-            f"files count: give start(..., log=RedisLog(...)) or checkpointLocation=..."
+            f"filesLocation={settings.filesLocation!r} without a log that outlives this process, and only the log says "
+            f"which files count: give start(..., log=RedisLog(...)) or checkpointLocation=..."
         )
-    check_lasting(program, checkpointLocation, log, placed is not None)
-    check_writers(program, checkpointLocation is not None or placed is not None)
-    check_read(topology.nodes, maxAttempts)
-    check_turn(standby, takeover, checkpointLocation is not None or log is not None)
-    lasting = checkpointLocation is not None
-    settings = Settings(
-        name=name,
-        folder=_NOWHERE if checkpointLocation is None else folder(checkpointLocation) / name,
-        lasting=lasting,
-        objects=None if placed is None else placed.below(name),
-        availableNow=flag("availableNow", availableNow),
-        processingTime=read_limit("processingTime", processingTime, zero=True),
-        maxSpoutPending=at_least(1, "maxSpoutPending", maxSpoutPending),
-        maxAttempts=None if maxAttempts is None else at_least(1, "maxAttempts", maxAttempts),
-        retrySecs=read_limit("retrySecs", retrySecs, zero=True),
-        messageTimeoutSecs=read_seconds("messageTimeoutSecs", messageTimeoutSecs),
-        commitRetrySecs=read_limit("commitRetrySecs", commitRetrySecs, zero=True),
-        rewindBytes=rewindBytes,
-        targetBatchSecs=read_limit("targetBatchSecs", targetBatchSecs),
-        ledger=flag("ledger", ledger),
-        waitStrategy=check_wait_strategy(waitStrategy),
-        leaseSecs=read_seconds("leaseSecs", leaseSecs),
-        active=flag("active", active),
-        hints=named_hints("parallelismHints", parallelismHints or {}, hints_in_groups(program.groups)),
-        clock=clock or SystemClock(),
-        log=log,
-    )
-    waiting = Standby(settings) if standby else None
-    return _reserved(topology, program, settings, engine_of, waiting, flag("replace", replace))
+    check_lasting(program, settings)
+    check_writers(program, settings.lasting or outside)
+    check_read(topology.nodes, settings.maxAttempts)
+    check_turn(settings)
 
 
 def _reserved(
@@ -209,13 +164,12 @@ def _reserved(
     settings: Settings,
     engine_of: Callable[[Settings], Engine],
     waiting: Standby | None,
-    replacing: bool,
 ) -> RunningTopology:
     """Start under the topology's name, which is reserved first. A run without a location gets a temporary folder."""
     name, mine = settings.name, object()
     # Everything that must be given back is taken within the `try`: an interrupt may come at any line.
     try:
-        registry.reserve(name, replacing, mine)
+        registry.reserve(name, settings.replace, mine)
         if not settings.lasting:
             settings = replace_field(settings, folder=Path(tempfile.mkdtemp(prefix="trident-")) / name)
         if waiting is not None:
@@ -228,7 +182,7 @@ def _reserved(
             registry.release(name, waiting)
             waiting.failed()
         sigterm.unwatch()
-        if not settings.lasting and settings.folder != _NOWHERE:
+        if not settings.lasting and settings.folder != NOWHERE:
             shutil.rmtree(settings.folder.parent, ignore_errors=True)
         raise
 

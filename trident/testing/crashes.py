@@ -15,9 +15,9 @@ from typing import Any, ClassVar
 
 from trident.base import crash_points
 from trident.base.errors import LogError
+from trident.configuration.places import folder
 from trident.log.protocol import TransactionLog
 from trident.log.sqlite_log import SqliteLog
-from trident.run.options import folder
 from trident.run.start import LOG_FILE
 
 CRASH_POINTS = (*crash_points.POINTS, *crash_points.OUTPUT_POINTS)

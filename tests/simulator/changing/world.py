@@ -29,7 +29,7 @@ from tests.simulator.scheduler import Crashed, Pool, Process, Scheduler, Stuck
 from tests.simulator.world import Result
 from trident.base import crash_points
 from trident.base.errors import FencedError, LogError, StateAheadError, TridentError
-from trident.recovery.settings import Settings
+from trident.configuration.settings import Settings
 from trident_state.memory.store import MemoryStore, Pace
 from trident_state.redis import writer
 from trident_state.redis.layout import Layout
@@ -119,9 +119,9 @@ class World:
     def _settings(self) -> Settings:
         chance, folder = self.chance, patches.Folder("nowhere")
         return Settings(
-            "sim",
             folder,  # type: ignore[arg-type]
             True,
+            name="sim",
             maxSpoutPending=chance.randint(1, 3),
             maxAttempts=chance.choice((2, 3, 6)),
             messageTimeoutSecs=chance.choice((0.5, 10.0, 100.0)),

@@ -1,60 +1,55 @@
-"""The options of a run: one frozen record of every argument of `start`."""
+"""The settings of a run: the options of its start, and what follows from them."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from trident.base.clock import Clock, SystemClock
+from trident.configuration.places import files_place
+from trident.configuration.start_options import OptionValues
 from trident.files.disk import DiskFiles
 from trident.files.store import FileStore
 from trident.frozen.files import FrozenFolders
 from trident.plan.hints import Hints
-from trident_spouts.wait_strategy import WaitStrategy
-
-if TYPE_CHECKING:
-    from trident.log import RedisLog
-
-
-DEFAULT_ATTEMPTS = 5
-"""The number of attempts at a batch, if the user gives none."""
 
 STATES = "states"
 """The folder of all snapshots of states in memory, relative to the place of the run's files."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """The options of a run. Times in seconds, sizes in bytes; ``TridentTopology.start`` describes them."""
+NOWHERE = Path("/")
+"""The folder in the settings of a run without a checkpointLocation, until a temporary folder is made."""
 
-    name: str
+
+@dataclass(frozen=True, slots=True)
+class Settings(OptionValues):
+    """The options of a run as `OptionValues` has them, and what follows from them. Sizes in bytes."""
+
     folder: Path
     """The folder of this topology: ``<checkpointLocation>/<name>``, or a temporary one."""
     lasting: bool
     """True if the folder outlives the run."""
     objects: FileStore | None = None
     """The place of this topology's files on an object store or HDFS; None if the files lie in the folder."""
-    active: bool = True
-    availableNow: bool = False
-    processingTime: float | None = None
-    maxSpoutPending: int = 2
-    maxAttempts: int | None = DEFAULT_ATTEMPTS
-    retrySecs: float | None = None
-    messageTimeoutSecs: float = 300.0
-    commitRetrySecs: float | None = 300.0
-    checkpointInterval: float = 1.0
-    keepBatches: int = 1000
-    rewindBytes: int = 2 << 30
-    targetBatchSecs: float | None = None
-    ledger: bool = False
-    waitStrategy: WaitStrategy | None = None
-    leaseSecs: float = 10.0
-    clock: Clock = field(default_factory=SystemClock)
-    log: "RedisLog | None" = None
-    """The transaction log, if it is in Redis; None if it is in the folder."""
     hints: Hints = field(default_factory=dict)
     """The numbers of partitions that replace the program's, by step."""
+    clock: Clock = field(default_factory=SystemClock)
+    checkpointInterval: float = 1.0
+    keepBatches: int = 1000
     uuid: str = ""
     """The log's uuid, once it is open."""
+
+    @classmethod
+    def of(cls, values: OptionValues, hints: Hints, clock: Clock) -> "Settings":
+        """Return the settings of a run with these options. Raises TopologyError for a place that cannot be one."""
+        objects = files_place(values.filesLocation, values.filesStorage)
+        checkpoint = values.checkpointLocation
+        return cls(
+            NOWHERE if checkpoint is None else checkpoint / values.name,
+            checkpoint is not None,
+            None if objects is None else objects.below(values.name),
+            hints,
+            clock,
+            **{each.name: getattr(values, each.name) for each in fields(OptionValues)},
+        )
 
     @property
     def place(self) -> FileStore:

@@ -3,9 +3,9 @@
 import pytest
 
 from trident import Count, TridentTopology
-from trident.configuration.option_table import OPTIONS
+from trident.configuration.options_elsewhere import elsewhere
+from trident.configuration.start_options import OPTIONS
 from trident.errors import TopologyError
-from trident.run.options_elsewhere import elsewhere
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
 

@@ -1,0 +1,53 @@
+"""The places of a run's files: the folder that a checkpointLocation names, and the place behind a filesLocation."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trident.base.errors import TopologyError
+from trident.base.paths import local_path
+
+if TYPE_CHECKING:
+    from trident.files.store import FileStore
+
+
+def folder(checkpointLocation: str | Path) -> Path:
+    """Return the absolute folder that a checkpointLocation names.
+
+    >>> folder("file:///data/checkpoint").as_posix()
+    '/data/checkpoint'
+    """
+    return local_path(
+        "checkpointLocation",
+        checkpointLocation,
+        "the log needs locks and fsync, which {scheme}: has not. Name a folder on a disk of the driver; for a driver "
+        "that moves, log=RedisLog(...), with states in Redis or a filesLocation",
+    )
+
+
+def files_place(filesLocation: str | None, filesStorage: Mapping[str, str] | None) -> "FileStore | None":
+    """Return the place of all topologies' files that a URL names; None if the files are under the checkpointLocation.
+
+    Raises TopologyError if the location or an option of the store is none.
+    """
+    if filesLocation is None:
+        if filesStorage:
+            raise TopologyError("filesStorage= are the options of the store that filesLocation= names; give that too")
+        return None
+    from trident.files.object_options import Storage
+    from trident.files.urls import files_by_url
+
+    if not isinstance(filesLocation, str):
+        raise TopologyError(
+            f"filesLocation={filesLocation!r}: expected a URL such as s3://bucket/prefix or "
+            f"hdfs://namenode:8020/folder, as a text"
+        )
+    return files_by_url("filesLocation", filesLocation, Storage.of(filesStorage, "filesStorage"))
+
+
+def check_storage(option: str, value: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the options of an object store. Raises TopologyError if one is unknown, or is a secret itself."""
+    from trident.files.object_options import Storage
+
+    Storage.of(value, option)
+    return value

@@ -1,0 +1,160 @@
+"""The kinds of values that options of a start take: how each is checked, and read from a file or a text.
+
+Each start imports this module before Spark warms up, so slow imports are made only for values that need them.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from trident.base.checks import check_whole_number
+from trident.base.durations import read_limit, read_seconds
+from trident.base.errors import TopologyError
+from trident.base.names import check_name, did_you_mean
+from trident.configuration.places import check_storage, files_place, folder
+from trident.plan.hints import check_hints
+from trident_spouts.wait_strategy import check_wait_strategy
+
+
+def _same(_: str, value: Any) -> Any:
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of values. Its functions raise TopologyError for a value of another kind."""
+
+    check: Callable[[str, Any], Any]
+    """Takes an option's name and the value of a call of `start`; returns the value that the run uses."""
+    of_text: Callable[[str], Any] | None = str
+    """Converts a text of the environment or the command line; None if the option belongs to the call alone."""
+    of_file: Callable[[str, Any], Any] = _same
+    """Takes an option's name and the value in a file; returns the value that a call would give."""
+
+    def read(self, option: str, value: Any) -> Any:
+        """Return the value that a call would give for a value in a file. Raises TopologyError for a wrong one."""
+        given = self.of_file(option, value)
+        self.check(option, given)
+        return given
+
+
+# --- texts ------------------------------------------------------------------------------------------------------------
+
+
+def _flag_of(text: str) -> Any:
+    return {"true": True, "false": False}.get(text.lower(), text)
+
+
+def _number_of(text: str) -> Any:
+    try:
+        return int(text)
+    except ValueError:
+        return text
+
+
+def _duration_of(text: str) -> Any:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _hints_of(text: str) -> Any:
+    """Return the partitions by step in a text such as ``words=4,lines=2``."""
+    return {name: _number_of(count) for name, count in pairs_of(text).items()}
+
+
+def pairs_of(text: str) -> dict[str, str]:
+    """Return the pairs in a text such as ``region=eu-central-1,secret_access_key=env:MY_SECRET``."""
+    pairs = [part.partition("=") for part in text.split(",") if part.strip()]
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+# --- checks -----------------------------------------------------------------------------------------------------------
+
+
+def flag(option: str, value: object) -> bool:
+    """Return the value of an option that is True or False.
+
+    Refuse anything else: in Python the text "no" counts as true.
+    """
+    if not isinstance(value, bool):
+        raise TopologyError(f"{option}={value!r}: expected True or False")
+    return value
+
+
+def _or_none(check: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
+    """Return a check that also accepts None."""
+    return lambda option, value: None if value is None else check(option, value)
+
+
+def _unlimited(_: str, value: Any) -> Any:
+    """Return None for "none": TOML and the environment cannot express None otherwise."""
+    return None if value == "none" else value
+
+
+def _engine(_: str, value: object) -> object:
+    from trident.compiler.engine_choice import check_engine_name
+
+    check_engine_name(value)
+    return value
+
+
+def _log(option: str, value: Any) -> Any:
+    if not hasattr(value, "open"):
+        raise TopologyError(f"{option}= takes a RedisLog (from trident.log), not a {type(value).__name__}")
+    return value
+
+
+def _log_of(option: str, value: Any) -> Any:
+    """Return the log in Redis that a url, or a table of RedisLog's parameters, describes."""
+    from trident.log import RedisLog
+
+    parameters = {"url": value} if isinstance(value, str) else value
+    known = RedisLog.__dataclass_fields__
+    if not isinstance(parameters, Mapping) or "url" not in parameters:
+        raise TopologyError(f"{option}: expected the url of a server, or a table with url")
+    for parameter in parameters:
+        if parameter not in known:
+            raise TopologyError(
+                f"{option} has no {parameter!r}{did_you_mean(parameter, known)}; it takes {', '.join(known)}"
+            )
+    try:
+        return RedisLog(**parameters)
+    except (TypeError, ValueError) as error:
+        raise TopologyError(f"{option}: {error}") from None
+
+
+def _folder_of(option: str, value: object) -> object:
+    if not isinstance(value, str):
+        raise TopologyError(f"{option}={value!r}: expected the path of a folder")
+    return value
+
+
+def _url(_: str, value: Any) -> Any:
+    files_place(value, None)
+    return value
+
+
+# --- kinds ------------------------------------------------------------------------------------------------------------
+
+FLAG = Kind(flag, _flag_of)
+COUNT = Kind(check_whole_number, _number_of)
+SIZE = Kind(partial(check_whole_number, least=0), _number_of)
+ATTEMPTS = Kind(_or_none(check_whole_number), _number_of, _unlimited)
+DURATION = Kind(read_seconds, _duration_of)
+LIMIT = Kind(read_limit, _duration_of, _unlimited)
+"""A duration, or None without a limit."""
+LIMIT_OR_ZERO = Kind(partial(read_limit, zero=True), _duration_of, _unlimited)
+ENGINE = Kind(_engine)
+LOG = Kind(_or_none(_log), of_file=_log_of)
+FOLDER = Kind(_or_none(lambda _, value: folder(value)), of_file=_folder_of)
+FILES_URL = Kind(_or_none(_url))
+STORAGE = Kind(_or_none(check_storage), pairs_of)
+HINTS = Kind(_or_none(check_hints), _hints_of)
+
+NAME = Kind(lambda _, value: check_name("topology", value), of_text=None)
+CALL_FLAG = Kind(flag, of_text=None)
+CALL_CHOICE = Kind(_or_none(flag), of_text=None)
+WAIT_STRATEGY = Kind(lambda _, value: check_wait_strategy(value), of_text=None)
