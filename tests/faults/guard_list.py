@@ -1833,6 +1833,22 @@ GUARDS = [
         "tests/outputs/kafka/test_exactly_once.py -k taken_over",
     ),
     Guard(
+        "kafka output, a later lease",
+        "a driver that was replaced writes a batch that its log never froze",
+        "trident/outputs/kafka/record.py",
+        "if lease is not None and lease.epoch > run.epoch:",
+        "if False:",
+        "tests/outputs/kafka/test_contract.py -k taken_over",
+    ),
+    Guard(
+        "kafka output, claim of a start",
+        "two copies of a log write side by side until one of them has written",
+        "trident/outputs/kafka/outlet.py",
+        "elif self._last.lease != self._run.lease:",
+        "elif False:",
+        "tests/outputs/kafka/test_contract.py -k copy_of_the_log",
+    ),
+    Guard(
         "kafka output, look before you fence",
         "a start on a wrong checkpoint stops the topology that is right",
         "trident/outputs/kafka/outlet.py",

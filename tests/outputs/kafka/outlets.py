@@ -50,6 +50,17 @@ class Memory(ProcessMemory):
         return OutputProgress(self._last)
 
 
+def sink_of(servers: str, topic: str, name: str, field: str = "value", **target: Any) -> WriteKafka:
+    """Return the step of an output of rows with one field."""
+    site, schema = CallSite("x"), parse_schema(f"{field} string")
+    source = SpoutSource("s", DeclaredSpout(SpoutKind.TRANSACTIONAL), step="s/0", site=site, schema=schema)
+    given: dict[str, Any] = {"key": None, "value": "value", "headers": None, "topic_field": None, "options": {}}
+    given |= {"guarantee": "exactly-once"} | target
+    return WriteKafka(
+        source, name, KafkaTarget(servers, topic, **given), step="s/1:writeKafka", site=site, schema=schema
+    )
+
+
 def outlet(
     servers: str,
     topic: str,
@@ -62,13 +73,7 @@ def outlet(
     **target: Any,
 ) -> KafkaOutlet:
     """Return a Kafka output of the topology named like the topic."""
-    site, schema = CallSite("x"), parse_schema("value string")
-    source = SpoutSource("s", DeclaredSpout(SpoutKind.TRANSACTIONAL), step="s/0", site=site, schema=schema)
-    given: dict[str, Any] = {"key": None, "value": "value", "headers": None, "topic_field": None, "options": {}}
-    given |= {"guarantee": "exactly-once"} | target
-    sink = WriteKafka(
-        source, name, KafkaTarget(servers, topic, **given), step="s/1:writeKafka", site=site, schema=schema
-    )
+    sink = sink_of(servers, topic, name, **target)
     run = RunIdentity(topic, log, epoch, last_frozen, token, memory or ProcessMemory())
     return KafkaOutlet(sink, run, lambda result: [result])
 

@@ -2,6 +2,7 @@
 
     begin            init_transactions: fences out a former producer of the output, and ends its open transaction
     read the record  the txid of the last batch that is committed in Kafka
+    claim            one transaction without messages: the same record, now with this driver's lease
     each batch       if its txid is not beyond the record: nothing
                      else one transaction: the messages, and the batch's txid as the new record
 
@@ -98,10 +99,10 @@ class KafkaOutlet:
             self._sender = self._make_sender({**config, "enable.idempotence": True}, errors)
             return
         keeper = RecordKeeper(self._cluster, self._sink, self._run, str(config.get("group.id", name)))
-        if first:
-            # A start on a wrong checkpoint must not fence out the topology that is right. This does not wait for a
-            # transaction that a dead driver left open: only the next producer ends it. So it may find an older record.
-            self._check_record(keeper, keeper.read(stable=False), first, reached=0)
+        # A start on a wrong checkpoint, or a driver that was taken over, must not fence out the one that is right. This
+        # does not wait for a transaction that a dead driver left open: only the next producer ends it. So it may find
+        # an older record.
+        self._check_record(keeper, keeper.read(stable=False), first, reached=0)
         sender = self._make_sender(
             {"transaction.timeout.ms": _TRANSACTION_MS, **config, "transactional.id": name}, errors
         )
@@ -125,11 +126,20 @@ class KafkaOutlet:
             )  # fmt: skip
         if self._last is None:
             # From now on there is one: if it is missing at a later start, it was lost.
-            sender.call("begin a transaction", "begin_transaction")
-            self._commit(sender, keeper.first_record(self._reached, self._doubtful, self._place))
+            self._claim(sender, keeper.first_record(self._reached, self._doubtful, self._place))
+        elif self._last.lease != self._run.lease:
+            # A copy of the log, or an earlier driver, that begins from now on finds that this one was here.
+            self._claim(sender, self._last._replace(lease=self._run.lease))
+
+    def _claim(self, sender: Sender, record: Record) -> None:
+        """Commit a record of this driver, without messages."""
+        sender.call("begin a transaction", "begin_transaction")
+        self._send_record(sender, record)
+        sender.call("commit the transaction", "commit_transaction")
+        self._last = record
 
     def _check_record(self, keeper: RecordKeeper, record: Record | None, first: bool, reached: int) -> None:
-        keeper.check(record, self._place, reached, first)
+        keeper.check(record, self._place, reached)
         if first and record is not None and record.txid > self._run.last_frozen:
             raise keeper.conflict(
                 f"says that batch {record.txid} is in Kafka, and the log froze only up to {self._run.last_frozen}: "
@@ -230,11 +240,12 @@ class KafkaOutlet:
 
     def _commit(self, sender: Sender, record: Record) -> None:
         """Commit the open transaction, and the record with it."""
-        offsets = [self._kafka.TopicPartition(self._target.topic, 0, record.txid, record.encode())]
-        sender.call("record the batch", "send_offsets_to_transaction", offsets, self._group)
-        if record.txid:
-            reach("output.staged")
+        self._send_record(sender, record)
+        reach("output.staged")
         sender.call("commit the transaction", "commit_transaction")
         self._last = record
-        if record.txid:
-            reach("output.published")
+        reach("output.published")
+
+    def _send_record(self, sender: Sender, record: Record) -> None:
+        offsets = [self._kafka.TopicPartition(self._target.topic, 0, record.txid, record.encode())]
+        sender.call("record the batch", "send_offsets_to_transaction", offsets, self._group)

@@ -114,11 +114,11 @@ class RecordKeeper:
             )
         return record
 
-    def check(self, record: Record | None, place: Place, reached: int, first: bool) -> None:
+    def check(self, record: Record | None, place: Place, reached: int) -> None:
         """Raise OutputConflictError if a record is not this run's, or falls short of `reached`.
 
-        `reached` is the last batch with rows that the output took, as this run or its log knows. `first`: the run has
-        not written yet, so no later driver can have taken over.
+        `reached` is the last batch with rows that the output took, as this run or its log knows. Raises FencedError if
+        a later driver has written.
         """
         run = self._run
         if record is None:
@@ -136,7 +136,7 @@ class RecordKeeper:
                 f"epoch is {run.epoch}): the log is an old copy, or a copy of it was started elsewhere. Start with the "
                 f"newest log and stop the copy, or give the output another name=. Nothing was written"
             )
-        if lease is not None and first and lease.epoch > run.epoch:
+        if lease is not None and lease.epoch > run.epoch:
             raise FencedError(
                 f"{self._sink.step}: another driver (epoch {lease.epoch}, ours is {run.epoch}) took this output in "
                 f"Kafka, and has written; this one stops"
