@@ -2,7 +2,7 @@
 
 JSON has no binary, decimals, dates and times, so they are texts: base64, digits, ISO 8601. NaN and the infinities are
 the texts "NaN", "Infinity" and "-Infinity", as in Protocol Buffers' JSON. A struct is an object; so is a map, with
-texts as keys (a key of another type becomes its JSON).
+texts as keys (a key of another type becomes its JSON). A struct is read from a list of its values too.
 """
 
 import base64
@@ -57,12 +57,21 @@ def from_json(value: Any, kind: pa.DataType) -> Any:
         return None
     if isinstance(value, list) and (kinds.is_list(kind) or kinds.is_large_list(kind)):
         return [from_json(item, kind.value_type) for item in value]
-    if isinstance(value, dict) and kinds.is_struct(kind):
-        types = {kind.field(at).name: kind.field(at).type for at in range(kind.num_fields)}
-        return {name: from_json(item, types[name]) if name in types else item for name, item in value.items()}
+    if kinds.is_struct(kind):
+        return _struct_from_json(value, kind)
     if isinstance(value, dict) and kinds.is_map(kind):
         return _map_from_json(value, kind)
     return _scalar(value, kind)
+
+
+def _struct_from_json(value: Any, kind: pa.DataType) -> Any:
+    fields = [kind.field(at) for at in range(kind.num_fields)]
+    if isinstance(value, list) and len(value) == len(fields):
+        return tuple(from_json(item, field.type) for field, item in zip(fields, value, strict=True))
+    if not isinstance(value, dict):
+        return value
+    types = {field.name: field.type for field in fields}
+    return {name: from_json(item, types[name]) if name in types else item for name, item in value.items()}
 
 
 def _map_from_json(value: dict[str, Any], kind: pa.DataType) -> dict[Any, Any]:
@@ -132,11 +141,19 @@ def to_json(value: Any) -> str:
 
 
 def jsonable(value: Any) -> Any:
-    """Return a value of a state as dicts, lists, texts, numbers, bools and None."""
+    """Return a value of a state as dicts, lists, texts, numbers, bools and None.
+
+    A number or a text of NumPy is one of Python: a key often comes from a DataFrame.
+
+    >>> jsonable([numpy.int64(7), numpy.str_("dog")])
+    [7, 'dog']
+    """
+    if isinstance(value, numpy.generic):
+        return _of_numpy(value)
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float):
-        return value if math.isfinite(value) else "NaN" if math.isnan(value) else _signed_infinity(value)
+        return value if math.isfinite(value) else _no_number(value)
     if isinstance(value, Row):  # a tuple to JSON
         return {name: jsonable(item) for name, item in value.asDict().items()}
     if isinstance(value, dict):
@@ -148,8 +165,13 @@ def jsonable(value: Any) -> Any:
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
-def _signed_infinity(value: float) -> str:
-    return "Infinity" if value > 0 else "-Infinity"
+def _of_numpy(value: numpy.generic) -> Any:
+    # A time of NumPy may be finer than Python's: as a text it is refused then, and not cut.
+    return str(value) if isinstance(value, numpy.datetime64 | numpy.timedelta64) else jsonable(value.item())
+
+
+def _no_number(value: float) -> str:
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 _PLAIN = {pa.string(), pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64()}

@@ -110,6 +110,27 @@ def to_arrow(values: list[Any], kind: pa.DataType, exact: bool | None = None) ->
         raise NotAccepted(values, kind, 0, str(error)) from error
 
 
+def infer_arrow(values: list[Any]) -> pa.Array:
+    """Return values of a type that nothing declares as a column of the type that Arrow infers; a Row is a struct.
+
+    Arrow takes a Row for a list of its values, and makes doubles of the whole numbers in it.
+
+    >>> infer_arrow([Row(n=2, mean=1.5)]).to_pylist()
+    [{'n': 2, 'mean': 1.5}]
+    """
+    return pa.array([_without_rows(value) for value in values])
+
+
+def _without_rows(value: Any) -> Any:
+    if isinstance(value, Row) and hasattr(value, "__fields__"):
+        return {name: _without_rows(item) for name, item in zip(value.__fields__, value, strict=True)}
+    if isinstance(value, list | tuple):
+        return [_without_rows(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _without_rows(item) for name, item in value.items()}
+    return value
+
+
 def exact_type(kind: pa.DataType) -> type | None:
     """Return the Python type whose values a column of type `kind` returns unchanged; None if there is none."""
     return _EXACT.get(kind)

@@ -23,7 +23,7 @@ from trident.base.html_table import html_table
 from trident.base.names import brief, quote
 from trident.base.short_texts import short_repr, typed_brief
 from trident.base.step import is_ours
-from trident.base.values import NotAccepted, OutsideYears, to_arrow, to_python, type_name
+from trident.base.values import NotAccepted, OutsideYears, infer_arrow, to_arrow, to_python, type_name
 from trident.base.years import OUTSIDE_YEARS, entry_text
 from trident.plan.nodes import StateWriter
 from trident.plan.state_schema import parts_of, present_of, value_of
@@ -194,9 +194,19 @@ class StateView(StateMapping):
     def asColumn(self, values: list[Any]) -> pa.Array:
         """Return values from a read as an Arrow column.
 
-        If the aggregator presents values, the column's type is inferred.
+        If the aggregator presents values, the column's type is inferred; of several aggregates, each field's.
         """
-        return to_arrow(values, self._shape.value) if self._present is None else pa.array(values)
+        if self._present is None:
+            return to_arrow(values, self._shape.value)
+        if self._parts is None:
+            return infer_arrow(values)
+        columns = []
+        for at, present in enumerate(self._parts.values()):
+            column = [None if value is None else value[at] for value in values]
+            stored = self._shape.value.field(at).type
+            columns.append(to_arrow(column, stored) if present is None else infer_arrow(column))
+        missing = pa.array([value is None for value in values], pa.bool_())
+        return pa.StructArray.from_arrays(columns, names=list(self._parts), mask=missing)
 
     @property
     def value(self) -> Any:
@@ -258,7 +268,7 @@ class StateView(StateMapping):
             table = self._flat(table, self._parts)
         elif self._present is not None:
             # No type is given, because it is known only if the aggregator's `present` is annotated.
-            values = pa.array(list(self._listings.values_of(table)))
+            values = infer_arrow(list(self._listings.values_of(table)))
             table = table.set_column(table.num_columns - 1, self._output, values)
         return table.replace_schema_metadata({name: str(txid) for name, txid in as_of.items()}) if as_of else table
 
@@ -271,7 +281,7 @@ class StateView(StateMapping):
         """Return the table with the fields of the value as columns, each as the field's aggregator presents it."""
         *keys, values = table.columns
         columns = [
-            column if present is None else pa.array(self._shown_by(present, to_python(column), table))
+            column if present is None else infer_arrow(self._shown_by(present, to_python(column), table))
             for present, column in zip(parts.values(), values.flatten(), strict=True)
         ]
         return pa.table([*keys, *columns], names=[*self._shape.keys.names, *parts])
