@@ -13,7 +13,7 @@ from trident.compiler.state_updates import compile_state_update
 from trident.compiler.states.queries import Reads, compile_query
 from trident.compiler.states.shapes import shape_of
 from trident.compiler.states.update_types import WindowBatch
-from trident.operations.column_updaters import FirstOfKey, LastOfKey
+from trident.operations.column_updaters import ColumnUpdater
 from trident.plan.nodes import (
     IntervalJoin,
     Node,
@@ -84,5 +84,5 @@ class Windows:
 
 def _keeps(node: Node) -> bool:
     if isinstance(node, PartitionPersist):
-        return isinstance(node.updating, FirstOfKey | LastOfKey)
+        return isinstance(node.updating, ColumnUpdater)
     return isinstance(node, Window | Watermark | IntervalJoin)

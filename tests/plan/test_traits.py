@@ -1,13 +1,14 @@
 """Every class of nodes has a row of traits, and the error for a class without a row names it."""
 
 from dataclasses import MISSING, dataclass, fields
+from typing import get_args
 
 import pytest
 from pyspark.sql.types import StructType
 
 from trident.base.callsite import CallSite
-from trident.plan.nodes import Node, StateQuery, StateStep, StateWriter, walk
-from trident.plan.traits import TRAITS, Traits, traits_of
+from trident.plan.nodes import Derived, HeldState, Node, StateQuery, StateReader, StateWriter, walk
+from trident.plan.traits import TRAITS, Traits, may_lose_batches, traits_of
 
 
 def classes_below(kind: type[Node]) -> set[type[Node]]:
@@ -27,9 +28,15 @@ def test_a_row_cannot_leave_out_what_a_pass_decides_by() -> None:
     assert required == {"role", "keeps_partitions", "reads", "runner", "summary"}
 
 
-def test_what_touches_a_state_stays_out_of_best_effort_branches() -> None:
-    assert [kind.__name__ for kind in StateStep.__args__ if TRAITS[kind].in_branch] == []
-    assert [TRAITS[kind].role for kind in StateWriter.__args__] == ["aggregate"] * 6
+def test_what_is_to_be_exact_stays_out_of_best_effort_branches() -> None:
+    refused = [kind for kind in TRAITS if not may_lose_batches(object.__new__(kind))]
+    exact = [*get_args(HeldState), *get_args(StateReader), *classes_below(Derived)]
+    sinks = ["WriteParquet", "WriteKafka", "CountMetric", "BestEffort"]
+    assert {kind.__name__ for kind in refused} == {*(kind.__name__ for kind in exact), *sinks}
+
+
+def test_what_writes_a_state_is_an_aggregate() -> None:
+    assert [TRAITS[kind].role for kind in get_args(StateWriter)] == ["aggregate"] * 6
     assert TRAITS[StateQuery].role == "query"
 
 

@@ -50,7 +50,7 @@ def dropState(
 ) -> None:
     """Delete one state from its store and its log. The next start of its topology makes an empty state and continues.
 
-    The watermarks of a state (of `dropDuplicates`, windows and interval joins by event time) are dropped with it. They
+    The watermarks of a state (of windows, joins and other steps by event time) are dropped with it. They
     cannot be dropped alone.
 
     Give the location of the log, and for a state that is not in memory also the location of its store (`url` or

@@ -9,11 +9,12 @@ from trident.base.errors import FencedError
 from trident.compiler.program import Group
 from trident.log.group_records import History
 from trident.log.protocol import OutputProgress, TransactionLog
-from trident.plan.nodes import ForeachBatch, Sink, WriteKafka, WriteParquet
+from trident.plan.nodes import Sink, WriteParquet
+from trident.plan.sinks import SINKS
 from trident.recovery.acquisition import Begun
 from trident.recovery.program_compatibility import Names
 
-KEPT = (ForeachBatch, WriteKafka, WriteParquet)
+KEPT = tuple(kind for kind, traits in SINKS.items() if traits.keeps_progress)
 """The outputs whose progress the log keeps. Others end with the process, or may leave out batches."""
 
 
@@ -111,4 +112,5 @@ def _missed(output: str, until: int | None, history: History, waiting: Mapping[i
 
 def _kept(group: Group) -> list[tuple[str, Sink]]:
     """Return the outputs of a group whose progress the log keeps, each with the name of its frozen result."""
-    return [(output.name, output.step) for output in group.sinks if isinstance(output.step, KEPT)]
+    sinks = [(output.name, output.step) for output in group.sinks if isinstance(output.step, Sink)]
+    return [(name, sink) for name, sink in sinks if isinstance(sink, KEPT)]

@@ -5,11 +5,11 @@ After a failure, a crash, or a lost commit, an output may get a batch again. It 
 
 import contextlib
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 
@@ -74,7 +74,7 @@ class Outlets:
         try:
             for output in group.sinks:
                 assert isinstance(output.step, Sink)
-                self._outlets[output.step] = self._open(output.step)
+                self._outlets[output.step] = self.openers[type(output.step)](self, output.step)
         except BaseException:
             # A start that fails here gets no `Outlets` to close: the branches' threads, connections and the session
             # would stay.
@@ -97,20 +97,19 @@ class Outlets:
         if self._frames is not None:
             self._frames.close()
 
-    def _open(self, sink: Sink) -> Outlet:
-        if isinstance(sink, BestEffort):
-            return self._branch(sink)
-        if isinstance(sink, WriteParquet):
-            workers = self._shared_frames if self._engine.frames else None
-            return ParquetOutlet(sink, self._run, self._files, workers)
-        if isinstance(sink, WriteKafka):
-            outlet = KafkaOutlet(sink, self._run, self._tables)
-            self._closing.append(outlet)
-            return outlet
-        if isinstance(sink, CountMetric):
-            return MetricOutlet(
-                sink, self._metrics, {"topology": self._run.topology, "group": self._group}, self._tables
-            )
+    def _parquet(self, sink: WriteParquet) -> Outlet:
+        workers = self._shared_frames if self._engine.frames else None
+        return ParquetOutlet(sink, self._run, self._files, workers)
+
+    def _kafka(self, sink: WriteKafka) -> Outlet:
+        outlet = KafkaOutlet(sink, self._run, self._tables)
+        self._closing.append(outlet)
+        return outlet
+
+    def _metric(self, sink: CountMetric) -> Outlet:
+        return MetricOutlet(sink, self._metrics, {"topology": self._run.topology, "group": self._group}, self._tables)
+
+    def _function(self, sink: ForeachBatch) -> Outlet:
         if not sink.frame:
             return _FunctionOutlet(sink, lambda result: contextlib.nullcontext(self._read_whole(result)), self._run)
         lend = self._frame_lender(sink, self._shared_frames(), self._scratch / "outputs")
@@ -160,6 +159,15 @@ class Outlets:
                 shutil.rmtree(scratch, ignore_errors=True)
 
         return lend
+
+    openers: ClassVar[Mapping[type[Sink], Callable[[Any, Any], Outlet]]] = {
+        ForeachBatch: _function,
+        WriteParquet: _parquet,
+        WriteKafka: _kafka,
+        CountMetric: _metric,
+        BestEffort: _branch,
+    }
+    """The function that opens each class of outputs. `tests/plan/test_sinks.py` fails if one is missing."""
 
 
 Lend = Callable[[Result], contextlib.AbstractContextManager[Any]]

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from trident.base.errors import GuaranteeError
-from trident.plan.nodes import Node, SpoutSource, StateWriter, WriteKafka, WriteParquet, walk
+from trident.plan.nodes import Node, Sink, SpoutSource, StateWriter, walk
+from trident.plan.sinks import sink_traits
 from trident.plan.states import state_traits
 from trident.plan.topology_protocol import TopologyPlan
 from trident_spouts.executor import SpoutKind
@@ -92,14 +93,21 @@ def guarantee_of(node: StateWriter) -> Guarantee:
     )
 
 
-def promise_of(node: WriteParquet | WriteKafka) -> Promise:
-    """Return the promise for the batches that an output publishes.
+def promise_of(node: Sink) -> Promise | None:
+    """Return the promise for the batches that an output publishes; None if it promises nothing of its own.
 
     If each batch is published once, it is the promise for an opaque state; otherwise that for a non-transactional
     state.
     """
-    repeats = isinstance(node, WriteKafka) and node.kafka.guarantee == "at-least-once"
-    return _promise(_weakest(node), StateKind.NON_TRANSACTIONAL if repeats else StateKind.OPAQUE)
+    kind = sink_traits(node).promised_as(node)
+    return None if kind is None else _promise(_weakest(node), kind)
+
+
+def promise_text(node: Sink) -> str:
+    """Return the promise of an output that has one, as text."""
+    promise = promise_of(node)
+    assert promise is not None
+    return promise.value
 
 
 def guarantees(roots: Iterable[Node]) -> tuple[Guarantee, ...]:
@@ -113,13 +121,14 @@ def check_exactly_once(topology: TopologyPlan) -> None:
     The error names the first such output, or all such states, and the way out.
     """
     weak = [guarantee for guarantee in guarantees(topology.sinks) if not guarantee.exactlyOnce]
-    for node in walk(*topology.sinks):
-        if isinstance(node, WriteParquet | WriteKafka) and promise_of(node) is not Promise.EXACTLY_ONCE:
+    for node in (node for node in walk(*topology.sinks) if isinstance(node, Sink)):
+        promise = promise_of(node)
+        if promise is not None and promise is not Promise.EXACTLY_ONCE:
             weak_spout = _weakest(node) is SpoutKind.NON_TRANSACTIONAL
             way_out = "take a transactional or opaque spout" if weak_spout else "leave out guarantee='at-least-once'"
             raise GuaranteeError(
                 f"requireExactlyOnce=True, and output {node.name} ({node.step}) is promised less: "
-                f"{promise_of(node).value}; {way_out}"
+                f"{promise.value}; {way_out}"
             )
     if weak:
         lines = [

@@ -26,7 +26,7 @@ from trident.plan.nodes import (
     walk,
 )
 from trident.plan.split_schema import streams_of
-from trident.plan.traits import traits_of
+from trident.plan.traits import may_lose_batches, traits_of
 
 
 class Register:
@@ -109,7 +109,7 @@ class Register:
 
         A verb that makes several steps adds all but one of them with `part`: the stream's labels count them once.
         """
-        if self.branch and not traits_of(node).in_branch:
+        if self.branch and not may_lose_batches(node):
             raise TopologyError(
                 f"{node.step} (called at {node.site.location}): the branch that begins with bestEffort at "
                 f"{self.branch} may lose batches, so it holds peeks, Debugs and foreachBatch, and nothing that is "

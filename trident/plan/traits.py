@@ -15,7 +15,8 @@ from trident.operations.functions import Operation
 from trident.plan import field_reads as reads
 from trident.plan import nodes
 from trident.plan import summaries as words
-from trident.plan.guarantee import promise_of
+from trident.plan.guarantee import promise_text
+from trident.plan.sinks import sink_traits
 from trident.plan.window_inputs import entering_panes, entering_watermark, entering_window
 from trident_spouts.executor import SparkOnlySpout
 
@@ -55,9 +56,6 @@ class Traits(Generic[N]):
     operation: Callable[[N], Operation] | None = None
     """The user's function that the node calls with one tuple (a transform: with a batch)."""
 
-    in_branch: bool = True
-    """True if the node may stand in a best-effort branch, which may lose batches."""
-
     needs_spark: Callable[[N], bool] | None = None
     """True if only Spark can run the node. None: the call of its operation decides."""
 
@@ -87,6 +85,16 @@ def has_python_form(node: nodes.Node) -> bool:
         return not needs_spark(node)
     operation = operation_of(node)
     return operation is None or not operation.call.native
+
+
+def may_lose_batches(node: nodes.Node) -> bool:
+    """Return whether a node may stand in a best-effort branch, which may lose batches.
+
+    No state may, and nothing that comes from one: it is to be exact.
+    """
+    if isinstance(node, nodes.Sink):
+        return sink_traits(node).in_branch
+    return not isinstance(node, nodes.HeldState | nodes.StateReader | nodes.Derived)
 
 
 # --- whether tuples stay in their partitions ------------------------------------------------------------------------
@@ -196,9 +204,7 @@ TRAITS: Mapping[type[nodes.Node], Traits[Any]] = {
         operation=lambda node: node.function,
     ),
     nodes.Part: Traits("step", _always, reads.of_part, _spark, words.nothing),
-    nodes.LettersOf: Traits(
-        "step", _never, reads.everything, _spark, words.nothing, fields=words.nothing, in_branch=False
-    ),
+    nodes.LettersOf: Traits("step", _never, reads.everything, _spark, words.nothing, fields=words.nothing),
     # a batch or a partition at once
     nodes.Transform: Traits(
         "step", _never, reads.everything, _spark, words.nothing, operation=lambda node: node.function
@@ -224,10 +230,9 @@ TRAITS: Mapping[type[nodes.Node], Traits[Any]] = {
         _by_aggregators,
         words.about_persistent,
         words.by_group,
-        in_branch=False,
     ),
     nodes.PersistentReduce: Traits(
-        "aggregate", _never, reads.group_and_inputs, _driver, words.about_persistent, words.by_group, in_branch=False
+        "aggregate", _never, reads.group_and_inputs, _driver, words.about_persistent, words.by_group
     ),
     nodes.PartitionPersist: Traits(
         "aggregate",
@@ -236,9 +241,8 @@ TRAITS: Mapping[type[nodes.Node], Traits[Any]] = {
         _driver,
         summary=lambda node: words.joined(words.of_inputs(node), f"updates state {node.state.name}"),
         caption=words.nothing,
-        in_branch=False,
     ),
-    nodes.StaticState: Traits("state", _never, reads.everything, _no_runner, words.nothing, in_branch=False),
+    nodes.StaticState: Traits("state", _never, reads.everything, _no_runner, words.nothing),
     nodes.StateQuery: Traits(
         "query",
         _never,
@@ -247,7 +251,6 @@ TRAITS: Mapping[type[nodes.Node], Traits[Any]] = {
         words.about_query,
         lambda node: words.by(node.inputs),
         fields=words.plus_outputs,
-        in_branch=False,
     ),
     nodes.CommittedQuery: Traits(
         "query",
@@ -257,7 +260,6 @@ TRAITS: Mapping[type[nodes.Node], Traits[Any]] = {
         words.about_committed_query,
         lambda node: words.by(node.inputs),
         fields=words.plus_outputs,
-        in_branch=False,
     ),
     nodes.Emitted: Traits("step", _never, reads.everything, _driver, words.nothing),
     # windows
@@ -275,7 +277,6 @@ TRAITS: Mapping[type[nodes.Node], Traits[Any]] = {
         _driver,
         summary=lambda node: f"into state {node.state.name}",
         caption=words.nothing,
-        in_branch=False,
     ),
     nodes.Window: Traits(
         "aggregate",
@@ -286,7 +287,6 @@ TRAITS: Mapping[type[nodes.Node], Traits[Any]] = {
             words.by(node.group), f"{node.windowing.config!r}, into state {node.state.name}"
         ),
         caption=lambda node: ", ".join([*node.group, repr(node.windowing.config)]),
-        in_branch=False,
     ),
     nodes.IntervalJoin: Traits(
         "aggregate",
@@ -295,7 +295,6 @@ TRAITS: Mapping[type[nodes.Node], Traits[Any]] = {
         _driver,
         summary=lambda node: words.joined(words.about_interval_join(node), f"into state {node.state.name}"),
         caption=words.about_interval_join,
-        in_branch=False,
     ),
     nodes.LateTuples: Traits(
         "step", _never, reads.everything, _driver, lambda node: f"too late for {node.window.state.name}"
@@ -314,19 +313,17 @@ TRAITS: Mapping[type[nodes.Node], Traits[Any]] = {
         _never,
         reads.everything,
         _driver,
-        summary=lambda node: f"output {node.name}, into {node.path}: {promise_of(node).value}",
-        in_branch=False,
+        summary=lambda node: f"output {node.name}, into {node.path}: {promise_text(node)}",
     ),
     nodes.WriteKafka: Traits(
         "effect",
         _never,
         reads.everything,
         _driver,
-        summary=lambda node: f"output {node.name}, into the topic {node.kafka.topic}: {promise_of(node).value}",
-        in_branch=False,
+        summary=lambda node: f"output {node.name}, into the topic {node.kafka.topic}: {promise_text(node)}",
     ),
     nodes.CountMetric: Traits(
-        "effect", _never, reads.everything, _driver, lambda node: f"into the metric {node.metric}", in_branch=False
+        "effect", _never, reads.everything, _driver, lambda node: f"into the metric {node.metric}"
     ),
     nodes.BestEffort: Traits(
         "effect",
@@ -334,7 +331,6 @@ TRAITS: Mapping[type[nodes.Node], Traits[Any]] = {
         reads.everything,
         _spark,
         summary=lambda node: f"branch {node.name}, never holds a batch up",
-        in_branch=False,
     ),
     # several sources, within one batch
     nodes.Merge: Traits("meeting", _always, reads.of_merge, _spark, lambda node: "within ONE batch"),

@@ -3,7 +3,8 @@
 from trident.base.errors import TopologyError
 from trident.compiler.program import Program
 from trident.configuration.settings import Settings
-from trident.plan.nodes import WriteKafka, WriteParquet
+from trident.plan.nodes import Sink
+from trident.plan.sinks import sink_traits
 
 
 def check_lasting(program: Program, settings: Settings) -> None:
@@ -15,10 +16,9 @@ def check_lasting(program: Program, settings: Settings) -> None:
         return
     logged = settings.log is not None
     for group in program.groups:
-        for output in group.sinks:
-            if isinstance(output.step, WriteParquet | WriteKafka) and not logged:
-                sink = output.step
-                place = sink.path if isinstance(sink, WriteParquet) else f"topic {sink.kafka.topic}"
+        for sink in (output.step for output in group.sinks if isinstance(output.step, Sink)):
+            place = sink_traits(sink).place(sink)
+            if place and not logged:
                 raise TopologyError(
                     f"output {sink.name!r} ({place}) outlives this process, and without a log "
                     f"its batches are not known: give start(..., checkpointLocation=...) or log=RedisLog(...)"

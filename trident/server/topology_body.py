@@ -9,7 +9,7 @@ import pyarrow as pa
 from trident.base.values import type_name
 from trident.plan.guarantee import guarantee_of
 from trident.plan.letters import keeper_of
-from trident.plan.nodes import PartitionPersist, SpoutSource, StateWriter, Watermark, walk
+from trident.plan.nodes import SpoutSource, StateWriter, Watermark, walk
 from trident.plan.state_schema import keys_of, value_of
 from trident.plan.topology_protocol import TopologyPlan
 from trident.server.served import Served
@@ -84,8 +84,8 @@ def topology_body(served: Served) -> TopologyBody:
 
 def letter_states(plan: TopologyPlan) -> list[str]:
     """Return the names of the states that keep dead letters."""
-    kept = [node for node in walk(*plan.sinks) if isinstance(node, PartitionPersist) and keeper_of(node) is not None]
-    return [node.state.name for node in kept]
+    writers = [node for node in walk(*plan.sinks) if isinstance(node, StateWriter)]
+    return [node.state.name for node in writers if keeper_of(node) is not None]
 
 
 def replayable_streams(plan: TopologyPlan) -> list[str]:

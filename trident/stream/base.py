@@ -19,6 +19,9 @@ from trident.stream.display import Drawable
 StreamT = TypeVar("StreamT", bound="StreamBase[Any]")
 """The class of the streams that verbs return. `trident.stream.stream` assembles that class from families of verbs."""
 
+StatefulT = TypeVar("StatefulT", bound="StreamBase[Any]")
+"""The class of the streams that pass an update of a state: streams with `late`, `state` and `watermark`."""
+
 
 class NotASequence(CheckedCalls):
     """A base of streams. It raises TypeError if a stream is used as a truth value or as a sequence of tuples."""

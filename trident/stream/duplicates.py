@@ -1,6 +1,6 @@
 """The verb dropDuplicates, which keeps only the first tuple of each key, over all batches."""
 
-from typing import Any, Generic, TypeVar
+from typing import Generic
 
 from pyspark.sql.types import LongType, StructField, StructType
 
@@ -13,11 +13,8 @@ from trident.plan import nodes, rules
 from trident.plan.watermark_names import watermark_name
 from trident.plan.window_schema import time_field
 from trident.stream.arguments import is_factory
-from trident.stream.base import StreamBase, StreamT
+from trident.stream.base import StatefulT, StreamBase, StreamT
 from trident.stream.state_specs import add_update, add_watermark, check_no_requests, factory_or_memory, state_spec
-
-StatefulT = TypeVar("StatefulT", bound=StreamBase[Any])
-"""The class of the streams that such verbs return: streams with `late`, `state` and `watermark`."""
 
 _USAGE = "dropDuplicates([fields,] [stateFactory,] [timestampField=, within=,] name=)"
 

@@ -15,9 +15,8 @@ from trident.stream import names_elsewhere
 from trident.stream.aggregate import AggregateVerbs
 from trident.stream.aggregator_chain import ChainVerbs
 from trident.stream.argument_types import FunctionArgument
-from trident.stream.base import NotASequence, StreamBase, StreamT, unknown_verb
+from trident.stream.base import NotASequence, StatefulT, StreamBase, StreamT, unknown_verb
 from trident.stream.display import Drawable
-from trident.stream.duplicates import StatefulT
 from trident.stream.each import EachVerbs
 from trident.stream.persist import PersistentVerbs
 from trident.stream.query import QueryVerbs

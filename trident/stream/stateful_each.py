@@ -13,8 +13,7 @@ from trident.operations.updater_checks import held_fields
 from trident.plan import nodes, rules
 from trident.stream.argument_types import StatefulArgument
 from trident.stream.arguments import read_arguments
-from trident.stream.base import GroupwiseVerbs, StreamBase, StreamT
-from trident.stream.duplicates import StatefulT
+from trident.stream.base import GroupwiseVerbs, StatefulT, StreamBase, StreamT
 from trident.stream.state_specs import add_update, check_no_requests, factory_or_memory, state_spec
 
 _USAGE = (

@@ -1,0 +1,51 @@
+"""The traits of each class of sinks, in one table, beside the traits of all nodes.
+
+A new sink needs one row here; `tests/plan/test_sinks.py` fails without it. The function that opens the output is in
+`openers` of `trident.outputs.outlets`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from trident.plan import nodes
+from trident_state.state_shape import StateKind
+
+S = TypeVar("S", bound=nodes.Sink)
+
+
+@dataclass(frozen=True, slots=True)
+class SinkTraits(Generic[S]):
+    """The traits of one class of sinks."""
+
+    keeps_progress: bool
+    """True if the log keeps the output's progress. Other outputs end with the process, or may leave batches out."""
+
+    promised_as: Callable[[S], StateKind | None] = lambda node: None
+    """The kind of state that has the same promise; None if the output promises nothing of its own."""
+
+    place: Callable[[S], str] = lambda node: ""
+    """The place of the rows in words, if it outlives the process; "" if it does not."""
+
+    in_branch: bool = False
+    """True if the sink may stand in a best-effort branch, which may lose batches."""
+
+
+def sink_traits(node: S) -> SinkTraits[S]:
+    """Return the sink's traits for a node's class."""
+    if type(node) not in SINKS:
+        raise TypeError(f"{type(node).__name__} has no sink's traits: give it a row in trident.plan.sinks.SINKS")
+    return SINKS[type(node)]
+
+
+def _kafka_promise(node: nodes.WriteKafka) -> StateKind:
+    return StateKind.NON_TRANSACTIONAL if node.kafka.guarantee == "at-least-once" else StateKind.OPAQUE
+
+
+SINKS: Mapping[type[nodes.Node], SinkTraits[Any]] = {
+    nodes.ForeachBatch: SinkTraits(True, in_branch=True),
+    nodes.WriteParquet: SinkTraits(True, lambda node: StateKind.OPAQUE, lambda node: node.path),
+    nodes.WriteKafka: SinkTraits(True, _kafka_promise, lambda node: f"topic {node.kafka.topic}"),
+    nodes.CountMetric: SinkTraits(False),
+    nodes.BestEffort: SinkTraits(False),
+}
