@@ -17,12 +17,14 @@ from trident.compiler.states.update_types import RunJoin, RunLate, RunWindow, Wi
 from trident.compiler.states.updates import RunUpdate, Updated, reducer_update, updater_update
 from trident.compiler.windows.combined import combined_update
 from trident.compiler.windows.count import count_update
+from trident.compiler.windows.duplicates import first_of_key
 from trident.compiler.windows.gathered import gathered_update
 from trident.compiler.windows.interval_joins import interval_join
 from trident.compiler.windows.late_tuples import late_tuples
 from trident.compiler.windows.sessions import session_update
 from trident.compiler.windows.time import watermark_update
 from trident.operations.column_updaters import LastOfKey
+from trident.operations.first_of_key import FirstOfKey
 from trident.operations.functions import Updating
 from trident.operations.stateful import Stateful
 from trident.operations.update_forms import UpdateForm
@@ -75,6 +77,7 @@ def _updater(step: nodes.PartitionPersist) -> RunWindow:
 FORMS: Mapping[type[UpdateForm], Callable[[nodes.PartitionPersist], RunWindow]] = {
     Updating: _updater,
     Stateful: stateful_update,
+    FirstOfKey: first_of_key,
     LastOfKey: last_of_key,
 }
 """The function of each form of the update in a `partitionPersist`."""

@@ -20,7 +20,9 @@ STREAM = {
     "console": "peek(print), or each(Debug())",
     "count": f"{_OVER_ALL}, or aggregate(Count(), 'count') over each batch",
     "crossJoin": "join, on a field that has one value in both",
-    "distinct": "within one batch groupBy(fields).aggregate(Count(), 'count') and project(fields)",
+    "distinct": "dropDuplicates() over all batches; within one batch "
+    "groupBy(fields).aggregate(Count(), 'count') and project(fields)",
+    "dropDuplicatesWithinWatermark": "dropDuplicates(fields, timestampField='at', within='10 minutes')",
     "dropna": "filter('field', FilterNull())",
     "dtypes": "schema",
     "explode": "each('field', generator, 'item string'), which keeps the other fields; flatMap(...) keeps none",
@@ -79,6 +81,7 @@ GROUPED = {name: hint for name, hint in STREAM.items() if name != "toStream"} | 
     "applyInArrow": "aggregate(...) with an Aggregator, which emits any number of tuples",
     "applyInPandas": "aggregate(...) with an Aggregator, which emits any number of tuples",
     "applyInPandasWithState": _STATE,
+    "dropDuplicates": "toStream().dropDuplicates(fields): it has no groups",
     "flatMapGroups": "aggregate(...) with an Aggregator, which emits any number of tuples",
     "mapGroups": "aggregate(...) with an Aggregator, which emits any number of tuples",
     "mapGroupsWithState": _STATE,

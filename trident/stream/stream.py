@@ -10,6 +10,7 @@ from trident.stream.aggregate import AggregateVerbs
 from trident.stream.aggregator_chain import ChainVerbs
 from trident.stream.apply_assembly import AssemblyVerbs
 from trident.stream.dead_letters import DeadLetterVerbs
+from trident.stream.duplicates import DuplicateVerbs
 from trident.stream.extremes import ExtremeVerbs
 from trident.stream.grouped import GroupedVerbs
 from trident.stream.interval_joins import IntervalJoinVerbs, JoinedVerbs
@@ -47,6 +48,7 @@ class Stream(
     DeadLetterVerbs["Stream"],
     PreviewVerbs["Stream"],
     WindowVerbs["WindowedStream"],
+    DuplicateVerbs["Stream", "StatefulStream"],
     StatefulEachVerbs["Stream", "StatefulStream"],
     TableVerbs["Stream", "TridentState"],
     IntervalJoinVerbs["Stream", "JoinedStream"],
@@ -111,7 +113,7 @@ class WindowedStream(WindowedVerbs[Stream, "TridentState"], Stream):
 
 
 class StatefulStream(StatefulVerbs[Stream, "TridentState"], Stream):
-    """The stream that `statefulEach` returns. It also has `late`, `state` and `watermark`."""
+    """The stream that `dropDuplicates` and `statefulEach` return. It also has `late`, `state` and `watermark`."""
 
     __slots__ = ()
 

@@ -102,7 +102,10 @@ class TableVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
             return _nullable(rules.chosen(self.schema, self._inputs(valueFields, step), step))
         others = [name for name in self.fields if name not in keys]
         if not others:
-            raise step.wrong(f"({ddl(self.schema)}) has no field beside the key that the table could hold")
+            raise step.wrong(
+                f"({ddl(self.schema)}) has no field beside the key that the table could hold; to know which keys "
+                "came, write dropDuplicates"
+            )
         return _nullable(select(self.schema, others))
 
     def joinTable(
