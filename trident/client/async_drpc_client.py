@@ -1,4 +1,7 @@
-"""AsyncDRPCClient: a DRPCClient for asyncio programs."""
+"""AsyncDRPCClient: a client of a served topology for asyncio programs.
+
+`python -m tests.house.blocking_client` writes `drpc_client.py` from this file. Change this one, and run that.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
@@ -56,14 +59,15 @@ class AsyncServedChanges(AsyncIterator[Change]):
             if connected:  # from here on the client waits for a server
                 patience = conversation.patience()
             # A stream that ends without an error did so because its server ends, or cut a slow reader off.
-            ended = error or conversation.no_answer(EOFError("it ended the stream of changes"))
-            await asyncio.sleep(patience.next(ended))
+            error = error or conversation.no_answer(EOFError("it ended the stream of changes"))
+            await asyncio.sleep(patience.next(error))
 
 
 class AsyncDRPCClient:
-    """Asks the DRPC functions and states of a topology over HTTP, without blocking the event loop.
+    """Asks the DRPC functions and states of a topology over HTTP. Many tasks of one event loop may ask at once.
 
-    Its parameters, answers and errors are those of `DRPCClient`. Many tasks of one event loop may ask at once.
+    Its answers never go back: each shows at least the batches that earlier answers to this client showed. A request is
+    repeated while the server says that it cannot answer yet, which is safe because requests only read.
 
     Source of the meaning: ``org.apache.storm.utils.DRPCClient``.
 
@@ -99,11 +103,11 @@ class AsyncDRPCClient:
     >>> _ = topology.newDRPCStream("count", "word string").stateQuery(counts, "word", MapGet(), "count")
     >>> async def ask(url):
     ...     async with AsyncDRPCClient(url) as client:
-    ...         return await asyncio.gather(client.execute("count", "dog"), client.get("counts", "cat"))
-    >>> with topology.start(engine="embedded", name="async") as running, running.serve() as server:
+    ...         return await client.execute("count", "dog"), await client.get("counts", "cat")
+    >>> with topology.start(engine="embedded", name="served") as running, running.serve() as server:
     ...     running.processAllAvailable()
-    ...     print(*asyncio.run(ask(server.url)))
-    [Row(word='dog', count=2)] 1
+    ...     print(asyncio.run(ask(server.url)))
+    ([Row(word='dog', count=2)], 1)
     """
 
     def __init__(
@@ -120,31 +124,43 @@ class AsyncDRPCClient:
         self.url = url
 
     async def execute(self, function: str, /, *args: Any, timeout: Duration | None = None, **named: Any) -> ServedRows:
-        """Ask a DRPC function, and return its rows; see `DRPCClient.execute`."""
+        """Ask a DRPC function, and return its rows; see `LocalDRPC.execute` for arguments and errors.
+
+        Raises
+        ------
+        ServerUnavailableError
+            The server does not answer within the timeout.
+        """
         return await self._rows(self._conversation.execute(function, args, named, timeout))
 
     async def get(self, state: str, key: Any, default: Any = None) -> Any:
         """Return the value of one key of a state; the default if nothing is stored."""
-        value = (await self.multiGet(state, [key]))[0]
-        return default if value is None else value
+        values = await self.multiGet(state, [key])
+        return default if values[0] is None else values[0]
 
     async def multiGet(self, state: str, keys: Iterable[Any]) -> list[Any]:
-        """Return one value for each key, all as of one batch; see `DRPCClient.multiGet`."""
+        """Return one value for each key, all as of one batch; None if nothing is stored.
+
+        A key is a value, or a tuple of several key fields' values.
+        """
         return [row.value for row in await self._rows(self._conversation.keys(state, keys))]
 
     async def top(self, state: str, n: int, by: str | None = None) -> ServedRows:
-        """Return the `n` entries with the greatest values; see `DRPCClient.top`."""
+        """Return the `n` entries with the greatest values, as of one batch.
+
+        `by` is the field of the values to rank by.
+        """
         return await self._rows(self._conversation.top(state, n, by))
 
     async def functions(self) -> dict[str, str]:
         """Return the DRPC functions by name, each with its call: ``{"count": "count(word string)"}``."""
-        listed: dict[str, str] = (await self._ask(self._conversation.functions())).json()["functions"]
-        return listed
+        answer = await self._ask(self._conversation.functions())
+        return dict(answer.json()["functions"])
 
     async def states(self) -> list[dict[str, Any]]:
         """Return the states, each with its name, its kind, and the types of its key fields and value."""
-        listed: list[dict[str, Any]] = (await self._ask(self._conversation.states())).json()["states"]
-        return listed
+        answer = await self._ask(self._conversation.states())
+        return list(answer.json()["states"])
 
     async def scan(self, state: str, pageRows: int = 1000) -> AsyncIterator[ServedRows]:
         """Yield all entries of a state in pages. Each page is as of the batch that it names."""
@@ -197,11 +213,11 @@ class AsyncDRPCClient:
         >>> async def first(url):
         ...     async with AsyncDRPCClient(url) as client:
         ...         async for change in client.changes("counts", snapshot=True):
-        ...             return change.txid, sorted(change.rows)
+        ...             return change.txid, sorted(change.rows), change.snapshot
         >>> with topology.start(engine="embedded", name="changes") as running, running.serve() as server:
         ...     running.processAllAvailable()
         ...     print(asyncio.run(first(server.url)))
-        (1, [Row(word='cat', count=1), Row(word='dog', count=1)])
+        (1, [Row(word='cat', count=1), Row(word='dog', count=1)], True)
         """
         return AsyncServedChanges(self._http, self._conversation, ChangesReader(state, after, snapshot))
 

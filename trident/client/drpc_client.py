@@ -1,4 +1,7 @@
-"""DRPCClient: a client for the DRPC functions and states of a topology that a server answers over HTTP."""
+"""DRPCClient: a client for the DRPC functions and states of a topology that a server answers over HTTP.
+
+`python -m tests.house.blocking_client` writes this file from `async_drpc_client.py`. Change that one.
+"""
 
 import time
 from collections.abc import Generator, Iterable, Iterator
@@ -56,7 +59,8 @@ class ServedChanges(Iterator[Change]):
             if connected:  # from here on the client waits for a server
                 patience = conversation.patience()
             # A stream that ends without an error did so because its server ends, or cut a slow reader off.
-            time.sleep(patience.next(error or conversation.no_answer(EOFError("it ended the stream of changes"))))
+            error = error or conversation.no_answer(EOFError("it ended the stream of changes"))
+            time.sleep(patience.next(error))
 
 
 class DRPCClient:
@@ -89,18 +93,20 @@ class DRPCClient:
 
     Examples
     --------
-    >>> from trident import Count, DRPCClient, MapGet, TridentTopology
+    >>> from trident import DRPCClient, Count, MapGet, TridentTopology
     >>> from trident.spouts import FixedBatchSpout
     >>> from trident.state import MemoryMapState
     >>> topology = TridentTopology()
     >>> words = topology.newStream("words", FixedBatchSpout("word string", [["dog", "cat"], ["dog"]]))
     >>> counts = words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
     >>> _ = topology.newDRPCStream("count", "word string").stateQuery(counts, "word", MapGet(), "count")
+    >>> def ask(url):
+    ...     with DRPCClient(url) as client:
+    ...         return client.execute("count", "dog"), client.get("counts", "cat")
     >>> with topology.start(engine="embedded", name="served") as running, running.serve() as server:
     ...     running.processAllAvailable()
-    ...     with DRPCClient(server.url) as client:
-    ...         print(client.execute("count", "dog"), client.get("counts", "cat"))
-    [Row(word='dog', count=2)] 1
+    ...     print(ask(server.url))
+    ([Row(word='dog', count=2)], 1)
     """
 
     def __init__(
@@ -128,8 +134,8 @@ class DRPCClient:
 
     def get(self, state: str, key: Any, default: Any = None) -> Any:
         """Return the value of one key of a state; the default if nothing is stored."""
-        value = self.multiGet(state, [key])[0]
-        return default if value is None else value
+        values = self.multiGet(state, [key])
+        return default if values[0] is None else values[0]
 
     def multiGet(self, state: str, keys: Iterable[Any]) -> list[Any]:
         """Return one value for each key, all as of one batch; None if nothing is stored.
@@ -147,13 +153,13 @@ class DRPCClient:
 
     def functions(self) -> dict[str, str]:
         """Return the DRPC functions by name, each with its call: ``{"count": "count(word string)"}``."""
-        listed: dict[str, str] = (self._ask(self._conversation.functions())).json()["functions"]
-        return listed
+        answer = self._ask(self._conversation.functions())
+        return dict(answer.json()["functions"])
 
     def states(self) -> list[dict[str, Any]]:
         """Return the states, each with its name, its kind, and the types of its key fields and value."""
-        listed: list[dict[str, Any]] = (self._ask(self._conversation.states())).json()["states"]
-        return listed
+        answer = self._ask(self._conversation.states())
+        return list(answer.json()["states"])
 
     def scan(self, state: str, pageRows: int = 1000) -> Iterator[ServedRows]:
         """Yield all entries of a state in pages. Each page is as of the batch that it names."""
@@ -196,17 +202,19 @@ class DRPCClient:
 
         Examples
         --------
-        >>> from trident import Count, DRPCClient, TridentTopology
+        >>> from trident import DRPCClient, Count, TridentTopology
         >>> from trident.spouts import FixedBatchSpout
         >>> from trident.state import MemoryMapState
         >>> topology = TridentTopology()
         >>> words = topology.newStream("words", FixedBatchSpout("word string", [["dog", "cat"]]))
         >>> _ = words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+        >>> def first(url):
+        ...     with DRPCClient(url) as client:
+        ...         for change in client.changes("counts", snapshot=True):
+        ...             return change.txid, sorted(change.rows), change.snapshot
         >>> with topology.start(engine="embedded", name="changes") as running, running.serve() as server:
         ...     running.processAllAvailable()
-        ...     with DRPCClient(server.url) as client:
-        ...         change = next(client.changes("counts", snapshot=True))
-        >>> change.txid, sorted(change.rows), change.snapshot
+        ...     print(first(server.url))
         (1, [Row(word='cat', count=1), Row(word='dog', count=1)], True)
         """
         return ServedChanges(self._http, self._conversation, ChangesReader(state, after, snapshot))
