@@ -46,7 +46,8 @@ def test_labels_may_have_the_names_of_pythons_parameters(tmp_path: Path) -> None
 
 
 def _series(metrics: Any, name: str) -> Any:
-    return next(family.values.items() for family in metrics.collect() if family.name == name)
+    samples = [sample for metric in metrics.collect() for sample in metric.samples if sample.name == name]
+    return [(tuple(sorted(sample.labels.items())), sample.value) for sample in samples]
 
 
 def test_a_batch_that_is_committed_at_the_second_try_counts_once(tmp_path: Path) -> None:

@@ -1,11 +1,12 @@
-"""A registry of metrics: counters, gauges and histograms by name and labels, in the terms of Prometheus."""
+"""A registry of metrics: counters, gauges and histograms of prometheus_client by name and labels."""
 
 import logging
 import threading
-from bisect import bisect_left
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from enum import StrEnum
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from prometheus_client import Counter, Gauge, Histogram, Metric
+from prometheus_client.registry import Collector
 
 logger = logging.getLogger(__name__)
 
@@ -15,39 +16,6 @@ Labels = tuple[tuple[str, str], ...]
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """The upper bounds of a histogram's buckets, in seconds. One more bucket counts greater values."""
 
-
-class MetricKind(StrEnum):
-    """The kinds of metrics: a counter only grows, a gauge is set, a histogram counts observed seconds by buckets."""
-
-    COUNTER = "counter"
-    GAUGE = "gauge"
-    HISTOGRAM = "histogram"
-
-
-@dataclass(slots=True)
-class Histogram:
-    """The observations of one series: the number in each bucket of `SECONDS`, and their sum in seconds."""
-
-    counts: list[int] = field(default_factory=lambda: [0] * (len(SECONDS) + 1))
-    sum: float = 0.0
-
-    @property
-    def count(self) -> int:
-        """The number of observations."""
-        return sum(self.counts)
-
-
-@dataclass(frozen=True, slots=True)
-class MetricFamily:
-    """All series of one metric: their values by labels, or for a histogram their observations."""
-
-    name: str
-    kind: MetricKind
-    help: str
-    values: Mapping[Labels, float]
-    histograms: Mapping[Labels, Histogram]
-
-
 MOST_SERIES = 10_000
 """The most series of one metric. What comes with further labels is added to one series whose labels say `OTHER`."""
 
@@ -56,21 +24,30 @@ OTHER = "other"
 _OF_ALL = ("topology", "group")
 """The labels that keep their values in the series of all others."""
 
+One = Counter | Gauge | Histogram
+OneT = TypeVar("OneT", Counter, Gauge, Histogram)
+Kind = type[Counter] | type[Gauge] | type[Histogram]
+"""The kinds of metrics: a counter only grows, a gauge is set, a histogram counts observed seconds by buckets."""
 
-def names_exposed(name: str, kind: MetricKind) -> frozenset[str]:
+_ENDS: Mapping[Kind, tuple[str, ...]] = {
+    Counter: ("_total",),
+    Gauge: ("",),
+    Histogram: ("_count", "", "_bucket", "_sum"),
+}
+"""The ends of the names under which Prometheus reads a metric of each kind. `value` returns the first one."""
+
+
+def names_exposed(name: str, kind: Kind) -> tuple[str, ...]:
     """Return the names under which Prometheus reads a metric. Two metrics that share one are one metric there.
 
-    >>> sorted(names_exposed("sold", MetricKind.COUNTER)), sorted(names_exposed("sold", MetricKind.GAUGE))
-    (['sold_total'], ['sold'])
+    >>> names_exposed("sold", Counter), names_exposed("sold_total", Counter), names_exposed("sold", Gauge)
+    (('sold_total',), ('sold_total',), ('sold',))
     """
-    if kind is MetricKind.COUNTER:
-        return frozenset([f"{name.removesuffix('_total')}_total"])
-    ends = ("",) if kind is MetricKind.GAUGE else ("", "_bucket", "_sum", "_count")
-    return frozenset(f"{name}{end}" for end in ends)
+    return tuple(f"{name.removesuffix('_total') if kind is Counter else name}{end}" for end in _ENDS[kind])
 
 
-class MetricsRegistry:
-    """Holds metrics, and returns copies of them. Thread-safe.
+class MetricsRegistry(Collector):
+    """Holds metrics, and returns copies of them. Thread-safe. A registry of prometheus_client can `register` it.
 
     A name belongs to one kind and one set of labels. A use of it as another kind, with other labels, or beside a name
     that Prometheus takes for the same one is a ValueError.
@@ -79,14 +56,13 @@ class MetricsRegistry:
     >>> metrics.count("rows_total", "Rows read.", 3, stream="words")
     >>> metrics.count("rows_total", "Rows read.", 4, stream="words")
     >>> metrics.value("rows_total", stream="words")
-    7
+    7.0
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._families: dict[str, MetricFamily] = {}
-        self._values: dict[str, dict[Labels, float]] = {}
-        self._histograms: dict[str, dict[Labels, Histogram]] = {}
+        self._metrics: dict[str, One] = {}
+        self._series: dict[str, dict[Labels, One]] = {}
         self._looks: list[Callable[[MetricsRegistry], None]] = []
         self._exposed: dict[str, str] = {}
         """The metric of each name that Prometheus reads."""
@@ -101,33 +77,28 @@ class MetricsRegistry:
         if by < 0:
             raise ValueError(f"counter {name!r}: came {by!r}; a counter grows by 0 or more")
         with self._lock:
-            values = self._series(name, MetricKind.COUNTER, help, labels)
-            key = self._place(name, values, labels)
-            values[key] = values.get(key, 0) + by
+            self._one(Counter, name, help, labels).inc(by)
 
     def set(self, name: str, help: str, to: float, /, **labels: str) -> None:
         """Set a gauge."""
         with self._lock:
-            values = self._series(name, MetricKind.GAUGE, help, labels)
-            values[self._place(name, values, labels)] = to
+            self._one(Gauge, name, help, labels).set(to)
 
     def observe(self, name: str, help: str, seconds: float, /, **labels: str) -> None:
         """Add an observation of `seconds` to a histogram."""
         with self._lock:
-            self._series(name, MetricKind.HISTOGRAM, help, labels)
-            histograms = self._histograms[name]
-            histogram = histograms.setdefault(self._place(name, histograms, labels), Histogram())
-            histogram.counts[bisect_left(SECONDS, seconds)] += 1
-            histogram.sum += seconds
+            self._one(Histogram, name, help, labels).observe(seconds)
 
     def value(self, name: str, **labels: str) -> float:
         """Return the value of a counter or gauge, or a histogram's number of observations; 0 before the first one."""
-        key = _key(labels)
         with self._lock:
-            histogram = self._histograms.get(name, {}).get(key)
-            return self._values.get(name, {}).get(key, 0) if histogram is None else histogram.count
+            one = self._series.get(name, {}).get(_key(labels))
+            if one is None:
+                return 0.0
+            read = names_exposed(name, type(one))[0]
+            return next(sample.value for metric in one.collect() for sample in metric.samples if sample.name == read)
 
-    def collect(self) -> list[MetricFamily]:
+    def collect(self) -> Iterator[Metric]:
         """Return all metrics as of now, in the order of their names. Later changes do not affect the copies."""
         for look in self._looks:
             try:
@@ -135,42 +106,40 @@ class MetricsRegistry:
             except Exception:  # the other metrics are worth more than these
                 logger.exception("metrics: some gauges could not be looked up")
         with self._lock:
-            return [
-                MetricFamily(
-                    name,
-                    family.kind,
-                    family.help,
-                    dict(self._values[name]),
-                    {key: Histogram(list(each.counts), each.sum) for key, each in self._histograms[name].items()},
-                )
-                for name, family in sorted(self._families.items())
-            ]
+            collected = [(name, metric) for name in sorted(self._metrics) for metric in self._metrics[name].collect()]
+        for name, metric in collected:
+            exposed = names_exposed(name, type(self._metrics[name]))
+            metric.samples = [sample for sample in metric.samples if sample.name in exposed]  # no times of creation
+        return iter([metric for _, metric in collected])
 
-    def _series(self, name: str, kind: MetricKind, help: str, labels: Mapping[str, str]) -> dict[Labels, float]:
-        """Return the values of a metric. The caller must hold the lock."""
-        family = self._families.get(name)
-        if family is None:
-            return self._begin(name, kind, help, labels)
-        if family.kind is not kind:
-            raise ValueError(f"metric {name!r} is a {family.kind}, and was used as a {kind}; take another name")
-        if len(self._label_names[name]) != len(labels) or any(each not in labels for each in self._label_names[name]):
-            had, came = (", ".join(sorted(each)) or "none" for each in (self._label_names[name], labels))
+    def _one(self, kind: type[OneT], name: str, help: str, labels: Mapping[str, str]) -> OneT:
+        """Return one series of a metric. The caller must hold the lock."""
+        metric = self._metrics.get(name) or self._begin(kind, name, help, labels)
+        if not isinstance(metric, kind):
+            was, now = type(metric).__name__.lower(), kind.__name__.lower()
+            raise ValueError(f"metric {name!r} is a {was}, and was used as a {now}; take another name")
+        if self._label_names[name] != tuple(sorted(labels)):
+            had, came = (", ".join(each) or "none" for each in (self._label_names[name], sorted(labels)))
             raise ValueError(f"metric {name!r} has the labels {had}, and was used with {came}; take another name")
-        return self._values[name]
+        series = self._series[name]
+        key = self._place(name, series, labels)
+        if (one := series.get(key)) is None:
+            one = series[key] = metric.labels(**dict(key)) if key else metric
+        assert isinstance(one, kind)
+        return one
 
-    def _begin(self, name: str, kind: MetricKind, help: str, labels: Mapping[str, str]) -> dict[Labels, float]:
+    def _begin(self, kind: Kind, name: str, help: str, labels: Mapping[str, str]) -> One:
         exposed = names_exposed(name, kind)
         for each in exposed:
             if each in self._exposed:
                 raise ValueError(
                     f"metric {name!r}: for Prometheus it is the same as {self._exposed[each]!r}; take another name"
                 )
+        more: Any = {"buckets": SECONDS} if kind is Histogram else {}
+        metric = kind(name, help, sorted(labels), registry=None, **more)
         self._exposed |= dict.fromkeys(exposed, name)
-        values, histograms = dict[Labels, float](), dict[Labels, Histogram]()
-        self._families[name] = MetricFamily(name, kind, help, values, histograms)
-        self._values[name], self._histograms[name] = values, histograms
-        self._label_names[name] = tuple(labels)
-        return values
+        self._metrics[name], self._series[name], self._label_names[name] = metric, {}, tuple(sorted(labels))
+        return metric
 
     def _place(self, name: str, series: Mapping[Labels, object], labels: Mapping[str, str]) -> Labels:
         """Return the key of a series. If the metric has too many, return that of all further ones together."""

@@ -4,10 +4,11 @@ import re
 from collections.abc import Sequence
 from typing import Any, cast
 
+from prometheus_client import Counter
 from pyspark.sql import types as spark
 
 from trident.base.errors import TypeDeclarationError
-from trident.base.metrics import MetricKind, names_exposed
+from trident.base.metrics import names_exposed
 from trident.base.names import FieldsLike
 from trident.base.short_texts import typed_brief
 from trident.base.step import Step
@@ -64,7 +65,7 @@ class MetricVerbs(StreamBase[StreamT]):
         >>> with start_local(topology, name="shop") as running:
         ...     running.processAllAvailable()
         ...     running.metrics.value("sold_total", topology="shop", group="orders", shop="a")
-        7
+        7.0
         """
         step = self._step("countMetric")
         if not isinstance(metric, str) or not _METRIC.fullmatch(metric) or metric.startswith("trident_"):
@@ -93,12 +94,12 @@ class MetricVerbs(StreamBase[StreamT]):
 
     def _check_other_metrics(self, metric: str, labels: Sequence[str], step: Step) -> None:
         """Refuse a metric that Prometheus takes for another one, and one that has other labels elsewhere."""
-        exposed = names_exposed(metric, MetricKind.COUNTER)
+        exposed = names_exposed(metric, Counter)
         for other in self._register.sinks.values():
             if not isinstance(other, nodes.CountMetric):
                 continue
             where = f"{other.step} ({other.site.location})"
-            if other.metric != metric and exposed & names_exposed(other.metric, MetricKind.COUNTER):
+            if other.metric != metric and exposed == names_exposed(other.metric, Counter):
                 raise step.wrong(
                     f"metric={metric!r}: for Prometheus it is the same as {other.metric!r} of {where}, because a "
                     f"counter's name gets '_total' there; take another name"

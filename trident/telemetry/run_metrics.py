@@ -25,7 +25,7 @@ class RunMetrics:
     ...               "timestamp": "2024-01-01T00:00:00.000+00:00", "numInputRows": 16,
     ...               "durationMs": {"total": 30.5}, "states": {}})
     >>> registry.value("trident_input_rows_total", topology="wc", group="words")
-    16
+    16.0
     """
 
     def __init__(self, registry: MetricsRegistry, then: Callable[[dict[str, Any]], None] | None = None) -> None:
