@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from trident.drpc.combining import Audience, Combining, Late
+from trident.drpc.combining import Combining
+from trident.drpc.request_queue import Audience, Late
 
 
 class Work:
@@ -54,7 +55,7 @@ def test_requests_that_arrive_meanwhile_are_answered_together_and_each_gets_its_
         assert first.result(5) == 0
         assert [other.result(5) for other in others] == [2 * n for n in range(1, 20)]
     assert [len(batch) for batch in work.batches] == [1, 19]
-    assert combining._leader is None
+    assert combining._queue.leader is None
 
 
 def test_an_outcome_that_is_an_error_reaches_its_caller_only() -> None:
@@ -111,7 +112,7 @@ def test_a_waiting_caller_that_leaves_is_not_answered() -> None:
         work.open.set()
         assert first.result(5) == 2
     assert work.batches == [[1]]
-    assert combining._leader is None
+    assert combining._queue.leader is None
 
 
 def test_a_stuck_batch_holds_nobody_up_longer_than_the_patience() -> None:
@@ -125,7 +126,7 @@ def test_a_stuck_batch_holds_nobody_up_longer_than_the_patience() -> None:
     combining: Combining[int, int] = Combining(answer, patience=0.05)
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(combining.ask, 0)
-        while combining._leader is None:
+        while combining._queue.leader is None:
             time.sleep(0.001)
         began = time.monotonic()
         assert combining.ask(5) == 5
@@ -134,7 +135,7 @@ def test_a_stuck_batch_holds_nobody_up_longer_than_the_patience() -> None:
         assert combining.ask(6) == 6  # and whoever took over handed the work on
         stuck.set()
         assert first.result(5) == 0
-    assert combining._leader is None
+    assert combining._queue.leader is None
 
 
 def test_a_stuck_batch_that_ends_leaves_the_work_with_who_has_taken_over() -> None:
@@ -228,4 +229,4 @@ def test_a_crowd_is_answered_exactly_once_each() -> None:
     with ThreadPoolExecutor(12) as pool:
         list(pool.map(ask, range(12)))
     assert sorted(answered) == sorted(w * 1000 + n for w in range(12) for n in range(200))
-    assert combining._leader is None and not combining._queue
+    assert combining._queue.leader is None and not combining._queue

@@ -10,7 +10,7 @@ import pytest
 
 from tests.server.conftest import Serving
 from trident import TridentTopology
-from trident.drpc.combining import Audience
+from trident.drpc.request_queue import Audience
 from trident.errors import DRPCArgumentError, DRPCNotFoundError, DRPCTimeoutError, UserFunctionError
 
 
@@ -130,8 +130,7 @@ def test_what_a_function_raises_in_the_main_thread_of_its_caller_may_be_an_inter
     with topology.start(engine="embedded", name="t", checkpointLocation=tmp_path) as running:
         with pytest.raises(UserFunctionError, match="raised KeyboardInterrupt"):
             running.drpc.execute("ends", "KeyboardInterrupt")  # a caller with a timeout is answered by another thread
-        asked = Audience()
-        asked.size, asked.thread = 1, None
+        asked = Audience(1)
         with pytest.raises(KeyboardInterrupt):
             running.drpc.function("ends").answer([["KeyboardInterrupt"]], asked)
         assert running.drpc.execute("ends", "dog") == [("dog", "dog")]

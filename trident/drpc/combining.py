@@ -1,16 +1,16 @@
-"""Batching of questions: questions that arrive while another is being answered are answered together afterwards.
+"""Batching of questions between threads: a caller answers its question and those of all callers that wait.
 
-If no caller is answering, a caller answers its question and those of all callers that wait; then it hands this role to
-a caller that has come meanwhile. So an idle function answers at once, a busy one answers in batches, and no further
-thread is needed.
+Then it hands this role to a caller that has come meanwhile, so no further thread is needed. `RequestQueue` decides who
+answers which questions.
 """
 
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
+from trident.drpc.request_queue import Audience, Late, Queued, RequestQueue
 from trident.user_calls.threads import Threads
 from trident.user_calls.watched_calls import Subject, hanging_call
 
@@ -23,38 +23,6 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 
 
-class Late(Exception):
-    """The answer did not come within the caller's timeout.
-
-    `thread`: the ident of the thread that works on the answer; None if none has begun.
-    """
-
-    def __init__(self, thread: int | None = None) -> None:
-        super().__init__()
-        self.thread = thread
-
-
-class Audience:
-    """The callers that wait for the answers to one batch of questions."""
-
-    def __init__(self) -> None:
-        self.size = 0
-        self.thread: int | None = threading.get_ident()
-        """The ident of the thread that answers; None if none does yet."""
-        self.since = time.time()
-        """The time at which the answer began, in seconds since 1970."""
-        self.whenGone: Callable[[], None] = _nothing
-        """Called when the last caller leaves without an answer."""
-
-    def check(self) -> None:
-        """Raise Late if no caller is waiting any more."""
-        if not self.size:
-            raise Late
-
-
-def _nothing() -> None: ...
-
-
 class AtWork:
     """The answers on which threads work now, each with its audience. Thread-safe.
 
@@ -65,13 +33,17 @@ class AtWork:
         self._lock = threading.Lock()
         self._work: dict[Audience, Subject] = {}
 
-    def begin(self, audience: Audience, subject: Subject) -> None:
+    @contextmanager
+    def working(self, audience: Audience, subject: Subject) -> Iterator[None]:
+        """Have this thread's work for an audience here, as long as the context lasts."""
+        audience.thread, audience.since = threading.get_ident(), time.time()
         with self._lock:
             self._work[audience] = subject
-
-    def end(self, audience: Audience) -> None:
-        with self._lock:
-            self._work.pop(audience, None)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._work.pop(audience, None)
 
     @property
     def hanging(self) -> list[dict[str, Any]]:
@@ -82,20 +54,15 @@ class AtWork:
         return [hanging_call(subject, audience.since, audience.thread) for audience, subject in left]
 
 
-class _Call(Generic[Q, A]):
-    """One caller's question, and its progress.
-
-    A call is queued, then part of a batch, then done; or its caller is told to answer the next batch itself.
-    """
-
-    __slots__ = ("answer", "audience", "done", "error", "leads", "left", "question", "queued", "woken")
+class _Call(Queued, Generic[Q, A]):
+    """One caller's question: it gets an answer or an error, or its caller leads, and answers the next batch itself."""
 
     def __init__(self, question: Q) -> None:
+        super().__init__()
         self.question = question
-        self.audience: Audience | None = None
         self.answer: A | None = None
         self.error: BaseException | None = None
-        self.done = self.leads = self.left = self.queued = False
+        self.done = self.leads = False
         self.woken = threading.Lock()
         self.woken.acquire()
 
@@ -136,12 +103,10 @@ class Combining(Generic[Q, A]):
         subject: Subject = _QUESTION,
     ) -> None:
         self._answer = answer
-        self._most = most
         self._patience = patience
         self._threads = Threads("trident-drpc", idle=_IDLE)
         self._lock = threading.Lock()
-        self._queue: deque[_Call[Q, A]] = deque()
-        self._leader: _Call[Q, A] | None = None
+        self._queue: RequestQueue[_Call[Q, A]] = RequestQueue(most)
         self._at_work, self._subject = atWork or AtWork(), subject
 
     def ask(self, question: Q, timeout: float | None = None) -> A:
@@ -151,28 +116,25 @@ class Combining(Generic[Q, A]):
         """
         call: _Call[Q, A] = _Call(question)
         with self._lock:
-            if self._leader is None:
-                self._leader, call.leads = call, True
-            else:
-                self._queue.append(call)
-                call.queued = True
+            call.leads = self._queue.come(call)
+            waits = not call.leads
         deadline = None if timeout is None else time.monotonic() + timeout
         while not call.done:
             if call.leads:
-                call.leads = False
+                call.leads = waits = False
                 if deadline is None:
                     self._lead(call)
                 else:
                     self._threads.submit(self._lead, call)
             else:
-                self._wait(call, deadline)
+                self._wait(call, waits and call.audience is None, deadline)
         if call.error is not None:
             raise call.error
         return call.answer  # type: ignore[return-value]
 
-    def _wait(self, call: _Call[Q, A], deadline: float | None) -> None:
+    def _wait(self, call: _Call[Q, A], queued: bool, deadline: float | None) -> None:
         """Wait until woken. A call that is still queued after `patience` answers a batch. Raise Late at `deadline`."""
-        limits = [self._patience] if call.queued else []
+        limits = [self._patience] if queued else []
         if deadline is not None:
             limits.append(max(deadline - time.monotonic(), 0))
         if call.woken.acquire(timeout=min(limits, default=-1)):
@@ -180,61 +142,36 @@ class Combining(Generic[Q, A]):
         with self._lock:
             if call.done or call.leads:
                 return
-            late = deadline is not None and time.monotonic() >= deadline
-            if call.queued:
-                self._queue.remove(call)
-                call.queued = False
-                if not late:
-                    self._leader, call.leads = call, True
-            if late:
-                call.left = True
-                if call.audience is not None:
-                    call.audience.size -= 1
-        if late:
-            if call.audience is not None and not call.audience.size:
-                call.audience.whenGone()
-            raise Late(call.audience.thread if call.audience is not None else None)
+            if deadline is None or time.monotonic() < deadline:
+                call.leads = self._queue.lose_patience(call)
+                return
+            gone = self._queue.leave(call)
+        gone()
+        raise Late(call.thread)
 
     def _lead(self, call: _Call[Q, A]) -> None:
         """Answer this call's question together with the waiting ones.
 
         Then wake a caller, which answers the next batch.
         """
-        batch, audience = [call], Audience()
         with self._lock:
-            while self._queue and len(batch) < self._most:
-                batch.append(self._queue.popleft())
-                batch[-1].queued = False
-            for each in batch:
-                each.audience = audience
-                audience.size += not each.left
-        self._at_work.begin(audience, self._subject)
+            batch = self._queue.take(call)
+        assert call.audience is not None
         outcomes: Sequence[A | BaseException]
         try:
-            outcomes = self._answer([each.question for each in batch], audience)
+            with self._at_work.working(call.audience, self._subject):
+                outcomes = self._answer([each.question for each in batch], call.audience)
             if len(outcomes) != len(batch):
                 raise TypeError(f"{len(batch)} questions got {len(outcomes)} answers")
         except Exception as error:
             outcomes = [error] * len(batch)
         except BaseException as error:  # an interrupt ends this caller, not the others
-            with self._lock:
-                for each in reversed(batch[1:]):
-                    self._queue.appendleft(each)
-                    each.queued = True
-                self._hand_on(call)
-                call.end(error)
-            return
-        finally:
-            self._at_work.end(audience)
+            outcomes = [error]
         with self._lock:
-            self._hand_on(call)
-            for each, outcome in zip(batch, outcomes, strict=True):
+            self._queue.put_back(batch[len(outcomes) :])
+            following = self._queue.end(call)
+            if following is not None:
+                following.leads = True
+                following.wake()
+            for each, outcome in zip(batch, outcomes, strict=False):
                 each.end(outcome)
-
-    def _hand_on(self, call: _Call[Q, A]) -> None:
-        if self._leader is not call:  # another caller lost patience and leads by now
-            return
-        self._leader = self._queue.popleft() if self._queue else None
-        if self._leader is not None:
-            self._leader.queued, self._leader.leads = False, True
-            self._leader.wake()

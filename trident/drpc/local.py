@@ -30,7 +30,8 @@ from trident.compiler.arrow.evaluation import compile_request
 from trident.compiler.engine import Answer
 from trident.compiler.program import RequestPlan
 from trident.compiler.states.queries import Reads
-from trident.drpc.combining import AtWork, Audience, Combining, Late
+from trident.drpc.combining import AtWork, Combining
+from trident.drpc.request_queue import Audience, Late
 from trident.plan.nodes import HeldState, StaticState, walk
 from trident.plan.sites import sites_in
 from trident.reads.committed_reads import ReadSource, Snapshot, read_consistently

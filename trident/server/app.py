@@ -1,7 +1,6 @@
 """The web application over a served topology: DRPC functions, states, and the server's health."""
 
 import asyncio
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -15,7 +14,7 @@ from trident.base.json_values import from_json, jsonable
 from trident.base.metrics import MetricsRegistry
 from trident.base.short_texts import brief, short_repr
 from trident.base.values import type_name
-from trident.drpc.combining import Audience
+from trident.drpc.request_queue import Audience
 from trident.reads.keys_from_json import key_of_json, key_of_text
 from trident.reads.state_view import StateView
 from trident.server import bodies, metrics_page, page_routes
@@ -120,20 +119,16 @@ class _Answers:
         because it may be code of the user's (what an aggregator presents) that does not come back.
         """
         limit = self._limits.timeoutSecs if timeout is None else timeout
-        audience, at_work = Audience(), self._served.drpc.atWork
-        audience.size, audience.thread = 1, None
+        audience = Audience(1)
 
         def watched() -> _T:
-            audience.thread = threading.get_ident()
-            at_work.begin(audience, _READ)
-            try:
-                return work()
-            except Exception:
-                raise
-            except BaseException as error:
-                raise ended_by_user_code(str(_READ), error) from error
-            finally:
-                at_work.end(audience)
+            with self._served.drpc.atWork.working(audience, _READ):
+                try:
+                    return work()
+                except Exception:
+                    raise
+                except BaseException as error:
+                    raise ended_by_user_code(str(_READ), error) from error
 
         try:
             async with asyncio.timeout(limit):
