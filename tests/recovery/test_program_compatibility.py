@@ -1,19 +1,24 @@
 """A changed program over batches that wait to be committed: it goes on exactly, or is refused with a way out."""
 
 import contextlib
-import functools
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.server import RedisServer
-from trident import Count, Filter, MapGet, Sum, TridentTopology, dropState
-from trident.base.errors import CodeChangedError, StateShapeError, StateUnavailableError, UserFunctionError
+from trident import Count, MapGet, Sum, TridentTopology, dropState
+from trident.base.errors import (
+    CodeChangedError,
+    StateShapeError,
+    StateUnavailableError,
+    TopologyError,
+    UserFunctionError,
+)
 from trident.commits.committer import Committer
 from trident.log.sqlite_log import SqliteLog
 from trident.run import registry
@@ -241,220 +246,81 @@ def test_a_later_stage_of_a_waiting_batch_that_is_frozen_and_read_again_goes_to_
     assert {name: sorted(words) for name, words in out.items()} == {"left": ["a", "a", "a"], "right": ["b", "c"]}
 
 
-def test_queries_that_nothing_but_their_code_tells_apart_are_matched_by_it_or_refused(
-    state: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Both lead to one output, so neither names nor the graph tell which frozen tuples are whose."""
-    rows: list[tuple[str, str]] = []
+def branches(
+    words: list[str], rows: list[tuple[str, str]], name: Callable[[str], str | None], outs: Sequence[str] = ()
+) -> TridentTopology:
+    """A query for each of the words, all into one output, alike but for what their functions hold, and their names.
 
-    def declared(order: list[int], mended: str = "") -> TridentTopology:
-        topology, words, counts = counting(state, BATCHES)
-        keeps = [lambda word: word == "a", lambda word: word != "a"]
-        marks = [lambda n: f"first{mended}", lambda n: f"second{mended}"]
-        answered = [
-            words.filter("word", keeps[at])
-            .stateQuery(counts, "word", MapGet(), "n")
-            .each("n", marks[at], "mark string")
-            for at in order
-        ]
-        both = topology.merge(*answered)
-        both.foreachArrow(lambda t, txid, attempt: rows.extend((r["word"], r["mark"]) for r in t.to_pylist()))
-        return topology
-
-    leave_waiting(declared([0, 1]), tmp_path, monkeypatch, 3)
-    run(declared([1, 0]), tmp_path)
-    assert sorted(set(rows)) == [("a", "first"), ("b", "second"), ("c", "second")]
-
-
-class Is(Filter):
-    def __init__(self, word: str) -> None:
-        self.word = word
-
-    def isKeep(self, tuple: Any) -> bool:
-        return bool(tuple.word == self.word)
-
-
-def closing(word: str) -> Any:
-    return lambda each: each == word
-
-
-def by_default(word: str) -> Any:
-    return lambda each, word=word: each == word
-
-
-def is_word(word: str, each: str) -> bool:
-    return each == word
-
-
-def a_called(each: str) -> bool:
-    return each == "a"
-
-
-def b_called(each: str) -> bool:
-    return each == "b"
-
-
-def by_name(word: str) -> Any:
-    return {"a": lambda each: a_called(each), "b": lambda each: b_called(each)}[word]
-
-
-WAYS = [closing, by_default, lambda word: functools.partial(is_word, word), Is, by_name]
-
-
-def branches(way: Any, words: list[str], rows: list[tuple[str, str]], state: Any = None) -> TridentTopology:
-    """A query for each of the words, all into one output, told apart by what a function holds alone."""
-    topology, stream, counts = counting(state or MemoryMapState.opaque(), [["a", "b"], ["a"]])
-
-    def mark(word: str) -> Any:
-        return lambda each: word.upper()
+    `outs`: the words whose queries have an output of their own, too.
+    """
+    topology, stream, counts = counting(MemoryMapState.opaque(), [["a", "b"], ["a"]])
 
     def branch(word: str) -> Any:
-        keep = way(word)
-        mine = stream.each("word", keep) if isinstance(keep, Filter) else stream.filter("word", keep)
-        return mine.stateQuery(counts, "word", MapGet(), "n").each("word", mark(word), "mark string")
+        begun = stream if (named := name(word)) is None else stream.name(named)
+        mine = begun.filter("word", lambda each: each == word)
+        answered = mine.stateQuery(counts, "word", MapGet(), "n").each("word", lambda each: word.upper(), "mark string")
+        if word in outs:
+            answered.foreachArrow(Out(), name=f"out-{word}")
+        return answered
 
     both = topology.merge(*map(branch, words))
-    both.foreachArrow(lambda t, txid, attempt: rows.extend((r["word"], r["mark"]) for r in t.to_pylist()))
+    both.foreachArrow(lambda t, txid, attempt: rows.extend((r["word"], r["mark"]) for r in t.to_pylist()), name="both")
     return topology
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_queries_that_only_a_value_of_their_functions_tells_apart_get_their_own_tuples_in_any_order(
-    way: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", [str, lambda word: None if word == "a" else word], ids=["all", "all but one"])
+def test_branches_of_equal_form_get_their_own_tuples_by_their_names_in_any_order(
+    name: Callable[[str], str | None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows: list[tuple[str, str]] = []
-    leave_waiting(branches(way, ["a", "b"], rows), tmp_path, monkeypatch, 2)
-    run(branches(way, ["b", "a"], rows), tmp_path)
+    leave_waiting(branches(["a", "b"], rows, name), tmp_path, monkeypatch, 2)
+    run(branches(["b", "a"], rows, name), tmp_path)
     assert sorted(rows) == [("a", "A"), ("a", "A"), ("b", "B")]
 
 
-@pytest.mark.parametrize("words", [["b", "c"], ["c", "b"], ["a", "c"], ["c", "a"]])
-def test_a_query_whose_function_holds_another_value_does_not_get_the_tuples_of_one_like_it(
-    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows: list[tuple[str, str]] = []
-    leave_waiting(branches(by_default, ["a", "b"], rows), tmp_path, monkeypatch, 2)
-    with pytest.raises(CodeChangedError) as refused:
-        run(branches(by_default, words, rows), tmp_path)
-    assert re.search(
-        r"it froze what asks counts \(word string; .*stateQuery\(MapGet\) at test_program_compatibility\.py:\d+; .*"
-        r"the default of word in words/\d+:filter\(<lambda>\) at test_program_compatibility\.py:\d+",
-        str(refused.value),
-    )
-    run(branches(by_default, ["b", "a"], rows), tmp_path)
-    assert sorted(rows) == [("a", "A"), ("a", "A"), ("b", "B")]
-
-
-def test_a_value_that_all_branches_share_may_be_another_at_each_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A run's id, say. It tells no branch from another."""
-    rows: list[tuple[str, str]] = []
-
-    def sharing(run_id: int) -> Any:
-        return lambda word: lambda each: each == word and bool(run_id)
-
-    leave_waiting(branches(sharing(1), ["a", "b"], rows), tmp_path, monkeypatch, 2)
-    run(branches(sharing(2), ["b", "a"], rows), tmp_path)
-    assert sorted(rows) == [("a", "A"), ("a", "A"), ("b", "B")]
-
-
-def test_one_of_several_branches_may_be_mended_where_something_else_still_tells_it_from_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows: list[tuple[str, str]] = []
-
-    def mended(word: str) -> Any:
-        limit = 1 if word == "a" else 2
-        return lambda each: each == word and limit > 0
-
-    def as_it_was(word: str) -> Any:
-        limit = 1
-        return lambda each: each == word and limit > 0
-
-    leave_waiting(branches(as_it_was, ["a", "b"], rows), tmp_path, monkeypatch, 2)
-    run(branches(mended, ["b", "a"], rows), tmp_path)
-    assert sorted(rows) == [("a", "A"), ("a", "A"), ("b", "B")]
-
-
-def test_an_object_that_a_run_has_changed_is_known_by_what_it_was_at_the_first_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Counting:
-        def __init__(self, word: str) -> None:
-            self.word, self.seen = word, 0
-
-        def __call__(self, each: str) -> bool:
-            self.seen += len(self.word) if self.word == "a" else 2
-            return each == self.word
-
-    rows: list[tuple[str, str]] = []
-    first = branches(Counting, ["a", "b"], rows)
-    leave_waiting(first, tmp_path, monkeypatch, 2)
-    run(first, tmp_path)
-    assert sorted(rows) == [("a", "A"), ("a", "A"), ("b", "B")]
-    first = branches(Counting, ["a", "b"], rows)
-    run(first, tmp_path / "before")
-    leave_waiting(first, tmp_path / "changed", monkeypatch, 2)
-    rows.clear()
-    run(branches(Counting, ["b", "a"], rows), tmp_path / "changed")
-    assert sorted(rows) == [("a", "A"), ("a", "A"), ("b", "B")]
-
-
-UNKNOWN = """
-class Known:
-    def __init__(self, word):
-        self.word = word
-
-def keep(known):
-    return lambda each: each == known.word
-
-def topology(counting, state, query, out):
-    topology, stream, counts = counting(state, [["a", "b"], ["a"]])
-    both = [
-        stream.filter("word", keep(known)).stateQuery(counts, "word", query, "n").filter("word", keep(known))
-        for known in KNOWN
-    ]
-    topology.merge(*both).foreachArrow(out, name="out")
-    return topology
-"""
-
-
-def test_queries_that_nothing_tells_apart_get_their_tuples_from_the_very_same_program_text_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Their functions hold objects of a class of the user's, which count by their type."""
-    rows: list[str] = []
-
-    def out(table: Any, txid: int, attempt: int) -> None:
-        rows.extend(table["word"].to_pylist())
-
-    def declared(known: str) -> TridentTopology:
-        file, names = tmp_path / "program.py", dict[str, Any]()
-        file.write_text(f"{UNKNOWN}\nKNOWN = {known}\n")
-        exec(compile(file.read_text(), str(file), "exec"), names)
-        topology: TridentTopology = names["topology"](counting, MemoryMapState.opaque(), MapGet(), out)
-        return topology
-
-    leave_waiting(declared("[Known('a'), Known('b')]"), tmp_path / "c", monkeypatch, 2)
+@pytest.mark.parametrize("names", [{}, {"a": "one", "b": "one"}], ids=["unnamed", "one name"])
+def test_branches_of_equal_form_without_names_are_refused_with_both_lines(names: dict[str, str]) -> None:
     with pytest.raises(
-        CodeChangedError, match=r"known by their type alone tell it from another such part of its program"
+        TopologyError,
+        match=r"words/\d+:stateQuery\(MapGet\) at test_program_compatibility.py:\d+ and .* end branches of equal form, "
+        r"which begin with words/\d+:filter\(<lambda>\) at .*:\d+ and .* and lead to output both: .* "
+        r"`\.name\(f'branch-\{n\}'\)\.filter\(<lambda>\)`"
+        if not names
+        else r"begin with one/0:filter",
     ):
-        run(declared("[Known('b'), Known('a')]"), tmp_path / "c")
-    run(declared("[Known('a'), Known('b')]"), tmp_path / "c")
-    assert sorted(rows) == ["a", "a", "b"]
+        start_local(branches(["a", "b"], [], names.get), name="t")
 
 
-def test_queries_that_have_all_in_common_go_on_in_a_changed_program(
+def test_branches_that_lead_to_different_outputs_need_no_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the outputs are removed over a waiting batch, only names tell the branches apart."""
+    rows: list[tuple[str, str]] = []
+
+    def program(name: Callable[[str], str | None], outs: Sequence[str] = "ab", order: str = "ab") -> TridentTopology:
+        return branches(list(order), rows, name, outs)
+
+    leave_waiting(program(lambda _: None), tmp_path / "unnamed", monkeypatch, 2)
+    with pytest.raises(
+        CodeChangedError, match=r"in the branch words, and .* of that form are a/words and b/words: give"
+    ):
+        run(program(str, outs=""), tmp_path / "unnamed")
+    run(program(lambda _: None, order="ba"), tmp_path / "unnamed")
+    leave_waiting(program(str), tmp_path / "named", monkeypatch, 2)
+    run(program(str, outs="", order="ba"), tmp_path / "named")
+    assert sorted(rows) == sorted(2 * [("a", "A"), ("a", "A"), ("b", "B")])
+
+
+def test_another_name_of_a_branch_over_waiting_batches_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They hold the same tuples, so it does not matter which of them gets which."""
     rows: list[tuple[str, str]] = []
-    leave_waiting(branches(closing, ["a", "a"], rows), tmp_path, monkeypatch, 2)
-    topology = branches(closing, ["a", "a"], rows)
-    topology.newDRPCStream("echo").each("args", len, "n long")
-    run(topology, tmp_path)
-    assert rows == [("a", "A")] * 4
+    leave_waiting(branches(["a", "b"], rows, str), tmp_path, monkeypatch, 2)
+    with pytest.raises(
+        CodeChangedError,
+        match=r"in the branch [ab]/words, and in this program .* of that form are A/words and B/words: give them the",
+    ):
+        run(branches(["a", "b"], rows, str.upper), tmp_path)
+    run(branches(["b", "a"], rows, str), tmp_path)
+    assert sorted(rows) == [("a", "A"), ("a", "A"), ("b", "B")]
 
 
 @pytest.mark.parametrize("swapped", [False, True])

@@ -2,26 +2,22 @@
 
 A batch is frozen with the outline of its program. When a later run commits the batch, each frozen output goes to the
 output of the later program that has the same place in the same graph, even if the order of lines in the program has
-changed. The user's functions may change in between, because to fix a function is a reason to start again. Functions
-count only if the graph alone cannot distinguish two outputs (`trident.compiler.code_digest`).
+changed. The user's functions may change in between, because to fix a function is a reason to start again. If the graph
+alone cannot distinguish two outputs, the user must have named their branches.
 """
 
 import hashlib
 import json
-import linecache
-from collections import defaultdict
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import msgspec
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from trident.base.callsite import CallSite
-from trident.compiler.code_digest import traits
+from trident.base.errors import TopologyError
 from trident.plan.nodes import Merge, Node, Sink, StateSpec, StateStep, StateWriter, sources_of, walk
 
 _NOT_SHAPE = {
@@ -29,14 +25,6 @@ _NOT_SHAPE = {
     *("path", "storage", "partitions", "kafka", "formerly", "anew"),
 }
 """Fields of nodes that are not part of a node's shape, because they do not change which tuples flow where."""
-
-_NOT_CODE = {*_NOT_SHAPE, "spout", "state", "branch"}
-"""Fields that are not searched for user functions: no function there computes an output's tuples (`branch` only reads
-them)."""
-
-_STORED_NAMES = {("Part", "number"): "place"}
-"""Former names of renamed fields, by class and new name. Outlines in the log have the former names. A field's name is
-part of the shape: with the new name, a waiting batch would not match the program that froze it."""
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -53,13 +41,8 @@ class Part(msgspec.Struct, frozen=True):
 
     `shape` is a digest of the graph above the output. `above` lists the steps of that graph by their indices in
     `Outline.steps`, the output's own step last. `leads` names the states and outputs below the output, such as
-    "state counts".
-
-    Twins are parts of one stage with the same shape and the same fields. `traits` are digests of the user's functions
-    in the steps above, by "<index in above>:<field>:<trait>": only those in which twins differ, so a part without twins
-    has none. `text` is a digest of the program's source text. A part has it if its traits do not distinguish it from
-    every twin and one of the traits is partly unknown: only an unchanged program is known to have such twins in the
-    same order.
+    "state counts". `branch` has the names of the streams above the output, as `newStream` and `name` gave them: they
+    tell parts apart that have all else in common.
     """
 
     stage: int
@@ -68,8 +51,7 @@ class Part(msgspec.Struct, frozen=True):
     shape: str
     leads: tuple[str, ...]
     above: tuple[int, ...]
-    traits: dict[str, str]
-    text: str
+    branch: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +78,8 @@ class Outline:
 def outline_of(outputs: Sequence[tuple[int, str, pa.Schema, Node]], stage_of: Callable[[Node], int]) -> Outline:
     """Return the outline of a group. `outputs` are the frozen outputs: stage number, name, schema and step.
 
-    `stage_of` returns the number of the stage in which a step is run.
+    `stage_of` returns the number of the stage in which a step is run. Raises TopologyError for branches of equal form
+    without names.
     """
     nodes = walk(*(step for *_, step in outputs))
     indices, shapes = {id(node): at for at, node in enumerate(nodes)}, dict[int, str]()
@@ -105,14 +88,16 @@ def outline_of(outputs: Sequence[tuple[int, str, pa.Schema, Node]], stage_of: Ca
         if isinstance(node, Merge) and not node.labels:
             sources.sort()  # the order of a merge's streams has no meaning
         shapes[id(node)] = _digest([type(node).__name__, *_shape(node), *sources])
-    leads, twins = _below(nodes, stage_of), defaultdict[tuple[int, str, str], list[Node]](list)
-    for stage, _, schema, step in outputs:
-        twins[stage, _shown(schema), shapes[id(step)]].append(step)
-    differences = {at: pair for steps in twins.values() for at, pair in _differences(steps).items()}
-    parts = []
+    leads, parts = _below(nodes, stage_of), list[Part]()
+    places = dict[tuple[object, ...], Node]()
     for stage, name, schema, step in outputs:
-        below, above = tuple(sorted(leads[id(step)])), tuple(indices[id(node)] for node in walk(step))
-        parts.append(Part(stage, name, _shown(schema), shapes[id(step)], below, above, *differences[id(step)]))
+        above, below = walk(step), tuple(sorted(leads[id(step)]))
+        branch = tuple(sorted({node.step.partition(":")[0].rpartition("/")[0] for node in above}))
+        part = Part(stage, name, _shown(schema), shapes[id(step)], below, tuple(indices[id(n)] for n in above), branch)
+        other = places.setdefault((stage, part.schema, part.shape, below, branch), step)
+        if other is not step and below:
+            raise _alike(other, step, below)
+        parts.append(part)
     return Outline(tuple(parts), tuple(Step(_named(node), _shape_text(node)) for node in nodes))
 
 
@@ -148,17 +133,10 @@ def _below(nodes: Sequence[Node], stage_of: Callable[[Node], int]) -> Mapping[in
 
 def _shape(node: Node) -> Iterator[Any]:
     """Yield the description of a node in the graph: each field's name, then its value as JSON, without functions."""
-    for name, value in _stored_fields(node, _NOT_SHAPE):
-        if (plain := _plain(value)) is not None:
-            yield name
+    for field in fields(node):
+        if field.name not in _NOT_SHAPE and (plain := _plain(getattr(node, field.name))) is not None:
+            yield field.name
             yield plain
-
-
-def _stored_fields(value: Any, without: Container[str]) -> Iterator[tuple[str, Any]]:
-    """Yield the fields of a node, or of an object in it: the name that outlines in the log have, and the value."""
-    for field in fields(value):
-        if field.name not in without:
-            yield _STORED_NAMES.get((type(value).__name__, field.name), field.name), getattr(value, field.name)
 
 
 def _plain(value: Any) -> Any:
@@ -195,54 +173,20 @@ def _named(node: Node) -> str:
     return f"{node.step} at {node.site.location}" if node.site.file else node.step
 
 
-# --- what tells twins apart -----------------------------------------------------------------------------------------
-
-_TRAITS: WeakKeyDictionary[Node, dict[str, str]] = WeakKeyDictionary()
-"""The traits of the functions in each step at the first start of the topology, because a run may change attributes."""
+# --- branches of equal form -----------------------------------------------------------------------------------------
 
 
-def _differences(twins: Sequence[Node]) -> Mapping[int, tuple[dict[str, str], str]]:
-    """Return the `traits` and the `text` of each twin, as `Part` defines them, by the id of the twin's step."""
-    if len(twins) == 1:
-        return {id(twins[0]): ({}, "")}
-    above = {id(step): _traits_above(step) for step in twins}
-    keys = sorted({key for traits_of in above.values() for key in traits_of})
-    keys = [key for key in keys if len({traits_of.get(key) for traits_of in above.values()}) > 1]
-    differing = {at: {key: traits_of[key] for key in keys if key in traits_of} for at, traits_of in above.items()}
-    alike = [at for at in differing if sum(differing[at] == other for other in differing.values()) > 1]
-    unknown = [at for at in alike if any(value.endswith("?") for value in above[at].values())]
-    text = _text(twins) if unknown else ""
-    return {at: (differing[at], text if at in unknown else "") for at in differing}
-
-
-def _traits_above(step: Node) -> dict[str, str]:
-    above: dict[str, str] = {}
-    for at, node in enumerate(walk(step)):
-        if node not in _TRAITS:
-            _TRAITS[node] = dict(_code(node, ""))
-        above |= {f"{at}:{key}": value for key, value in _TRAITS[node].items()}
-    return above
-
-
-def _code(value: Any, name: str) -> Iterator[tuple[str, str]]:
-    """Yield the traits of the user's functions within a step: "<field>:<trait>", and the digest."""
-    if value is None or isinstance(value, CallSite) or (name and isinstance(value, Node)):
-        return
-    if is_dataclass(value) and type(value).__module__.startswith("trident."):
-        for field, held in _stored_fields(value, _NOT_CODE):
-            yield from _code(held, f"{name}.{field}" if name else field)
-    elif isinstance(value, tuple):
-        for at, each in enumerate(value):
-            yield from _code(each, f"{name}.{at}")
-    else:
-        yield from ((f"{name}:{trait}", digest) for trait, digest in traits(value))
-
-
-def _text(twins: Sequence[Node]) -> str:
-    """Return a digest of the source files or notebook cells in which the twins and the steps above them are written."""
-    files = sorted({node.site.file for node in walk(*twins)})
-    linecache.checkcache()
-    return _digest([linecache.getlines(file) for file in files])
+def _alike(one: Node, other: Node, leads: Sequence[str]) -> TopologyError:
+    """Return the error for two outputs that neither the graph nor the names of their branches tell apart."""
+    branches = [[node for node in walk(step) if node not in walk(far)] for step, far in ((one, other), (other, one))]
+    first, second = (branch[0] for branch in branches)
+    verb = second.step.partition(":")[2]
+    return TopologyError(
+        f"{_named(one)} and {_named(other)} end branches of equal form, which begin with {_named(first)} and "
+        f"{_named(second)} and lead to {' and '.join(leads)}: after a crash nothing would tell which frozen tuples "
+        f"belong to which branch. Name each branch before its first step: `.name('first').{verb}` and "
+        f"`.name('second').{verb}`, or in a loop `.name(f'branch-{{n}}').{verb}`"
+    )
 
 
 def _digest(parts: Sequence[Any]) -> str:

@@ -133,7 +133,10 @@ class _Match:
 
 
 def _by_graph_position(parts: Sequence[Part], gone: set[str]) -> dict[tuple[object, ...], list[Part]]:
-    """Return the parts by their position in the graph. The graph alone cannot tell parts of one position apart."""
+    """Return the parts by their position in the graph.
+
+    Parts of one position are in branches of equal form.
+    """
     alike: dict[tuple[object, ...], list[Part]] = defaultdict(list)
     for part in parts:
         alike[part.stage, part.schema, part.shape, frozenset(set(part.leads) - gone)].append(part)
@@ -144,31 +147,12 @@ def _paired(then: Sequence[Part], now: Sequence[Part]) -> dict[str, str]:
     """Return the name in `now` of each part of `then`. All parts are at one position of the graph.
 
     A part that is alone on both sides is the same part, whatever its functions do now. If there are several, two
-    are the same part if they agree in all traits by which the parts differed in the program that froze the batch.
+    are the same part if their branches have the same names. Of parts that share these too, at least one is left over.
     """
     if len(then) == len(now) == 1:
         return {then[0].name: now[0].name}
-    names, unpaired = dict[str, str](), list(now)
-    differing = {key for part in then for key in part.traits}
-    keys = sorted(key for key in differing if len({part.traits.get(key) for part in then}) > 1)
-    for part in then:
-        twin = next((other for other in unpaired if _same_part(part, other, keys)), None)
-        if twin is not None:
-            names[part.name] = twin.name
-            unpaired.remove(twin)
-    return names
-
-
-def _same_part(part: Part, other: Part, keys: Sequence[str]) -> bool:
-    """Return whether two parts agree in the traits `keys`.
-
-    Parts that agree in all of these hold the same tuples, so any of them will do. If a trait is unknown (`text` is
-    set), only the order of the parts can tell them apart, and that counts only while the program's text is the
-    same.
-    """
-    if any(part.traits.get(key) != other.traits.get(key) for key in keys):
-        return False
-    return part.text == other.text and (not part.text or part.name == other.name)
+    was, is_ = ({part.branch: part.name for part in parts} for parts in (then, now))
+    return {was[branch]: is_[branch] for branch in was.keys() & is_.keys()}
 
 
 # --- messages --------------------------------------------------------------------------------------------------------
@@ -177,9 +161,12 @@ def _same_part(part: Part, other: Part, keys: Sequence[str]) -> bool:
 def _differs(then: Outline, part: Part, now: Outline, gone: set[str]) -> str:
     """Return in words how this program differs from the frozen program in `part`."""
     froze = f"it froze {_described(then, part)}"
-    twins = _by_graph_position(now.parts, gone).get(next(iter(_by_graph_position([part], gone))), [])
-    if twins:
-        return f"{froze}, and {_other_traits(then, part, now, twins, gone)}"
+    if twins := _by_graph_position(now.parts, gone).get(next(iter(_by_graph_position([part], gone)))):
+        branches = " and ".join(sorted("/".join(twin.branch) for twin in twins))
+        return (
+            f"{froze} in the branch {'/'.join(part.branch)}, and in this program the branches of that form are "
+            f"{branches}: give them the names that they had, or bring back the outputs that told them apart"
+        )
     other = next((candidate for candidate in now.parts if candidate.name == part.name), None)
     if other is None:
         return f"{froze}, and this program has none of that name"
@@ -210,25 +197,6 @@ def _other_steps(then: Sequence[Step], now: Sequence[Step]) -> str:
 def _listed(shapes: Sequence[str]) -> str:
     shown = [*shapes[:3], *(["..."] if len(shapes) > 3 else [])]
     return " and ".join(f"`{shape}`" if shape != "..." else shape for shape in shown) or "nothing"
-
-
-def _other_traits(then: Outline, part: Part, now: Outline, twins: Sequence[Part], gone: set[str]) -> str:
-    """Return in words why no part at the same position of this program's graph is the frozen part."""
-    if part.text and any(part.traits == twin.traits for twin in twins):
-        return (
-            "only values that are known by their type alone tell it from another such part of its program; so only the "
-            "very same program text may commit it"
-        )
-    alike = next(iter(_by_graph_position(twins, gone).values()))
-    keys = sorted({*part.traits, *(key for twin in alike for key in twin.traits)})
-    others = [key for key in keys if part.traits.get(key) not in {twin.traits.get(key) for twin in alike}]
-    steps, what = then.above(part), []
-    for key in others or keys:
-        at, _, trait = key.split(":", 2)
-        what.append(f"{trait.replace('code', 'the code', 1)} in {steps[int(at)].name}")
-    shown = "; ".join([*what[:3], *(["..."] if len(what) > 3 else [])]) or "their number"
-    change = "which no part of this program has as it was" if others else "which are combined differently now"
-    return f"its program had several such parts, told apart by their functions and values alone: {shown}, {change}"
 
 
 def _described(outline: Outline, part: Part) -> str:
