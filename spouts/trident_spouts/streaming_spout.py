@@ -153,7 +153,7 @@ class _StreamingExecutor(SpoutExecutor):
         """Raise DataLossError if Spark's checkpoint has another batch under the number of the last one, or none.
 
         Checked before the batch is released: Spark would take its rows for counted (guard "streaming, older
-        checkpoint"). A position of an earlier version has no checksum.
+        checkpoint").
         """
         expected = previous.get("offsets") if isinstance(previous, dict) else None
         if expected is None or self._checked == last:

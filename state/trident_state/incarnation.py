@@ -10,9 +10,9 @@ from trident_state.state_shape import StateIdentity, StateKind
 class Incarnation:
     """One incarnation of a state: the data under its name between two drops.
 
-    Two incarnations differ in the log, or in the txid after which they began (`birth`, None if an earlier version made
-    the state). Only if no batch came to the earlier one may both be equal; then the fingerprint or the kind tells
-    whether what is stored now can be read as what was opened.
+    Two incarnations differ in the log, or in the txid after which they began (`birth`; None: the store does not tell
+    it). Only if no batch came to the earlier one may both be equal; then the fingerprint or the kind tells whether what
+    is stored now can be read as what was opened.
     """
 
     identity: StateIdentity

@@ -145,7 +145,7 @@ def test_policies_catch_it_on_spark(spark: Any) -> None:
     assert of_function({"spark": spark}, "skip") == [1]
 
 
-# --- a second line: what a former version has frozen or stored ----------------------------------------------------
+# --- a second line: what was frozen or stored in spite of the checks ----------------------------------------------
 
 
 def start(folder: Path, table: bool, second: datetime.datetime = EARLY) -> Any:
@@ -159,7 +159,7 @@ def start(folder: Path, table: bool, second: datetime.datetime = EARLY) -> Any:
 
 
 def as_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let such times in, as former versions did."""
+    """Let such times in."""
     monkeypatch.setattr(accepted_values, "_is_in_years", lambda value: True)
     monkeypatch.setattr(committer, "check_years", lambda *_: None)
 

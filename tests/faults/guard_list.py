@@ -1828,7 +1828,7 @@ GUARDS = [
         "kafka output, a later lease",
         "a driver that was replaced writes a batch that its log never froze",
         "trident/outputs/kafka/record.py",
-        "if lease is not None and lease.epoch > run.epoch:",
+        "if lease.epoch > run.epoch:",
         "if False:",
         "tests/outputs/kafka/test_contract.py -k taken_over",
     ),

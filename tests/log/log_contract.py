@@ -243,7 +243,9 @@ class LogContract:
         lease = log.take()
         assert log.members() == Members()
         streams = {"s": StreamRecord("g", None, "Feeder"), "t": StreamRecord("g", {"end": 3}, "Files", active=False)}
-        streams["t"] = replace(streams["t"], began={"end": 1}, feeds=None, parted={"counts": {"end": 2}, "sums": None})
+        streams["t"] = replace(
+            streams["t"], began={"end": 1}, feeds=("words",), parted={"counts": {"end": 2}, "sums": None}
+        )
         streams["t"] = replace(streams["t"], former=("u", "v"))
         streams["s"] = replace(streams["s"], feeds=("counts", "sums"))
         log.enroll(lease, Members({**streams, "old": StreamRecord("h")}, {"alerts": "g"}, {"g": 0, "h": 0}))

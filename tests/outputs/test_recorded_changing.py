@@ -101,5 +101,3 @@ def test_a_batch_whose_file_was_written_anew_with_the_same_size_is_noticed(recor
         with pytest.raises(DataLossError, match="the last one that this stream has played, holds other rows now"):
             again.plan(attempt(2), first, 0.0)
     assert second["txid"] == 2
-    former = {name: first[name] for name in ("recording", "txid")}
-    assert executor.plan(attempt(2), former, 0.0) == second, "a position of an earlier version goes on"

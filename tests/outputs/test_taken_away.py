@@ -41,7 +41,7 @@ def test_a_run_goes_on_after_readers_took_all_batches_away(tmp_path: Path) -> No
 
 
 def test_an_output_without_a_record_of_its_progress_gets_one(tmp_path: Path) -> None:
-    """An earlier version wrote none."""
+    """The driver died between the batch and its record."""
     log, out = OutputLog(), str(tmp_path / "out")
     parquet_output(out, log.start())(rows_of("a"), 1)
     log.committed(1, 1)

@@ -235,7 +235,3 @@ def test_a_checkpoint_that_is_older_than_the_log_is_refused(source: Source, tmp_
     assert "up to which this stream is counted" in str(refused.value)
     assert "newStream(..., anew=True): then all that the source still has is counted once more" in str(refused.value)
     again.close()
-    old = {name: plan[name] for name in ("query", "batch")}
-    former: Any = source.spout().open()
-    former.plan(attempt(4), old, 0.0)  # a position of an earlier version has no checksum, and goes on
-    former.close()

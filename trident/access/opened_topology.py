@@ -254,7 +254,7 @@ class _OpenedSource:
         """
         if self._log is None or self._times[group].of(txid) is not None:
             return True
-        # An earlier version recorded no times; and of a batch that is long past the log has none any more.
+        # The log no longer keeps the time of a batch that is long past.
         return self._log.last_committed(group) >= txid
 
     @contextmanager

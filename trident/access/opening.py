@@ -261,8 +261,7 @@ def _described(state: str, kind: StateKind, fingerprint: Fingerprint, known: _Kn
 
 def _combine(manifest: Manifest, fingerprint: Fingerprint, known: _Known) -> Combine | None:
     """Return the function that combines a batch's value with the stored one; None if no known aggregator has one."""
-    former = fingerprint.aggregator == "put" or window_of(fingerprint.aggregator)[1] is not None
-    if manifest.replaces or former:  # former versions did not note it
+    if manifest.replaces:
         return replacing(fingerprint.aggregator)
     combines = [_combine_of(one) for one in known.values()]
     if None in combines:

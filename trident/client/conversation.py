@@ -161,8 +161,8 @@ class Conversation:
     def outcome(self, response: Any, least: Mapping[str, int]) -> Exception | None:
         """Return None for an answer, or the error of a response after which to retry; raise any other error.
 
-        Reads change nothing, so it is safe to send them again. An answer that shows less than `least` is none: a server
-        of an earlier version does not know that it should wait.
+        Reads change nothing, so it is safe to send them again. An answer that shows less than `least` is none: a
+        cache between client and server does not know that it should wait.
         """
         if response.status_code == 200:
             shown = json.loads(response.headers.get("trident-as-of-txid", "{}"))

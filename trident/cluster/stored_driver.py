@@ -103,14 +103,14 @@ def _forget_layers() -> None:
 
 def _work_in(submitted: Submitted) -> None:
     """Work in the folder of the submit, if it is there, so that relative paths keep their meaning."""
-    if submitted.folder is not None and Path(submitted.folder).is_dir():
+    if Path(submitted.folder).is_dir():
         os.chdir(submitted.folder)
 
 
 def _check_paths(submitted: Submitted, topology: TridentTopology) -> None:
     """Raise TopologyError if the folder of the submit is gone, and paths of the program mean other places now."""
     folder, paths = submitted.folder, local_paths(topology)
-    if folder is None or Path(folder).is_dir() or paths == submitted.paths:  # None: an earlier version stored it
+    if Path(folder).is_dir() or paths == submitted.paths:
         return
     moved = ", ".join(sorted({*submitted.paths} - {*paths}))
     raise TopologyError(

@@ -27,7 +27,7 @@ from trident.base.files import fsync_folder, make_folder
 from trident.base.names import check_name, did_you_mean
 from trident.cluster import process_lock
 
-FORMAT = 1
+FORMAT = 2
 
 _SUBMIT_LOCK = "submit.lock"
 _LOCK_SECONDS = 0.01
@@ -52,9 +52,9 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
     plan: str
     hints: dict[str, int]
     """The program's own numbers of partitions, by step."""
-    folder: str | None = None
+    folder: str
     """The folder of the submit, in which the program's relative paths mean what they say."""
-    paths: list[str] = []
+    paths: list[str]
     """The local paths that the program's plan had there, absolute."""
 
 

@@ -61,7 +61,7 @@ class StoreWrites:
     def _applied(self, store: Store, state: str, txid: int, result: Result, values: bool = False) -> Applied:
         """Apply a batch to a store, through the executors if they can write the state.
 
-        Raises StateValueError for a time that a former version froze or stored.
+        Raises StateValueError for a time outside the accepted years, which is frozen or stored.
         """
         if isinstance(store, Shared) and isinstance(result, FrozenFiles) and self.executors.take(state, result):
             by_executors = self.executors.apply(

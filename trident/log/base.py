@@ -46,8 +46,7 @@ class LogBase:
     ) -> StreamRecord:
         """Return a stream's record from its stored fields. `others`: began, feeds, parted, former."""
         began, feeds, parted, former = others
-        fed = None if feeds is None else tuple(feeds)
-        return StreamRecord(group, position, source, active, began, fed, parted, tuple(former))
+        return StreamRecord(group, position, source, active, began, tuple(feeds), parted, tuple(former))
 
     def _json(self, text: str | bytes) -> Any:
         try:

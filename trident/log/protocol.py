@@ -50,8 +50,8 @@ class StreamRecord:
     began: Metadata = None
     """The stream's position when `source` was recorded. If the position is still the same, no batch of the stream was
     frozen since."""
-    feeds: tuple[str, ...] | None = ()
-    """The states that the stream's tuples entered in the last started program; None if they are not known."""
+    feeds: tuple[str, ...] = ()
+    """The states that the stream's tuples entered in the last started program."""
     parted: Mapping[str, Metadata] = field(default_factory=dict)
     """The states that the stream's tuples entered only in earlier programs, each with the stream's position when that
     ended. Such a state lacks the stream's later tuples."""
@@ -173,7 +173,7 @@ class LogReading(Protocol):
     def commit_time(self, group: str, txid: int) -> float | None:
         """Return when a batch was committed, in seconds since 1970 by its driver's clock.
 
-        None if it is not committed, or the log does not say: an earlier version committed it, or the record is gone.
+        None if it is not committed, or the log no longer keeps its record.
         """
         ...
 
@@ -236,7 +236,7 @@ class TransactionLog(LogReading, Protocol):
         ...
 
     def outputs(self) -> dict[str, OutputProgress]:
-        """Return how far each output came, by name; an output of which an earlier version kept nothing is missing."""
+        """Return how far each output came, by name; an output without a batch may be missing."""
         ...
 
     def keep_outputs(self, lease: Lease, outputs: Mapping[str, OutputProgress]) -> None:

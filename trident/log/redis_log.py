@@ -38,7 +38,7 @@ from trident.log.redis_server import CREATE, TAKE, LogServer
 from trident.log.redis_write_request import WriteRequest
 from trident_state.redis.wire import bulks, call, command
 
-FORMAT = "trident log 3"
+FORMAT = "trident log 4"
 MOST_BYTES = 256 << 20
 """The most bytes that one stage of a batch may freeze. A server accepts 512 MB in one argument, and holds a write twice
 meanwhile."""

@@ -24,7 +24,7 @@ from trident.log.frozen_results import FrozenOutput
 from trident.log.group_records import AttemptRecord, History, Positions
 from trident.log.protocol import BatchRecord, Birth, LogBusyError, Members, OutputProgress
 
-FORMAT = "trident log 4"
+FORMAT = "trident log 5"
 _CHECK_UP_TO = 64 << 20
 """The largest file (bytes) of which all pages are checked when the file is opened. Checking a larger one would delay
 the start; its rows are checked when they are read."""

@@ -35,7 +35,7 @@ MANIFEST = "_manifest.json"
 FIELD = "txid"
 """The name of the field in the names of the batches' folders, such as ``txid=7``."""
 
-FORMAT = 1
+FORMAT = 2
 _GONE = ".gone"
 
 
@@ -77,10 +77,10 @@ class Batch:
     txid: int
     folder: Path
     parts: tuple[Part, ...]
-    frozen: str = ""
-    """The digest of the frozen files (`parquet_content`), if the batch was frozen as files."""
-    after: int | None = None
-    """The txid of the batch before it in this place; 0 if there is none, None if an earlier version published it."""
+    frozen: str
+    """The digest of the frozen files (`parquet_content`); "" if the batch was frozen as a table."""
+    after: int
+    """The txid of the batch before it in this place; 0 if there is none."""
 
     @property
     def rows(self) -> int:
@@ -117,7 +117,7 @@ def owner_in(path: str, record: dict[str, Any]) -> Owner:
     if record.get("format") != FORMAT:
         raise OutputConflictError(f"{path} was written in a format that this version does not know: {record!r:.200}")
     owner = {key: value for key, value in record.items() if key != "format"}
-    return Owner(**{**owner, "partitions": tuple(owner.get("partitions", ()))})
+    return Owner(**{**owner, "partitions": tuple(owner["partitions"])})
 
 
 def txids(path: Path) -> list[int]:
@@ -152,24 +152,25 @@ def batch_of(path: Path, txid: int) -> Batch | None:
     try:
         manifest = _read_json(folder / MANIFEST)
         parts = tuple(Part(**part) for part in manifest["files"])
+        after = int(manifest["after"])
         if manifest["format"] != FORMAT or manifest["txid"] != txid:
-            raise ValueError(f"it is of batch {manifest['txid']}")
+            raise ValueError(f"it is of batch {manifest['txid']}, in format {manifest['format']}")
     except FileNotFoundError:
         if not folder.exists():
             return None
         raise OutputConflictError(f"{folder} was not published by this output: it has no {MANIFEST}") from None
     except (ValueError, KeyError, TypeError) as error:
         raise OutputConflictError(f"{folder / MANIFEST} is not what was published: {error}") from None
-    return Batch(txid, folder, parts, str(manifest.get("frozen", "")), manifest.get("after"))
+    return Batch(txid, folder, parts, str(manifest.get("frozen", "")), after)
 
 
-def check_begins(place: str, txid: int, after: int | None, last: int) -> None:
+def check_begins(place: str, txid: int, after: int, last: int) -> None:
     """Raise OutputConflictError if a batch is gone between `last`, after which a reader goes on, and batch `txid`.
 
     `after`: the batch after which batch `txid` was published. A reader that begins (`last` is 0) may find the oldest
     batches gone.
     """
-    if last and after is not None and after > last:
+    if last and after > last:
         raise OutputConflictError(
             f"{place}: batch {after}, which follows batch {last}, is gone, and the next one there is batch {txid}: "
             f"another reader took it away, or the place was damaged. Bring it back; or to read what is behind it: "
@@ -177,12 +178,12 @@ def check_begins(place: str, txid: int, after: int | None, last: int) -> None:
         )
 
 
-def check_follows(place: str, txid: int, after: int | None, before: int | None) -> None:
+def check_follows(place: str, txid: int, after: int, before: int | None) -> None:
     """Raise OutputConflictError if batch `txid`, published after batch `after`, follows another batch in the place.
 
     `before` is that other batch; None if it was not asked for.
     """
-    if after is not None and before is not None and after != before:
+    if before is not None and after != before:
         raise OutputConflictError(
             f"{place}: batch {txid} was published after batch {after or 'none'}, and follows batch {before or 'none'}: "
             f"batches between were deleted, or a part of the output was restored from an older copy. Put them back; or "

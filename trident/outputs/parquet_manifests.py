@@ -127,12 +127,11 @@ class ManifestBatches:
             raise OutputConflictError(f"{name} is of log {record.get('log')}, and {self} is not that log's")
         try:
             if record["format"] != FORMAT or record["txid"] != txid:
-                raise ValueError(f"it is of batch {record['txid']}")
-            parts = tuple(Part(**part) for part in record["files"])
+                raise ValueError(f"it is of batch {record['txid']}, in format {record['format']}")
+            parts, after = tuple(Part(**part) for part in record["files"]), int(record["after"])
         except (ValueError, KeyError, TypeError) as error:
             raise OutputConflictError(f"{name} is not what was published: {error}") from None
-        frozen, after = str(record.get("frozen", "")), record.get("after")
-        return _Published(self.place.below(f"{FIELD}={txid}"), parts, frozen, after)
+        return _Published(self.place.below(f"{FIELD}={txid}"), parts, str(record.get("frozen", "")), after)
 
     def txids(self) -> list[int]:
         return gapless(self._list_txids)
@@ -153,10 +152,12 @@ class ManifestBatches:
         found: list[tuple[str, Part]] = []
         for before, txid in zip([None, *txids], txids, strict=False):
             batch = self.published(txid)
-            if batch is not None and before is None:
+            if batch is None:
+                continue
+            if before is None:
                 check_begins(str(self), txid, batch.after, after)
-            check_follows(str(self), txid, None if batch is None else batch.after, before)
-            for part in () if batch is None else batch.parts:
+            check_follows(str(self), txid, batch.after, before)
+            for part in batch.parts:
                 name = f"{FIELD}={txid}/{part.name}"
                 if sizes.get(name) != part.bytes:
                     size = sizes.get(name)
@@ -182,7 +183,7 @@ class _Published:
     place: FileStore
     parts: tuple[Part, ...]
     frozen: str
-    after: int | None
+    after: int
 
     @property
     def rows(self) -> int:

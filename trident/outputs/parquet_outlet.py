@@ -48,7 +48,7 @@ class ParquetOutlet:
         last, held, noted = last_writer(place.store), max(place.txids(), default=0), last_noted(place.store)
         check_no_copy(str(place), self._sink.name, last, run)
         check_not_ahead(str(place), self._owner, max(held, noted), run.last_frozen)
-        # A place that holds nothing and was never taken begins here; so does one of an earlier version.
+        # A place that holds nothing and was never taken begins here.
         since = last.since if last is not None else 0 if held else progress.reached
         # Readers may take all batches away. A place with older batches only was restored, whatever else it says.
         self._check_complete(max(held or noted, since), progress)

@@ -28,14 +28,14 @@ from trident.plan.nodes import WriteParquet
 class Published(Protocol):
     """A published batch. `frozen`: the digest of its frozen files; "" if it was frozen as a table.
 
-    `after`: the txid of the batch before it in this place; 0 if there is none, None if an earlier version published it.
+    `after`: the txid of the batch before it in this place; 0 if there is none.
     """
 
     @property
     def rows(self) -> int: ...
 
     @property
-    def after(self) -> int | None: ...
+    def after(self) -> int: ...
 
     @property
     def frozen(self) -> str: ...

@@ -29,7 +29,7 @@ class Writer:
 
 
 def last_writer(place: FileStore) -> Writer | None:
-    """Return the driver that took the output last; None if only earlier versions of this library did."""
+    """Return the driver that took the output last; None if none did."""
     newest = newest_record(place, _WRITERS)
     if newest is None:
         return None

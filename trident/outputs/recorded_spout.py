@@ -146,7 +146,7 @@ class _RecordedExecutor(SpoutExecutor):
 
     def _check_follows(self, batch: Batch, last: int) -> None:
         """Raise DataLossError if a batch is gone between the last one that was played and this one."""
-        before = batch.after or 0
+        before = batch.after
         if before <= last:
             return
         if last == 0:
@@ -165,8 +165,7 @@ class _RecordedExecutor(SpoutExecutor):
     def _check_played(self, previous: Metadata, last: int) -> None:
         """Raise DataLossError if the last batch that was played is another one now, or gone.
 
-        The recording is then an older copy, which may have grown on since. A position of an earlier version has no
-        checksum.
+        The recording is then an older copy, which may have grown on since.
         """
         expected = previous.get("digest") if isinstance(previous, dict) else None
         if expected is None:
@@ -202,7 +201,7 @@ class _RecordedExecutor(SpoutExecutor):
         """
         if metadata is None:
             return 0
-        if not isinstance(metadata, dict) or not {"recording", "txid"} <= metadata.keys():
+        if not isinstance(metadata, dict) or metadata.keys() != {"recording", "txid", "digest"}:
             raise foreign_metadata_error("RecordedSpout", metadata)
         if metadata["recording"] != self._log:
             raise SpoutContractError(

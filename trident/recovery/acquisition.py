@@ -150,9 +150,7 @@ class _Progress:
             new, known_states = Birth(group.name, histories[group.name].last_frozen, epoch), _founded(noted)
             for node in group.states:
                 birth = noted.get(node.state.name)
-                # A watermark without its owner is what a former version's drop of the owner left: it begins anew with
-                # the owner. The old time would make all tuples late.
-                goes_on = {node.state.name, dropped_by(node)} <= known_states.keys()
+                goes_on = node.state.name in known_states
                 births[node.state.name] = birth if birth is not None and (goes_on or birth == new) else new
         return cls(histories, noted, births)
 

@@ -41,11 +41,10 @@ def stream_records(
 
     Raises CodeChangedError if a stream cannot continue.
     """
-    present = {node.state.name for group in groups for node in group.states}
     own = {spout.stream for group in groups for spout in group.spouts}
     absent = {name: stream for name, stream in known.streams.items() if name not in own}
     streams = {  # first as if the program lacked them all; those that it has get a new record below
-        name: replace(stream, active=False, feeds=(), parted=_left_states(stream, (), present, births))
+        name: replace(stream, active=False, feeds=(), parted=_left_states(stream, (), births))
         for name, stream in known.streams.items()
     }
     warnings = list[str]()
@@ -54,7 +53,7 @@ def stream_records(
         for spout in group.spouts:
             feeds, former = fed[spout.stream], continued.get(spout.stream)
             last = known.streams.get(former or spout.stream)
-            record = _record(spout, last, group, feeds, present, births, settings)
+            record = _record(spout, last, group, feeds, births, settings)
             if former is not None:
                 record = replace(record, former=(*record.former, former))
                 del streams[former]
@@ -159,7 +158,7 @@ def _likeness(known: Members, name: str, spout: SpoutSource, group: Group) -> tu
     streams feed, the outputs of their groups, and the kinds of their sources.
     """
     old = known.streams[name]
-    feeds = {*(old.feeds or ()), *old.parted}.intersection(_fed_states(group)[spout.stream])
+    feeds = {*old.feeds, *old.parted}.intersection(_fed_states(group)[spout.stream])
     outputs = [output for output in sinks_of(group) if known.outputs.get(output) == old.group]
     return int(spout.stream not in old.former), -len(feeds), -len(outputs), int(old.source != source_of(spout))
 
@@ -177,7 +176,6 @@ def _record(
     last: StreamRecord | None,
     group: Group,
     feeds: tuple[str, ...],
-    present: Collection[str],
     births: Mapping[str, Birth],
     settings: Settings,
 ) -> StreamRecord:
@@ -200,7 +198,7 @@ def _record(
             f"outputs stay as they are). Nothing was written"
         )
     began = last.began if last.source == source else last.position
-    parted = _left_states(last, feeds, present, births)
+    parted = _left_states(last, feeds, births)
     _check_missed(spout.stream, last, feeds, group, births, settings)
     return StreamRecord(group.name, last.position, source, True, began, feeds, parted, last.former)
 
@@ -230,18 +228,13 @@ def _fed_states(group: Group) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _left_states(
-    stream: StreamRecord, feeds: Collection[str], present: Collection[str], births: Mapping[str, Birth]
-) -> dict[str, Metadata]:
+def _left_states(stream: StreamRecord, feeds: Collection[str], births: Mapping[str, Birth]) -> dict[str, Metadata]:
     """Return the states that a stream no longer feeds, each with the stream's position when that ended.
 
     The position is kept because the state's txid does not tell which of the stream's tuples the state has
     missed: the stream may be in another group, with other txids, when it feeds the state again.
     """
-    fed = stream.feeds
-    if fed is None:
-        fed = tuple(state for state, birth in births.items() if birth.group == stream.group and state not in present)
-    parted = {**dict.fromkeys(fed, stream.position), **stream.parted}
+    parted = {**dict.fromkeys(stream.feeds, stream.position), **stream.parted}
     return {state: position for state, position in parted.items() if state in births and state not in feeds}
 
 
@@ -288,9 +281,9 @@ def _warnings(
             f"again from its "
             f"start"
         ]
-    if last is not None and (former is None or _may_have_fed(last, old, record.group)):
+    if last is not None and (former is None or _may_have_fed(last, old)):
         return []
-    likely = [name for name, stream in absent.items() if _may_have_fed(stream, old, record.group)]
+    likely = [name for name, stream in absent.items() if _may_have_fed(stream, old)]
     if not likely:
         return []
     begins = "is new to the log and begins at its source's start" if former is None else f"goes on as {former!r}"
@@ -308,10 +301,8 @@ def _changes(spout: SpoutSource, record: StreamRecord) -> list[str]:
     return [] if change is None else [f"stream {spout.stream!r} goes on where it stood: {change}"]
 
 
-def _may_have_fed(stream: StreamRecord, states: Collection[str], group: str) -> bool:
-    """Return whether tuples of the stream may have entered one of these states of a group."""
-    if stream.feeds is None:
-        return bool(states) and stream.group == group
+def _may_have_fed(stream: StreamRecord, states: Collection[str]) -> bool:
+    """Return whether tuples of the stream may have entered one of these states."""
     return not {*stream.feeds, *stream.parted}.isdisjoint(states)
 
 

@@ -25,9 +25,6 @@ class Manifest:
     _known: tuple[ListedFile | None, list[str]] = field(default_factory=lambda: (None, []))
     """The manifest as it was listed at the last reading, and its names."""
 
-    _spelt: list[str] = field(default_factory=list)
-    """The names, each in every spelling that the manifest has for it."""
-
     def __str__(self) -> str:
         return self.place.path(self.name)
 
@@ -45,9 +42,8 @@ class Manifest:
                 with self.place.open(now) as file:
                     text = self._decoded(file.read())
                 paths = self._in_json(text) if text.lstrip()[:1] in ("{", "[") else _in_lines(text, waits)
-                self._spelt = list(dict.fromkeys(map(self._name_of, paths)))
                 once = dict[str, str]()
-                for name in self._spelt:
+                for name in map(self._name_of, paths):
                     once.setdefault(self._place_of(name), name)
                 self._known = (None if waits else now, list(once.values()))
         except SpoutContractError:  # an object that was replaced since the look: the next plan reads the new one
@@ -62,22 +58,14 @@ class Manifest:
         """Return the checksum by which the first names of the manifest are recognized."""
         return zlib.crc32("\n".join(names).encode())
 
-    def read_of(self, names: Sequence[str], read: int, checksum: int) -> int:
-        """Return how many of `names`, a result of `names`, were read: `read`, if these still have their checksum.
-
-        Earlier versions of this library took two spellings of a name for two files. Raises SpoutContractError if other
-        names are there.
-        """
-        if len(names) >= read and self.checksum(names[:read]) == checksum:
-            return read
-        spelt = self._spelt[:read]
-        if len(spelt) < read or self.checksum(spelt) != checksum:
+    def check_read(self, names: Sequence[str], read: int, checksum: int) -> None:
+        """Raise SpoutContractError unless the first `read` of the `names` have this checksum."""
+        if len(names) < read or self.checksum(names[:read]) != checksum:
             raise SpoutContractError(
                 f"FileSpout: {self} has other names than when its first {read} files were read; a manifest may only "
                 f"get more names at its end. Bring the former names back, or give the stream another name, with "
                 f"newStream(..., anew=True), to read the files that are named now"
             )
-        return len({self._place_of(name) for name in spelt})
 
     def _place_of(self, name: str) -> str:
         """Return the place to which a name leads, whatever its spelling: `a`, `./a`, its absolute path."""

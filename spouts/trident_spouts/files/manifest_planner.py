@@ -58,8 +58,7 @@ class ManifestPlanner:
         Raises SpoutContractError if the manifest does not begin with the names that were read.
         """
         names = self._manifest.names(time, self._complete_after)
-        read = self._manifest.read_of(names, position.read, position.checksum)
-        position = replace(position, read=read)
+        self._manifest.check_read(names, position.read, position.checksum)
         self.named = len(names)
         for _ in range(_LOOKS):
             with suppress(StaleListingError):

@@ -226,8 +226,7 @@ def _digests(file: OpenFile, entry: Entry | None, start: int, stop: int) -> tupl
     part = digest(file, start, stop)
     if not start:
         return part, part
-    known = entry is not None and entry.digest is not None  # an entry of an earlier version has none
-    end, before = (entry.end, entry.digest) if entry is not None and known else (0, 0)
+    end, before = (0, 0) if entry is None else (entry.end, entry.digest)
     return part, digest(file, end, stop, before or 0)
 
 

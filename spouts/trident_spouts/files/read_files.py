@@ -6,7 +6,6 @@ import os
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from trident_spouts.files.forgotten import KNOWN_BY_CHECKSUM, Forgotten, Known
 from trident_spouts.files.places import ListedFile
@@ -24,7 +23,7 @@ class Entry:
     `more` says whether the file was longer than `end`. `inode` and `born` (the time in ms at which the file was made;
     0: not known) identify the file under another name. `check`, the checksum of the ends of the read part (of an
     object: of its tag), and `digest`, the checksum of all of it, identify the content. `changed` is the time (ns) of
-    the file's last change when its content was proved. Entries of earlier versions of this library lack some of these.
+    the file's last change when its content was proved; 0: it must be proved again.
     """
 
     end: int
@@ -45,15 +44,12 @@ class Entry:
         """Return whether a file is the one of this entry, and was not changed since, as its status proves.
 
         The size of a file that was not read to its end is not known; the file must then be longer than the read part.
-        An entry of an earlier version knows no time of change: the time of modification has to do once.
         """
         if file.tag and tag_checksum(file.tag) != self.check:
             return False
         if file.mtime != self.mtime or not (file.size > self.end if self.more else file.size == self.end):
             return False
-        if file.tag or (self.digest is None and not self.changed):
-            return True
-        return 0 < self.changed == file.changed and self.inode == file.inode
+        return bool(file.tag) or (0 < self.changed == file.changed and self.inode == file.inode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +67,8 @@ class ReadFiles:
     entries: dict[str, Entry] = field(default_factory=dict)
     root: str | None = None
     by_name: bool = False
-    forgotten: Forgotten | None = Forgotten()
-    """The evidence of files that were read and have no entry; None in a log of an earlier version."""
+    forgotten: Forgotten = Forgotten()
+    """The evidence of files that were read and have no entry."""
     late: frozenset[str] = field(default=frozenset(), compare=False)
     """The names of unread files that sort at or before the cutoff, as a look has found them."""
     remembered: int | None = field(default=None, compare=False)
@@ -88,7 +84,7 @@ class ReadFiles:
 
     def has_read(self, name: str) -> bool:
         """Return whether a file with this name was read, as far as names are known."""
-        return name in self.entries or (self.forgotten is not None and self.forgotten.knows(name))
+        return name in self.entries or self.forgotten.knows(name)
 
     def sorts_past(self, file: ListedFile) -> bool:
         """Return whether a file has no entry, and sorts at or before the cutoff."""
@@ -126,7 +122,7 @@ class ReadFiles:
         forgotten = {name: entries.pop(name) for _, name in dropped}
         cutoffs = [key for key in (self.cutoff, *dropped[-1:]) if key is not None]
         evidence = self.forgotten
-        if forgotten and evidence is not None:
+        if forgotten:
             evidence = evidence.plus(
                 ((name, entry.known, entry.born) for name, entry in forgotten.items()),
                 (file for file in listing if file.name in forgotten),
@@ -167,33 +163,20 @@ class ReadFiles:
             files.append([name, entry.end, *differences, entry.check, age, entry.digest, since])
             last = entry
         most = KNOWN_BY_CHECKSUM * (REMEMBERED if self.remembered is None else self.remembered)
-        evidence = None if self.forgotten is None else self.forgotten.to_json(most)
+        evidence = self.forgotten.to_json(most)
         text = json.dumps([self.cutoff, files, self.root, self.by_name, evidence], separators=(",", ":"))
         return base64.b64encode(zlib.compress(text.encode(), 1)).decode()
 
     @staticmethod
     def decode(text: str) -> "ReadFiles":
-        """Return the record in a text from `encode`.
-
-        Texts of old versions, without inodes, checksums, roots, births and evidence of forgotten files, are read, too.
-        """
-        cutoff, files, *rest = json.loads(zlib.decompress(base64.b64decode(text)))
-        root, by_name, evidence = rest + _NO_EVIDENCE[len(rest) :]
+        """Return the record in a text from `encode`."""
+        cutoff, files, root, by_name, evidence = json.loads(zlib.decompress(base64.b64decode(text)))
         entries = {}
         last = Entry(0, 0)
-        for name, end, mtime_step, more, *identity in files:
-            inode_step, check, age, digest, since = identity + _NO_IDENTITY[len(identity) :]
+        for name, end, mtime_step, more, inode_step, check, age, digest, since in files:
             mtime = last.mtime + mtime_step
             born = 0 if age is None else mtime // 1_000_000 - age
             inode, changed = last.inode + inode_step, 0 if since is None else mtime + since
             last = entries[name] = Entry(end, mtime, bool(more), inode, check, born, digest, changed)
         place = None if cutoff is None else (cutoff[0], cutoff[1])
-        nothing = Forgotten() if place is None else None
-        forgotten = nothing if evidence is None else Forgotten.of_json(evidence)
-        return ReadFiles(place, entries, root, by_name in (True, "name"), forgotten)
-
-
-_NO_EVIDENCE: list[Any] = [None, False, None]
-"""The root, order and evidence in a text that has none of them."""
-_NO_IDENTITY: list[Any] = [0, None, None, None, None]
-"""The inode, checksum, birth, digest and time of change in an entry that has none of them."""
+        return ReadFiles(place, entries, root, by_name, Forgotten.of_json(evidence))

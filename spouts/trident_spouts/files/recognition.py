@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from trident.base.errors import SpoutContractError
-from trident_spouts.files.forgotten import Forgotten, Look
+from trident_spouts.files.forgotten import Look
 from trident_spouts.files.places import FilePlace, ListedFile, OpenFile, StaleListingError
 from trident_spouts.files.ranges import checksum, digest, identity, iso_time, tag_checksum, unreadable_error
 from trident_spouts.files.read_files import REMEMBERED, Entry, ReadFiles
@@ -91,22 +91,19 @@ class Recognizer:
         for file in listing:
             if file.name not in seen.entries:
                 (past if seen.sorts_past(file) else unread).append(file)
-        if seen.forgotten is None:  # of an earlier version: what sorts as if it was read counts as read, once
-            evidence, late = Forgotten(more=True), frozenset[str]()
-        else:
-            evidence = seen.forgotten
-            look = evidence.look(past, unread, self._birth)
-            seen, late, doubtful = self._compared(seen, listing, look)
-            if doubtful:
-                seen = self._doubted(seen, doubtful)
-            if look.guesses:
-                _log.warning(
-                    "FileSpout: of the files at %s that were read long ago, %s: the stream does not remember so many. "
-                    "To have it do so, give rememberedFiles=, or name the files by a manifest",
-                    self.place,
-                    look.guesses,
-                )
-            past = [file for file in past if file.name not in seen.entries]
+        evidence = seen.forgotten
+        look = evidence.look(past, unread, self._birth)
+        seen, late, doubtful = self._compared(seen, listing, look)
+        if doubtful:
+            seen = self._doubted(seen, doubtful)
+        if look.guesses:
+            _log.warning(
+                "FileSpout: of the files at %s that were read long ago, %s: the stream does not remember so many. "
+                "To have it do so, give rememberedFiles=, or name the files by a manifest",
+                self.place,
+                look.guesses,
+            )
+        past = [file for file in past if file.name not in seen.entries]
         return replace(seen, forgotten=evidence.looked(past, listing, late), late=late)
 
     def _compared(
@@ -123,7 +120,6 @@ class Recognizer:
                 continue
             check, all_ = (known.proof, None) if file.tag else (None, known.proof)
             entry = Entry(known.end, 0, False, file.inode, check, 0, all_)
-            assert seen.forgotten is not None
             if seen.forgotten.knows(file.name) or self._birth(file) or self._same_content(file, entry):
                 entries[file.name] = self._verified(file, entry)
             elif seen.sorts_past(file):
@@ -164,10 +160,8 @@ class Recognizer:
         """
         rebased = seen.below(root)
         if self._any_present(rebased, listing):
-            if seen.forgotten is None or seen.forgotten.more:
+            if seen.forgotten.more:
                 self._check_old_files(seen, rebased, listing)
-            if seen.forgotten is None:
-                return rebased
             past = [file for file in listing if rebased.sorts_past(file)]
             return replace(rebased, forgotten=seen.forgotten.rebased(past, lambda file: _old_name(file, root, seen)))
         if self._any_present(seen, listing):

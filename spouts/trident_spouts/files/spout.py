@@ -330,7 +330,7 @@ class FileSpout:
         `position` is the plan of the stream's last batch. A start logs the result as a warning.
         """
         before = position.get("as") if isinstance(position, dict) else None
-        if before in (None, self.form):  # plans of earlier versions of this library do not say how files were read
+        if before in (None, self.form):
             return None
         return (
             f"its files were read as {before}, and are read as {self.form} from now on. If {self.path} has the rows of "
@@ -492,7 +492,7 @@ class _FileExecutor(SpoutExecutor):
     def _list(self, seen: ReadFiles) -> None:
         """List the files. Log a warning once if there is no file at all."""
         after, most = self._listed_after(seen), _MOST_LISTED + len(seen.entries)
-        if not after and seen.forgotten is not None:
+        if not after:
             most += seen.forgotten.present.number
         self._listing = list_files(self._place, self._planner.by_name, after, most, seen.has_read)
         if not self._listing and seen.root == self._place.address and not self._place.is_there():

@@ -50,13 +50,13 @@ class History:
             last = f"each of the last {len(proof.rows)} rows up to {self._column.name}={proof.rows[0].value}"
             self._warn(f"{last} was updated since", "the table was emptied, its sequence set back, and filled again")
 
-    def only_deleted(self, proof: Proof | None, now: Place, to: str) -> bool:
+    def only_deleted(self, proof: Proof, now: Place, to: str) -> bool:
         """Return whether rows at the end can only be gone because they were deleted: new ones come after them."""
-        return self._grows(proof, now, to) and not (proof and self._began_anew(proof.place, now, to))
+        return self._grows(proof, now, to) and not self._began_anew(proof.place, now, to)
 
-    def _grows(self, proof: Proof | None, now: Place, to: str) -> bool:
+    def _grows(self, proof: Proof, now: Place, to: str) -> bool:
         """Return whether new rows come after `to`, on a server that has not gone back."""
-        if proof is None or now.table is None:
+        if now.table is None:
             return False
         before = proof.place
         if before.timeline != now.timeline or now.xid < before.xid or now.wal < before.wal:

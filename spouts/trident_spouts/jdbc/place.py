@@ -43,7 +43,7 @@ class SequenceAt(NamedTuple):
     called: bool = True
     """False if `last` is the next number, as after ``setval(..., false)``."""
     options: str | None = None
-    """The options that ALTER SEQUENCE sets, without RESTART; None in plans of earlier versions of this library."""
+    """The options that ALTER SEQUENCE sets, without RESTART; None if the sequence is gone."""
 
     def next(self, increment: int) -> int | None:
         """Return the number that it gives next; None if the user may not see it."""

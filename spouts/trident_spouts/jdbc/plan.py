@@ -17,12 +17,12 @@ class Plan(NamedTuple):
     after: str | None
     """The value after which the batch begins; None at the beginning of the table."""
     pages: tuple[Page, ...]
+    proof: Proof
+    """The evidence that the next plan compares with the table."""
     left: tuple[Page, ...] | None = None
     """The pages of a snapshot that later batches read; None if the table is read incrementally."""
     read: int = 0
     """The number of rows that a snapshot's batches have read, including this batch."""
-    proof: Proof | None = None
-    """The evidence that the next plan compares with the table; None in plans of earlier versions of this library."""
 
     @property
     def to(self) -> str | None:
@@ -32,11 +32,9 @@ class Plan(NamedTuple):
     def logged(self, order: str) -> dict[str, Any]:
         """Return the plan as JSON. `order` is the name of the order column."""
         stored: dict[str, Any] = {"orderBy": order, "table": self.table, "from": self.after}
-        stored["pages"] = [page[1:] for page in self.pages]
+        stored |= {"pages": [page[1:] for page in self.pages], "proof": self.proof.logged()}
         if self.left is not None:
             stored |= {"left": [page[1:] for page in self.left], "read": self.read}
-        if self.proof is not None:
-            stored["proof"] = self.proof.logged()
         return stored
 
 
@@ -45,8 +43,7 @@ def plan_from(stored: dict[str, Any]) -> Plan:
     after, pages = stored["from"], _pages(stored["from"], stored["pages"])
     to = pages[-1].to if pages else after
     left = _pages(to, stored["left"]) if "left" in stored else None
-    proof = proof_from(stored["proof"]) if "proof" in stored else None
-    return Plan(stored["table"], after, pages, left, stored.get("read", 0), proof)
+    return Plan(stored["table"], after, pages, proof_from(stored["proof"]), left, stored.get("read", 0))
 
 
 def page_rows(limit: int, partitions: int) -> int:

@@ -95,8 +95,7 @@ class IncrementalPlanner:
             return None
         self._check_unchanged(session)
         pages = tuple(pages_behind(session, self._pages_sql(after, final, limit), after))
-        proof = self._last_rows.up_to(session, place, pages[-1].to) if pages else None
-        return Plan(table, after, pages, proof=proof) if pages else None
+        return Plan(table, after, pages, self._last_rows.up_to(session, place, pages[-1].to)) if pages else None
 
     def _pages_sql(self, after: str | None, final: str, limit: int) -> str:
         """Return the query of the next pages. They end with row number `limit`, and with all rows of the same value."""
@@ -162,19 +161,19 @@ class IncrementalPlanner:
             final = None if end is None else self._finality.of(end, look.under_way, look.moment)
             if final is not None or end is None:
                 proof = self._last_rows.up_to(session, place, final)
-                self._beginning = Plan(self._opened.relation.oid, final, (), proof=proof)
+                self._beginning = Plan(self._opened.relation.oid, final, (), proof)
         return self._beginning
 
     def _check_not_lost(self, session: Session, previous: Plan, look: _Look, place: Place) -> None:
         proof = previous.proof
-        if proof is not None and proof.place.query != place.query:
+        if proof.place.query != place.query:
             digests = f"digest {proof.place.query} before, {place.query} now"
             self._losses.tell(f"is not the one that the stream has read: query= was changed ({digests})", TopologyError)
             return
         loss = self._another(previous, place) or self._lost(session, previous, look, place)
         if loss is not None:
             self._losses.tell(loss)
-        elif proof is not None and not self._begun:
+        elif not self._begun:
             self._history.begin(session, proof)
 
     def _another(self, previous: Plan, place: Place) -> str | None:
@@ -182,12 +181,12 @@ class IncrementalPlanner:
         before, now = previous.table, self._opened.relation.oid
         if before is not None and now is not None and before != now:
             return f"was dropped and made anew (number {before} before, {now} now)"
-        return None if previous.proof is None else next(self._history.another(previous.proof.place, place), None)
+        return next(self._history.another(previous.proof.place, place), None)
 
     def _lost(self, session: Session, previous: Plan, look: _Look, place: Place) -> str | None:
         """Return which rows that were read the table has lost; None if it has lost none, or some were deleted."""
         to, proof = previous.to, previous.proof
-        loss = None if proof is None else self._history.loss(session, proof, place, to)
+        loss = self._history.loss(session, proof, place, to)
         if to is None or not previous.pages or not self._behind(look.greatest, to):
             return loss
         if loss is None and self._history.only_deleted(proof, place, to):

@@ -5,7 +5,6 @@ difference is no loss by itself. What cannot come about in one history of a serv
 emptied and filled again.
 """
 
-import hashlib
 from typing import Any, NamedTuple
 
 from trident_spouts.jdbc.database import Session
@@ -48,24 +47,23 @@ class Proof(NamedTuple):
     place: Place
     finished: int
     """The number of a transaction: all before it had ended when the rows were read."""
-    fields: tuple[str, ...] | str
-    """The columns in the digests of rows; earlier versions of this library kept a digest of what they read of each."""
+    fields: tuple[str, ...]
+    """The columns in the digests of rows."""
     rows: tuple[Row, ...]
-    layout: str = ""
+    layout: str
     """A digest of what gives rows of one version their text: the columns in the digests, or those of the table behind a
-    view or a query, and the labels of their enumerations. Earlier versions of this library kept none for a table."""
+    view or a query, and the labels of their enumerations."""
 
     def logged(self) -> list[Any]:
         """Return the proof as JSON."""
-        fields = self.fields if isinstance(self.fields, str) else list(self.fields)
-        return [self.place.logged(), self.finished, fields, [list(row) for row in self.rows], self.layout]
+        rows = [list(row) for row in self.rows]
+        return [self.place.logged(), self.finished, list(self.fields), rows, self.layout]
 
 
 def proof_from(stored: list[Any]) -> Proof:
     """Return a proof that the log has kept."""
-    place, finished, fields, rows, *layout = stored
-    fields = fields if isinstance(fields, str) else tuple(fields)
-    return Proof(place_from(place), finished, fields, tuple(Row(*row) for row in rows), *layout)
+    place, finished, fields, rows, layout = stored
+    return Proof(place_from(place), finished, tuple(fields), tuple(Row(*row) for row in rows), layout)
 
 
 class Again(NamedTuple):
@@ -83,19 +81,17 @@ class LastRows:
         form, column, origin = opened.format, opened.column, opened.origin
         self._column, self._names = column, tuple(form.schema.names)
         self._there = {column.name for column in opened.relation.columns}
-        self._expressions = ", ".join(form.expressions)
         self.versioned = form.versioned
         """True if each row of the source itself has a version."""
         self._version, self._behind = "xmin::text", "''"
-        self._table, layout = opened.relation.oid, ""
+        self._table = opened.relation.oid
         if not form.versioned:
             self._version, self._table = "''", None
             if origin.members and origin.readable:
                 where = f"from {origin.members[0].name} o where o.{quoted(origin.column)} = source.{column.sql}"
                 self._version = f"(select string_agg(o.xmin::text, ' ' order by o.xmin::text) {where})"
                 self._behind = f"(select left(md5(string_agg(o::text, ' ' order by o::text)), 12) {where})"
-                self._table, layout = origin.table, origin.layout
-        self._earlier = hashlib.sha256((self._expressions + layout).encode()).hexdigest()[:12]
+                self._table = origin.table
 
     def up_to(self, session: Session, place: Place, to: str | None) -> Proof:
         """Return the proof for a position at `to`."""
@@ -113,24 +109,17 @@ class LastRows:
         named = f"attname in ({names})" if self.versioned and names else "true"
         return str(session.one(_LAYOUT.format(table=self._table, named=named))[0])
 
-    def _readable(self, proof: Proof) -> bool:
-        """Return whether the columns of a proof's digests are all there, whatever the program reads now."""
-        if isinstance(proof.fields, str):
-            return proof.fields == self._earlier
-        return self._there.issuperset(proof.fields)
-
     def again(self, session: Session, proof: Proof) -> Again:
         """Return the rows that have the values of a proof's rows now."""
         values = ", ".join(sorted({self._column.literal(row.value) for row in proof.rows}))
-        readable = self._readable(proof)
+        readable = self._there.issuperset(proof.fields)  # whatever the program reads now
         fields = proof.fields if readable else self._names
         rows = self._rows(session, f"{self._column.sql} in ({values})", fields) if values else []
-        kept = isinstance(fields, str) or proof.layout in ("", self._layout(session, fields))
+        kept = proof.layout in ("", self._layout(session, fields))
         return Again(rows, readable and kept)
 
-    def _rows(self, session: Session, where: str, fields: tuple[str, ...] | str) -> list[Row]:
-        read = self._expressions if isinstance(fields, str) else ", ".join(map(quoted, fields))
-        digest = f"left(md5(row({read})::text), 12)"
+    def _rows(self, session: Session, where: str, fields: tuple[str, ...]) -> list[Row]:
+        digest = f"left(md5(row({', '.join(map(quoted, fields))})::text), 12)"
         asked = f"{self._column.sql}::text, {self._version}, {digest}, {self._behind}"
         found = session.rows(f"select {asked} from {self._column.source.sql} where {where}")
         return [Row(value, version or "", row, behind or "") for value, version, row, behind in found]

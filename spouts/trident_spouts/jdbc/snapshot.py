@@ -50,14 +50,13 @@ class SnapshotPlanner:
         rows = sum(page.rows for page in pages)
         if not pages:
             return None
-        return Plan(self._opened.relation.oid, after, pages, left[len(pages) :], read + rows, self._proof)
+        assert self._proof is not None
+        return Plan(self._opened.relation.oid, after, pages, self._proof, left[len(pages) :], read + rows)
 
     def _compared(self, session: Session, previous: Plan) -> Proof:
         """Return the proof of a snapshot that another run began, after comparing it."""
         session.rows(f"select from {self._column.source.sql} limit 0")
         place, proof = self._opened.place(session), previous.proof
-        if proof is None:  # of an earlier version of this library
-            return self._last_rows.up_to(session, place, None)
         if proof.place.query != place.query:
             digests = f"digest {proof.place.query} before, {place.query} now"
             self._losses.tell(f"is not the one that the stream has read: query= was changed ({digests})", TopologyError)

@@ -43,7 +43,7 @@ class TopicRange(NamedTuple):
     """The last message before each end, once the batch was read."""
 
     isolation: str | None = None
-    """The isolation level at which `last` was read: another level sees other messages. None: an earlier version."""
+    """The isolation level at which `last` was read: another level sees other messages. None: none was read yet."""
 
     compacted: bool = False
     """True if Kafka has compacted the topic since this stream began to read it: messages of `last` may be gone."""

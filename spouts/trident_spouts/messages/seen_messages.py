@@ -97,12 +97,11 @@ class SeenMessages:
 def seen_in(metadata: Any, spout: str) -> SeenMessages:
     """Return the position that the log kept; for None, the position before the first batch.
 
-    Positions of earlier versions do not tell which messages were acknowledged; here they count as if none was.
     Raises SpoutContractError if another kind of spout wrote it. `spout` begins the message.
     """
     if metadata is None:
         return SeenMessages()
-    if not isinstance(metadata, dict) or {*metadata, "acknowledged"} != {"number", "batches", "acknowledged"}:
+    if not isinstance(metadata, dict) or metadata.keys() != {"number", "batches", "acknowledged"}:
         raise foreign_metadata_error(spout, metadata)
     batches = tuple(SeenBatch(number, tuple(ids), *since) for number, ids, *since in metadata["batches"])
-    return SeenMessages(metadata["number"], batches, tuple(metadata.get("acknowledged", ())))
+    return SeenMessages(metadata["number"], batches, tuple(metadata["acknowledged"]))

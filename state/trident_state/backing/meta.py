@@ -9,21 +9,21 @@ from trident_state.incarnation import Incarnation
 from trident_state.messages import GroupStatus, StoreReport
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 
-FORMAT = 1
+FORMAT = 2
 
 
 class Meta(Header, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The meta entry of a map, with the state's fence (`epoch`, `token`), `marker` and open record (`open`).
 
-    `values` is the form of the records, "packed" or "json". `birth` is the txid after which the state began; it is None
-    in a state that an earlier version made. `dropping`: a drop of the state has begun, so some of its entries may be
-    gone; the marker is -1 then, below every txid.
+    `values` is the form of the records, "packed" or "json". `birth` is the txid after which the state began.
+    `dropping`: a drop of the state has begun, so some of its entries may be gone; the marker is -1 then, below every
+    txid.
     """
 
     values: str
     marker: int
     open: int | None
-    birth: int | None = None
+    birth: int
     dropping: bool = False
 
     @classmethod

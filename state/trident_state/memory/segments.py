@@ -19,10 +19,10 @@ from trident.files.store import FileStore
 from trident_state.expiry import Expiry
 from trident_state.header import Header
 
-FORMAT = 1
+FORMAT = 2
 
-_NAME = re.compile(r"(\d+)-(\d+)-(?:([0-9A-Za-z_-]+)-)?[0-9a-f]{8}\.arrow")
-"""The name of a segment: txid, epoch, and uuid of the log that counts both. Version 0.1.0 had no uuid in it."""
+_NAME = re.compile(r"(\d+)-(\d+)-([0-9A-Za-z_-]+)-[0-9a-f]{8}\.arrow")
+"""The name of a segment: txid, epoch, and uuid of the log that counts both."""
 
 
 class Segment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -44,15 +44,13 @@ class Manifest(Header, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
 
     An entry in a later segment replaces the entry of the same key in an earlier one. `ttl` is the time to live of the
     driver that wrote the manifest (seconds), and `replaces` says that a batch's value replaces the stored one, so that
-    no aggregator is needed to apply a batch: both for readers from outside the run. `most` belonged to a kind of state
-    that no longer exists; it can still be read, because old manifests may hold it.
+    no aggregator is needed to apply a batch: both for readers from outside the run.
     """
 
     txid: int
     segments: tuple[Segment, ...]
     expiry: Expiry = Expiry()
     ttl: float | None = None
-    most: int | None = None
     replaces: bool = False
 
 
@@ -138,7 +136,7 @@ def unnamed_segments(files: FileStore, manifest: Manifest | None, log: str, epoc
         for match in matches
         if match
         and match[0] not in named
-        and (log == "" or match[3] in (None, log))
+        and (log == "" or match[3] == log)
         and (epoch is None or int(match[2]) < epoch)
     ]
 

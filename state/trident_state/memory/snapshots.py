@@ -131,7 +131,7 @@ class Snapshots:
     def publish_rules(self, lease: Lease) -> None:
         """Publish the manifest again with the rules by which this driver applies batches, if it has different ones.
 
-        The rules are the time to live, and whether values replace the stored ones, which former versions did not note.
+        The rules are the time to live, and whether values replace the stored ones.
         """
         manifest, ours = self._manifest, (self._ttl, self._replaces)
         if self.files is not None and manifest is not None and (manifest.ttl, manifest.replaces) != ours:

@@ -96,8 +96,8 @@ class DueIndex:
     def is_complete(self, layout: Layout) -> bool:
         """Return whether the index fits the records.
 
-        It does not if an earlier version of this library wrote them, or if entries of it were removed, as by an expiry
-        or a clean-up. The number of entries is in the meta hash, and the same script changes both.
+        It does not if entries of it were removed, as by an expiry or a clean-up. The number of entries is in the meta
+        hash, and the same script changes both.
         """
         counts = [(layout.buckets_of(group)[0], command(b"ZCARD", layout.due(group))) for group in range(layout.groups)]
         metas, found = self._reader.snapshot(layout, counts)

@@ -10,7 +10,7 @@ from trident_state.messages import GroupStatus
 from trident_state.redis.wire import bulks
 from trident_state.state_shape import StateIdentity, StateKind
 
-FORMAT = "1"
+FORMAT = "2"
 NOTHING_FORGOTTEN = Expiry()
 
 

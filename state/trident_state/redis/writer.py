@@ -206,9 +206,7 @@ class Writer:
         for group in groups:
             live[task.keys.group(group)] = True
         check_none_later(self._where, stored.txids[live], task.txid - 1, task.txid)
-        # A key that has the txid already is sent too where it has a due time: a former version has noted none.
-        sends_all = self._bare or self._shape.due is not None
-        moving = live if sends_all else live & (stored.txids < task.txid)
+        moving = live if self._bare else live & (stored.txids < task.txid)
         keys, before, deltas = task.keys, stored, task.deltas
         if not (whole := bool(moving.all())):
             rows = np.flatnonzero(moving)

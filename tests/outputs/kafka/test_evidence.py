@@ -102,16 +102,11 @@ def test_a_batch_in_doubt_when_the_record_was_lost_stays_in_doubt_at_later_start
     assert values(kafka, topic) == ["row 1", "row 2"]
 
 
-def test_a_first_record_falls_back_like_any_other_and_that_of_an_earlier_version_goes_on(
-    kafka: KafkaBroker, topic: str
-) -> None:
+def test_a_first_record_falls_back_like_any_other(kafka: KafkaBroker, topic: str) -> None:
     kafka.create(topic)
     written(kafka, topic)
     with pytest.raises(OutputConflictError, match="batch 0 is the last one in Kafka, and the output took batch 2"):
         written(kafka, topic, epoch=2, last_frozen=2, memory=Memory(2))
-    rewritten(kafka, topic, since=None, doubtful=None)
-    written(kafka, topic, 3, epoch=3, last_frozen=2, memory=Memory(2))
-    assert values(kafka, topic) == ["row 3"]
 
 
 def test_an_output_that_fell_back_within_a_run_is_told(kafka: KafkaBroker, topic: str) -> None:
@@ -169,14 +164,6 @@ def test_the_record_of_a_topic_that_was_made_anew_says_nothing_of_the_new_one(
         written(kafka, topic, 2, 3, last_frozen=2, memory=Memory(1))
     assert "was deleted and made anew (id former before," in caplog.text
     assert values(kafka, topic) == ["row 1", "row 2", "row 2", "row 3"]  # this topic plays both
-
-
-def test_a_record_of_an_earlier_version_goes_on(kafka: KafkaBroker, topic: str) -> None:
-    kafka.create(topic)
-    written(kafka, topic, 1)
-    rewritten(kafka, topic, cluster=None, topic=None, lease=None)
-    written(kafka, topic, 1, 2, last_frozen=1, memory=Memory(1))
-    assert values(kafka, topic) == ["row 1", "row 2"]
 
 
 def test_a_topic_made_anew_between_runs_and_in_a_run_is_told_and_gets_later_batches_once(

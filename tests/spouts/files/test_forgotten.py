@@ -210,16 +210,6 @@ def test_deletions_of_some_of_which_nothing_is_known_are_no_doubt_but_a_guess_is
     )
 
 
-def test_a_log_of_an_earlier_version_takes_what_is_there_for_read_once(reader: Reader) -> None:
-    record = ReadFiles.decode(reader.position["seen"])  # type: ignore[index, call-overload]
-    object.__setattr__(record, "forgotten", None)
-    reader.position["seen"] = record.encode()  # type: ignore[index, call-overload]
-    write(reader.folder / "f9", "new\n", 900)
-    assert reader() == ["new"]
-    write(reader.folder / "f00-late", "late\n", 101)
-    reader.refused("may have been read, or may have changed since they were read: .*/f00-late. ")
-
-
 @pytest.fixture
 def compared(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The lengths at which a file is compared as a whole, where files of over 5,000 bytes are long ones."""

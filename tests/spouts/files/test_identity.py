@@ -3,8 +3,6 @@
 The tests run whole topologies, with a restart between two listings.
 """
 
-import base64
-import json
 import os
 import shutil
 import time
@@ -414,48 +412,8 @@ def test_what_a_writer_has_under_way_is_read_when_it_is_there(reader: Reader, fo
 # --- metadata of before -------------------------------------------------------------------------------------------
 
 
-def old_metadata(entries: dict[str, tuple[int, int]]) -> dict[str, Any]:
-    files = [[name, end, mtime, 0] for name, (end, mtime) in entries.items()]
-    assert len(files) == 1, "times are differences"
-    return {"files": [], "seen": base64.b64encode(zlib.compress(json.dumps([None, files]).encode())).decode()}
-
-
 def seen_in(plan: Any) -> ReadFiles:
     return ReadFiles.decode(plan["seen"])
-
-
-def test_metadata_without_inodes_and_checksums_goes_on_and_gets_them(folder: Path) -> None:
-    path = folder / "a"
-    path.write_text(lines("a", 10))
-    old = old_metadata({"a": (path.stat().st_size, path.stat().st_mtime_ns)})
-    executor = FileSpout(folder).open()
-    assert executor.plan(TransactionAttempt(2, 0), old, 0.0) is None
-    (folder / "b").write_text("b\n")
-    [plan] = planned(FileSpout(folder), previous=old)
-    assert [file[0] for file in plan["files"]] == ["b"]
-    entry = seen_in(plan).entries["a"]
-    assert (entry.inode, entry.check is not None) == (path.stat().st_ino, True)
-    assert seen_in(plan).root == str(folder)
-    replaced(path, lines("x", 20))
-    with pytest.raises(SpoutContractError, match="another file now"):
-        planned(FileSpout(folder), previous=plan)
-
-
-def test_metadata_without_checksums_goes_on_in_a_file_that_grew(folder: Path) -> None:
-    path = folder / "a"
-    path.write_text(lines("a", 10))
-    old = old_metadata({"a": (path.stat().st_size, 5)})
-    with path.open("a") as file:
-        file.write("more\n")
-    [plan] = planned(FileSpout(folder), previous=old)
-    assert [file[3:5] for file in plan["files"]] == [[60, 65]]
-    assert logged(plan)["files"][0][5] == zlib.crc32((lines("a", 10) + "more\n").encode() * 2)
-
-
-def test_metadata_without_checksums_still_tells_a_changed_file(folder: Path) -> None:
-    (folder / "a").write_text(lines("a", 10))
-    with pytest.raises(SpoutContractError, match="a was read to byte 60 "):
-        planned(FileSpout(folder), previous=old_metadata({"a": (60, 5)}))
 
 
 def test_an_entry_remembers_inode_and_checksum(folder: Path) -> None:

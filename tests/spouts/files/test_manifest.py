@@ -3,7 +3,6 @@
 import gzip
 import json
 import os
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -216,18 +215,3 @@ def test_two_spellings_of_a_name_are_one_file(named: Named, tmp_path: Path) -> N
     named.name(spellings)
     assert batches(named.spout()) == ([["a 0", "a 1", "b 0"]], batches(named.spout())[1])
     assert batches(named.spout(maxFilesPerBatch=1))[0] == [["a 0", "a 1"], ["b 0"]]
-
-
-def test_a_log_of_a_version_that_took_spellings_for_files_goes_on(named: Named) -> None:
-    one, two, three = named.write("a", 1), named.write("b", 1), named.write("c", 1)
-    named.name([one, f"./{one}", two])
-    _, plan = batches(named.spout())
-    assert plan["manifest"][0] == 2  # type: ignore[index, call-overload]
-    spelt = zlib.crc32("\n".join([one, f"./{one}", two]).encode())
-    old = {**plan, "manifest": [3, spelt, plan["manifest"][2]]}  # type: ignore[dict-item, index, call-overload]
-    assert batches(named.spout(), old)[0] == []
-    named.name([one, f"./{one}", two, f"{named.folder}/b", three])
-    assert batches(named.spout(), old)[0] == [["c 0"]]
-    named.name([one, two, three])
-    with pytest.raises(SpoutContractError, match="has other names than when its first 3 files were read"):
-        batches(named.spout(), old)

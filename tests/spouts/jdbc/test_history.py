@@ -444,17 +444,6 @@ def test_another_row_of_the_same_transaction_is_another_history_of_a_query(
     again.close()
 
 
-def test_a_position_of_an_earlier_version_is_accepted_and_gets_its_proof(postgres: PostgresServer, table: str) -> None:
-    filled(postgres, table)
-    executor = opened(postgres, table)
-    position = drained(executor)[1]
-    old = {name: value for name, value in position.items() if name != "proof"}
-    postgres.run(f"insert into {table} (word) values ('new')")
-    plan = planned(executor, old)
-    assert plan["proof"] and drained(executor, old)[0] == ["new"]
-    executor.close()
-
-
 def test_a_snapshot_goes_on_only_over_the_same_server(postgres: PostgresServer, table: str) -> None:
     filled(postgres, table)
     executor = opened(postgres, table, mode="snapshot", maxRowsPerBatch=2)

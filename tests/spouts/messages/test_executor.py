@@ -255,17 +255,6 @@ def test_an_acknowledged_message_that_comes_again_waits_for_its_ack_anew() -> No
     assert dict(then(raised, [4], [3, 1], remember=1)) == {1: 0, 4: 4}
 
 
-def test_a_position_of_an_earlier_version_counts_as_if_nothing_was_acknowledged() -> None:
-    queue = Queue({1: "a", 2: "b", 3: "c"})
-    executor = opened(QueueSpout(queue, maxRows=1, remember=0))
-    plan = planned(executor, 2, {"number": 1, "batches": [[1, [1]]]})
-    assert rows(executor, 2, plan) == ["b"]
-    assert plan == {"number": 2, "batches": [[1, [1]], [2, [2]]], "acknowledged": []}
-    executor.success(2, plan)
-    assert queue.acked == [2, 1], "1 came again, and waited until its batch was known to be committed"
-    assert planned(executor, 3, plan) == {"number": 3, "batches": [[3, [3]]], "acknowledged": []}
-
-
 @pytest.mark.parametrize("remember", [0, 1])
 def test_a_message_whose_ack_raises_is_never_forgotten_in_its_run(remember: int) -> None:
     class Breaks(QueueSpout):

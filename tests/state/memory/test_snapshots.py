@@ -17,7 +17,7 @@ from tests.state.memory.homes import NEVER, MemoryStorage
 from trident.base.attempt import Lease
 from trident.base.errors import FencedError, FilesUnavailableError, StateLostError
 from trident.testing.contracts.stores import FIRST, SECOND, FileHome, Setting
-from trident.testing.contracts.stores.fixtures import entries, every_kind, marker
+from trident.testing.contracts.stores.fixtures import every_kind, marker
 from trident_state.memory import MemoryStore
 from trident_state.memory.segments import Manifest, read_manifest
 from trident_state.memory.snapshots import Snapshots
@@ -114,10 +114,8 @@ def test_a_snapshot_holds_what_changed_since_the_last_one(tmp_path: Path, home: 
     assert setting.read(again, [0, 5, 19, 20, 9_999], None) == [2, 3, 2, 1, 1]
 
 
-def test_a_manifest_of_a_former_version_gets_what_readers_need_with_the_next_driver(
-    setting: Setting, home: FileHome
-) -> None:
-    """It does not say that values replace the stored ones."""
+def test_a_manifest_gets_the_rules_of_the_next_driver(setting: Setting, home: FileHome) -> None:
+    """The driver before combined values, and this one replaces them."""
     setting = replace(setting, combine=replacing())
     store = started(setting, home)
     setting.apply(store, 1, {1: 10})
@@ -486,8 +484,8 @@ def test_half_written_files_of_earlier_drivers_are_swept_and_those_of_later_ones
     assert home.folder is not None
     log = setting.identity.log
     ours = [f"9-{epoch}-{log}-00000000.arrow" for epoch in (1, 2, 3)]
-    kept = {*ours[1:], "9-2-00000000.arrow", "9-1-another-00000000.arrow", "mine.txt"}
-    for name in (*kept, ours[0], "9-1-00000000.arrow"):  # the last one is as version 0.1.0 named them
+    kept = {*ours[1:], "9-1-another-00000000.arrow", "mine.txt"}
+    for name in (*kept, ours[0]):
         (home.folder / name).write_bytes(b"half")
     restarted(setting, home, SECOND)
     assert files(home) == named | kept
@@ -547,16 +545,5 @@ def test_the_manifest_is_readable_text_and_holds_no_values(setting: Setting, hom
     store.snapshot()
     text = home.manifest()
     assert text is not None
-    assert re.match(rb'\{"format":1,"topology":"wordcount","state":"counts"', text)
+    assert re.match(rb'\{"format":2,"topology":"wordcount","state":"counts"', text)
     assert b"1234567" not in text
-
-
-def test_a_manifest_that_names_a_number_of_keys_is_still_read(setting: Setting, home: FileHome) -> None:
-    """Earlier versions had a state of at most so many keys. What it holds is an opaque state."""
-    store = started(setting, home)
-    setting.apply(store, 1, {n: 1 for n in range(5)})
-    store.snapshot()
-    text = home.manifest()
-    assert text is not None
-    home.publish(text[:-1] + b',"expiry":{"cutoff":3,"before":2},"most":100}', FIRST)
-    assert set(entries(restarted(setting, home), 1)) == set()

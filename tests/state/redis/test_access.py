@@ -74,7 +74,7 @@ def test_the_writers_rules_are_enough_for_due_times(redis_server: RedisServer) -
 
 
 def test_a_put_that_may_note_no_due_times_writes_nothing(redis_server: RedisServer) -> None:
-    """The rules of a former version lack sorted sets. Once they are given, the same batch is put as a whole."""
+    """The rules lack sorted sets. Once they are given, the same batch is put as a whole."""
     grant(redis_server, "writer", WRITER.replace(" +@sortedset", ""))
     url = redis_server.url.replace("redis://", "redis://writer:secret@")
     with started(url, DUE) as store:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
-from tests.state.redis.states import LEASE, SECOND, contents, opened, started, words
+from tests.state.redis.states import LEASE, SECOND, opened, started, words
 from tests.support.server import RedisServer
 from trident.base.errors import FencedError, SnapshotMovedError, StateError, StateRecoveringError, StateUnavailableError
 from trident_state.messages import Update
@@ -131,40 +131,6 @@ def test_a_doubled_put_and_a_late_one_leave_the_index_as_it_is(shared_redis: Red
             assert due(other, 2, 49) == ["w2"]
 
 
-@pytest.mark.parametrize("layout", OPTIONS)
-def test_the_index_is_built_where_another_version_wrote_the_last_batch(shared_redis: RedisServer, layout: str) -> None:
-    """A version without due times: it leaves the index, and the note up to where it is complete, as they were."""
-    held: dict[int, int | None] = {key: key % 70 for key in range(2500)}
-    held |= {1: None, 2: YEAR_3000}
-    with started(shared_redis.url, UNTIMED, **OPTIONS[layout]) as store:
-        store.apply(LEASE, puts(1, held))
-    with opened(shared_redis.url, SHAPE, **OPTIONS[layout]) as store:
-        store.report()
-        store.acquire(SECOND)
-        assert due(store, 1, 33) == expected(held, 33)
-        held |= {3: 1000}
-        store.apply(SECOND, puts(2, {3: 1000}))
-        assert due(store, 2, 33) == expected(held, 33)
-    later: dict[int, int | None] = {4: 1000, 5: None, 3000: 4}
-    for name in shared_redis.client.keys("*:due"):
-        shared_redis.client.rename(name, f"kept:{name.decode()}")
-    third = type(LEASE)(3, "third")
-    with opened(shared_redis.url, UNTIMED, **OPTIONS[layout]) as store:
-        store.report()
-        store.acquire(third)
-        store.apply(third, puts(3, later))
-    for name in shared_redis.client.keys("kept:*"):  # as that version left it
-        shared_redis.client.rename(name, name.decode().removeprefix("kept:"))
-    for name in shared_redis.client.keys("*:m"):
-        shared_redis.client.hset(name, "due", "2")  # it knows nothing of this field
-    fourth = type(LEASE)(4, "fourth")
-    with opened(shared_redis.url, SHAPE, **OPTIONS[layout]) as store:
-        store.report()
-        store.acquire(fourth)
-        assert due(store, 3, 1000) == expected(held | later, 1000)
-        assert len(contents(store)) == sum(time is not None for time in (held | later).values())
-
-
 def test_an_index_that_somebody_deleted_is_built_again(shared_redis: RedisServer) -> None:
     with started(shared_redis.url, SHAPE) as store:
         store.apply(LEASE, puts(1, {1: 5, 2: 9}))
@@ -222,22 +188,6 @@ def test_an_index_that_was_built_in_part_is_built_again(
         store.report()
         store.acquire(type(LEASE)(3, "third"))
         assert due(store, 1, 900) == expected(held, 900)
-
-
-def test_puts_of_another_version_that_was_interrupted_are_in_the_index(shared_redis: RedisServer) -> None:
-    """It put a part of batch 2, and noted no due times. A driver of this version puts the batch again, and commits."""
-    with started(shared_redis.url, SHAPE) as store:
-        store.apply(LEASE, puts(1, {1: 5, 2: 9}))
-    with opened(shared_redis.url, UNTIMED) as store:
-        store.report()
-        store.acquire(SECOND)
-        store.open_batch(SECOND, puts(2, {})).put([(words([2, 3]), pa.array([50, 7]))])
-    third = type(LEASE)(3, "third")
-    with opened(shared_redis.url, SHAPE) as store:
-        store.report()
-        store.acquire(third)
-        store.apply(third, puts(2, {2: 50, 3: 7, 4: 8}))
-        assert due(store, 2, 49) == ["w1", "w3", "w4"]
 
 
 def test_a_server_that_lost_a_part_of_what_was_built_of_an_index_builds_it_again(shared_redis: RedisServer) -> None:

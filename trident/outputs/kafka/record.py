@@ -14,11 +14,11 @@ from trident.outputs.kafka.cluster import OutputCluster
 from trident.outputs.run_identity import RunIdentity
 from trident.plan.nodes import WriteKafka
 
-_FORMAT = 1
+_FORMAT = 2
 
 
 class Place(NamedTuple):
-    """The ids of a cluster and of the output's topic; None if a broker, or a record of an earlier version, has none."""
+    """The ids of a cluster and of the output's topic; None if a broker has none."""
 
     cluster: str | None = None
     topic: str | None = None
@@ -27,26 +27,25 @@ class Place(NamedTuple):
 class Record(NamedTuple):
     """The last committed batch: its txid (0 before the first), the number of its rows, and the uuid of its log.
 
-    `lease` is that of the driver that wrote it; None in a record of an earlier version. `since`: the output's batches
-    up to this txid are not in this topic, or were there before the record; None in a first record of an earlier
-    version. `doubtful`: of the batches from there up to this txid it was not known whether the topic has them.
+    `lease` is that of the driver that wrote it. In a first record, the output's batches up to the txid `since` are not
+    in this topic, or were there before the record, and of the batches from there up to the txid `doubtful` it was not
+    known whether the topic has them.
     """
 
     txid: int
     rows: int
     log: str
     output: str
-    place: Place = Place()
-    lease: Lease | None = None
-    since: int | None = None
+    place: Place
+    lease: Lease
+    since: int = 0
     doubtful: int = 0
 
     def encode(self) -> str:
         """Return the metadata of the offset, beside the txid."""
         named: dict[str, object] = {"format": _FORMAT, "log": self.log, "output": self.output, "rows": self.rows}
         named |= {"cluster": self.place.cluster, "topic": self.place.topic}
-        if self.lease is not None:
-            named["lease"] = [self.lease.epoch, self.lease.token]
+        named["lease"] = [self.lease.epoch, self.lease.token]
         if not self.txid:
             named |= {"since": self.since, "doubtful": self.doubtful}
         return json.dumps(named)
@@ -57,16 +56,13 @@ class Record(NamedTuple):
         stored = json.loads(metadata)
         if stored["format"] != _FORMAT:
             raise ValueError(stored["format"])
-        place = Place(stored.get("cluster"), stored.get("topic"))
-        lease = Lease(*stored["lease"]) if "lease" in stored else None
-        began = stored.get("since"), stored.get("doubtful", 0)
+        place, lease = Place(stored["cluster"], stored["topic"]), Lease(*stored["lease"])
+        began = () if txid else (int(stored["since"]), int(stored["doubtful"]))
         return cls(txid, int(stored["rows"]), str(stored["log"]), str(stored["output"]), place, lease, *began)
 
     def falls_short_of(self, reached: int) -> bool:
         """Return whether batches up to `reached` came to the output after the last one that the record knows."""
-        if not self.txid and self.since is None:  # of an earlier version, which did not note what was reached then
-            return False
-        return max(self.txid, self.since or 0) < reached
+        return max(self.txid, self.since) < reached
 
 
 class RecordKeeper:
@@ -130,20 +126,20 @@ class RecordKeeper:
                 f"output another name=: then it begins here after batch {reached}"
             )
         lease = record.lease
-        if lease is not None and not run.memory.issued(lease):
+        if not run.memory.issued(lease):
             raise self.conflict(
                 f"was written by a driver of epoch {lease.epoch} that this log did not start (this driver's "
                 f"epoch is {run.epoch}): the log is an old copy, or a copy of it was started elsewhere. Start with the "
                 f"newest log and stop the copy, or give the output another name=. Nothing was written"
             )
-        if lease is not None and lease.epoch > run.epoch:
+        if lease.epoch > run.epoch:
             raise FencedError(
                 f"{self._sink.step}: another driver (epoch {lease.epoch}, ours is {run.epoch}) took this output in "
                 f"Kafka, and has written; this one stops"
             )
         if record.falls_short_of(reached) and not self.is_elsewhere(record, place):
             raise self.conflict(
-                f"says that batch {max(record.txid, record.since or 0)} is the last one in Kafka, and the output took "
+                f"says that batch {max(record.txid, record.since)} is the last one in Kafka, and the output took "
                 f"batch {reached}: the brokers were restored from an older copy or have lost records, so that later "
                 f"batches are missing in the topic; or the output wrote to another topic= or with "
                 f"guarantee='at-least-once' since. To go on after batch {reached}, without what is missing, delete the "
