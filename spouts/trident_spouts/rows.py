@@ -106,7 +106,9 @@ def _from_pandas(frame: "pandas.DataFrame", schema: StructType, where: str) -> p
             continue
         try:
             integral = pa.types.is_integer(field.type)  # pandas keeps integers with gaps as floats
-            columns.append(cast_column(pa.Array.from_pandas(series), field.type, floats_to_integers=integral))
+            # Arrow reads numbers in place, and a program may fill the same frame for the next batch.
+            array = pa.Array.from_pandas(series.copy())
+            columns.append(cast_column(array, field.type, floats_to_integers=integral))
         except (CastError, pa.ArrowException) as error:
             raise _column_error(where, schema, field.name, error) from None
     return pa.table(columns, schema=arrow_schema(schema))

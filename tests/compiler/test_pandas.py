@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -397,3 +398,19 @@ def test_an_object_may_be_prepared_for_its_partition(engine: Slots) -> None:
         stream(TridentTopology(), "n long", [(1,), (2,), (3,)]).partition("n", lambda n, of: n % of).parallelismHint(2)
     )
     assert sorted(leaving(engine, placed.map("n", Model(), "m"))) == [(2,), (101,), (103,)]
+
+
+class Buffered:
+    """A function that writes each result into one buffer, as code that spares allocations does."""
+
+    def __init__(self) -> None:
+        self.buffer = np.zeros(10)
+
+    def __call__(self, x: pd.Series) -> pd.Series:
+        return pd.Series(np.multiply(x, 2, out=self.buffer[: len(x)]), copy=False)
+
+
+def test_a_result_is_what_it_was_when_the_function_returned_it() -> None:
+    placed = stream(TridentTopology(), "x double", [(1.0,), (2.0,), (3.0,), (4.0,)])
+    placed = placed.partition("x", lambda x, of: int(x) % of).parallelismHint(2)
+    assert sorted(leaving(OnArrow(), placed.map("x", Buffered(), "y double"))) == [(2.0,), (4.0,), (6.0,), (8.0,)]

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from trident import CollectList, Count, TridentTopology
@@ -11,6 +13,7 @@ from trident.spouts import (
     BatchCoordinator,
     BatchSpout,
     Emitter,
+    FeederBatchSpout,
     IterableSpout,
     OpaquePartitionedSpout,
     PartitionedSpout,
@@ -234,3 +237,33 @@ def test_a_row_is_what_it_was_when_it_was_emitted(make: Callable[[], Any]) -> No
     with start_local(topology, name="t") as running:
         running.processAllAvailable(timeout=60)
         assert running.state("tags").value == [*"abcdef"]
+
+
+def frames() -> Iterator[pd.DataFrame]:
+    """Three chunks in one frame, whose numbers are written over for each."""
+    numbers = np.zeros(2, np.int64)
+    frame = pd.DataFrame({"n": numbers}, copy=False)
+    for n in (1, 2, 3):
+        numbers[:] = n
+        yield frame
+
+
+def numbers_of(spout: Any) -> Any:
+    topology = TridentTopology()
+    numbers = topology.newStream("s", spout)
+    numbers.persistentAggregate(MemoryMapState.opaque(), "n", CollectList(), "numbers", name="numbers")
+    with start_local(topology, name="t") as running:
+        running.processAllAvailable(timeout=60)
+        return running.state("numbers").value
+
+
+@pytest.mark.parametrize("batchSize", [2, 3])
+def test_a_chunk_is_what_it_was_when_the_iterator_gave_it(batchSize: int) -> None:
+    assert numbers_of(IterableSpout("n long", frames, batchSize=batchSize)) == [1, 1, 2, 2, 3, 3]
+
+
+def test_a_batch_is_what_it_was_when_it_was_fed() -> None:
+    spout = FeederBatchSpout("n long")
+    for frame in frames():
+        spout.feed(frame)
+    assert numbers_of(spout) == [1, 1, 2, 2, 3, 3]

@@ -194,7 +194,8 @@ def _is_series(given: object) -> bool:
 def _converted(where: Where, given: Any, field: pa.Field, method: str) -> pa.Array:
     """Return a column with the accumulators' type. Numbers may be widened; nothing is rounded or parsed."""
     try:
-        column = given if isinstance(given, pa.Array) else pa.array(given, from_pandas=_is_series(given))
+        # Arrow reads numbers in place, and the aggregator may fill the same buffer in its next call.
+        column = given if isinstance(given, pa.Array) else pa.array(given.copy(), from_pandas=_is_series(given))
         if column.type.equals(field.type):
             return column
         if _family(column.type) == _family(field.type):

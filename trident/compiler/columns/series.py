@@ -66,7 +66,8 @@ def _converted(series: "pd.Series[Any]", kind: pa.DataType) -> pa.Array:
     if series.dtype == object:
         return _from_objects(series.to_numpy(), kind)
     try:
-        array = pa.array(series, from_pandas=True)
+        # Arrow reads numbers in place, and a function may fill the same buffer in its next call.
+        array = pa.array(series.copy(), from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise WrongDtype(f"({error})") from None
     array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
