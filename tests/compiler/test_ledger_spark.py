@@ -76,7 +76,8 @@ def plant(monkeypatch: pytest.MonkeyPatch, edge: str, fault: Fault) -> None:
 
     def faulty(self: PendingFunction) -> DataFrame:
         frame, function = sound(self), self.function
-        if isinstance(function, Reporting) and function.edge is not None and function.edge.name.endswith(edge):
+        counted = function.way.edge if isinstance(function, Reporting) else None
+        if counted is not None and counted.name.endswith(edge):
             return in_arrow(frame, fault, spark_schema(self.leaving))
         return frame
 

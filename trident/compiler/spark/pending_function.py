@@ -18,6 +18,7 @@ from trident.compiler.spark.worker_functions import (
 )
 from trident.compiler.tracking.ledger import Root
 from trident.compiler.tracking.tokens import Edge
+from trident.compiler.tracking.ways import Way
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +54,12 @@ class PendingFunction:
 
         `edge` is the edge over which the rows are sent, if the batch has a ledger.
         """
-        function = Reporting(self.function, self.leaving, signal, edge, ids)
+        function = Reporting(self.function, self.leaving, signal, Way(edge, ids))
         return PendingFunction(self.source, function, function.leaving)
 
     def behind_reports(self, edge: Edge | None = None) -> "PendingFunction":
         """Return this function for a source whose rows are tuples and reports, as in the output of `reporting`."""
-        return PendingFunction(self.source, AfterReports(self.function, edge), self.leaving)
+        return PendingFunction(self.source, AfterReports(self.function, Way(edge)), self.leaving)
 
 
 def in_arrow(frame: DataFrame, function: WorkerFunction, schema: StructType) -> DataFrame:

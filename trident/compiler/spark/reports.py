@@ -9,9 +9,10 @@ from trident.base.errors import UserFunctionError
 from trident.compiler.columns.dead_letters import Letters
 from trident.compiler.columns.function_errors import decoded, is_failure
 from trident.compiler.spark.failure_signal import FailureSignal
-from trident.compiler.spark.worker_functions import REPORT, ROW_ID
+from trident.compiler.spark.worker_functions import REPORT
 from trident.compiler.tracking.ledger import Ledger, Root, is_report, report_in
 from trident.compiler.tracking.tokens import Edge
+from trident.compiler.tracking.ways import ROW_ID
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,7 @@ from trident.compiler.aggregates.selections import PickSpec, picked
 from trident.compiler.columns.columns import Columns, concat
 from trident.compiler.columns.dead_letters import Letters
 from trident.compiler.on_worker import Batches, OnWorker
-from trident.compiler.spark.worker_functions import Chain, OnChain, partition_id, sliced
-from trident.compiler.tracking.ledger import Root
+from trident.compiler.spark.worker_functions import AfterChain, partition_id, sliced
 from trident.compiler.windows.panes import PaneSpec
 
 _KEYS = 1_000_000
@@ -29,23 +28,14 @@ _KEYS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class PartialFold(OnChain):
+class PartialFold(AfterChain):
     """A chain whose output is folded in the same worker: one accumulator for each key of a partition.
 
     `batch` is the txid of the tuples' batch.
     """
 
-    chain: Chain
     spec: FoldSpec
     batch: int = 0
-
-    @property
-    def catches(self) -> bool:
-        return self.chain.catches
-
-    @property
-    def root(self) -> Root | None:
-        return self.chain.root
 
     def _run(self, batches: Batches, letters: Letters | None = None) -> Iterator[pa.RecordBatch]:
         spec = self.spec
@@ -95,20 +85,11 @@ class ArrowFold:
 
 
 @dataclass(frozen=True, slots=True)
-class PaneFold(OnChain):
+class PaneFold(AfterChain):
     """A chain whose output is folded in the same worker to accumulators by pane and group. The driver merges them."""
 
-    chain: Chain
     spec: PaneSpec
     batch: int = 0
-
-    @property
-    def catches(self) -> bool:
-        return self.chain.catches
-
-    @property
-    def root(self) -> Root | None:
-        return self.chain.root
 
     def _run(self, batches: Batches, letters: Letters | None = None) -> Iterator[pa.RecordBatch]:
         spec = self.spec

@@ -18,8 +18,8 @@ from trident.compiler.columns.kernels import Work, compile_chain
 from trident.compiler.columns.lifecycle import prepared
 from trident.compiler.on_worker import BATCH_ROWS, Batches, OnWorker, guarded
 from trident.compiler.spark.failure_signal import FailureSignal
-from trident.compiler.tracking.ledger import Report, Root
-from trident.compiler.tracking.tokens import Edge, Tally, row_ids
+from trident.compiler.tracking.ledger import Root
+from trident.compiler.tracking.ways import Way
 from trident.operations.context import OperationContext
 
 
@@ -64,9 +64,6 @@ def call(function: WorkerFunction, batches: Batches, letters: Letters | None) ->
 REPORT = "__trident_report"
 """The hidden last field of the rows of a `Reporting`: null in a tuple."""
 
-ROW_ID = "__trident_row"
-"""The hidden field before the report, if the batch has a ledger: a tuple's id on the edge over which it leaves."""
-
 
 @dataclass(frozen=True, slots=True)
 class Reporting:
@@ -80,10 +77,8 @@ class Reporting:
     function: WorkerFunction
     schema: pa.Schema
     signal: FailureSignal | None
-    edge: Edge | None = None
-    """The edge over which the rows leave; None without a ledger. The partition reports once, at its end."""
-    ids: bool = True
-    """True if the rows have ids, so that the receiver of the edge can tally them."""
+    way: Way = Way()
+    """The way on which the rows leave. If a ledger counts it, the partition reports once, at its end."""
 
     @property
     def leaving(self) -> pa.Schema:
@@ -91,26 +86,18 @@ class Reporting:
 
         A report has nulls in all fields of a tuple, even in those that are never null in a tuple.
         """
-        ids = [pa.field(ROW_ID, pa.int64())] if self.edge is not None and self.ids else []
-        return pa.schema([*(field.with_nullable(True) for field in self.schema), *ids, pa.field(REPORT, pa.string())])
+        fields = [field.with_nullable(True) for field in self.schema]
+        return pa.schema([*fields, *self.way.fields, pa.field(REPORT, pa.string())])
 
     def __call__(self, batches: Batches) -> Batches:
-        letters, leaving = Letters(), self.leaving
-        partition, sent = partition_id(), Tally()
+        letters, leaving, sent = Letters(), self.leaving, self.way.departures(partition_id())
         try:
             for batch in call(self.function, batches, letters):
-                hidden: list[pa.Array] = [pa.nulls(batch.num_rows, pa.string())]
-                if self.edge is not None and self.ids:
-                    ids = row_ids(partition, sent.rows, sent.rows + batch.num_rows)
-                    sent += self.edge.tally(ids)
-                    hidden.insert(0, pa.array(ids))
+                hidden = [*sent.hidden(batch.num_rows), pa.nulls(batch.num_rows, pa.string())]
                 yield pa.RecordBatch.from_arrays([*batch.columns, *hidden], schema=leaving)
                 if letters.dead:  # at the end they might be more than a worker has memory for
                     yield self._rows(letters.take_lines())
-            lines = letters.take_lines()
-            if self.edge is not None:
-                arrived, seal = letters.arrivals.as_report(), self.edge.seal(partition)
-                lines.append(Report(self.edge.name, partition, seal, sent.rows, sent.value, arrived).line())
+            lines = [*letters.take_lines(), *sent.report(letters.arrivals)]
             if lines:
                 yield self._rows(lines)
         except WorkerFailure as failure:
@@ -131,11 +118,11 @@ class Reporting:
 class AfterReports(OnChain):
     """The function after a shuffle of a `Reporting`'s rows. It gets the tuples, and passes the reports on.
 
-    `edge` is the edge over which the rows came, if the batch has a ledger; then the rows have ids.
+    `way` is the way on which the rows came.
     """
 
     function: WorkerFunction
-    edge: Edge | None = None
+    way: Way = Way()
 
     @property
     def catches(self) -> bool:
@@ -156,10 +143,7 @@ class AfterReports(OnChain):
                     raise WorkerFailure(text)
             letters.add_lines(texts)
             rows = rows.filter(reports.is_null())
-        if self.edge is None:
-            return rows
-        letters.arrivals.add(self.edge, rows.column(rows.num_columns - 1))
-        return rows.select(range(rows.num_columns - 1))
+        return self.way.arrived(rows, letters.arrivals)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,8 +191,8 @@ class Chain(OnChain):
     def columns(self, batches: Batches, letters: Letters | None = None) -> Iterator[Columns]:
         """Yield the output of the chain, batch by batch. Tuples that are caught on the way are added to `letters`."""
         entering = batches if self.before is None else self.before(batches)
-        if self.root is not None and letters is not None:
-            entering = letters.arrivals.counting_rows(self.root.edge, entering)
+        if letters is not None:
+            entering = letters.arrivals.of_source(self.root, entering)
         if self.lifecycle is not None:
             yield from self._with_lifecycle(entering, self.lifecycle, letters)
             return
@@ -242,8 +226,8 @@ class Chain(OnChain):
 
 
 @dataclass(frozen=True, slots=True)
-class Drain(OnChain):
-    """A chain that runs for its side effects. Its output has no rows."""
+class AfterChain(OnChain):
+    """A function over the output of a chain, in the same worker."""
 
     chain: Chain
 
@@ -254,6 +238,11 @@ class Drain(OnChain):
     @property
     def root(self) -> Root | None:
         return self.chain.root
+
+
+@dataclass(frozen=True, slots=True)
+class Drain(AfterChain):
+    """A chain that runs for its side effects. Its output has no rows."""
 
     def _run(self, batches: Batches, letters: Letters | None = None) -> Iterator[pa.RecordBatch]:
         for _ in self.chain.columns(batches, letters):

@@ -1,10 +1,11 @@
 """The rows that arrive in one partition on a worker, tallied by edge and sending partition."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from trident.compiler.tracking.ledger import Root
 from trident.compiler.tracking.tokens import Edge, Tally
 
 _ROOT = 0
@@ -25,8 +26,11 @@ class Arrivals:
         for sender, tally in edge.by_sender(ids.to_numpy(zero_copy_only=False)):
             senders[sender] = senders.get(sender, Tally()) + tally
 
-    def counting_rows(self, edge: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the record batches of a source, and add their rows, which have no ids, to the tally of `edge`."""
+    def of_source(self, root: Root | None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Return the record batches of a source. If a ledger counts them, their rows, which have no ids, are added."""
+        return batches if root is None else self._counted(root.edge, batches)
+
+    def _counted(self, edge: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         senders = self.tallies.setdefault(edge, {})
         for batch in batches:
             senders[_ROOT] = senders.get(_ROOT, Tally()) + Tally(batch.num_rows)
