@@ -4,7 +4,7 @@ from tests.house.measure import functions, spark_imports
 
 MOST_BRANCHES = 20
 """No function of the library is more complex."""
-OVER_15 = 19
+OVER_15 = 14
 """The functions of a complexity over 15, today. A change may lower the limit."""
 MOST_SPARK_IMPORTS = 14
 MOST_PARAMETERS = {"trident/run/start.py:start_on": 5}

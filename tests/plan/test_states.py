@@ -44,6 +44,7 @@ def test_every_derived_output_has_a_mark_of_its_own() -> None:
     assert sorted(derived) == ["CommittedQuery", "Emitted", "LateTuples", "LettersOf"]
     assert len({kind.ending for kind in derived.values()}) == 4
     assert {name for name, kind in derived.items() if kind.after_source} == {"CommittedQuery", "LateTuples"}
+    assert {name for name, kind in derived.items() if kind.beside_state} == {"Emitted", "LateTuples"}
 
 
 def every_node() -> list[type[nodes.Node]]:

@@ -6,7 +6,7 @@ fail first. Then the stage runs once more with steps that can, and so do the nex
 """
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -20,7 +20,8 @@ from trident.compiler.program import Output, Stage
 from trident.frozen.results import StageResult
 from trident.operations.dead_letters import LETTER, KeepLetters
 from trident.operations.error_policy import DeadLetter, OnError
-from trident.plan.nodes import LettersOf, Node, PartitionPersist, Project, SpoutSource, sources_of
+from trident.plan.letters import updater_of
+from trident.plan.nodes import LettersOf, Node, Project, SpoutSource, sources_of
 from trident.spouts.dead_letters import ReplaySpout
 
 _THOROUGH_RUNS = 100
@@ -152,36 +153,40 @@ def check_read(nodes: Collection[Node], maxAttempts: int | None) -> None:
     Raises TopologyError if no stream reads a step's dead letters, if its policy makes them after more attempts than
     `maxAttempts` allows, or if dead letters may come back and there are none, or no state keeps any.
     """
-    kept = any(isinstance(node, PartitionPersist) and isinstance(_updater(node), KeepLetters) for node in nodes)
+    kept = any(isinstance(updater_of(node), KeepLetters) for node in nodes)
     spouts = [node.spout for node in nodes if isinstance(node, SpoutSource)]
     replays = {spout.stream for spout in spouts if isinstance(spout, ReplaySpout)}
-    for node in nodes:
-        stream, _, label = node.step.rpartition("/")
-        marks = isinstance(node, Project) and re.fullmatch(r"\d+:(.+\.)?replayable", label)
-        if marks and not (kept and stream in replays):
-            raise TopologyError(
-                f"dead letters come back at {node.site.location} (replayable), but none are kept: give a step of "
-                f"{stream!r} behind it onError='deadLetter', and keep them with "
-                "topology.deadLetterState(stateFactory), behind the last step that makes some"
-            )
     read = {id(node.source) for node in nodes if isinstance(node, LettersOf)}
     for node in nodes:
+        _check_returns(node, replays if kept else ())
+    for node in nodes:
         policy = getattr(node, "onError", None)
-        if not isinstance(policy, DeadLetter):
-            continue
-        if id(node) not in read:
-            raise TopologyError(
-                f"{node.step} ({node.site.location}) makes dead letters, and no stream reads them: keep them with "
-                "topology.deadLetterState(stateFactory), or go on with topology.deadLetters(), behind the last step "
-                "that makes some"
-            )
-        if maxAttempts is not None and policy.attempts >= maxAttempts:
-            raise TopologyError(
-                f"{node.step} ({node.site.location}) makes dead letters after {policy.attempts} attempts, and "
-                f"maxAttempts={maxAttempts} ends the batch earlier: give fewer attempts=, or more maxAttempts="
-            )
+        if isinstance(policy, DeadLetter):
+            _check_makes(node, policy, id(node) in read, maxAttempts)
 
 
-def _updater(node: PartitionPersist) -> object:
-    """Return the updater object with the method that updates the state; None if a plain function does."""
-    return getattr(getattr(node.updating, "call", None), "__self__", None)
+def _check_returns(node: Node, replays: Container[str]) -> None:
+    """Raise TopologyError if dead letters are to come back at a node, and its stream is not one of `replays`."""
+    stream, _, label = node.step.rpartition("/")
+    marks = isinstance(node, Project) and re.fullmatch(r"\d+:(.+\.)?replayable", label)
+    if marks and stream not in replays:
+        raise TopologyError(
+            f"dead letters come back at {node.site.location} (replayable), but none are kept: give a step of "
+            f"{stream!r} behind it onError='deadLetter', and keep them with "
+            "topology.deadLetterState(stateFactory), behind the last step that makes some"
+        )
+
+
+def _check_makes(node: Node, policy: DeadLetter, is_read: bool, maxAttempts: int | None) -> None:
+    """Raise TopologyError if no stream reads a step's dead letters, or if the batch ends before it makes some."""
+    if not is_read:
+        raise TopologyError(
+            f"{node.step} ({node.site.location}) makes dead letters, and no stream reads them: keep them with "
+            "topology.deadLetterState(stateFactory), or go on with topology.deadLetters(), behind the last step "
+            "that makes some"
+        )
+    if maxAttempts is not None and policy.attempts >= maxAttempts:
+        raise TopologyError(
+            f"{node.step} ({node.site.location}) makes dead letters after {policy.attempts} attempts, and "
+            f"maxAttempts={maxAttempts} ends the batch earlier: give fewer attempts=, or more maxAttempts="
+        )

@@ -1,6 +1,7 @@
 """Cuts a topology into batch groups, and each group into stages between its state steps."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -47,15 +48,25 @@ def cut_nodes(sinks: Iterable[Node], requests: Mapping[str, tuple[RequestSource,
     `sinks` are the ends of the plan: its leaf nodes, and all steps that write a state.
     """
     plans = tuple(_request(function, source, leaf) for function, (source, leaf) in requests.items())
-    of_requests = {id(node) for _, leaf in requests.values() for node in walk(leaf)}
-    roots = [sink for sink in sinks if id(sink) not in of_requests or isinstance(sink, StateWriter)]
-    roots += [query.updated for plan in plans for query in plan.queries if isinstance(query.updated, StateWriter)]
-    nodes = walk(*_with_writers(roots))
+    nodes = walk(*_with_writers(_roots(sinks, plans)))
     groups = tuple(sorted((_group(component) for component in _components(nodes)), key=lambda group: group.name))
     shapes = {node.state.name: shape_of(node) for node in nodes if isinstance(node, StateWriter)}
-    queries = [*(q for plan in plans for q in plan.queries), *(n for n in nodes if isinstance(n, StateReader))]
-    statics = dict.fromkeys(query.updated for query in queries if isinstance(query.updated, StaticState))
-    return Program(groups, plans, shapes, tuple(statics))
+    return Program(groups, plans, shapes, _statics(nodes, plans))
+
+
+def _roots(sinks: Iterable[Node], plans: Sequence[RequestPlan]) -> list[Node]:
+    """Return the ends of the plan that batches reach, and the writers of the states that DRPC functions query."""
+    of_requests = {id(node) for plan in plans for node in walk(plan.leaf)}
+    queried = (query.updated for plan in plans for query in plan.queries)
+    ends = [sink for sink in sinks if id(sink) not in of_requests or isinstance(sink, StateWriter)]
+    return ends + [node for node in queried if isinstance(node, StateWriter)]
+
+
+def _statics(nodes: Sequence[Node], plans: Sequence[RequestPlan]) -> tuple[StaticState, ...]:
+    """Return the states that are queried and that no step of the topology writes."""
+    readers = [node for node in nodes if isinstance(node, StateReader)]
+    queried = [query.updated for query in (*(query for plan in plans for query in plan.queries), *readers)]
+    return tuple(dict.fromkeys(state for state in queried if isinstance(state, StaticState)))
 
 
 def _with_writers(roots: Sequence[Node]) -> list[Node]:
@@ -128,19 +139,34 @@ def _stages(nodes: list[Node]) -> tuple[Stage, ...]:
     # runs for its effect.
     read = {id(source) for node in nodes for source in sources_of(node) if not isinstance(node, LettersOf)}
     carried = _carried(nodes, level)
-    names = _output_names(nodes, carried)
-    stages = []
-    for number in range(1, max(level.values(), default=0) + 1):
-        of_stage = [node for node in nodes if level[id(node)] == number]
+    cut = _Cut(level, read, carried, _output_names(nodes, carried))
+    stages = [cut.stage(number, nodes) for number in range(1, max(level.values(), default=0) + 1)]
+    return tuple(stage for stage in stages if stage is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """The nodes of a group (by id): the stage of each, those that others read, those carried on, names of outputs."""
+
+    level: Mapping[int, int]
+    read: Container[int]
+    carried: Mapping[int, list[Node]]
+    names: Mapping[int, str]
+
+    def stage(self, number: int, nodes: Sequence[Node]) -> Stage | None:
+        """Return the stage of this number; None if it has nothing to do."""
+        of_stage = [node for node in nodes if self.level[id(node)] == number]
         by_engine = [node for node in of_stage if not _made_by_driver(node)]
-        ends = _ends(by_engine, carried)
-        outputs = tuple(_output(names[id(node)], node, carried.get(id(node), [])) for node in ends)
+        ends = _ends(by_engine, self.carried)
+        outputs = tuple(self._output(node, self.carried.get(id(node), [])) for node in ends)
         debugs = tuple(node for node in by_engine if isinstance(node, Debug))
-        effects = _effects(by_engine, read, ends)
-        updates = tuple(_output(names[id(node)], node) for node in of_stage if _made_by_driver(node))
-        if outputs or debugs or effects or updates:
-            stages.append(Stage(number, _inputs(by_engine, level), outputs, debugs, effects, updates))
-    return tuple(stages)
+        effects = _effects(by_engine, self.read, ends)
+        updates = tuple(self._output(node) for node in of_stage if _made_by_driver(node))
+        stage = Stage(number, _inputs(by_engine, self.level), outputs, debugs, effects, updates)
+        return stage if stage.runs or updates else None
+
+    def _output(self, node: Node, readers: Sequence[Node] = ()) -> Output:
+        return _output(self.names[id(node)], node, readers)
 
 
 def _ends(nodes: list[Node], carried: Container[int]) -> list[Node]:
@@ -261,7 +287,7 @@ def _carried_to(node: Node, readers: Sequence[Node]) -> str:
     return node.step if late is None else f"{late.origin}{late.ending}"
 
 
-def _output(name: str, node: Node, readers: Sequence[Node] = ()) -> Output:
+def _output(name: str, node: Node, readers: Sequence[Node]) -> Output:
     """Return the output that a stage has for a node. `readers` are the nodes of later stages that read the output."""
     if isinstance(node, StateWriter):
         shape = shape_of(node)

@@ -1,8 +1,10 @@
 """Descriptions for explain and pictures: what runs each step, and the outputs of each stage."""
 
+from collections.abc import Sequence
+
 from trident.compiler.carriers import Carriers, Choice
 from trident.compiler.program import Group, Program, Stage
-from trident.plan.nodes import Emitted, LateTuples, Node, RequestSource, StateQuery, StateUpdate, walk
+from trident.plan.nodes import Derived, Node, RequestSource, StateQuery, StateUpdate, walk
 from trident.plan.topology_protocol import EngineName
 from trident.plan.traits import DRIVER, NO_RUNNER, PYTHON, has_python_form, traits_of
 
@@ -19,15 +21,18 @@ def runners_of_steps(program: Program, engine: EngineName = "spark") -> dict[int
     """
     nodes = [node for group in program.groups for stage in group.stages for node in stage.nodes]
     answering = [node for request in program.requests for node in walk(request.leaf)]
-    if engine == "embedded":
-        runners = {id(node): _embedded_runner(node) for node in (*nodes, *answering)}
-    else:
-        runners = {id(node): traits_of(node).runner(node) for node in nodes}
-        by_executors = [at for at, writers in writers_of_states(program).items() if writers == "executors"]
-        updates = {id(node) for node in nodes if isinstance(node, StateUpdate)}
-        runners.update((at, PYTHON) for at in by_executors if at in updates)
-        runners.update((id(node), _request_runner(node)) for node in answering)
+    runners = {id(node): _embedded_runner(node) for node in (*nodes, *answering)}
+    if engine == "spark":
+        runners = _on_spark(program, nodes) | {id(node): _request_runner(node) for node in answering}
     return {at: runner for at, runner in runners.items() if runner}
+
+
+def _on_spark(program: Program, nodes: Sequence[Node]) -> dict[int, str]:
+    """Return what runs each step of a batch on Spark, by the step's id."""
+    runners = {id(node): traits_of(node).runner(node) for node in nodes}
+    writers = writers_of_states(program)
+    updates = [node for node in nodes if isinstance(node, StateUpdate) and writers.get(id(node)) == "executors"]
+    return runners | {id(node): PYTHON for node in updates}
 
 
 def writers_of_states(program: Program, engine: EngineName = "spark") -> dict[int, str]:
@@ -101,9 +106,8 @@ def _outputs(stage: Stage) -> str:
 
     Outputs of what updaters and windows emit are left out, because they always accompany the output of their state.
     """
-    named = [
-        frozen_in_words(output.name) for output in stage.frozen if not isinstance(output.step, Emitted | LateTuples)
-    ]
+    shown = [o for o in stage.frozen if not (isinstance(o.step, Derived) and o.step.beside_state)]
+    named = [frozen_in_words(output.name) for output in shown]
     return ", ".join(named) or "no state"
 
 

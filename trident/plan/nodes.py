@@ -62,6 +62,9 @@ class Derived(Node):
     after_source: ClassVar[bool] = False
     """True if they are made in the stage after that of their source, from the source's frozen tuples."""
 
+    beside_state: ClassVar[bool] = False
+    """True if the output always comes beside the output of its state, so that descriptions leave it out."""
+
     @property
     def origin(self) -> str:
         """The name of the state, or of the step, from which the tuples come."""
@@ -382,6 +385,7 @@ class Emitted(Derived):
     """The tuples that an updater emits through its collector, the results of a window or of an interval join."""
 
     ending: ClassVar[str] = ">"
+    beside_state: ClassVar[bool] = True
 
     source: "EmittingUpdate"
 
@@ -400,6 +404,7 @@ class LateTuples(Derived):
 
     ending: ClassVar[str] = ">late"
     after_source: ClassVar[bool] = True
+    beside_state: ClassVar[bool] = True
 
     source: Node
     window: "EmittingUpdate"
