@@ -7,6 +7,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
+from trident.base.described import keep
 from trident.base.errors import SpoutContractError
 from trident.base.types import ddl
 from trident_spouts.budget import NO_LIMIT, Budget
@@ -66,9 +67,12 @@ class FixedBatchSpout:
                 f"where each batch is a list of rows, an Arrow table or a pandas DataFrame"
             )
         tables = (table_of(rows, schema, f"FixedBatchSpout, batch {at}") for at, rows in enumerate(batches))
-        object.__setattr__(self, "schema", schema)
-        object.__setattr__(self, "tables", tuple(tables))
-        object.__setattr__(self, "cycle", cycle)
+        keep(
+            self,
+            schema=schema,
+            tables=tuple(tables),
+            cycle=cycle,
+        )
 
     def open(self) -> SpoutExecutor:
         """Return the executor of one run."""

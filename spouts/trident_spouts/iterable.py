@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from trident.base.callsite import site_of
 from trident.base.checks import check_whole_number
+from trident.base.described import keep
 from trident.base.durations import Duration, read_seconds
 from trident.base.errors import TopologyError, TridentError, UserFunctionError
 from trident.base.short_texts import brief
@@ -99,11 +100,8 @@ class IterableSpout:
                 f"IterableSpout: expected an iterable of rows, a table or a function, got {brief(rows)}"
                 f"{'; a dict is one row, write [row]' if isinstance(rows, dict) else ''}"
             )
-        object.__setattr__(self, "schema", schema)
-        object.__setattr__(self, "rows", rows)
-        object.__setattr__(self, "batchSize", batchSize)
         delay = read_seconds("IterableSpout: maxDelaySecs", maxDelaySecs, zero=True)
-        object.__setattr__(self, "maxDelaySecs", delay)
+        keep(self, schema=schema, rows=rows, batchSize=batchSize, maxDelaySecs=delay)
 
     def open(self) -> SpoutExecutor:
         """Return the executor of one run."""

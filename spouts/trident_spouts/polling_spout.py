@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 from trident.base.attempt import TransactionAttempt
 from trident.base.callsite import site_of
 from trident.base.checks import check_whole_number
+from trident.base.described import keep
 from trident.base.errors import SpoutContractError, TopologyError
 from trident.base.short_texts import brief, shorten
 from trident.base.types import ddl
@@ -80,9 +81,12 @@ class PollingSpout:
                 f"for one partition that is a function, write {{'name': {site_of(partitions).name}}}"
             )
         check_whole_number("PollingSpout: maxRows", maxRows)
-        object.__setattr__(self, "schema", read_schema(fields))
-        object.__setattr__(self, "partitions", partitions)
-        object.__setattr__(self, "maxRows", maxRows)
+        keep(
+            self,
+            schema=read_schema(fields),
+            partitions=partitions,
+            maxRows=maxRows,
+        )
 
     def open(self) -> SpoutExecutor:
         """Return the executor of one run."""

@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.checks import check_whole_number
+from trident.base.described import described, keep
 from trident.base.durations import Duration, read_seconds
 from trident.base.errors import TopologyError
 from trident.base.short_texts import typed_brief
@@ -126,16 +127,18 @@ class RateSpout:
         if isinstance(skew, bool) or not isinstance(skew, int | float) or not 0 <= skew <= 10:
             raise TopologyError(f"RateSpout: skew={skew!r}: expected a number from 0 (all keys alike) to 10")
         check_whole_number("RateSpout: seed", seed, 0)
-        set_ = object.__setattr__
-        set_(self, "rowsPerSecond", rowsPerSecond)
-        set_(self, "rows", rows)
-        set_(self, "keys", keys)
-        set_(self, "maxRowsPerBatch", maxRowsPerBatch)
-        set_(self, "numPartitions", numPartitions)
-        set_(self, "skew", float(skew))
-        set_(self, "lateness", read_seconds("RateSpout: lateness", lateness, zero=True))
-        set_(self, "startTime", _zoned(startTime))
-        set_(self, "seed", seed)
+        keep(
+            self,
+            rowsPerSecond=rowsPerSecond,
+            rows=rows,
+            keys=keys,
+            maxRowsPerBatch=maxRowsPerBatch,
+            numPartitions=numPartitions,
+            skew=float(skew),
+            lateness=read_seconds("RateSpout: lateness", lateness, zero=True),
+            startTime=_zoned(startTime),
+            seed=seed,
+        )
 
     @property
     def schema(self) -> StructType:
@@ -146,11 +149,7 @@ class RateSpout:
         """Return the executor of one run."""
         return _RateExecutor(self)
 
-    def __repr__(self) -> str:
-        defaults = {"rows": None, "keys": 1000, "skew": 0.0, "lateness": 0.0, "startTime": None}
-        defaults |= {"maxRowsPerBatch": 1_000_000, "numPartitions": None, "seed": 0}
-        shown = [f"{name}={getattr(self, name)!r}" for name, value in defaults.items() if getattr(self, name) != value]
-        return f"RateSpout({', '.join([str(self.rowsPerSecond), *shown])})"
+    __repr__ = described
 
 
 def _zoned(start: datetime | None) -> datetime | None:

@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 from trident.base.attempt import TransactionAttempt
 from trident.base.callsite import site_of
 from trident.base.checks import check_choice
+from trident.base.described import keep
 from trident.base.errors import SpoutContractError, TopologyError
 from trident.base.short_texts import brief, shorten
 from trident.base.types import ddl
@@ -92,12 +93,14 @@ class SparkSpout:
         if readLocal is not None:
             _check_function("readLocal", readLocal, "readLocal(metadata)", None)
         check_choice("SparkSpout: kind", kind, ("transactional", "opaque"))
-        set_ = object.__setattr__
-        set_(self, "read", read)
-        set_(self, "plan", plan)
-        set_(self, "schema", read_schema(schema))
-        set_(self, "kind", SpoutKind(kind))
-        set_(self, "readLocal", readLocal)
+        keep(
+            self,
+            read=read,
+            plan=plan,
+            schema=read_schema(schema),
+            kind=SpoutKind(kind),
+            readLocal=readLocal,
+        )
 
     @property
     def needs_spark(self) -> bool:

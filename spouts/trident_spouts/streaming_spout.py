@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.checks import check_choice
+from trident.base.described import keep
 from trident.base.errors import (
     DataLossError,
     MissingSessionError,
@@ -85,11 +86,13 @@ spark.readStream
     ) -> None:
         _check_frame(frame)
         check_choice("StreamingSpout: kind", kind, [each.value for each in SpoutKind])
-        set_ = object.__setattr__
-        set_(self, "frame", frame)
-        set_(self, "checkpointLocation", os.fspath(checkpointLocation))
-        set_(self, "kind", SpoutKind(kind))
-        set_(self, "trigger", dict(trigger or {}))
+        keep(
+            self,
+            frame=frame,
+            checkpointLocation=os.fspath(checkpointLocation),
+            kind=SpoutKind(kind),
+            trigger=dict(trigger or {}),
+        )
 
     @property
     def schema(self) -> StructType:

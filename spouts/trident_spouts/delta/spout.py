@@ -9,9 +9,10 @@ from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.checks import check_choice, check_whole_number
+from trident.base.described import Written, described, keep
 from trident.base.errors import TopologyError
 from trident.base.short_texts import typed_brief
-from trident.base.types import arrow_schema, ddl
+from trident.base.types import arrow_schema
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.delta.planner import Limits, OnChange, Planner, Range, StartingVersion
 from trident_spouts.delta.storage import deltalake, folder_of
@@ -76,7 +77,7 @@ class DeltaSpout:
     Examples
     --------
     >>> DeltaSpout("/lake/orders", "id long, price double", startingVersion="latest")
-    DeltaSpout('/lake/orders', schema='id bigint, price double', startingVersion='latest')
+    DeltaSpout('/lake/orders', 'id bigint, price double', startingVersion='latest')
     """
 
     path: str
@@ -114,14 +115,16 @@ class DeltaSpout:
             raise TopologyError(
                 "DeltaSpout: storageOptions: expected a mapping of texts to texts, such as {'AWS_REGION': 'eu-west-1'}"
             )
-        set_ = object.__setattr__
-        set_(self, "path", os.fspath(path))
-        set_(self, "startingVersion", startingVersion)
-        set_(self, "onChange", onChange)
-        set_(self, "maxFilesPerBatch", maxFilesPerBatch)
-        set_(self, "maxBytesPerBatch", maxBytesPerBatch)
-        set_(self, "storageOptions", dict(options))
-        set_(self, "_schema", [] if schema is None else [read_schema(schema)])
+        keep(
+            self,
+            path=os.fspath(path),
+            startingVersion=startingVersion,
+            onChange=onChange,
+            maxFilesPerBatch=maxFilesPerBatch,
+            maxBytesPerBatch=maxBytesPerBatch,
+            storageOptions=dict(options),
+            _schema=[] if schema is None else [read_schema(schema)],
+        )
 
     @property
     def schema(self) -> StructType:
@@ -136,15 +139,9 @@ class DeltaSpout:
         return _DeltaExecutor(self)
 
     def __repr__(self) -> str:
-        defaults = {"startingVersion": "snapshot", "onChange": "fail", "maxFilesPerBatch": _MOST_FILES}
-        defaults |= {"maxBytesPerBatch": _MOST_BYTES}
-        parts = [repr(self.path)]
-        if self._schema:
-            parts.append(f"schema={ddl(self._schema[0])!r}")
-        parts += [f"{name}={getattr(self, name)!r}" for name, value in defaults.items() if getattr(self, name) != value]
-        if self.storageOptions:
-            parts.append(f"storageOptions={{{', '.join(f'{name!r}: ...' for name in self.storageOptions)}}}")
-        return f"DeltaSpout({', '.join(parts)})"
+        options = Written(f"{{{', '.join(f'{name!r}: ...' for name in self.storageOptions)}}}")
+        schema = self._schema[0] if self._schema else None
+        return described(self, schema=schema, storageOptions=options if self.storageOptions else None)
 
 
 def _check_version(version: object) -> None:

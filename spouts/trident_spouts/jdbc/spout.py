@@ -8,12 +8,12 @@ from typing import Literal, TypeAlias, get_args
 from pyspark.sql.types import StructType
 
 from trident.base.checks import check_choice, check_whole_number
+from trident.base.described import Written, described, keep
 from trident.base.durations import Duration, read_seconds
 from trident.base.errors import TopologyError
 from trident.base.redis_address import redacted, shown_url
 from trident.base.secrets import SOURCES
 from trident.base.short_texts import brief, typed_brief
-from trident.base.types import ddl
 from trident_spouts.executor import SpoutExecutor, SpoutKind
 from trident_spouts.jdbc.address import SCHEMES, Address
 from trident_spouts.jdbc.columns import fields_of
@@ -28,20 +28,6 @@ Mode = Literal["incremental", "snapshot"]
 Kind = Literal["transactional", "opaque"]
 Value: TypeAlias = int | Decimal | datetime.datetime | datetime.date
 StartingFrom: TypeAlias = Literal["earliest", "latest"] | Value
-
-_DEFAULTS = {
-    "mode": "incremental",
-    "kind": SpoutKind.TRANSACTIONAL,
-    "startingFrom": "earliest",
-    "isolationLag": 0,
-    "onDataLoss": "fail",
-    "maxRowsPerBatch": 200_000,
-    "numPartitions": 8,
-    "user": None,
-    "password": None,
-    "retrySecs": 15,
-    "connectTimeout": 5,
-}
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -169,25 +155,28 @@ class JdbcSpout:
         check_whole_number("JdbcSpout: numPartitions", numPartitions)
         _check_texts(orderBy=orderBy, user=user, password=password)
         _check_starting(startingFrom, mode)
-        set_ = object.__setattr__
-        set_(self, "url", url)
-        set_(self, "table", table)
-        set_(self, "query", query)
-        set_(self, "_source", _source(table, query))
-        set_(self, "_declared", None if schema is None else read_schema(schema))
-        set_(self, "_schema", self._declared)
-        set_(self, "orderBy", orderBy)
-        set_(self, "mode", mode)
-        set_(self, "kind", SpoutKind(kind))
-        set_(self, "startingFrom", startingFrom)
-        set_(self, "isolationLag", read_seconds("JdbcSpout: isolationLag", isolationLag, zero=True))
-        set_(self, "onDataLoss", onDataLoss)
-        set_(self, "maxRowsPerBatch", maxRowsPerBatch)
-        set_(self, "numPartitions", numPartitions)
-        set_(self, "user", user)
-        set_(self, "password", password)
-        set_(self, "retrySecs", read_seconds("JdbcSpout: retrySecs", retrySecs, zero=True))
-        set_(self, "connectTimeout", read_seconds("JdbcSpout: connectTimeout", connectTimeout))
+        declared = None if schema is None else read_schema(schema)
+        keep(
+            self,
+            url=url,
+            table=table,
+            query=query,
+            _source=_source(table, query),
+            _declared=declared,
+            _schema=declared,
+            orderBy=orderBy,
+            mode=mode,
+            kind=SpoutKind(kind),
+            startingFrom=startingFrom,
+            isolationLag=read_seconds("JdbcSpout: isolationLag", isolationLag, zero=True),
+            onDataLoss=onDataLoss,
+            maxRowsPerBatch=maxRowsPerBatch,
+            numPartitions=numPartitions,
+            user=user,
+            password=password,
+            retrySecs=read_seconds("JdbcSpout: retrySecs", retrySecs, zero=True),
+            connectTimeout=read_seconds("JdbcSpout: connectTimeout", connectTimeout),
+        )
 
     @property
     def schema(self) -> StructType:
@@ -204,7 +193,7 @@ class JdbcSpout:
             finally:
                 database.close()
             known = fields_of(relation, self._source)
-            object.__setattr__(self, "_schema", known)
+            keep(self, _schema=known)
         return known
 
     @property
@@ -235,21 +224,14 @@ class JdbcSpout:
         return hash((self.url, self.table, self.query, self.orderBy))
 
     def __repr__(self) -> str:
-        parts = [repr(redacted(self.url))]
-        if self.table is not None:
-            parts.append(repr(self.table))
-        if self._declared is not None:
-            parts.append(f"{'' if self.table is not None else 'schema='}{ddl(self._declared)!r}")
-        parts.append(f"orderBy={self.orderBy!r}")
-        if self.query is not None:
-            parts.append(f"query={brief(self.query)}")
-        for name, default in _DEFAULTS.items():
-            value = getattr(self, name)
-            if value != default:
-                shown = value.value if isinstance(value, SpoutKind) else value
-                hidden = name == "password" and not str(value).startswith(SOURCES)
-                parts.append(f"{name}={'***' if hidden else shown!r}")
-        return f"JdbcSpout({', '.join(parts)})"
+        password = self.password
+        return described(
+            self,
+            url=redacted(self.url),
+            schema=self._declared,
+            query=None if self.query is None else Written(brief(self.query)),
+            password=password if password is None or password.startswith(SOURCES) else "***",
+        )
 
 
 def _check_url(url: object) -> None:

@@ -8,6 +8,7 @@ from typing import Literal, get_args
 from pyspark.sql.types import StructType
 
 from trident.base.checks import check_choice, check_whole_number
+from trident.base.described import described, keep
 from trident.base.errors import TopologyError
 from trident.base.short_texts import typed_brief
 from trident_spouts.executor import SpoutExecutor, SpoutKind
@@ -129,17 +130,19 @@ class KafkaSpout:
         check_whole_number("KafkaSpout: maxOffsetsPerBatch", maxOffsetsPerBatch)
         check_options("options", {} if options is None else options)
         check_options("sparkOptions", {} if sparkOptions is None else sparkOptions)
-        set_ = object.__setattr__
-        set_(self, "bootstrapServers", bootstrapServers)
-        set_(self, "topics", _topics(topics, pattern))
-        set_(self, "pattern", pattern)
-        set_(self, "kind", SpoutKind(kind))
-        set_(self, "startingOffsets", startingOffsets)
-        set_(self, "maxOffsetsPerBatch", maxOffsetsPerBatch)
-        set_(self, "isolationLevel", isolationLevel)
-        set_(self, "onDataLoss", onDataLoss)
-        set_(self, "options", dict(options or {}))
-        set_(self, "sparkOptions", dict(sparkOptions or {}))
+        keep(
+            self,
+            bootstrapServers=bootstrapServers,
+            topics=_topics(topics, pattern),
+            pattern=pattern,
+            kind=SpoutKind(kind),
+            startingOffsets=startingOffsets,
+            maxOffsetsPerBatch=maxOffsetsPerBatch,
+            isolationLevel=isolationLevel,
+            onDataLoss=onDataLoss,
+            options=dict(options or {}),
+            sparkOptions=dict(sparkOptions or {}),
+        )
 
     @property
     def schema(self) -> StructType:
@@ -156,19 +159,9 @@ class KafkaSpout:
         return hash((self.bootstrapServers, self.topics, self.pattern))
 
     def __repr__(self) -> str:
-        defaults = {"startingOffsets": "earliest", "maxOffsetsPerBatch": _MOST_OFFSETS, "onDataLoss": "fail"}
-        defaults |= {"isolationLevel": "read_committed"}
-        parts = [repr(self.bootstrapServers)]
-        if self.pattern is None:
-            parts.append(repr(self.topics[0] if len(self.topics) == 1 else list(self.topics)))
-        else:
-            parts.append(f"pattern={self.pattern!r}")
-        if self.kind is SpoutKind.OPAQUE:
-            parts.append("kind='opaque'")
-        parts += [f"{name}={getattr(self, name)!r}" for name, value in defaults.items() if getattr(self, name) != value]
-        options = {"options": self.options, "sparkOptions": self.sparkOptions}
-        parts += [f"{name}={shown(value)!r}" for name, value in options.items() if value]
-        return f"KafkaSpout({', '.join(parts)})"
+        topics = self.topics[0] if len(self.topics) == 1 else list(self.topics)
+        options, spark = shown(self.options), shown(self.sparkOptions)
+        return described(self, topics=topics or None, options=options or None, sparkOptions=spark or None)
 
 
 def _topics(topics: object, pattern: object) -> tuple[str, ...]:

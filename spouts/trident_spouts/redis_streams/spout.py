@@ -9,11 +9,11 @@ from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.checks import check_whole_number
+from trident.base.described import described, keep
 from trident.base.durations import Duration, read_seconds
 from trident.base.errors import TopologyError, TypeDeclarationError
 from trident.base.redis_address import Address, check_url, redacted
 from trident.base.short_texts import brief
-from trident.base.types import ddl
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor, SpoutKind
 from trident_spouts.files.value_options import check_flat, check_values
@@ -31,18 +31,6 @@ from trident_spouts.user_calls import foreign_metadata_error
 Kind = Literal["transactional", "opaque"]
 Start: TypeAlias = str | datetime.datetime
 """The beginning of a stream: "earliest", "latest", the id before it, or a time."""
-
-_DEFAULTS = {
-    "kind": SpoutKind.TRANSACTIONAL,
-    "onDataLoss": "fail",
-    "maxEntriesPerBatch": 100_000,
-    "maxBytesPerBatch": 64 << 20,
-    "numbers": "strict",
-    "timeZone": None,
-    "retrySecs": 15,
-    "connectTimeout": 5,
-    "socketTimeout": 10,
-}
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -152,24 +140,23 @@ class RedisStreamSpout:
         check_whole_number("RedisStreamSpout: maxEntriesPerBatch", maxEntriesPerBatch)
         check_whole_number("RedisStreamSpout: maxBytesPerBatch", maxBytesPerBatch)
         check_values("RedisStreamSpout", numbers, timeZone)
-        set_ = object.__setattr__
-        set_(self, "url", url)
-        set_(self, "streams", names)
-        set_(self, "kind", SpoutKind(kind))
-        set_(self, "starts", _starts(startingIds, names))
-        set_(self, "onDataLoss", onDataLoss)
-        set_(self, "maxEntriesPerBatch", maxEntriesPerBatch)
-        set_(self, "maxBytesPerBatch", maxBytesPerBatch)
         extra = (idField, streamField, timeField, othersField)
-        set_(self, "form", _format(schema, extra, ValueReader(numbers == "lenient", timeZone)))
-        set_(self, "numbers", numbers)
-        set_(self, "timeZone", timeZone)
-        for name, seconds in (
-            ("retrySecs", retrySecs),
-            ("connectTimeout", connectTimeout),
-            ("socketTimeout", socketTimeout),
-        ):
-            set_(self, name, read_seconds(f"RedisStreamSpout: {name}", seconds, zero=name == "retrySecs"))
+        keep(
+            self,
+            url=url,
+            streams=names,
+            kind=SpoutKind(kind),
+            starts=_starts(startingIds, names),
+            onDataLoss=onDataLoss,
+            maxEntriesPerBatch=maxEntriesPerBatch,
+            maxBytesPerBatch=maxBytesPerBatch,
+            form=_format(schema, extra, ValueReader(numbers == "lenient", timeZone)),
+            numbers=numbers,
+            timeZone=timeZone,
+            retrySecs=read_seconds("RedisStreamSpout: retrySecs", retrySecs, zero=True),
+            connectTimeout=read_seconds("RedisStreamSpout: connectTimeout", connectTimeout),
+            socketTimeout=read_seconds("RedisStreamSpout: socketTimeout", socketTimeout),
+        )
 
     @property
     def schema(self) -> StructType:
@@ -181,22 +168,17 @@ class RedisStreamSpout:
         return _StreamExecutor(self)
 
     def __repr__(self) -> str:
-        one = len(self.streams) == 1
-        shown = [repr(redacted(self.url)), repr(self.streams[0] if one else list(self.streams))]
-        if self.form.declared.fields:
-            shown.append(repr(ddl(self.form.declared)))
-        if self.kind is not _DEFAULTS["kind"]:
-            shown.append(f"kind={self.kind.value!r}")
-        if set(self.starts) != {ZERO}:
-            shown.append(f"startingIds={dict(zip(self.streams, self.starts, strict=True))!r}")
-        for name, default in list(_DEFAULTS.items())[1:]:
-            if (value := getattr(self, name)) != default:
-                shown.append(f"{name}={value!r}")
-        if self.form.declared.fields:
-            for name in ("id", "stream", "time", "others"):
-                if (field := getattr(self.form, name)) is not None:
-                    shown.append(f"{name}Field={field!r}")
-        return f"RedisStreamSpout({', '.join(shown)})"
+        starts = dict(zip(self.streams, self.starts, strict=True))
+        declared = self.form.declared if self.form.declared.fields else None
+        extra = {f"{name}Field": getattr(self.form, name) for name in ("id", "stream", "time", "others")}
+        return described(
+            self,
+            url=redacted(self.url),
+            streams=self.streams[0] if len(self.streams) == 1 else list(self.streams),
+            schema=declared,
+            startingIds="earliest" if set(self.starts) == {ZERO} else starts,
+            **(extra if declared is not None else dict.fromkeys(extra)),
+        )
 
 
 def _check_url(url: object) -> None:

@@ -1,0 +1,46 @@
+"""Frozen descriptions, such as spouts: their fields, and their ``repr``, which is the call that makes them."""
+
+import inspect
+from enum import Enum
+
+from pyspark.sql.types import StructType
+
+from trident.base.types import ddl
+
+
+class Written(str):
+    """A text that `described` shows as it is, without quotes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def keep(owner: object, **fields: object) -> None:
+    """Set the fields of a frozen dataclass, in an ``__init__`` of its own."""
+    for name, value in fields.items():
+        object.__setattr__(owner, name, value)
+
+
+def described(owner: object, **shown: object) -> str:
+    """Return the call that makes `owner`, with the arguments that differ from their defaults.
+
+    The parameters and their defaults are those of its class. The value of an argument is the attribute of its name, or
+    the one in `shown`: for an attribute that has another form than the argument, or must stay hidden.
+    """
+    arguments, by_name = [], False
+    for name, parameter in inspect.signature(type(owner)).parameters.items():
+        value = _argument(shown[name] if name in shown else getattr(owner, name))
+        by_name = by_name or parameter.kind is parameter.KEYWORD_ONLY
+        if value == parameter.default:
+            by_name = True  # what follows one that is left out needs its name
+        else:
+            arguments.append(f"{name}={value!r}" if by_name else repr(value))
+    return f"{type(owner).__name__}({', '.join(arguments)})"
+
+
+def _argument(value: object) -> object:
+    if isinstance(value, StructType):
+        return ddl(value)
+    return value.value if isinstance(value, Enum) else value
