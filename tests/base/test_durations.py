@@ -11,7 +11,7 @@ from trident import SessionWindow, SlidingEventTimeWindow, TridentTopology, Tumb
 from trident.base.durations import duration_text, to_microseconds
 from trident.errors import DRPCArgumentError
 from trident.log import RedisLog
-from trident.spouts import FeederBatchSpout, FileSpout, FixedBatchSpout, IterableSpout
+from trident.spouts import FeederBatchSpout, FileSpout, FixedBatchSpout, IterableSpout, Watch
 from trident.state import MemoryMapState, RedisMapState
 from trident.testing import start_local
 
@@ -43,7 +43,7 @@ OPTIONS: dict[str, Callable[[Any], float]] = {
     "socketTimeout": lambda value: RedisMapState.opaque(URL, socketTimeout=value).socketTimeout,
     "retrySecs": lambda value: float(RedisLog(URL, retrySecs=value).retrySecs),  # type: ignore[arg-type]
     "socketTimeout of the log": lambda value: float(RedisLog(URL, socketTimeout=value).socketTimeout),  # type: ignore[arg-type]
-    "completeAfterSecs": lambda value: FileSpout("/data", completeAfterSecs=value).completeAfterSecs,
+    "completeAfterSecs": lambda value: Watch(completeAfterSecs=value).completeAfterSecs,
     "maxDelaySecs": lambda value: IterableSpout("n long", [], maxDelaySecs=value).maxDelaySecs,
     "length": lambda value: TumblingDurationWindow(value).length / 1e6,
     "slide": lambda value: SlidingEventTimeWindow("3m", value, "at").slide / 1e6,
@@ -106,7 +106,7 @@ def test_a_file_is_complete_after_a_duration(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\ntwo")  # the last line is not whole while the file may grow
     topology = TridentTopology()
     lines: list[Any] = []
-    topology.newStream("lines", FileSpout(tmp_path, completeAfterSecs="1 hour")).peek("line", lines.append)
+    topology.newStream("lines", FileSpout(tmp_path, watch=Watch(completeAfterSecs="1 hour"))).peek("line", lines.append)
     with start_local(topology) as running:
         running.processAllAvailable("20s")
     assert lines == ["one"]

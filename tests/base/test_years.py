@@ -16,7 +16,7 @@ from trident.base.years import FIRST, LAST, row_outside_years
 from trident.commits import committer
 from trident.compiler.columns.series import from_series
 from trident.errors import MalformedInputError, SpoutContractError, StateValueError, TridentError
-from trident.spouts import FileSpout, FixedBatchSpout
+from trident.spouts import Csv, FileSpout, FixedBatchSpout, Json
 from trident.state import MemoryMapState
 from trident_spouts.rows import read_schema, table_of
 
@@ -71,16 +71,16 @@ def test_a_spouts_rows_are_refused_with_row_field_and_range(given: Any) -> None:
         ("America/New_York", "9999-12-31 23:59:59"),
     ],
 )
-@pytest.mark.parametrize("form", ["csv", "json"])
+@pytest.mark.parametrize("form", [Csv, Json])
 def test_in_a_file_it_is_malformed(tmp_path: Path, form: Any, zone: str, text: str) -> None:
-    bad = f"2,{text}" if form == "csv" else f'{{"id": 2, "at": "{text}"}}'
-    good = "id,at\n1,2020-01-01 00:00:00" if form == "csv" else '{"id": 1, "at": "2020-01-01 00:00:00"}'
+    bad = f"2,{text}" if form is Csv else f'{{"id": 2, "at": "{text}"}}'
+    good = "id,at\n1,2020-01-01 00:00:00" if form is Csv else '{"id": 1, "at": "2020-01-01 00:00:00"}'
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "f").write_text(f"{good}\n{bad}\n")
 
     def run(malformed: Any) -> dict[Any, Any]:
         topology = TridentTopology()
-        spout = FileSpout(tmp_path / "in", form, FIELDS, timeZone=zone, malformed=malformed)
+        spout = FileSpout(tmp_path / "in", form(timeZone=zone, malformed=malformed), FIELDS)
         fields = {"at": Last("at")} | (
             {"c": Last("_corrupt"), "why": Last("_corrupt_reason")} if malformed == "keep" else {}
         )
@@ -96,7 +96,7 @@ def test_in_a_file_it_is_malformed(tmp_path: Path, form: Any, zone: str, text: s
         run("fail")
     error = caught.value if isinstance(caught.value, MalformedInputError) else caught.value.__cause__
     assert isinstance(error, MalformedInputError)
-    line = 3 if form == "csv" else 2
+    line = 3 if form is Csv else 2
     assert f"in/f:{line}: field 'at': expected timestamp, got " in str(error) and WHY in str(error)
 
 

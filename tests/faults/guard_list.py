@@ -1270,7 +1270,7 @@ GUARDS = [
     Guard(
         "spout, where a listing begins",
         "a listing in order of time leaves out objects by their names",
-        "spouts/trident_spouts/files/spout.py",
+        "spouts/trident_spouts/files/executor.py",
         "self._place.sorted and seen.by_name and alike",
         "self._place.sorted and alike",
         "tests/spouts/objects/test_listing.py -k by_time",
@@ -1286,7 +1286,7 @@ GUARDS = [
     Guard(
         "spout, a quiet look",
         "a file that is rewritten within one tick of the clock counts as unchanged for the rest of the run",
-        "spouts/trident_spouts/files/spout.py",
+        "spouts/trident_spouts/files/executor.py",
         "        return all(file.changed or file.tag for file in former)\n",
         "        return True\n",
         "tests/spouts/files/test_quiet_looks.py",

@@ -7,7 +7,7 @@ MOST_BRANCHES = 20
 OVER_15 = 14
 """The functions of a complexity over 15, today. A change may lower the limit."""
 MOST_SPARK_IMPORTS = 14
-MOST_PARAMETERS = {"trident/run/start.py:start_on": 5}
+MOST_PARAMETERS = {"trident/run/start.py:start_on": 5, "spouts/trident_spouts/files/spout.py:__init__": 9}
 """The parameters of the calls that once took an option each."""
 
 

@@ -10,10 +10,12 @@ import pytest
 from tests.support.spouts import ReplayingSpout, Varied
 from trident.spouts import (
     BatchSpout,
+    Csv,
     FeederBatchSpout,
     FileSpout,
     FixedBatchSpout,
     IterableSpout,
+    Json,
     OpaquePartitionedSpout,
     PartitionedSpout,
     PollingSpout,
@@ -160,7 +162,7 @@ class TestCsvFiles(SpoutContract):
             text = f"word{sep}n\n" if options.get("header", True) else ""
             text += "".join(f'"{word} {name}"{sep}{n}\n' for word, n in ROWS)
             (folder / f"{name}.csv{suffix}").write_bytes(PACK.get(suffix, bytes)(text.encode()))
-        return lambda: FileSpout(folder, "csv", FIELDS, maxBytesPerBatch=30, **options)
+        return lambda: FileSpout(folder, Csv(**options), FIELDS, maxBytesPerBatch=30)
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".bz2", ".zst"])
@@ -178,7 +180,7 @@ class TestCompressedFiles(SpoutContract):
         for name in "ab":
             lines = "".join(f'{{"word": "{word}{name}", "n": {n}.0}}\n' for word, n in ROWS)
             (folder / f"{name}{suffix}").write_bytes(PACK[suffix](lines.encode()))
-        return lambda: FileSpout(folder, "json", FIELDS, numbers="lenient", maxFilesPerBatch=1)
+        return lambda: FileSpout(folder, Json(numbers="lenient"), FIELDS, maxFilesPerBatch=1)
 
 
 # --- the contracts of users' own spouts ---------------------------------------------------------------------------

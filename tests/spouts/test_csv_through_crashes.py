@@ -10,7 +10,7 @@ import pytest
 
 from tests.spouts.files.test_compressed import PACK
 from trident import Count, Sum, TridentTopology
-from trident.spouts import FileSpout
+from trident.spouts import Csv, FileSpout
 from trident.state import MemoryMapState
 from trident.testing import EngineStart, crash_at, engines, run_through
 
@@ -44,9 +44,8 @@ def test_every_row_counts_once(start: EngineStart, tmp_path: Path, point: str) -
     topology = TridentTopology()
     spout = FileSpout(
         tmp_path / "in",
-        "csv",
+        Csv(numbers="lenient"),
         "carrier string, delay long",
-        numbers="lenient",
         maxBytesPerBatch=2_000,
         maxFilesPerBatch=2,
     )

@@ -16,7 +16,7 @@ from tests.support.plans import planned
 from trident.base.types import arrow_schema
 from trident.compiler.columns.function_errors import decoded
 from trident.errors import MalformedInputError, SourceUnreadableError
-from trident.spouts import ArrowEmission, Emission, FileSpout, TransactionAttempt, UnionEmission
+from trident.spouts import ArrowEmission, Csv, Emission, FileSpout, Json, TransactionAttempt, UnionEmission
 from trident_spouts import emission as emissions
 from trident_spouts.emission import spark_path
 from trident_spouts.files import reading
@@ -156,7 +156,7 @@ def either(request: pytest.FixtureRequest) -> None:
 def test_json_is_read_with_its_types(either: None, spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"n": 1, "at": "2024-01-01T00:00:00Z", "o": {"x": [1.5]}}\n\n{"d": 1.25}\nno\n')
     spout = FileSpout(
-        tmp_path, "json", "n long, at timestamp, o struct<x: array<double>>, d decimal(9,2)", malformed="keep"
+        tmp_path, Json(malformed="keep"), "n long, at timestamp, o struct<x: array<double>>, d decimal(9,2)"
     )
     table = check_same(emission_of(spout), spark, tmp_path)
     assert table.column("_corrupt").to_pylist() == [None, None, "no"]
@@ -221,7 +221,7 @@ def test_csv_is_read_with_its_types(
     for name in "ab":
         (tmp_path / f"{name}.csv{suffix}").write_bytes(PACK.get(suffix, bytes)(CSV.encode()))
     options: Any = {"sep": ";", "numbers": "lenient", "timeZone": "Europe/Berlin", "multiLine": multi}
-    spout = FileSpout(tmp_path, "csv", "n long, at timestamp, word string", malformed="keep", **options)
+    spout = FileSpout(tmp_path, Csv(malformed="keep", **options), "n long, at timestamp, word string")
     rows = check_same(emission_of(spout), spark, tmp_path).to_pylist()
     assert [(row["n"], row["word"], row["_corrupt"]) for row in rows] == 2 * [
         (517, 'cow; "moo"', None),

@@ -12,7 +12,7 @@ pytest.importorskip("obstore", reason="tests of objects need the package obstore
 from tests.support.s3 import BUCKET, S3Server  # noqa: E402
 from trident.files.object_options import Storage  # noqa: E402
 from trident.files.objects import ObjectFiles, object_files  # noqa: E402
-from trident.spouts import FileSpout  # noqa: E402
+from trident.spouts import FileSpout, Manifest  # noqa: E402
 
 _numbers = itertools.count()
 
@@ -34,9 +34,9 @@ class Objects:
     def delete(self, name: str) -> None:
         self.server.delete(f"{self.prefix}/{name}")
 
-    def spout(self, pattern: str = "", *args: Any, **options: Any) -> FileSpout:
+    def spout(self, pattern: str = "", *args: Any, manifest: bool = False, **options: Any) -> FileSpout:
         path = f"{self.url}/{pattern}" if pattern else self.url
-        return FileSpout(path, *args, **{"storage": self.server.storage, **options})
+        return FileSpout(Manifest(path) if manifest else path, *args, **{"storage": self.server.storage, **options})
 
     def files(self, **storage: str) -> ObjectFiles:
         """Return the prefix as a place of a run's files."""

@@ -7,6 +7,7 @@ from typing import Any, TypeVar, get_args
 
 from trident.base.errors import ArgumentsError
 from trident.base.names import did_you_mean
+from trident.base.short_texts import brief
 
 _Call = TypeVar("_Call", bound=Callable[..., Any])
 _Class = TypeVar("_Class", bound=type)
@@ -15,7 +16,8 @@ _Class = TypeVar("_Class", bound=type)
 def known_options(elsewhere: Mapping[str, str]) -> Callable[[_Call], _Call]:
     """Return a decorator of a method: an unknown keyword is an ArgumentsError that names the one that was meant.
 
-    `elsewhere` maps the names that others use to the method's own, or to a sentence that names the replacement.
+    `elsewhere` maps the names that others use to the method's own, or to a sentence that names the replacement, in
+    which ``{value}`` stands for the value that came.
     """
 
     def decorate(call: _Call) -> _Call:
@@ -26,7 +28,8 @@ def known_options(elsewhere: Mapping[str, str]) -> Callable[[_Call], _Call]:
             __tracebackhide__ = True
             for name in options:
                 if name not in known:
-                    raise ArgumentsError(f"{_called(owner, call)}: there is no option {name!r}{_hint(name, known)}")
+                    hint = _hint(name, known).replace("{value}", brief(options[name]))
+                    raise ArgumentsError(f"{_called(owner, call)}: there is no option {name!r}{hint}")
             return call(owner, *args, **options)
 
         return checked  # type: ignore[return-value]
@@ -37,6 +40,16 @@ def known_options(elsewhere: Mapping[str, str]) -> Callable[[_Call], _Call]:
             return takes + did_you_mean(name, known)
         meant = elsewhere[name]
         return f"{takes}; did you mean {meant!r}?" if meant in known else f": {meant}"
+
+    return decorate
+
+
+def known_fields(elsewhere: Mapping[str, str]) -> Callable[[_Class], _Class]:
+    """Return a decorator of a dataclass: an unknown keyword is refused as `known_options` says."""
+
+    def decorate(owner: _Class) -> _Class:
+        owner.__init__ = known_options(elsewhere)(owner.__init__)  # type: ignore[misc]
+        return owner
 
     return decorate
 

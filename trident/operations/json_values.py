@@ -26,7 +26,7 @@ class FromJson:
 
     The value must be an object; its members are matched with the fields by name. A missing member is null, one that is
     not declared is ignored, and a null value (a tombstone of Kafka) gives nulls. A member must have the JSON type of
-    its field, as in ``FileSpout(format="json")``: dates and times are texts in ISO 8601, binary is text in base64, and
+    its field, as in ``FileSpout(path, Json())``: dates and times are texts in ISO 8601, binary is text in base64, and
     a decimal may be a text too. Nothing is rounded or guessed. The results are the same on both engines and in DRPC
     requests.
 

@@ -13,8 +13,14 @@ from trident_spouts.executor import Spout as Spout
 from trident_spouts.executor import SpoutExecutor as SpoutExecutor
 from trident_spouts.executor import SpoutKind as SpoutKind
 from trident_spouts.feeder import FeederBatchSpout as FeederBatchSpout
+from trident_spouts.files.formats import Csv as Csv
+from trident_spouts.files.formats import Json as Json
+from trident_spouts.files.formats import Parquet as Parquet
+from trident_spouts.files.formats import Text as Text
 from trident_spouts.files.parquet import FilesEmission as FilesEmission
 from trident_spouts.files.spout import FileSpout as FileSpout
+from trident_spouts.files.user_paths import Manifest as Manifest
+from trident_spouts.files.watch import Watch as Watch
 from trident_spouts.fixed import FixedBatchSpout as FixedBatchSpout
 from trident_spouts.iterable import IterableSpout as IterableSpout
 from trident_spouts.jdbc.spout import JdbcSpout as JdbcSpout

@@ -132,7 +132,7 @@ class _Unpacked:
                 raise  # the disk or the network failed
             raise MalformedInputError(
                 f"{self._name}: cannot unpack it: {error}. If a writer is still at it, let the writer move finished "
-                f"files in, or set completeAfterSecs to more than its pauses"
+                f"files in, or set Watch(completeAfterSecs=...) to more than its pauses"
             ) from error
 
 

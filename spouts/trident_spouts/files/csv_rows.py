@@ -26,7 +26,7 @@ class RowError(ValueError):
     """The error of a row that does not follow the grammar."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CsvOptions:
     """The grammar of the rows of a CSV file.
 

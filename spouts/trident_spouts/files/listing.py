@@ -8,6 +8,9 @@ from trident.base.errors import MalformedInputError, SourceUnreadableError
 from trident_spouts.files.compression import UNREADABLE
 from trident_spouts.files.places import FilePlace, ListedFile
 
+MOST_LISTED = 3_000
+"""The most unread files that one listing returns, at a place that lists names in order."""
+
 
 def list_files(
     place: FilePlace,
@@ -81,3 +84,14 @@ def is_hidden(name: str) -> bool:
 
 def _is_hidden(part: str) -> bool:
     return part[:1] == "." or (part[:1] == "_" and "=" not in part) or part.endswith("._COPYING_")
+
+
+def nested_hint(place: FilePlace) -> str:
+    """Return words about files in subfolders, which are not read without a glob; "" if there are none."""
+    name = nested_file(place)
+    if name is None:
+        return ""
+    return (
+        f": its files are in subfolders, such as {name}; a glob reads these: {place}/**/*.parquet (a folder's name, "
+        f"such as day=1, gives no field)"
+    )

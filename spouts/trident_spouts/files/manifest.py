@@ -17,7 +17,7 @@ _AT_ONCE = 16
 
 
 @dataclass(slots=True)
-class Manifest:
+class ManifestFile:
     """A file in `place` that names other files there: one in each line, or as JSON as for Redshift's COPY."""
 
     place: FilePlace

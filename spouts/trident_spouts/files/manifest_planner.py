@@ -7,7 +7,7 @@ from typing import Any
 from trident.base.errors import SourceUnreadableError
 from trident_spouts.budget import Budget
 from trident_spouts.files.listing import check_readable
-from trident_spouts.files.manifest import Manifest
+from trident_spouts.files.manifest import ManifestFile
 from trident_spouts.files.places import ListedFile, StaleListingError
 from trident_spouts.files.planner import MOST_FILES, Planner
 from trident_spouts.files.ranges import FileRange
@@ -42,7 +42,7 @@ class ManifestPosition:
 class ManifestPlanner:
     """The planner of the batches of one source, from the files that `manifest` names. `planner` cuts the files."""
 
-    def __init__(self, manifest: Manifest, planner: Planner, complete_after: float) -> None:
+    def __init__(self, manifest: ManifestFile, planner: Planner, complete_after: float) -> None:
         self._manifest = manifest
         self._complete_after = complete_after
         # A file is named once it is complete; only the manifest itself may be young.

@@ -205,8 +205,8 @@ class Planner:
             f"FileSpout: {path} grew after byte {end}, in the middle of a line whose beginning was read as a whole "
             f"line and counts as one; the rest is not a line of its own. To read on behind it, cut the rest out while "
             f"nothing writes to the file: {{ head -c {end} {old}; echo; tail -c +{rest + 1} {old}; }} > {new} && "
-            f"mv {new} {old}. To prevent it, let the writer write whole lines, or set completeAfterSecs to more than "
-            f"its pauses within a line"
+            f"mv {new} {old}. To prevent it, let the writer write whole lines, or set Watch(completeAfterSecs=...) to "
+            f"more than its pauses within a line"
         )
 
     def _cut(self, file: OpenFile, now: ListedFile, start: int, end: int, left: int, first: bool) -> int | None:

@@ -99,7 +99,7 @@ class Recognizer:
         if look.guesses:
             _log.warning(
                 "FileSpout: of the files at %s that were read long ago, %s: the stream does not remember so many. "
-                "To have it do so, give rememberedFiles=, or name the files by a manifest",
+                "To have it do so, give Watch(rememberedFiles=...), or name the files by a Manifest",
                 self.place,
                 look.guesses,
             )
@@ -133,13 +133,15 @@ class Recognizer:
         if self.on_forgotten == "fail":
             raise SpoutContractError(
                 f"FileSpout: {len(doubtful)} file(s) may have been read, or may have changed since they were read: "
-                f"{shown}. The stream remembers {most:,} files and what grows (rememberedFiles=); files read before "
-                f"these must not change, and it cannot be told which part of them is unread. Put them back as they "
-                f"were, or move them away. A new file is read if it is moved in while the topology runs. With "
-                f"onForgotten='skip' these files count as read: what is new in them is lost. To read all anew, give "
-                f"the stream another name, with newStream(..., anew=True)"
+                f"{shown}. The stream remembers {most:,} files and what grows (Watch(rememberedFiles=...)); files read "
+                f"before these must not change, and it cannot be told which part of them is unread. Put them back as "
+                f"they were, or move them away. A new file is read if it is moved in while the topology runs. With "
+                f"Watch(onForgotten='skip') these files count as read: what is new in them is lost. To read all anew, "
+                f"give the stream another name, with newStream(..., anew=True)"
             )
-        _log.warning("FileSpout: onForgotten='skip': %s count(s) as read, and what is new there is left out", shown)
+        _log.warning(
+            "FileSpout: Watch(onForgotten='skip'): %s count(s) as read, and what is new there is left out", shown
+        )
         unread = {file.name: self._as_read(file) for file in doubtful if not seen.sorts_past(file)}
         return replace(seen, entries={**seen.entries, **unread})
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import PurePath
 
 from trident.base.errors import TopologyError
@@ -12,11 +13,32 @@ from trident.files.object_options import Storage
 from trident_spouts.files import arrow_place
 from trident_spouts.files.arrow_place import ArrowPlace
 from trident_spouts.files.local_place import LocalPlace
-from trident_spouts.files.manifest import Manifest
+from trident_spouts.files.manifest import ManifestFile
 from trident_spouts.files.object_place import ObjectPlace
 from trident_spouts.files.places import FilePlace
 
 _SCHEMES = (*object_client.SCHEMES, *arrow_place.SCHEMES)
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A path to a manifest: a file that names the files to read, in place of a folder or a glob.
+
+    Each line has the path of one file, relative to the manifest's folder or absolute. The files are read in that order,
+    each once, and must be complete. More names may be appended; other changes are refused. Also read is JSON as for
+    Redshift's COPY: ``{"entries": [{"url": "s3://..."}]}``.
+
+    Examples
+    --------
+    >>> from trident.spouts import FileSpout, Manifest
+    >>> FileSpout(Manifest("/data/in/files.txt"), "json", "user long")
+    FileSpout(Manifest('/data/in/files.txt'), 'json', 'user bigint')
+    """
+
+    path: str | PurePath
+
+    def __repr__(self) -> str:
+        return f"Manifest({str(self.path)!r})"
 
 
 def absolute(path: str | PurePath) -> str:
@@ -28,7 +50,9 @@ def absolute(path: str | PurePath) -> str:
     '/data/*.txt'
     """
     if isinstance(path, bytes) or not isinstance(path, str | os.PathLike):
-        several = "; for several files give a glob, such as 'in/*.json', or a manifest" if _several(path) else ""
+        several = (
+            "; for several files give a glob, such as 'in/*.json', or a Manifest('files.txt')" if _several(path) else ""
+        )
         raise TopologyError(
             f"FileSpout: path={typed_brief(path)}: expected one path, a text or a pathlib.Path{several}"
         )
@@ -66,16 +90,16 @@ def is_object(path: str) -> bool:
     return path.startswith(object_client.SCHEMES)
 
 
-def manifest_of(path: str, storage: Storage) -> Manifest:
+def manifest_of(path: str, storage: Storage) -> ManifestFile:
     """Return the manifest at a path from `absolute`. It may name files of the same disk, bucket or file system."""
     scheme, _, rest = path.partition("://")
     root, _, name = rest.partition("/")
     if is_object(path):
         bucket, key = bucket_of(path)
-        return Manifest(ObjectPlace(bucket, "", "", storage), key)
+        return ManifestFile(ObjectPlace(bucket, "", "", storage), key)
     if path.startswith(arrow_place.SCHEMES):
-        return Manifest(ArrowPlace(f"{scheme}://{root}", "/", ""), name)
-    return Manifest(LocalPlace(os.path.dirname(path), ""), os.path.basename(path))
+        return ManifestFile(ArrowPlace(f"{scheme}://{root}", "/", ""), name)
+    return ManifestFile(LocalPlace(os.path.dirname(path), ""), os.path.basename(path))
 
 
 def place_of(path: str, storage: Storage) -> FilePlace:

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from tests.support.plans import logged
 from trident.errors import DataLossError, SourceChangedError, SourceUnreadableError, SpoutContractError
-from trident.spouts import FileSpout, TransactionAttempt
+from trident.spouts import FileSpout, TransactionAttempt, Watch
 from trident_spouts.executor import Metadata
 
 REFUSED = (SpoutContractError, DataLossError, SourceChangedError)
@@ -369,7 +369,7 @@ def any_options(chance: random.Random) -> dict[str, Any]:
     """Draw the options of a spout which remembers few files, so that it forgets many."""
     return {
         "orderBy": chance.choice(["time", "name"]),
-        "rememberedFiles": chance.choice([1, 2, 3, 5, 1_000]),
+        "watch": Watch(rememberedFiles=chance.choice([1, 2, 3, 5, 1_000])),
         "maxBytesPerBatch": chance.choice([30, 300, 5_000, 1 << 20]),
         "maxFilesPerBatch": chance.choice([1, 2, None]),
     }

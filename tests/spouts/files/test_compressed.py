@@ -14,7 +14,7 @@ from tests.spouts.files.test_file_spout import T0, write
 from tests.spouts.files.test_identity import Reader
 from tests.support.plans import planned
 from trident.errors import MalformedInputError, SpoutContractError
-from trident.spouts import FileSpout, TransactionAttempt
+from trident.spouts import FileSpout, Text, TransactionAttempt, Watch
 from trident_spouts.files import reading
 from trident_spouts.files.compression import unpacked
 
@@ -111,7 +111,7 @@ def test_other_compressions_are_refused_by_name(tmp_path: Path) -> None:
 
 def test_a_young_compressed_file_waits_until_it_is_complete(tmp_path: Path) -> None:
     write(tmp_path / "a.gz", gzip.compress(b"1\n"), T0 - 5)
-    executor = FileSpout(tmp_path, completeAfterSecs=30).open()
+    executor = FileSpout(tmp_path, watch=Watch(completeAfterSecs=30)).open()
     assert executor.plan(TransactionAttempt(1, 0), None, T0) is None
     assert executor.plan(TransactionAttempt(1, 0), None, T0 + 60) is not None
 
@@ -238,9 +238,9 @@ def test_other_bytes_behind_a_stream_are_damage(suffix: str) -> None:
 )
 def test_a_file_in_another_form_than_its_name_says_is_told(tmp_path: Path, name: str, data: bytes, said: str) -> None:
     (tmp_path / name).write_bytes(data)
-    for spout in (FileSpout(tmp_path, "csv", "x long"), FileSpout(tmp_path, encodingErrors="replace")):
+    for spout in (FileSpout(tmp_path, "csv", "x long"), FileSpout(tmp_path, Text(encodingErrors="replace"))):
         [plan] = planned(spout)
-        if "UTF-16" in said and spout.format == "text":
+        if "UTF-16" in said and spout.format.name == "text":
             continue
         with pytest.raises(MalformedInputError, match=said):
             spout.open().emit(TransactionAttempt(1, 0), plan).arrow()

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.plans import planned
-from trident.errors import MalformedInputError, TopologyError, TypeDeclarationError
-from trident.spouts import FileSpout, TransactionAttempt
+from trident.errors import ArgumentsError, MalformedInputError, TopologyError, TypeDeclarationError
+from trident.spouts import Csv, FileSpout, Json, Parquet, Text, TransactionAttempt, Watch
 from trident_spouts.files import reading
 from trident_spouts.files.csv_lines import CsvFormat
 from trident_spouts.files.csv_rows import CsvOptions
@@ -280,7 +280,7 @@ def test_a_file_may_grow_by_whole_rows_unless_values_may_hold_newlines(tmp_path:
         file.write("2\n")
     [more] = planned(spout, previous=first)
     assert spout.open().emit(TransactionAttempt(2, 0), more).arrow().to_pylist() == [{"n": 2}]
-    whole = FileSpout(tmp_path, "csv", "n long", multiLine=True, maxBytesPerBatch=1)
+    whole = FileSpout(tmp_path, Csv(multiLine=True), "n long", maxBytesPerBatch=1)
     [plan] = planned(whole)
     assert [file[3:5] for file in plan["files"]] == [[0, path.stat().st_size]]
     with path.open("a") as file:
@@ -298,33 +298,58 @@ def test_a_file_may_grow_by_whole_rows_unless_values_may_hold_newlines(tmp_path:
             TypeDeclarationError,
             r"format='csv' has no values of type array<int>, the type of",
         ),
-        ({"sep": ";;"}, TopologyError, r"FileSpout: sep=';;': expected one character of ASCII that is no newline"),
+        ({"sep": ";;"}, TopologyError, r"Csv: sep=';;': expected one character of ASCII that is no newline"),
         ({"quote": "é"}, TopologyError, r"quote='é': expected one .*, or the empty text for values that are never quo"),
         ({"sep": '"'}, TopologyError, "sep='\"' is the quote too"),
         ({"header": "true"}, TopologyError, "header='true': expected True or False"),
         ({"nullValue": None}, TopologyError, "nullValue=None: expected a text, such as 'NA'"),
         ({"numbers": "loose"}, TopologyError, "numbers='loose' is not one of 'strict', 'lenient'"),
         ({"timeZone": "Mars"}, TopologyError, "timeZone='Mars': expected a zone's name, such as 'Europe/Berlin'"),
-        ({"format": "json", "sep": ";"}, TopologyError, "sep= is an option of format='csv', and the format is 'json'"),
-        (
-            {"format": "text", "numbers": "lenient"},
-            TopologyError,
-            "numbers= is an option of format='json' and format='c",
-        ),
+        ({"delimiter": ";"}, ArgumentsError, "Csv: there is no option 'delimiter'; .* did you mean 'sep'"),
     ],
 )
 def test_wrong_options_are_refused_when_the_spout_is_made(
     tmp_path: Path, options: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
-        FileSpout(**{"path": tmp_path, "format": "csv", **({"schema": "n long"} if options else {}), **options})
+        FileSpout(tmp_path, Csv(**({"schema": "n long"} if options else {}) | options))
+
+
+@pytest.mark.parametrize("make", [Json, Text, Parquet])
+def test_an_option_of_another_format_is_refused(make: Any) -> None:
+    with pytest.raises(ArgumentsError, match=f"{make.__name__}: there is no option 'sep'; it takes schema"):
+        make(sep=";")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sep": ";"}, "there is no option 'sep': it belongs to the format: FileSpout(path, Csv(sep=';'))"),
+        ({"malformed": "keep"}, "FileSpout(path, Csv(malformed='keep')), or Json(malformed='keep')"),
+        ({"encodingErrors": "replace"}, "FileSpout(path, Text(encodingErrors='replace')), and so for Json(...)"),
+        ({"rememberedFiles": 5}, "it belongs to the watch: FileSpout(path, watch=Watch(rememberedFiles=5))"),
+        ({"manifest": True}, "give the path as one: FileSpout(Manifest('files.txt'))"),
+        ({"watch": 5}, "watch=5 (int): expected Watch(...), of trident.spouts"),
+        ({"format": Csv}, "is not one of 'text', 'json', 'csv', 'parquet', or Text(), Json(), Csv(), Parquet()"),
+        ({"format": Csv("a int"), "schema": "b int"}, "schema='b int' came beside Csv('a int'): give the fields once"),
+    ],
+)
+def test_an_option_in_the_wrong_place_is_refused_with_the_right_one(options: Any, message: str) -> None:
+    with pytest.raises(TopologyError) as raised:
+        FileSpout("/data", **options)
+    assert message in str(raised.value)
+
+
+def test_the_fields_may_be_given_to_the_format(tmp_path: Path) -> None:
+    spout, other = FileSpout("/in", Csv("n long", sep=";")), FileSpout("/in", Csv(sep=";"), "n long")
+    assert spout.schema == other.schema and spout.form == other.form
+    assert repr(spout) == "FileSpout('/in', Csv('n long', sep=';'))"
+    assert FileSpout("/in", "csv", "n long") == FileSpout("/in", Csv(), "n long")
 
 
 def test_the_representation_shows_what_was_given() -> None:
-    spout = FileSpout("/in", "csv", "n long", sep=";", numbers="lenient", timeZone="UTC")
-    assert repr(spout) == (
-        "FileSpout('/in', format='csv', schema='n bigint', numbers='lenient', timeZone='UTC', sep=';')"
-    )
+    spout = FileSpout("/in", Csv(sep=";", numbers="lenient", timeZone="UTC"), "n long")
+    assert repr(spout) == "FileSpout('/in', Csv(sep=';', numbers='lenient', timeZone='UTC'), 'n bigint')"
 
 
 # --- byte order marks -----------------------------------------------------------------------------------------------
@@ -354,7 +379,7 @@ def test_a_file_that_begins_with_a_byte_order_mark_alone_may_grow(tmp_path: Path
     content = {"csv": b"s,n\nabc,1\n", "json": b'{"s": "abc", "n": 1}\n', "text": b"abc\n"}[form]
     schema = {} if form == "text" else {"schema": "s string, n long"}
     at_once = FileSpout(tmp_path, format=form, **schema).open()
-    patient = FileSpout(tmp_path, format=form, completeAfterSecs="1 hour", **schema).open()
+    patient = FileSpout(tmp_path, format=form, **schema, watch=Watch(completeAfterSecs="1 hour")).open()
     path = tmp_path / f"b.{form}"
     path.write_bytes(MARK)
     steps, position = grown(at_once, None)

@@ -22,9 +22,9 @@ from trident.errors import (
     TopologyError,
     TypeDeclarationError,
 )
-from trident.spouts import FileSpout, SpoutKind, TransactionAttempt
+from trident.spouts import FileSpout, Json, SpoutKind, Text, TransactionAttempt, Watch
 from trident_spouts.executor import Metadata
-from trident_spouts.files import spout as spout_module
+from trident_spouts.files import executor as executor_module
 from trident_spouts.files.places import ListedFile
 
 T0 = 1_700_000_000
@@ -280,7 +280,7 @@ def test_a_file_that_is_touched_since_it_was_listed_is_planned_as_it_is(tmp_path
 
 def test_files_that_go_whenever_they_are_listed_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ghost = ListedFile(5, "ghost", 9, 1, 1)
-    monkeypatch.setattr(spout_module, "list_files", lambda *_: [ghost])
+    monkeypatch.setattr(executor_module, "list_files", lambda *_: [ghost])
     with pytest.raises(SourceUnreadableError, match=f"the files at {tmp_path} come and go faster than they can be"):
         FileSpout(tmp_path).open().plan(TransactionAttempt(1, 0), None, T0)
 
@@ -301,11 +301,11 @@ def test_the_end_of_a_line_that_was_read_without_one_is_no_line(tmp_path: Path, 
     path = write(tmp_path / "log", "1\n2", 1)
     [first] = planned(FileSpout(tmp_path))
     assert read(FileSpout(tmp_path), first) == ["1", "2"]
-    executor = FileSpout(tmp_path, completeAfterSecs=10).open()
+    executor = FileSpout(tmp_path, watch=Watch(completeAfterSecs=10)).open()
     write(path, f"1\n2{end}", T0)
     assert executor.plan(TransactionAttempt(2, 0), first, T0 + age) is None
     write(path, f"1\n2{end}3\n", T0)
-    executor = FileSpout(tmp_path, completeAfterSecs=10).open()
+    executor = FileSpout(tmp_path, watch=Watch(completeAfterSecs=10)).open()
     second = logged(executor.plan(TransactionAttempt(2, 0), first, T0 + age))
     assert read(FileSpout(tmp_path), second, 2) == ["3"]
 
@@ -331,7 +331,7 @@ def test_a_line_that_goes_on_after_it_was_read_is_refused_with_a_way_out(
     [first] = planned(FileSpout(path.parent))
     assert read(FileSpout(path.parent), first) == ["1", "2"]
     write(path, f"1\n2{after}", T0)
-    spout = FileSpout(path.parent, completeAfterSecs=seconds)
+    spout = FileSpout(path.parent, watch=Watch(completeAfterSecs=seconds))
     with pytest.raises(SpoutContractError, match="log grew after byte 3, in the middle of a line whose") as caught:
         spout.open().plan(TransactionAttempt(2, 0), first, T0 + 100)
     way_out = re.search(r"\{ head .*?; \} > .*? && mv [^.]*", str(caught.value))
@@ -344,12 +344,12 @@ def test_a_line_that_goes_on_after_it_was_read_is_refused_with_a_way_out(
 
 def test_a_file_that_grows_by_half_a_line_is_not_forgotten(tmp_path: Path) -> None:
     log = write(tmp_path / "log", "1\n", T0 - 50)
-    executor = FileSpout(tmp_path, completeAfterSecs=40, rememberedFiles=1).open()
+    executor = FileSpout(tmp_path, watch=Watch(completeAfterSecs=40, rememberedFiles=1)).open()
     plans = [logged(executor.plan(TransactionAttempt(1, 0), None, T0))]
     write(log, "1\n2", T0)
     for at in (1, 2, 3):
         write(tmp_path / f"{at}", f"{at}\n", T0 + at)
-        executor = FileSpout(tmp_path, completeAfterSecs=40, rememberedFiles=1).open()
+        executor = FileSpout(tmp_path, watch=Watch(completeAfterSecs=40, rememberedFiles=1)).open()
         plans.append(logged(executor.plan(TransactionAttempt(1 + at, 0), plans[-1], T0 + 4)))
     assert [ranges(plan) for plan in plans] == [[("log", 0, 2)], [("1", 0, 2)], [("2", 0, 2)], [("3", 0, 2)]]
     write(log, "1\n2\n", T0 + 9)
@@ -359,12 +359,12 @@ def test_a_file_that_grows_by_half_a_line_is_not_forgotten(tmp_path: Path) -> No
 
 def test_a_young_file_is_read_to_its_last_whole_line_until_it_is_complete(tmp_path: Path) -> None:
     path = write(tmp_path / "log", "1\n2", T0)
-    executor = FileSpout(tmp_path, completeAfterSecs=10).open()
+    executor = FileSpout(tmp_path, watch=Watch(completeAfterSecs=10)).open()
     first = logged(executor.plan(TransactionAttempt(1, 0), None, T0 + 5))
     assert ranges(first) == [("log", 0, 2)]
     assert executor.plan(TransactionAttempt(2, 0), first, T0 + 5) is None
     write(path, "1\n23\n4", T0 + 8)
-    executor = FileSpout(tmp_path, completeAfterSecs=10).open()
+    executor = FileSpout(tmp_path, watch=Watch(completeAfterSecs=10)).open()
     second = logged(executor.plan(TransactionAttempt(2, 0), first, T0 + 9))
     assert ranges(second) == [("log", 2, 5)]
     third = logged(executor.plan(TransactionAttempt(3, 0), second, T0 + 18))
@@ -375,7 +375,7 @@ def test_a_young_file_is_read_to_its_last_whole_line_until_it_is_complete(tmp_pa
 def test_a_young_parquet_file_waits(tmp_path: Path) -> None:
     pq.write_table(pa.table({"n": [1]}), tmp_path / "a.parquet")
     os.utime(tmp_path / "a.parquet", (T0, T0))
-    executor = FileSpout(tmp_path, "parquet", completeAfterSecs=10).open()
+    executor = FileSpout(tmp_path, "parquet", watch=Watch(completeAfterSecs=10)).open()
     assert executor.plan(TransactionAttempt(1, 0), None, T0 + 9) is None
     assert executor.plan(TransactionAttempt(1, 0), None, T0 + 10) is not None
 
@@ -409,7 +409,7 @@ def test_a_malformed_json_line_is_named(tmp_path: Path) -> None:
         MalformedInputError, match=f"^{path}:3: expected a JSON object: Expecting value at column 1; correct"
     ):
         read(spout, plans[-1])
-    kept = FileSpout(tmp_path, format="json", schema="n long", malformed="keep")
+    kept = FileSpout(tmp_path, format=Json(malformed="keep"), schema="n long")
     assert kept.schema.names == ["n", "_corrupt", "_corrupt_reason"]
     [plan] = planned(kept)
     table = kept.open().emit(TransactionAttempt(1, 0), plan).arrow()
@@ -423,7 +423,7 @@ def test_invalid_utf8_is_named_with_file_and_byte(tmp_path: Path) -> None:
     spout = FileSpout(tmp_path, maxBytesPerBatch=4)
     with pytest.raises(MalformedInputError, match=f"^{path}: invalid UTF-8 at byte 8 .ff: invalid start byte"):
         read(spout, planned(spout)[-1])
-    assert drain(FileSpout(tmp_path, encodingErrors="replace")) == [["the", "cow", "\ufffdmoon"]]
+    assert drain(FileSpout(tmp_path, Text(encodingErrors="replace"))) == [["the", "cow", "\ufffdmoon"]]
 
 
 def test_parquet_has_the_fields_of_its_first_file_and_knows_its_rows(tmp_path: Path) -> None:
@@ -482,21 +482,15 @@ def test_a_folder_that_went_away_is_named(tmp_path: Path) -> None:
         ({"schema": "a string, b string"}, TypeDeclarationError, 'format="text" gives one string a line'),
         ({"maxBytesPerBatch": 0}, TopologyError, "maxBytesPerBatch=0: expected a whole number of at least 1"),
         ({"maxFilesPerBatch": -1}, TopologyError, "maxFilesPerBatch=-1: expected a whole number of at least 1"),
-        ({"encodingErrors": "ignore"}, TopologyError, "encodingErrors='ignore' is not one of 'strict', 'replace'"),
-        ({"malformed": "skip"}, TopologyError, "malformed='skip' is not one of 'fail', 'keep'"),
         (
             {"path": ["a.json", "b.json"]},
             TopologyError,
             "FileSpout: path=['a.json', 'b.json'] (list): expected one path, a text or a pathlib.Path; for several "
-            "files give a glob, such as 'in/*.json', or a manifest",
+            "files give a glob, such as 'in/*.json', or a Manifest('files.txt')",
         ),
         ({"path": None}, TopologyError, "path=None (NoneType): expected one path, a text or a pathlib.Path"),
-        (
-            {"delimiter": ";"},
-            TopologyError,
-            "FileSpout: there is no option 'delimiter'; it takes path, format, schema, ",
-        ),
-        ({"delimiter": ";"}, TypeError, "storage; did you mean 'sep'?"),
+        ({"delimiter": ";"}, TopologyError, "FileSpout: there is no option 'delimiter': it belongs to the format"),
+        ({"maxFilesPerTrigger": 9}, TypeError, "watch, storage; did you mean 'maxFilesPerBatch'?"),
         ({"maxFilePerBatch": 3}, TopologyError, "did you mean 'maxFilesPerBatch'?"),
         (
             {"path": "ftp://host/x"},
@@ -510,6 +504,18 @@ def test_wrong_arguments_are_refused_where_they_stand(arguments: Any, kind: type
     with pytest.raises(kind) as caught:
         FileSpout(**{"path": "/data", **arguments})
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: Text(encodingErrors="ignore"), "Text: encodingErrors='ignore' is not one of 'strict', 'replace'"),  # type: ignore[arg-type]
+        (lambda: Json(malformed="skip"), "Json: malformed='skip' is not one of 'fail', 'keep'"),  # type: ignore[arg-type]
+    ],
+)
+def test_wrong_options_of_a_format_are_refused(make: Any, said: str) -> None:
+    with pytest.raises(TopologyError, match=said):
+        make()
 
 
 def test_parquet_fields_of_an_empty_folder_are_asked_for(tmp_path: Path) -> None:
@@ -533,4 +539,4 @@ def test_a_relative_path_stays_where_it_was_meant(tmp_path: Path, monkeypatch: p
 def test_it_is_transactional_and_says_what_is_not_usual() -> None:
     spout = FileSpout("/data", format="json", schema="n long", maxBytesPerBatch=5)
     assert spout.kind is SpoutKind.TRANSACTIONAL
-    assert repr(spout) == "FileSpout('/data', format='json', schema='n bigint', maxBytesPerBatch=5)"
+    assert repr(spout) == "FileSpout('/data', 'json', 'n bigint', maxBytesPerBatch=5)"

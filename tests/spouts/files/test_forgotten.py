@@ -13,7 +13,7 @@ from tests.spouts.files.test_file_spout import write
 from tests.support.plans import logged, planned
 from tests.support.waiting import wait_until
 from trident.errors import SpoutContractError
-from trident.spouts import FileSpout, TransactionAttempt
+from trident.spouts import FileSpout, TransactionAttempt, Watch
 from trident_spouts.executor import Metadata
 from trident_spouts.files import forgotten, places, recognition
 from trident_spouts.files.read_files import ReadFiles
@@ -34,8 +34,9 @@ class Reader:
             write(folder / f"f{at}", f"{at} one\n{at} two\n", 100 + at)
         assert len(self()) == 10
 
-    def spout(self, **options: Any) -> FileSpout:
-        return FileSpout(self.folder, orderBy=self.order, **{"rememberedFiles": 2, **options})  # type: ignore[arg-type]
+    def spout(self, maxFilesPerBatch: int | None = None, **watch: Any) -> FileSpout:
+        watched = Watch(**{"rememberedFiles": 2, **watch})
+        return FileSpout(self.folder, orderBy=self.order, maxFilesPerBatch=maxFilesPerBatch, watch=watched)  # type: ignore[arg-type]
 
     def __call__(self, **options: Any) -> list[str]:
         """Read what is new, in a run of its own, and return the lines."""
@@ -179,7 +180,8 @@ def test_a_late_file_among_those_of_which_nothing_is_known_stops_the_stream(far_
     write(far_back.folder / "f00-late", "late\n", 101)
     far_back.refused(
         r"1 file\(s\) may have been read, or may have changed since they were read: .*/f00-late\. .* Put them back as "
-        r"they were, or move them away.* With onForgotten='skip' these files count as read: what is new in them is lost"
+        r"they were, or move them away.* With "
+        r"Watch\(onForgotten='skip'\) these files count as read: what is new in them is lost"
     )
     (far_back.folder / "f00-late").rename(far_back.folder.with_name("late"))
     write(far_back.folder / "f9", "new\n", 900)
@@ -265,7 +267,9 @@ def test_the_evidence_survives_as_text() -> None:
 
 def test_bad_options_are_refused() -> None:
     with pytest.raises(ValueError, match="rememberedFiles=0: expected a whole number of at least 1"):
-        FileSpout("/data", rememberedFiles=0)
+        FileSpout("/data", watch=Watch(rememberedFiles=0))
     with pytest.raises(ValueError, match="onForgotten='trust' is not one of 'fail', 'skip'"):
-        FileSpout("/data", onForgotten="trust")  # type: ignore[arg-type]
-    assert repr(FileSpout("/data", rememberedFiles=5)) == "FileSpout('/data', rememberedFiles=5)"
+        FileSpout("/data", watch=Watch(onForgotten="trust"))  # type: ignore[arg-type]
+    assert (
+        repr(FileSpout("/data", watch=Watch(rememberedFiles=5))) == "FileSpout('/data', watch=Watch(rememberedFiles=5))"
+    )

@@ -19,7 +19,7 @@ import pytest
 from tests.support.plans import logged, planned
 from trident import Count, TridentTopology
 from trident.errors import BatchFailedError, SpoutContractError
-from trident.spouts import FileSpout, TransactionAttempt
+from trident.spouts import FileSpout, TransactionAttempt, Watch
 from trident.state import MemoryMapState
 from trident.testing.local import start_local
 from trident_spouts.files import local_place
@@ -192,11 +192,11 @@ def test_a_wider_path_never_takes_a_file_for_one_of_those_read_long_ago(reader: 
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(lines(name, 10))
         os.utime(folder / name, (at, at))
-    assert reader(folder / "x" / "*", rememberedFiles=1).total() == 30
+    assert reader(folder / "x" / "*", watch=Watch(rememberedFiles=1)).total() == 30
     everything = once(*(lines(name, 10) for name in ("y/0", "x/1", "x/2", "x/3")))
-    assert reader(folder / "*" / "*", rememberedFiles=1) == everything
-    assert reader(folder / "y*" / "*", rememberedFiles=1) == everything  # fewer folders
-    assert reader(folder / "*" / "*", rememberedFiles=1) == everything  # and all again
+    assert reader(folder / "*" / "*", watch=Watch(rememberedFiles=1)) == everything
+    assert reader(folder / "y*" / "*", watch=Watch(rememberedFiles=1)) == everything  # fewer folders
+    assert reader(folder / "*" / "*", watch=Watch(rememberedFiles=1)) == everything  # and all again
 
 
 def test_another_folder_is_read_as_its_refusal_says(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from trident.base.types import arrow_schema
 from trident.errors import MalformedInputError
-from trident.spouts import FileSpout, TransactionAttempt
+from trident.spouts import FileSpout, Json, TransactionAttempt
 from trident_spouts.files.jsonlines import JsonFormat, read_stretch_at_once, with_corrupt_fields
 from trident_spouts.files.values import ValueReader
 from trident_spouts.rows import read_schema
@@ -278,7 +278,7 @@ def test_a_field_that_none_of_the_first_lines_has_is_warned_of_once(
     data = b'\n{"userId": "a", "n": 1}\nbad\n{"userId": "b"}\n'
     (tmp_path / f"x.{suffix}").write_bytes(gzip.compress(data) if suffix == "json.gz" else data)
     schema = f"{field} string, n long"
-    executor = FileSpout(tmp_path, format="json", schema=schema, malformed="keep", maxFilesPerBatch=1).open()
+    executor = FileSpout(tmp_path, format=Json(malformed="keep"), schema=schema, maxFilesPerBatch=1).open()
     plan = executor.plan(TransactionAttempt(1, 0), None, 0.0)
     for _ in range(2):
         executor.emit(TransactionAttempt(1, 0), plan)

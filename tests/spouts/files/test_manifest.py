@@ -18,7 +18,7 @@ from trident.errors import (
     TopologyError,
     TypeDeclarationError,
 )
-from trident.spouts import FileSpout, TransactionAttempt
+from trident.spouts import FileSpout, Manifest, TransactionAttempt, Watch
 from trident.testing import SpoutContract
 from trident_spouts.executor import Metadata
 
@@ -43,7 +43,7 @@ class Named:
         self.path.write_text("".join(f"{name}\n" for name in names))
 
     def spout(self, **options: Any) -> FileSpout:
-        return FileSpout(self.path, manifest=True, **options)
+        return FileSpout(Manifest(self.path), **options)
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ def test_a_last_line_without_a_newline_counts_once_the_manifest_is_complete(name
     named.path.write_text(named.write("a.gz", 1))
     os.utime(named.path, (NOW - 5, NOW - 5))
     os.utime(named.folder / "a.gz", (NOW + 6, NOW + 6))  # a file is named once it is complete, however young it is
-    waiting = named.spout(completeAfterSecs=10).open()
+    waiting = named.spout(watch=Watch(completeAfterSecs=10)).open()
     assert waiting.plan(ATTEMPT, None, NOW) is None
     plan = waiting.plan(ATTEMPT, None, NOW + 6)
     assert waiting.emit(ATTEMPT, plan).arrow().column(0).to_pylist() == ["a.gz 0"]
@@ -186,8 +186,8 @@ def test_what_is_no_manifest_is_told(named: Named, text: bytes, error: type[Exce
 
 def test_a_manifest_that_is_not_there_and_an_order_beside_it_are_refused(named: Named) -> None:
     with pytest.raises(SourceUnreadableError, match="cannot read .*/none.txt: there is no such file"):
-        FileSpout(named.folder / "none.txt", manifest=True).open().plan(ATTEMPT, None, NOW)
-    with pytest.raises(TopologyError, match="orderBy='name' with manifest=True: files are read in the manifest's or"):
+        FileSpout(Manifest(named.folder / "none.txt")).open().plan(ATTEMPT, None, NOW)
+    with pytest.raises(TopologyError, match=r"orderBy='name' with Manifest\('.*'\): files are read in the manif"):
         named.spout(orderBy="name")
 
 

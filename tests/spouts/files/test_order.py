@@ -10,7 +10,7 @@ import pytest
 from tests.spouts.files.test_file_spout import T0, drain, ranges, write
 from tests.support.plans import logged, planned
 from trident.errors import SpoutContractError, TopologyError
-from trident.spouts import FileSpout, TransactionAttempt
+from trident.spouts import FileSpout, TransactionAttempt, Watch
 from trident_spouts.files.places import ListedFile
 from trident_spouts.files.read_files import Entry, ReadFiles
 
@@ -37,12 +37,14 @@ def test_more_files_than_are_remembered_are_each_read_once(tmp_path: Path) -> No
     names = [f"{at:02}" for at in range(12)]
     for at, name in enumerate(names):
         write(tmp_path / name, f"{name}\n", 100 - at)
-    executor, previous, read = by_name(tmp_path, rememberedFiles=3).open(), None, []
+    executor, previous, read = by_name(tmp_path, watch=Watch(rememberedFiles=3)).open(), None, []
     for txid in range(1, 8):
         previous = logged(executor.plan(TransactionAttempt(txid, 0), previous, T0))
         read += [name for name, *_ in ranges(previous)]
     assert ReadFiles.decode(previous["seen"]).cutoff == (0, "03")  # type: ignore[index, call-overload]
-    assert drain(by_name(tmp_path, rememberedFiles=3), previous) == [[name] for name in names[7:]]  # a restart
+    assert drain(by_name(tmp_path, watch=Watch(rememberedFiles=3)), previous) == [
+        [name] for name in names[7:]
+    ]  # a restart
     assert read == names[:7]
 
 
@@ -59,7 +61,7 @@ def test_another_order_between_two_starts(tmp_path: Path) -> None:
         write(tmp_path / name, f"{name}\n", at)
     (first, *_) = planned(FileSpout(tmp_path, maxFilesPerBatch=1))
     assert drain(by_name(tmp_path), first) == [["a"], ["b"]]  # c was read: all that was read is known by name
-    last = planned(FileSpout(tmp_path, maxFilesPerBatch=1, rememberedFiles=1))[-1]
+    last = planned(FileSpout(tmp_path, maxFilesPerBatch=1, watch=Watch(rememberedFiles=1)))[-1]
     with pytest.raises(SpoutContractError, match=r"in the order of orderBy='time'.*Put orderBy='time' back, or give"):
         by_name(tmp_path).open().plan(TransactionAttempt(4, 0), last, T0)
 

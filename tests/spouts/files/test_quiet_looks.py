@@ -8,7 +8,7 @@ import pytest
 
 from tests.spouts.files.test_file_spout import write
 from trident.errors import SpoutContractError
-from trident.spouts import FileSpout, TransactionAttempt
+from trident.spouts import FileSpout, TransactionAttempt, Watch
 from trident_spouts.files import forgotten, places
 from trident_spouts.files.planner import Planner
 
@@ -19,7 +19,7 @@ class Run:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         for at in range(5):
             write(folder / f"f{at}", f"{at} one\n", 100 + at)
-        self.folder, self.executor = folder, FileSpout(folder, rememberedFiles=1).open()
+        self.folder, self.executor = folder, FileSpout(folder, watch=Watch(rememberedFiles=1)).open()
         self.position: Any = None
         self.recognized = 0
         recognize = Planner.recognize

@@ -24,8 +24,8 @@ from trident.spouts import FileSpout, TransactionAttempt
 from trident.state import MemoryMapState
 from trident.testing.local import start_local
 from trident_spouts.emission import UnionEmission
+from trident_spouts.files import executor as executor_module
 from trident_spouts.files import reading
-from trident_spouts.files import spout as spout_module
 from trident_spouts.files.local_place import LocalPlace
 from trident_spouts.files.parquet import FilesEmission
 from trident_spouts.files.parquet_reader import GroupReader, RowGroups
@@ -132,16 +132,16 @@ def test_a_file_that_is_rotated_under_a_batch_counts_once_on_spark(
 def test_a_file_that_is_rotated_while_the_folder_is_listed_is_found_by_a_second_listing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole, listings = spout_module.list_files, list[int]()
+    whole, listings = executor_module.list_files, list[int]()
 
     def without_the_renamed_one(place: LocalPlace, *options: Any) -> list[ListedFile]:
         listings.append(len(listings))
         found = whole(place)
         return [file for file in found if file.name != "app.log.1"] if len(listings) == 2 else found
 
-    monkeypatch.setattr(spout_module, "list_files", without_the_renamed_one)
-    monkeypatch.setattr(spout_module, "_LISTING_SECONDS", 0.0)
-    monkeypatch.setattr(spout_module, "_LISTING_SHARE", 0)
+    monkeypatch.setattr(executor_module, "list_files", without_the_renamed_one)
+    monkeypatch.setattr(executor_module, "_LISTING_SECONDS", 0.0)
+    monkeypatch.setattr(executor_module, "_LISTING_SHARE", 0)
     write(tmp_path / "app.log", OLD)
     executor = spout_over(tmp_path, "app.log").open()
     first = executor.plan(TransactionAttempt(1, 0), None, 0.0)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from trident.spouts import FileSpout
+from trident.spouts import FileSpout, Manifest, Watch
 from trident.testing import ChangingSource, SourceContract
 
 
@@ -19,7 +19,7 @@ class Folder(ChangingSource):
         self.number = self.additions = 0
 
     def spout(self) -> FileSpout:
-        return FileSpout(self.folder / "*.log", maxBytesPerBatch=40, rememberedFiles=self.remembered)
+        return FileSpout(self.folder / "*.log", maxBytesPerBatch=40, watch=Watch(rememberedFiles=self.remembered))
 
     def lines(self, count: int) -> list[str]:
         self.number += count
@@ -57,10 +57,10 @@ class WholeFolder(Folder):
     """A folder that is read as such, and not by a glob: it is missing where a glob finds nothing."""
 
     def spout(self) -> FileSpout:
-        return FileSpout(self.folder, maxBytesPerBatch=40, rememberedFiles=self.remembered)
+        return FileSpout(self.folder, maxBytesPerBatch=40, watch=Watch(rememberedFiles=self.remembered))
 
 
-class Manifest(Folder):
+class NamedFiles(Folder):
     """A manifest that names the files."""
 
     def __init__(self, root: Path) -> None:
@@ -69,7 +69,7 @@ class Manifest(Folder):
         (self.folder / "manifest").write_text("")
 
     def spout(self) -> FileSpout:
-        return FileSpout(self.folder / "manifest", manifest=True, maxBytesPerBatch=40)
+        return FileSpout(Manifest(self.folder / "manifest"), maxBytesPerBatch=40)
 
     def add(self, count: int) -> list[str]:
         lines = super().add(count)
@@ -100,5 +100,5 @@ class TestGlob(SourceContract):
 
 class TestManifest(SourceContract):
     @pytest.fixture
-    def source(self, tmp_path: Path) -> Manifest:
-        return Manifest(tmp_path)
+    def source(self, tmp_path: Path) -> NamedFiles:
+        return NamedFiles(tmp_path)

@@ -10,7 +10,7 @@ import pytest
 from tests.spouts.objects.conftest import Objects
 from tests.spouts.objects.test_contract import parquet_of
 from trident.errors import SourceUnreadableError, SpoutContractError
-from trident.spouts import FileSpout, TransactionAttempt
+from trident.spouts import FileSpout, TransactionAttempt, Watch
 from trident_spouts.executor import Emission, SpoutExecutor
 from trident_spouts.files.ranges import PlannedFile
 from trident_spouts.files.reading import Stretch, read_stretch
@@ -158,7 +158,7 @@ def test_an_object_that_was_read_long_ago_and_is_another_one_stops_the_stream(
     names = [f"{at}.txt" for at in range(6)]
     for name in names:
         objects.put(name, content(name, [name]))
-    made = spout(objects, "", orderBy=order, rememberedFiles=remembered)
+    made = spout(objects, "", orderBy=order, watch=Watch(rememberedFiles=remembered))
     plan = planned(made.open())
     executor = made.open()
     assert planned(executor, 2, plan) is None

@@ -9,7 +9,7 @@ import pytest
 from tests.spouts.files.histories import any_options, history
 from tests.spouts.objects.conftest import Objects
 from tests.support.soak import Soak
-from trident.spouts import FileSpout
+from trident.spouts import FileSpout, Watch
 
 
 class Prefix:
@@ -93,7 +93,7 @@ def live(objects: Objects, seed: int) -> str:
     world = Prefix(Objects(objects.server), chance, may_break=chance.random() < 0.6)
     options = any_options(chance)
     # A store tells times in whole seconds, so these histories stay within the files of which checksums are kept.
-    options["rememberedFiles"] = max(20, options["rememberedFiles"])
+    options["watch"] = Watch(rememberedFiles=max(20, options["watch"].rememberedFiles))
     try:
         return history(world, chance, options, log)
     except AssertionError as error:

@@ -10,9 +10,9 @@ import pytest
 
 from tests.spouts.objects.conftest import Objects
 from trident.errors import SourceUnreadableError, SpoutContractError
-from trident.spouts import FileSpout, TransactionAttempt
+from trident.spouts import FileSpout, TransactionAttempt, Watch
 from trident_spouts.executor import Metadata
-from trident_spouts.files import spout as spout_module
+from trident_spouts.files import executor as executor_module
 
 ATTEMPT = TransactionAttempt(1, 0)
 
@@ -38,7 +38,7 @@ def listings(objects: Objects) -> list[str]:
 def test_a_listing_begins_behind_what_was_read_long_ago(objects: Objects) -> None:
     for at in range(10):
         objects.put(f"{at}.txt", f"{at}\n")
-    spout = objects.spout("*.txt", orderBy="name", maxFilesPerBatch=2, rememberedFiles=3)
+    spout = objects.spout("*.txt", orderBy="name", maxFilesPerBatch=2, watch=Watch(rememberedFiles=3))
     plans = list(batches(spout))
     assert [names(plan) for plan in plans] == [[f"{at}.txt", f"{at + 1}.txt"] for at in range(0, 10, 2)]
     assert listings(objects) == ["", "6.txt"]  # the second one finds nothing new; three names are remembered
@@ -51,10 +51,10 @@ def test_a_listing_begins_behind_what_was_read_long_ago(objects: Objects) -> Non
 
 
 def test_a_long_backlog_is_listed_in_parts(objects: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spout_module, "_MOST_LISTED", 4)
+    monkeypatch.setattr(executor_module, "MOST_LISTED", 4)
     for at in range(11):
         objects.put(f"{at:02}", f"{at}\n")
-    spout = objects.spout(orderBy="name", maxFilesPerBatch=3, rememberedFiles=2)
+    spout = objects.spout(orderBy="name", maxFilesPerBatch=3, watch=Watch(rememberedFiles=2))
     assert sum(map(names, batches(spout)), []) == [f"{at:02}" for at in range(11)]
     executor = spout.open()
     plan = executor.plan(ATTEMPT, None, 0.0)
@@ -64,11 +64,11 @@ def test_a_long_backlog_is_listed_in_parts(objects: Objects, monkeypatch: pytest
 def test_by_time_all_is_listed(objects: Objects) -> None:
     for at in range(10):
         objects.put(f"{at}", f"{at}\n")
-    executor = objects.spout(maxFilesPerBatch=4, rememberedFiles=3).open()
+    executor = objects.spout(maxFilesPerBatch=4, watch=Watch(rememberedFiles=3)).open()
     plan = executor.plan(ATTEMPT, None, 0.0)
     read = executor.read_so_far(plan)  # type: ignore[attr-defined]
     assert (read.done, read.total) == (8, 20)
-    assert sum(map(names, batches(objects.spout(maxFilesPerBatch=4, rememberedFiles=3))), []) == [
+    assert sum(map(names, batches(objects.spout(maxFilesPerBatch=4, watch=Watch(rememberedFiles=3)))), []) == [
         f"{at}" for at in range(10)
     ]
     assert set(listings(objects)) == {""}
@@ -97,10 +97,10 @@ def test_a_plan_and_an_emission_ask_for_nothing_but_the_listing(objects: Objects
 def test_pages_of_a_thousand_are_followed_also_from_behind_a_name(
     objects: Objects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spout_module, "_MOST_LISTED", 600)
+    monkeypatch.setattr(executor_module, "MOST_LISTED", 600)
     for at in range(2_100):
         objects.put(f"{at:04}", "" if at % 10 else "line\n")
-    spout, previous = objects.spout(orderBy="name", maxFilesPerBatch=70, rememberedFiles=10), None
+    spout, previous = objects.spout(orderBy="name", maxFilesPerBatch=70, watch=Watch(rememberedFiles=10)), None
     executor, read = spout.open(), list[str]()
     while (previous := executor.plan(ATTEMPT, previous, 0.0)) is not None:
         read += names(previous)

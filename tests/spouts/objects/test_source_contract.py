@@ -3,7 +3,7 @@
 import pytest
 
 from tests.spouts.objects.conftest import Objects
-from trident.spouts import FileSpout
+from trident.spouts import FileSpout, Watch
 from trident.testing import ChangingSource, SourceContract
 
 
@@ -16,7 +16,9 @@ class Prefix(ChangingSource):
         self.number = self.additions = 0
 
     def spout(self) -> FileSpout:
-        return self.objects.spout("*", orderBy=self.order, maxBytesPerBatch=40, rememberedFiles=self.remembered)
+        return self.objects.spout(
+            "*", orderBy=self.order, maxBytesPerBatch=40, watch=Watch(rememberedFiles=self.remembered)
+        )
 
     def add(self, count: int) -> list[str]:
         self.additions += 1

@@ -1,0 +1,238 @@
+"""The executor of a FileSpout: it lists the files, plans batches of them, and emits these by reference."""
+
+import logging
+import zlib
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from trident.base.attempt import TransactionAttempt
+from trident.base.errors import SourceUnreadableError, SpoutContractError, SpoutError
+from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor
+from trident_spouts.files.absent_fields import AbsentFields
+from trident_spouts.files.formats import Csv, Json, Parquet
+from trident_spouts.files.jsonlines import without_corrupt_fields
+from trident_spouts.files.listing import MOST_LISTED, check_readable, hidden_file, list_files, nested_hint
+from trident_spouts.files.parquet import FilesEmission, checked_footers, columns_of, is_beyond_spark
+from trident_spouts.files.places import FilePlace, ListedFile, StaleListingError
+from trident_spouts.files.planner import Limits, Planner
+from trident_spouts.files.ranges import FileRange, PlannedFile, check_unchanged
+from trident_spouts.files.read_files import ReadFiles
+from trident_spouts.files.reading import LinesEmission, Stretch
+from trident_spouts.user_calls import foreign_metadata_error
+
+if TYPE_CHECKING:
+    from trident_spouts.files.spout import FileSpout
+
+_log = logging.getLogger("trident.spouts")
+_T = TypeVar("_T")
+
+_LISTING_SECONDS, _LISTING_SHARE = 1.0, 10
+"""A listing that still has unread files is used for this many seconds, or for this multiple of the time that it took,
+whichever is longer. (Listing 100,000 files takes longer than a second.)"""
+
+_NEWEST = 8
+"""The number of planned batches whose records are kept decoded: batches in flight, and some before them."""
+
+_LOOK_BACK_SECONDS = 600.0
+"""The time (seconds) after which a place that lists names in order is asked again for all names, also for those that
+were read long ago."""
+
+_LISTINGS = 5
+"""The most listings in one plan. A plan lists again if a listed file is gone, or if another file has its name."""
+
+
+class FileExecutor(SpoutExecutor):
+    """The executor of a FileSpout over a folder or a glob."""
+
+    plans_ahead = True
+
+    def __init__(self, spout: "FileSpout", place: FilePlace) -> None:
+        self._spout = spout
+        self._place = place
+        format, watch = spout.format, spout.watch
+        self._format = None if isinstance(format, Parquet) else format
+        """The format of lines; None if the files are Parquet."""
+        limits = Limits(spout.maxBytesPerBatch, spout.maxFilesPerBatch, watch.completeAfterSecs)
+        lines, by_name = self._format is not None, spout.orderBy == "name"
+        cut = lines and not (isinstance(format, Csv) and format.multiLine)
+        self._planner = Planner(place, limits, cut, by_name, lines, watch.onForgotten)
+        self._listing: list[ListedFile] = []
+        self._whole = True
+        """True if the listing has all files, not only the next ones in the order of their names."""
+        self._looks_back = True
+        """True if the listing has all files that sort as if they were read."""
+        self._looked_back_at = float("-inf")
+        self._listed_at = float("-inf")
+        self._listing_secs = 0.0
+        self._warned = False
+        self._absent = AbsentFields()
+        self._known: tuple[str | None, ReadFiles] = (None, ReadFiles(remembered=spout.watch.rememberedFiles))
+        """The record of files read up to the last planned batch: as text, and as `Planner.recognize` returned it."""
+        self._recognized: tuple[ReadFiles | None, bool] = (None, True)
+        """The last result of `_recognize`, and whether its listing had all files that sort as if they were read."""
+        self._newest: tuple[tuple[str | None, ReadFiles], ...] = ()
+        """The records after the batches that were planned last, for `read_so_far`: decoding one takes milliseconds, and
+        a text does not tell which late files a look has found."""
+
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
+        for _ in range(_LISTINGS):
+            anew = monotonic() - self._listed_at >= self._listing_secs
+            try:
+                ranges, after = self._planner.next(self._seen(previous, anew), self._listing, time, budget)
+                if ranges:
+                    self._known = (after.encode(), after)
+                    self._newest = (*self._newest[1 - _NEWEST :], self._known)
+                    files = [range_.to_json() for range_ in ranges]
+                    return {"files": files, "seen": self._known[0], "as": self._spout.form}
+                if anew:
+                    return None
+            except StaleListingError:
+                pass
+            self._listed_at = float("-inf")
+        raise SourceUnreadableError(f"FileSpout: the files at {self._place} come and go faster than they can be listed")
+
+    def read_so_far(self, position: Metadata) -> ReadSoFar | None:
+        listing, newest = self._listing, self._newest[::-1]  # each is replaced as a whole, by the thread that plans
+        if not listing or not self._whole:
+            return None
+        seen = ReadFiles()
+        if position is not None:
+            read = read_metadata(position, "seen", str)
+            planned = next((record for text, record in newest if text == read), None)
+            seen = ReadFiles.decode(read) if planned is None else planned
+        return ReadSoFar(sum(map(seen.bytes_read, listing)), sum(file.size for file in listing), "bytes")
+
+    def _seen(self, previous: Metadata, anew: bool) -> ReadFiles:
+        """Return the record of the files read up to the previous batch, with the names that they have in the listing.
+
+        With `anew`, list the files first.
+        """
+        begin = monotonic()
+        text = None if previous is None else read_metadata(previous, "seen", str)
+        known, seen = self._known
+        if text != known:
+            seen = ReadFiles() if previous is None else read_metadata(previous, "seen", ReadFiles.decode)
+            seen = replace(seen, remembered=self._spout.watch.rememberedFiles)
+        former = self._listing
+        if anew:
+            self._list(seen)
+        if text != known or (anew and not self._is_quiet(seen, former)):
+            self._known = text, self._recognize(seen)
+            self._recognized = self._known[1], self._looks_back
+            self._newest = (*self._newest[1 - _NEWEST :], self._known)
+        if anew:
+            self._listed_at = monotonic()
+            self._looked_back_at = self._listed_at if self._looks_back else self._looked_back_at
+            self._listing_secs = max(_LISTING_SECONDS, _LISTING_SHARE * (self._listed_at - begin))
+        return self._known[1]
+
+    def _is_quiet(self, seen: ReadFiles, former: list[ListedFile]) -> bool:
+        """Return whether nothing happened to any file since `seen` was recognized by the listing before, `former`.
+
+        A status proves it, unless a change is too recent.
+        """
+        recognized, looked_back = self._recognized
+        if seen is not recognized or seen.late or self._looks_back != looked_back or self._listing != former:
+            return False
+        return all(file.changed or file.tag for file in former)
+
+    def _recognize(self, seen: ReadFiles) -> ReadFiles:
+        """Return the record with the names in the listing.
+
+        Raises SpoutContractError if a name belongs to another file.
+        """
+        try:
+            return self._planner.recognize(seen, self._listing, self._looks_back)
+        except SpoutContractError:
+            # A folder is not listed in one moment. A file that was renamed meanwhile may be missing under its new name,
+            # while another file has its former name. A second listing shows both files.
+            self._list(seen)
+            return self._planner.recognize(seen, self._listing, self._looks_back)
+
+    def _list(self, seen: ReadFiles) -> None:
+        """List the files. Log a warning once if there is no file at all."""
+        after, most = self._listed_after(seen), MOST_LISTED + len(seen.entries)
+        if not after:
+            most += seen.forgotten.present.number
+        self._listing = list_files(self._place, self._planner.by_name, after, most, seen.has_read)
+        if not self._listing and seen.root == self._place.address and not self._place.is_there():
+            raise SourceUnreadableError(
+                f"FileSpout: cannot list {self._place}: the folder {seen.root}, which was read before, is not there"
+            )
+        cut = self._place.sorted and self._planner.by_name and len(self._listing) >= most
+        self._whole = not after and not cut
+        self._looks_back = not after and (not cut or seen.cutoff is None or self._listing[-1].name > seen.cutoff[1])
+        if not self._listing and not self._warned:
+            self._warned = True
+            self._warn_of_none()
+        if self._format is not None:
+            check_readable(self._listing, self._place)
+
+    def _listed_after(self, seen: ReadFiles) -> str:
+        """Return the name after which a listing may begin, because all files up to it were read long ago.
+
+        Return "" if there is no such name, or if it is time to look whether these files are still the same.
+        """
+        alike = seen.by_name == self._planner.by_name and seen.root == self._place.address
+        if not (self._place.sorted and seen.by_name and alike and seen.cutoff):
+            return ""
+        due = monotonic() - self._looked_back_at > _LOOK_BACK_SECONDS
+        return "" if seen.late or due else seen.cutoff[1]
+
+    def _warn_of_none(self) -> None:
+        hidden = hidden_file(self._place)
+        why = (
+            ""
+            if hidden is None
+            else (
+                f" that is not hidden: files and folders whose names begin with _ or ., or end in ._COPYING_, are left "
+                f"out, because writers hide unfinished files so. {hidden} is one; rename it to have it read"
+            )
+        )
+        _log.warning("FileSpout: there is no file at %s%s", self._place, why or nested_hint(self._place))
+
+    def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
+        ranges = read_metadata(metadata, "files", lambda files: [FileRange(*fields) for fields in files])
+        files = [self._planned_file(range_, attempt.txid) for range_ in ranges]
+        schema, format = self._spout.schema, self._format
+        if format is not None:
+            stretches = tuple(map(self._stretch, files, ranges))
+            if isinstance(format, Json) and stretches:
+                self._absent.look_in_lines(without_corrupt_fields(schema, format.malformed).names, stretches[0])
+            return LinesEmission(stretches, format.lines(schema))
+        footers = checked_footers(files, schema)
+        self._absent.look_in_files(schema.names, files, columns_of(footers))
+        rows, beyond_spark = sum(each.num_rows for each in footers), any(map(is_beyond_spark, footers))
+        return FilesEmission(tuple(files), schema, rows, beyond_spark=beyond_spark)
+
+    def _stretch(self, file: PlannedFile, range_: FileRange) -> Stretch:
+        bounds, whole = (range_.start, range_.end), not self._planner.cuts(range_.name)
+        return Stretch(file, *bounds, *bounds, whole, range_.name)
+
+    def _planned_file(self, range_: FileRange, txid: int) -> PlannedFile:
+        """Return the planned file, even if it was renamed since.
+
+        Raises SpoutError if the file is gone or has changed.
+        """
+        try:
+            return check_unchanged(range_, self._place, range_.name, txid, grows=self._planner.grows(range_.name))
+        except SpoutError:
+            for file in list_files(self._place) if range_.inode else ():
+                if file.inode == range_.inode and file.name != range_.name:
+                    with suppress(SpoutError):  # only the inode is equal; the first error says more
+                        return check_unchanged(
+                            range_, self._place, file.name, txid, grows=self._planner.grows(range_.name)
+                        )
+            raise
+
+
+def read_metadata(metadata: Metadata, key: str, read: Callable[[Any], _T]) -> _T:
+    """Return an entry of a batch's metadata, converted. Raises an error for metadata of another kind of spout."""
+    try:
+        return read(metadata[key])  # type: ignore[index, call-overload]
+    except (KeyError, TypeError, ValueError, zlib.error) as error:
+        raise foreign_metadata_error("FileSpout", metadata) from error

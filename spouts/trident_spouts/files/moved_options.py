@@ -1,0 +1,21 @@
+"""Names of options that are not a FileSpout's own: where each is, for the error that refuses it."""
+
+_BOTH = "it belongs to the format: FileSpout(path, Csv({name}={{value}})), or Json({name}={{value}})"
+_LINES = "it belongs to the format: FileSpout(path, Text({name}={{value}})), and so for Json(...) and Csv(...)"
+_CSV = "it belongs to the format: FileSpout(path, Csv({name}={{value}}))"
+_WATCH = "it belongs to the watch: FileSpout(path, watch=Watch({name}={{value}}))"
+
+MOVED = {
+    **{name: _CSV.format(name=name) for name in ("sep", "quote", "escape", "header", "nullValue", "multiLine")},
+    **{name: _BOTH.format(name=name) for name in ("malformed", "numbers", "timeZone")},
+    "encodingErrors": _LINES.format(name="encodingErrors"),
+    **{name: _WATCH.format(name=name) for name in ("completeAfterSecs", "rememberedFiles", "onForgotten")},
+    "manifest": "give the path as one: FileSpout(Manifest('files.txt'))",
+    "delimiter": _CSV.format(name="sep"),
+    "separator": _CSV.format(name="sep"),
+    "mode": "bad lines are kept by FileSpout(path, Csv(malformed='keep')), or Json(malformed='keep')",
+    "maxBytesPerTrigger": "maxBytesPerBatch",
+    "maxFilesPerTrigger": "maxFilesPerBatch",
+    "storage_options": "storage",
+}
+"""By the name that came, the name here or a sentence. ``{value}`` in it stands for the value that came."""
