@@ -136,5 +136,5 @@ def test_the_log_of_another_spout_is_refused() -> None:
 
 
 def test_its_repr_shows_what_was_given() -> None:
-    assert repr(RateSpout()) == "RateSpout(1000)"
+    assert repr(RateSpout()) == "RateSpout()"
     assert repr(RateSpout(5, keys=2, lateness="1 s")) == "RateSpout(5, keys=2, lateness=1)"

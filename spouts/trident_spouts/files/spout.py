@@ -93,6 +93,7 @@ class FileSpout:
     FileSpout('/data/books/*.txt', maxBytesPerBatch=16000000)
     >>> FileSpout("/data/clicks", "json", "user long, page string").schema.names
     ['user', 'page']
+    >>> from trident.spouts import Csv
     >>> FileSpout("/data/flights/*.csv.gz", Csv(nullValue="NA"), "carrier string, delay long")
     FileSpout('/data/flights/*.csv.gz', Csv(nullValue='NA'), 'carrier string, delay bigint')
 
