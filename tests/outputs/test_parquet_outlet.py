@@ -235,6 +235,12 @@ def test_a_folder_that_holds_other_things_is_refused_and_not_touched(tmp_path: P
     assert not trident.active() and (out / "mine.csv").read_text() == "1"
 
 
+def test_a_folder_that_is_emptied_while_it_is_opened_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet_folder.os, "link", lambda source, target: None)  # it is gone again
+    with pytest.raises(OutputConflictError, match=r"was emptied while the output was opened: start the topology again"):
+        outlet(tmp_path / "out")
+
+
 @pytest.mark.parametrize(
     ("other", "says"),
     [

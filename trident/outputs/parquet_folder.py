@@ -238,7 +238,7 @@ def own_folder(path: Path, owner: Owner) -> None:
     check_owner(str(path), present, owner)
 
 
-def _write_owner(path: Path, owner: Owner, is_new: bool) -> Owner:
+def _write_owner(path: Path, owner: Owner, is_new: bool) -> Owner | None:
     """Write the folder's owner, unless another driver writes it first. Return the owner that the folder has then."""
     own_folder = path / OWN_FOLDER
     new = own_folder / f".sink-{secrets.token_hex(8)}.json"
@@ -251,9 +251,7 @@ def _write_owner(path: Path, owner: Owner, is_new: bool) -> Owner:
         new.unlink()
     for folder in (own_folder, path, *(path.parents if is_new else ())):
         fsync_folder(folder)
-    present = owner_of(path)
-    assert present is not None
-    return present
+    return owner_of(path)
 
 
 def check_not_ahead(path: str, owner: Owner, last: int, last_frozen: int) -> None:
@@ -265,8 +263,13 @@ def check_not_ahead(path: str, owner: Owner, last: int, last_frozen: int) -> Non
         )
 
 
-def check_owner(path: str, present: Owner, owner: Owner) -> None:
+def check_owner(path: str, present: Owner | None, owner: Owner) -> None:
     """Raise OutputConflictError if the folder belongs to another output, topology or log, or has other fields."""
+    if present is None:
+        raise OutputConflictError(
+            f"the folder {path} of output {owner.output!r} was emptied while the output was opened: start the topology "
+            "again once nothing else changes the folder"
+        )
     if (present.topology, present.output) != (owner.topology, owner.output):
         renamed = f"; or, if only its stream was renamed, give it name={present.output!r}: then it goes on there"
         way_out = renamed if present.topology == owner.topology else ""

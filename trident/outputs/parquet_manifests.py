@@ -74,7 +74,6 @@ class ManifestBatches:
             # Another output may be faster: then its record is there, and is compared below.
             self.place.create(_OWNER, _json({"format": FORMAT, **asdict(owner)}))
             present = self.owner()
-        assert present is not None
         check_owner(str(self), present, owner)
 
     def open(self, owner: Owner, lease: Lease) -> None:

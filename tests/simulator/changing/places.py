@@ -162,7 +162,10 @@ class Places:
         reset = world.lives > 1 and "was written under another log" in text
         missed = any(changed[kind] for kind in _LEFT_OUT) and "did not have this output" in text
         other = len(world.drivers) > 1 and "the topology writes" in text  # the name is another line's now
-        right = fell or reset or missed or other
+        emptied = "was emptied while" in text  # a zombie wakes up within its start, and its user has given the place up
+        # A zombie of a log that was reset wrote into the place after its user had given it up.
+        woke = world.lives > 1 and changed["zombie"] and "that this log did not start" in text
+        right = fell or reset or missed or other or emptied or bool(woke)
         world.say("place %s is given up", output)
         self.files[output] = {}
         self._fell.discard(output)
