@@ -324,8 +324,8 @@ GUARDS = [
         "a state born after a batch",
         "changes of a batch in a state that was dropped since reach later stages as nulls, and are counted there",
         "trident/commits/stage_writes.py",
-        "isinstance(step, Sink) or name in turn.unborn or step in later:",
-        "isinstance(step, Sink) or step in later:",
+        "new_values(output.step, output.schema.empty_table())",
+        "new_values(output.step, turn.result(output))",
         "tests/recovery/test_program_compatibility.py -k dropped",
     ),
     Guard(
@@ -908,9 +908,9 @@ GUARDS = [
     Guard(
         "expiry, an update that reads",
         "a reducer or an updater continues from a value that expires with its batch",
-        "trident/commits/updates.py",
-        "        time = self.frozen.time(txid) if state in self.expiring else None",
-        "        time = None",
+        "trident/commits/batch_before.py",
+        "return self.frozen.time(txid) if state in self.expiring else None",
+        "return None",
         "tests/run/test_expiry.py -k 'reads_before and memory'",
     ),
     Guard(
@@ -2175,8 +2175,8 @@ GUARDS = [
     Guard(
         "executors, states without a txid",
         "a large batch of a nonTransactional state cannot be committed, or is counted twice",
-        "trident/commits/executors.py",
-        "if isinstance(store, Shared) and state.factory.kind is StateKind.NON_TRANSACTIONAL:",
+        "trident/compiler/carriers.py",
+        "if factory.kind is StateKind.NON_TRANSACTIONAL and not given:",
         "if False:",
         "tests/run/test_writers_spark.py -k without_a_txid",
     ),
@@ -2223,9 +2223,9 @@ GUARDS = [
     Guard(
         "executors, updates that are the same in parts",
         "the size of a batch decides the result of an updater",
-        "trident/commits/executors.py",
-        "or self._meant(step)",
-        "or True",
+        "trident/compiler/carriers.py",
+        "if not same_in_parts(step):",
+        "if False:",
         "tests/run/test_updaters_spark.py -k auto_makes",
     ),
     Guard(
@@ -2239,7 +2239,7 @@ GUARDS = [
     Guard(
         "executors, a server that came back empty",
         "workers take a server that lost its writes for another one: the run stops, or the driver writes from then on",
-        "trident/commits/executors.py",
+        "trident/commits/reach.py",
         "                opens()\n",
         "",
         "tests/run/test_executors.py -k comes_back_empty",
@@ -2247,7 +2247,7 @@ GUARDS = [
     Guard(
         "executors, a server that is away",
         "a server that is away for a moment has the driver write every large batch from then on",
-        "trident/commits/executors.py",
+        "trident/commits/reach.py",
         "            except StateUnavailableError:  # nobody may reach it just now\n                raise\n",
         "",
         "tests/run/test_executors.py -k is_away",
@@ -2255,9 +2255,9 @@ GUARDS = [
     Guard(
         "executors, what later steps read",
         "later stages get nothing of a state's new values, which stay with the executors",
-        "trident/commits/executors.py",
-        "return state in self._fit and self._work_on(",
-        "return self._work_on(",
+        "trident/compiler/carriers.py",
+        "        elif any(step in stage.reads for stage in self.group.stages):\n",
+        "        elif False:\n",
         "tests/run/test_executors.py -k later_steps",
     ),
     Guard(

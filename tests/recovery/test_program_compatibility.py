@@ -430,10 +430,11 @@ def test_a_renamed_stream_over_waiting_batches_is_told_by_both_names(
 def test_a_dropped_state_begins_anew_after_the_batches_that_wait_though_they_hold_what_it_was_to_get(
     waiting: int, state: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out = Out()
+    out, asked = Out(), Out()
 
     def declared(batches: list[list[str]]) -> TridentTopology:
-        topology, _, counts = counting(state, batches)
+        topology, words, counts = counting(state, batches)
+        words.stateQuery(counts, "word", MapGet(), "n").foreachArrow(asked, name="asked")
         values = counts.newValuesStream(everyChange=True)
         values.groupBy("count").persistentAggregate(state, Count(), "n", name="seen")
         values.foreachArrow(out, name="out")
@@ -445,6 +446,7 @@ def test_a_dropped_state_begins_anew_after_the_batches_that_wait_though_they_hol
     dropState("t", "counts", tmp_path, factory=elsewhere, force=True)
     assert run(declared(batches), tmp_path, "counts", "seen") == [{}, {}]
     assert out.rows == {txid + 1: [] for txid in range(waiting)}
+    assert asked.rows == {txid: [{"word": word, "n": None} for word in words] for txid, words in enumerate(batches, 1)}
     assert run(declared([*batches, ["a", "z"]]), tmp_path, "counts", "seen") == [{"a": 1, "z": 1}, {1: 2}]
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tests.state.redis.states import LEASE, SECOND, SHAPE, contents, opened, started, update, words
+from tests.support.group_carriers import group_carriers
 from tests.support.inline_puts import InlinePuts, frozen_files
 from tests.support.server import RedisServer
 from trident import Count, MapGet, TridentTopology
@@ -21,15 +22,16 @@ from trident.base.errors import (
     StateRecoveringError,
     StateUnavailableError,
 )
-from trident.commits.executors import Executors
+from trident.commits.carriers import Carriers
 from trident.compiler.stages import cut
 from trident.files.disk import DiskFiles
 from trident.frozen.results import FrozenFiles
-from trident.plan.nodes import StateQuery
+from trident.plan.nodes import StateQuery, StateWriter
 from trident.reads.static_states import SharedForeignState, open_statics
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState, RedisMapState
 from trident_spouts.shares import SharesEmission
+from trident_state.messages import Applied
 from trident_state.state_shape import StateIdentity, StateKind
 from trident_state.store import Shared
 
@@ -37,7 +39,7 @@ GIVEN = {number: number + 1 for number in range(20)}
 EXPECTED = {f"w{number}": count for number, count in GIVEN.items()}
 
 
-def executors(writers: Any, puts: InlinePuts, folder: Path, store: Shared) -> tuple[Executors, StateQuery]:
+def carriers_of(writers: Any, puts: InlinePuts, folder: Path, store: Shared) -> tuple[Carriers, StateQuery]:
     made = TridentTopology()
     stream = made.newStream("words", FixedBatchSpout("word string", [["w1"]]))
     state = RedisMapState.opaque("redis://localhost", writers=writers)
@@ -46,7 +48,21 @@ def executors(writers: Any, puts: InlinePuts, folder: Path, store: Shared) -> tu
     asked.each("before", _known, "known long").groupBy("word").persistentAggregate(state, Count(), "n", name="again")
     step = asked._node
     assert isinstance(step, StateQuery)
-    return Executors(cut(made).groups[0], {"counts": store}, puts, DiskFiles(folder)), step
+    return group_carriers(cut(made).groups[0], {"counts": store}, puts, DiskFiles(folder), LEASE), step
+
+
+def write(carriers: Carriers, frozen: FrozenFiles) -> Applied:
+    """Write a result as batch 1 of state `counts`."""
+    return carriers.write(writer(carriers, "counts"), 1, frozen, False)
+
+
+def writer(carriers: Carriers, state: str) -> StateWriter:
+    return next(step for step in carriers.plan.group.states if step.state.name == state)
+
+
+def writes(carriers: Carriers, state: str, frozen: FrozenFiles) -> str:
+    """Return the carrier that writes a result into a state, as far as is known now."""
+    return carriers.of("write", writer(carriers, state), frozen).name
 
 
 def _known(before: int | None) -> int:
@@ -76,14 +92,14 @@ def test_a_server_that_comes_back_empty_before_the_workers_look_is_not_taken_for
     shared_redis: RedisServer, tmp_path: Path, writers: str
 ) -> None:
     with started(shared_redis.url, groups=2) as store:
-        looked, _ = executors(writers, Looking(tmp_path, shared_redis.client.flushall), tmp_path, store)
+        looked, _ = carriers_of(writers, Looking(tmp_path, shared_redis.client.flushall), tmp_path, store)
         with pytest.raises(StateBehindError):
-            looked.apply(store, "counts", LEASE, update(1, {}), batch_in(tmp_path))
+            write(looked, batch_in(tmp_path))
         store.create(LEASE, 0)
         store.acquire(LEASE)
-        assert looked.take("counts", batch_in(tmp_path))
-        applied = looked.apply(store, "counts", LEASE, update(1, {}), batch_in(tmp_path))
-        assert applied is not None and applied.written == len(GIVEN)
+        assert writes(looked, "counts", batch_in(tmp_path)) == "executors"
+        applied = write(looked, batch_in(tmp_path))
+        assert applied.written == len(GIVEN)
         assert contents(store, 1) == EXPECTED
 
 
@@ -92,7 +108,7 @@ def test_a_server_that_comes_back_empty_before_the_workers_ask_is_healed_first(
 ) -> None:
     with started(shared_redis.url) as store:
         store.apply(LEASE, update(1, GIVEN))
-        looked, step = executors("executors", Looking(tmp_path, shared_redis.client.flushall), tmp_path, store)
+        looked, step = carriers_of("executors", Looking(tmp_path, shared_redis.client.flushall), tmp_path, store)
         asking = frozen_files(tmp_path, [words([1, 2, 99])])
         with pytest.raises(StateRecoveringError):
             looked.ask(step, asking, 1)
@@ -112,10 +128,10 @@ def test_a_server_that_is_away_when_the_workers_look_is_waited_for(
         raise StateUnavailableError("the workers cannot reach it just now, on purpose")
 
     with started(shared_redis.url) as store:
-        looked, _ = executors(writers, Looking(tmp_path, away), tmp_path, store)
+        looked, _ = carriers_of(writers, Looking(tmp_path, away), tmp_path, store)
         with pytest.raises(StateUnavailableError, match="on purpose"):
-            looked.apply(store, "counts", LEASE, update(1, {}), batch_in(tmp_path))
-        assert looked.take("counts", batch_in(tmp_path)), "the driver would write for ever after"
+            write(looked, batch_in(tmp_path))
+        assert writes(looked, "counts", batch_in(tmp_path)) == "executors", "the driver would write for ever after"
 
 
 def test_what_later_steps_read_is_written_by_the_driver(shared_redis: RedisServer, tmp_path: Path) -> None:
@@ -125,24 +141,23 @@ def test_what_later_steps_read_is_written_by_the_driver(shared_redis: RedisServe
     counts = stream.groupBy("word").persistentAggregate(state, Count(), "count", name="counts")
     counts.newValuesStream(everyChange=True).groupBy("count").persistentAggregate(state, Count(), "n", name="again")
     with started(shared_redis.url) as store:
-        looked = Executors(
-            cut(made).groups[0], {"counts": store, "again": store}, InlinePuts(tmp_path), DiskFiles(tmp_path)
-        )
-        assert looked.take("again", batch_in(tmp_path))
-        assert not looked.take("counts", batch_in(tmp_path))
+        stores = {"counts": store, "again": store}
+        looked = group_carriers(cut(made).groups[0], stores, InlinePuts(tmp_path), DiskFiles(tmp_path), LEASE)
+        assert writes(looked, "again", batch_in(tmp_path)) == "executors"
+        assert writes(looked, "counts", batch_in(tmp_path)) == "driver"
 
 
 def test_workers_that_find_a_later_driver_tell_of_it(shared_redis: RedisServer, tmp_path: Path) -> None:
     with started(shared_redis.url) as store:
-        looked, _ = executors("auto", Looking(tmp_path, lambda: store.acquire(SECOND)), tmp_path, store)
+        looked, _ = carriers_of("auto", Looking(tmp_path, lambda: store.acquire(SECOND)), tmp_path, store)
         with pytest.raises(FencedError):
-            looked.apply(store, "counts", LEASE, update(1, {}), batch_in(tmp_path))
+            write(looked, batch_in(tmp_path))
 
 
 def test_tasks_that_report_twice_count_once(shared_redis: RedisServer, tmp_path: Path) -> None:
     with started(shared_redis.url, groups=2) as store:
-        looked, _ = executors("executors", InlinePuts(tmp_path, doubled=True), tmp_path, store)
-        looked.apply(store, "counts", LEASE, update(1, {}), batch_in(tmp_path))
+        looked, _ = carriers_of("executors", InlinePuts(tmp_path, doubled=True), tmp_path, store)
+        write(looked, batch_in(tmp_path))
         assert contents(store, 1) == EXPECTED
 
 
@@ -188,7 +203,7 @@ def test_the_state_of_a_writer_that_is_too_quick_is_asked_by_the_driver_if_that_
     with started(shared_redis.url) as writer, opened(shared_redis.url) as store:
         writer.apply(LEASE, update(1, GIVEN))
         statics = {"counts": SharedForeignState(store, StateKind.OPAQUE)}
-        looked = Executors(cut(made).groups[0], {}, InlinePuts(tmp_path), DiskFiles(tmp_path), statics)
+        looked = group_carriers(cut(made).groups[0], {}, InlinePuts(tmp_path), DiskFiles(tmp_path), LEASE, statics)
         asking = frozen_files(tmp_path, [words([1, 2, 99])])
         emission = looked.ask(step, asking, 0)
         assert isinstance(emission, SharesEmission)
@@ -198,10 +213,11 @@ def test_the_state_of_a_writer_that_is_too_quick_is_asked_by_the_driver_if_that_
         with pytest.raises(SnapshotMovedError):
             emission.arrow()
         again = looked.ask(step, asking, 0)
-        assert (again is None) == (writers == "auto")
-        if again is not None:
+        assert isinstance(again, pa.Table) == (writers == "auto"), "the driver asks"
+        if not isinstance(again, pa.Table):
             assert again.arrow()["n"].to_pylist() == [6, 9, None]
-        assert looked.ask(step, frozen_files(tmp_path, [words([1])], "frozen/g/1-2-0-1"), 0) is not None
+        other = looked.ask(step, frozen_files(tmp_path, [words([1])], "frozen/g/1-2-0-1"), 0)
+        assert isinstance(other, SharesEmission)
 
 
 def test_workers_find_another_server_than_the_driver_does(shared_redis: RedisServer, tmp_path: Path) -> None:
@@ -273,9 +289,9 @@ def test_entries_are_sent_to_the_workers_if_they_are_few_and_the_function_can_be
     assert isinstance(step, StateQuery)
     program = cut(made)
     statics = open_statics(program)
-    looked = Executors(program.groups[0], {}, InlinePuts(tmp_path), DiskFiles(tmp_path), statics)
+    looked = group_carriers(program.groups[0], {}, InlinePuts(tmp_path), DiskFiles(tmp_path), LEASE, statics)
     emission = looked.ask(step, frozen_files(tmp_path, [words([1, 2, 199_999])]), 0)
     if entries == 10 and isinstance(function, MapGet):
-        assert emission is not None and emission.arrow()["n"].to_pylist() == [1, 2, None]
+        assert isinstance(emission, SharesEmission) and emission.arrow()["n"].to_pylist() == [1, 2, None]
     else:
-        assert emission is None
+        assert isinstance(emission, pa.Table), "the driver asks"

@@ -31,7 +31,7 @@ from trident.base.errors import (
     UserCodeError,
     UserFunctionError,
 )
-from trident.commits.executors import Executors
+from trident.commits.carriers import Carriers
 from trident.compiler.keyed_job import KeyedJob, KeyedResult
 from trident.compiler.spark import engine
 from trident.compiler.spark.sessions import Sizes
@@ -340,14 +340,14 @@ def test_what_later_stages_read_of_an_update_goes_there_by_reference(
     shared_redis: RedisServer, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: list[str]
 ) -> None:
     """What it emits enters another update, and what that one emits a stage of Spark's."""
-    carry, by_reference = Executors.carry, Counter[str]()
+    carry, by_reference = Carriers.carry, Counter[str]()
 
-    def noting(self: Executors, output: Any, frozen: Any) -> Any:
-        emission = carry(self, output, frozen)
+    def noting(self: Carriers, output: Any, result: Any) -> Any:
+        emission = carry(self, output, result)
         by_reference[f"{output.step.step} {type(emission).__name__}"] += 1
         return emission
 
-    monkeypatch.setattr(Executors, "carry", noting)
+    monkeypatch.setattr(Carriers, "carry", noting)
     state = RedisMapState.opaque(shared_redis.url, writers="executors")
     topology, taking = TridentTopology(), Taking()
     words = topology.newStream("words", FixedBatchSpout(FIELDS, BATCHES))

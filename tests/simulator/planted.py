@@ -115,7 +115,7 @@ FAULTS = [
             "trident/commits/store_writes.py",
             "        if found is not None:\n            return found\n        raise missed(",
             "        if found is None:\n"
-            "            outputs = [output for stage in self.executors.group.stages for output in stage.frozen]\n"
+            "            outputs = [output for stage in self.group.stages for output in stage.frozen]\n"
             "            found = next(output for output in outputs if output.name == state).schema.empty_table()\n"
             "        if found is not None:\n            return found\n        raise missed(",
         ),

@@ -14,18 +14,23 @@ import pyarrow as pa
 from trident.base.attempt import Lease, TransactionAttempt
 from trident.base.clock import Clock, SystemClock
 from trident.base.crash_points import reach
-from trident.base.errors import (
-    FencedError,
-)
+from trident.base.errors import FencedError
 from trident.base.log_fields import RunLogger
-from trident.commits.executors import Executors, StageTables
+from trident.commits.batch_before import BatchBefore
+from trident.commits.carrier import StageTables
+from trident.commits.carriers import Carriers
+from trident.commits.driver_carrier import DriverCarrier
+from trident.commits.executor_carrier import ExecutorCarrier
+from trident.commits.latest_search import LatestSearch
 from trident.commits.operator_hooks import OperatorHooks
 from trident.commits.output_memory import KEPT
+from trident.commits.reach import Reach
 from trident.commits.stage_writes import StageTurn, StageWrites
 from trident.commits.state_queries import StateQueries
 from trident.commits.store_writes import StoreWrites
 from trident.commits.updates import Updates
 from trident.commits.user_code import UserCode
+from trident.compiler.carriers import CarrierPlan
 from trident.compiler.engine import Puts
 from trident.compiler.program import Group, Stage
 from trident.compiler.year_checks import check_years
@@ -33,19 +38,9 @@ from trident.files.store import FileStore
 from trident.frozen.files import FrozenFolders
 from trident.frozen.results import Result
 from trident.log.frozen_batches import FrozenBatches, lacking
-from trident.log.frozen_results import (
-    FrozenOutput,
-    freeze,
-    with_life,
-    with_skipped,
-    without_skipped,
-)
+from trident.log.frozen_results import FrozenOutput, freeze, with_life, with_skipped, without_skipped
 from trident.log.protocol import Birth, TransactionLog
-from trident.plan.nodes import (
-    LettersOf,
-    Node,
-    Sink,
-)
+from trident.plan.nodes import LettersOf, Node, Sink
 from trident.reads.static_states import ReadableStore
 from trident.recovery.folder_owner import check_objects_ours
 from trident.recovery.program_compatibility import Names
@@ -91,37 +86,39 @@ class Committer:
 
     def __post_init__(self) -> None:
         self._frozen = FrozenBatches(self.log, self.group.name, self.files)
-        self._logger = RunLogger(logger, topology=self.topology, group=self.group.name)
-        executors = Executors(self.group, self.stores, self.puts, self.files, self.statics)
+        self._hooks = OperatorHooks(self.group.states, self.code, self._logger)
+        before = BatchBefore(self.stores, self._frozen, frozenset(self._ttls))
+        carriers = self._carriers(before)
         self._stores = StoreWrites(
-            self.group.name,
+            self.group,
             self.log,
             self.lease,
             self.stores,
             self.births,
             self._frozen,
-            executors,
+            carriers,
             self._logger,
             self.writing,
         )
-        self._hooks = OperatorHooks(self.group.states, self.code, self._logger)
-        queries = StateQueries(self.group, self.stores, self.births, self.code, executors, self._stores.heal)
-        self._ends = StageWrites(
-            self._stores, self._frozen, executors, queries, self._hooks, self.code, EventTime(self.stores)
-        )
-        self._updates = Updates(
-            self.group,
-            self.stores,
-            self.code,
-            self._frozen,
-            executors,
-            self._hooks,
-            frozenset(self._ttls),
-            self._stores.heal,
-            queries.answer_committed,
-            self.folders,
-            self.lease.epoch,
-        )
+        queries = StateQueries(self.group, self.births, self.code, carriers, self._stores)
+        self._ends = StageWrites(self._stores, queries, self._hooks, self.code, EventTime(self.stores))
+        self._updates = Updates(carriers, before, queries, self._stores)
+
+    def _carriers(self, before: BatchBefore) -> Carriers:
+        """Return the carriers of the group's work. There are executors only if the engine has workers."""
+        lease, frozen, code, puts, plan = self.lease, self._frozen, self.code, self.puts, CarrierPlan(self.group)
+        latest = None if puts is None else LatestSearch(puts, code)
+        driver = DriverCarrier(self.stores, lease, frozen, before, code, self._hooks, latest)
+        if puts is None or latest is None:
+            return Carriers(plan, driver, None)
+        stores = {**self.statics, **self.stores}
+        reach = Reach(puts, stores)
+        executors = ExecutorCarrier(plan, stores, lease, frozen, before, code, puts, reach, latest, self.folders)
+        return Carriers(plan, driver, executors)
+
+    @cached_property
+    def _logger(self) -> RunLogger:
+        return RunLogger(logger, topology=self.topology, group=self.group.name)
 
     def commit(self, txid: int, first: Mapping[str, Result] | None = None) -> TurnSummary:
         """Apply batch `txid` and log COMMITTED. `first`: the results of stage 1 if they are still at hand.

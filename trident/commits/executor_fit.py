@@ -1,14 +1,9 @@
-"""The check at a start that executors can write the states which only they may write, and can get the user's code."""
+"""The check at a start that executors can work on the states that are theirs alone, and can get the user's code."""
 
-from trident.base.errors import TopologyError, UserCodeError
-from trident.compiler.carriers import Carriers
-from trident.compiler.columns.function_errors import Where
-from trident.compiler.keyed_updates import KeyedUpdate
-from trident.compiler.layout import check_pickles
+from trident.base.errors import TopologyError
+from trident.compiler.carriers import CarrierPlan, check_sendable
 from trident.compiler.program import Program
-from trident.compiler.states.queries import Question
-from trident.plan.nodes import StateQuery, StateUpdate
-from trident.plan.state_schema import function_of
+from trident.plan.nodes import StateUpdate
 
 
 def check_writers(program: Program, lasting: bool) -> None:
@@ -18,7 +13,7 @@ def check_writers(program: Program, lasting: bool) -> None:
     that cannot be sent to them.
     """
     for group in program.groups:
-        choices = Carriers(group).by_state
+        choices = CarrierPlan(group).by_state
         for step in group.states:
             choice = choices[step.state.name]
             if choice.wanted != "executors":
@@ -33,20 +28,3 @@ def check_writers(program: Program, lasting: bool) -> None:
                 )
             if isinstance(step, StateUpdate):
                 check_sendable(step)
-
-
-def check_sendable(step: StateUpdate | StateQuery) -> None:
-    """Raise UserCodeError if the user's code of an update by key, or of a query, cannot be sent to Spark's workers."""
-    if isinstance(step, StateQuery):
-        check_pickles(Where(step.step, step.query.site, step.inputs), Question.of(step).detached())
-    else:
-        check_pickles(Where(step.step, function_of(step)), KeyedUpdate.of(step))
-
-
-def is_sendable(step: StateUpdate | StateQuery) -> bool:
-    """Return whether the user's code of a step can be sent to Spark's workers."""
-    try:
-        check_sendable(step)
-    except UserCodeError:
-        return False
-    return True

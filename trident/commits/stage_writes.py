@@ -1,7 +1,7 @@
 """The end of a stage in a commit turn: its queries are answered, its states written, and later stages get their tuples.
 
-Four steps, in this order. Results that executors keep in files go on by reference. The driver reads those that it needs
-itself. It answers the queries, which see the batches before this one. Then all states are written side by side.
+Four steps, in this order. The queries are answered, and see the batches before this one. Tuples that later stages need
+unchanged are carried on. All states are written side by side. Then the new values are collected that later stages read.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,17 +11,16 @@ from functools import partial
 
 import pyarrow as pa
 
-from trident.commits.executors import Executors, StageTables
+from trident.commits.carrier import StageTables
 from trident.commits.operator_hooks import OperatorHooks
 from trident.commits.state_queries import StateQueries
 from trident.commits.store_writes import StoreWrites
 from trident.commits.user_code import UserCode
 from trident.compiler.program import Output, Stage
 from trident.compiler.states.shapes import new_values
-from trident.frozen.results import FrozenFiles, Result
-from trident.log.frozen_batches import FrozenBatches
+from trident.frozen.results import Result
 from trident.log.frozen_results import dropped_of
-from trident.plan.nodes import Node, Sink, StateQuery, StateUpdate, StateWriter, Window
+from trident.plan.nodes import Node, StateQuery, StateUpdate, StateWriter, Window
 from trident.telemetry.event_time import EventTime
 from trident.telemetry.hottest_key import hottest_of
 from trident.telemetry.turn_summary import StateSummary, TurnSummary
@@ -46,14 +45,26 @@ class StageTurn:
         """The outputs that are written into states, and the steps that write them."""
         return ((o, o.step) for o in self.stage.frozen if isinstance(o.step, StateWriter) and o.name not in self.unborn)
 
+    def result(self, output: Output) -> Result:
+        """Return the result of an output. It is empty if the program that froze the batch did not have the output."""
+        return self.results.get(output.name, output.schema.empty_table())
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A result that was written into a state, in the form that its carrier was given, and the effect of the write."""
+
+    output: Output
+    step: StateWriter
+    given: Result
+    applied: Applied
+
 
 @dataclass(frozen=True, slots=True)
 class StageWrites:
     """Ends the stages of one group. Only the commit thread calls it."""
 
-    stores: StoreWrites
-    frozen: FrozenBatches
-    executors: Executors
+    writes: StoreWrites
     queries: StateQueries
     hooks: OperatorHooks
     code: UserCode
@@ -61,118 +72,84 @@ class StageWrites:
 
     def end(self, turn: StageTurn, summary: TurnSummary) -> StageTables:
         """Answer the stage's queries and write its states. Return the tuples of the steps that are awaited."""
-        later = self._by_reference(turn, summary)
-        tables = self._read(turn, later)
-        later |= self._answered(turn, tables, later)
-        self.hooks.before_writes((step for _, step in turn.updates), turn.txid)
-        later |= self._written(turn, tables, summary.states)
-        self._note_times(turn, tables, summary.states)
-        return later
+        tuples = self.answer_queries(turn, summary)
+        tuples |= self.carry_on(turn)
+        written = self.write_states(turn, tuples)
+        return tuples | self.collect_values(turn, written, summary)
 
-    def _by_reference(self, turn: StageTurn, summary: TurnSummary) -> StageTables:
-        """Return the inputs of later stages that the workers, not the driver, read from this stage's frozen files."""
-        later: StageTables = {}
+    def answer_queries(self, turn: StageTurn, summary: TurnSummary) -> StageTables:
+        """Return the answers of the stage's queries, which see the batches before this one."""
+        answers: StageTables = {}
+        for output in turn.stage.outputs:
+            step = output.step
+            if isinstance(step, StateQuery) and step in turn.awaited:
+                answers[step] = self.queries.ask(step, turn.result(output), turn.txid)
+                if not isinstance(answers[step], pa.Table):
+                    summary.asked[step.step] = turn.results[output.name].num_rows
+        return answers
+
+    def carry_on(self, turn: StageTurn) -> StageTables:
+        """Return the tuples that later stages get as they are frozen: the result of an update is the new values."""
+        carriers, carried = self.writes.carriers, StageTables()
         for output in turn.stage.frozen:
-            step, frozen = output.step, turn.results.get(output.name)
-            if step not in turn.awaited or not isinstance(frozen, FrozenFiles):
+            step = output.step
+            if step not in turn.awaited or output.name in turn.unborn:
                 continue
-            emission = None
             if output.carried or isinstance(step, StateUpdate):
-                emission = self.executors.carry(output, frozen)
-            elif isinstance(step, StateQuery):
-                emission = self.queries.ask(step, frozen, turn.txid)
-                if emission is not None:
-                    summary.asked[step.step] = frozen.num_rows
-            if emission is not None:
-                later[step] = emission
-        return later
+                carried[step] = carriers.carry(output, turn.result(output))
+        return carried
 
-    def _read(self, turn: StageTurn, later: StageTables) -> dict[str, pa.Table]:
-        """Return the results that the driver needs itself, as tables."""
-        return {
-            output.name: self.frozen.whole(turn.results[output.name])
-            for output in turn.stage.frozen
-            if output.name in turn.results and self._is_needed(turn, output, later)
-        }
-
-    def _is_needed(self, turn: StageTurn, output: Output, later: StageTables) -> bool:
-        """Return whether the driver needs a result: for a state, or for a later stage that is still to be computed."""
-        step, name = output.step, output.name
-        if isinstance(step, Sink) or name in turn.unborn or step in later:  # an output reads the files itself
-            return False
-        if name not in self.stores.stores:
-            return bool(turn.awaited)
-        if not self.executors.take(name, turn.results[name]):
-            return True
-        return isinstance(step, StateUpdate) and step in turn.awaited  # its result is the new values themselves
-
-    def _answered(self, turn: StageTurn, tables: Mapping[str, pa.Table], later: StageTables) -> StageTables:
-        """Return the answers of queries, and the tuples that are carried on, for the steps that are not in `later`.
-
-        A query sees the batches before this one, so this comes before the stage's writes.
-        """
-        more: StageTables = {}
-        for output in turn.stage.outputs if turn.awaited else ():
-            if isinstance(output.step, StateQuery) and output.step not in later:
-                asking = tables.get(output.name, output.schema.empty_table())
-                more[output.step] = self.queries.answer(output, asking, turn.txid)
-        for output in turn.stage.frozen if turn.awaited else ():
-            if output.carried and output.step not in later:
-                more.setdefault(output.step, tables.get(output.name, output.schema.empty_table()))
-        return more
-
-    def _written(
-        self, turn: StageTurn, tables: Mapping[str, pa.Table], written: dict[str, StateSummary]
-    ) -> StageTables:
-        """Write the stage's states side by side, and return the new values of the steps that are awaited."""
-        values: StageTables = {}
-        for output in turn.stage.frozen:
-            if isinstance(output.step, StateWriter) and output.name in turn.unborn:
-                values[output.step] = new_values(output.step, output.schema.empty_table())
-        writes = [
-            (output, step, given := self._given(turn, output.name, tables), self._begun(turn, output, step, given))
-            for output, step in turn.updates
-        ]
+    def write_states(self, turn: StageTurn, tuples: StageTables) -> list[Write]:
+        """Write the stage's states side by side. `tuples` has results that the driver has read already."""
+        given = [(output, step, self._given(turn, output, tuples)) for output, step in turn.updates]
+        self.hooks.before_writes((step for _, step in turn.updates), turn.txid)
+        begun = [(output, step, result, self._begun(turn, step, result)) for output, step, result in given]
         # All writes are waited for, even if one has failed: the next try must not meet a write of this one.
-        failures = [error for *_, future in writes if (error := future.exception()) is not None]
-        for output, step, given, future in writes:
-            if future.exception() is not None:
-                continue
-            applied, table = future.result(), tables.get(output.name)
-            written[output.name] = self._summary(output, given, applied)
-            if table is None:  # executors have it, and no later stage reads it
-                continue
-            if isinstance(step, StateUpdate):  # its result is the new values themselves
-                values[step] = table
-            elif applied.values is not None:
-                last = table.num_columns - 1
-                values[step] = new_values(step, table.set_column(last, table.schema.field(last), applied.values))
+        failures = [error for *_, future in begun if (error := future.exception()) is not None]
         if failures:
             raise failures[0]
-        return values
+        return [Write(output, step, result, future.result()) for output, step, result, future in begun]
 
-    def _begun(self, turn: StageTurn, output: Output, step: StateWriter, given: Result) -> "Future[Applied]":
+    def _given(self, turn: StageTurn, output: Output, tuples: StageTables) -> Result:
+        """Return a result in the form in which its carrier writes it: by reference for executors, else as a table."""
+        result, carriers = turn.results[output.name], self.writes.carriers
+        if carriers.of("write", output.step, result).name == "executors":
+            return result
+        read = tuples.get(output.step)
+        return read if isinstance(read, pa.Table) else carriers.driver.carry(output, result)
+
+    def _begun(self, turn: StageTurn, step: StateWriter, given: Result) -> "Future[Applied]":
         """Begin to write one state, in a thread for states."""
         values = step in turn.awaited and not isinstance(step, StateUpdate)  # an update's values are known
-        return self.code.write(partial(self.stores.write, output, turn.txid, given, values))
+        return self.code.write(partial(self.writes.write, step, turn.txid, given, values))
 
-    def _given(self, turn: StageTurn, name: str, tables: Mapping[str, pa.Table]) -> Result:
-        """Return a result in the form in which it is written: by reference for executors, else as a table."""
-        result = turn.results[name]
-        return result if self.executors.take(name, result) else tables.get(name, result)
+    def collect_values(self, turn: StageTurn, written: list[Write], summary: TurnSummary) -> StageTables:
+        """Return the new values of aggregates that are awaited. Note the effect on each state."""
+        values: StageTables = {
+            output.step: new_values(output.step, output.schema.empty_table())
+            for output in turn.stage.frozen
+            if isinstance(output.step, StateWriter) and output.name in turn.unborn
+        }
+        for write in written:
+            table, after = write.given, write.applied.values
+            summary.states[write.output.name] = self._summary(write)
+            if after is not None and isinstance(table, pa.Table):
+                last = table.num_columns - 1
+                values[write.step] = new_values(write.step, table.set_column(last, table.schema.field(last), after))
+        self._note_times(turn, written, summary.states)
+        return values
 
-    def _summary(self, output: Output, given: Result, applied: Applied) -> StateSummary:
-        hottest = hottest_of(output.step, given) if isinstance(given, pa.Table) else None
-        summary = StateSummary(given.num_rows, applied.written, hottest)
-        if self.executors.take(output.name, given):
-            summary.writers = "executors"
+    def _summary(self, write: Write) -> StateSummary:
+        hottest = hottest_of(write.step, write.given) if isinstance(write.given, pa.Table) else None
+        summary = StateSummary(write.given.num_rows, write.applied.written, hottest)
+        summary.writers = self.writes.carriers.of("write", write.step, write.given).name
         return summary
 
-    def _note_times(self, turn: StageTurn, tables: Mapping[str, pa.Table], written: Mapping[str, StateSummary]) -> None:
+    def _note_times(self, turn: StageTurn, written: list[Write], states: Mapping[str, StateSummary]) -> None:
         """Note in the summaries of windows their watermarks, and how many rows were late."""
-        for output, step in turn.updates:
-            if not isinstance(step, Window) or step.watermark is None or output.name not in written:
-                continue
-            if step.watermark.state.name not in turn.unborn:
-                dropped = dropped_of(turn.results[output.name])
-                written[output.name].time = self.time.of(step.watermark, tables, dropped, turn.txid)
+        tables = {write.output.name: write.given for write in written if isinstance(write.given, pa.Table)}
+        for write in written:
+            step, name = write.step, write.output.name
+            if isinstance(step, Window) and step.watermark is not None and step.watermark.state.name not in turn.unborn:
+                dropped = dropped_of(turn.results[name])
+                states[name].time = self.time.of(step.watermark, tables, dropped, turn.txid)

@@ -1,23 +1,24 @@
 """The writes of frozen batches into the stores of a group, and the healing of stores that lack some batches."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from trident.base.attempt import Lease
 from trident.base.crash_points import reach
-from trident.base.errors import FencedError, StateBehindError, StateLostError, StateValueError
+from trident.base.errors import FencedError, StateBehindError, StateLostError, StateRecoveringError
 from trident.base.log_fields import RunLogger
-from trident.base.values import OutsideYears
-from trident.base.years import OUTSIDE_YEARS
-from trident.commits.executors import Executors
-from trident.compiler.program import Output
-from trident.compiler.year_checks import WAY_OUT, check_years
-from trident.frozen.results import FrozenFiles, Result
+from trident.commits.carriers import Carriers
+from trident.compiler.program import Group
+from trident.frozen.results import Result
 from trident.log.frozen_batches import FrozenBatches, lacking, missed
 from trident.log.protocol import Birth, TransactionLog
+from trident.plan.nodes import StateWriter
 from trident.recovery.incarnations import check_this_log, of_another_life
 from trident_state.messages import Applied
-from trident_state.store import Shared, Store
+from trident_state.store import Store
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -28,56 +29,54 @@ class StoreWrites:
     states in the log.
     """
 
-    group: str
+    group: Group
     log: TransactionLog
     lease: Lease
     stores: Mapping[str, Store]
     births: Mapping[str, Birth]
     frozen: FrozenBatches
-    executors: Executors
+    carriers: Carriers
     logger: RunLogger
     writing: set[str] = field(default_factory=set)
     """The states that are being written now."""
 
-    def write(self, output: Output, txid: int, result: Result, values: bool) -> Applied:
+    def __post_init__(self) -> None:
+        self._steps = {step.state.name: step for step in self.group.states}
+
+    def write(self, step: StateWriter, txid: int, result: Result, values: bool) -> Applied:
         """Write one state's part of the batch. If the store is behind, heal it first. Called in a thread for states."""
-        store = self.stores[output.name]
+        state = step.state.name
         reach("commit.state.before")
-        self.writing.add(output.name)
+        self.writing.add(state)
         try:
-            applied = self._applied(store, output.name, txid, result, values)
+            applied = self.carriers.write(step, txid, result, values)
         except StateBehindError:
             # Healed in this thread, because the turn waits for it: no other write to this store can come between.
-            self.heal(output.name, txid - 1)
-            applied = self._applied(store, output.name, txid, result, values)
+            self.heal(state, txid - 1)
+            applied = self.carriers.write(step, txid, result, values)
         except FencedError:
-            check_this_log(output.name, store.report(), self.log.uuid)  # after a reset epochs begin at 1 again
+            check_this_log(state, self.stores[state].report(), self.log.uuid)  # after a reset epochs begin at 1 again
             raise
         finally:
-            self.writing.discard(output.name)
+            self.writing.discard(state)
         reach("commit.state.after")
         return applied
 
-    def _applied(self, store: Store, state: str, txid: int, result: Result, values: bool = False) -> Applied:
-        """Apply a batch to a store, through the executors if they can write the state.
+    def healed(self, states: Iterable[str], upto: int, work: Callable[[], T]) -> T:
+        """Call `work`, which reads these states. If one is behind, heal them up to a txid and call `work` again.
 
-        Raises StateValueError for a time outside the accepted years, which is frozen or stored.
+        A state that is not this group's is another topology's, which nobody heals here.
         """
-        if isinstance(store, Shared) and isinstance(result, FrozenFiles) and self.executors.take(state, result):
-            by_executors = self.executors.apply(
-                store, state, self.lease, self.frozen.without_keys(txid, result), result
-            )
-            if by_executors is not None:
-                return by_executors
-        update = self.frozen.update(txid, result)
         try:
-            return store.apply(self.lease, update, values)
-        except (OutsideYears, OverflowError) as error:
-            where = f"state {state!r}, batch {update.txid}"
-            check_years(where, update.keys, (*update.keys.columns, update.deltas))
-            if isinstance(error, OutsideYears):  # not in the batch, so it is stored; a read names its key
-                raise StateValueError(f"{where}: stored is the time {error.text}: {OUTSIDE_YEARS}. {WAY_OUT}") from None
-            raise
+            return work()
+        except StateRecoveringError:
+            states = list(states)
+            if any(state not in self.stores for state in states):
+                raise
+            # Nothing of the result is frozen or written yet, so `work` may run again as a whole.
+            for state in states:
+                self.heal(state, upto)
+            return work()
 
     def heal(self, state: str, upto: int) -> None:
         """Heal a rewound store: apply the frozen batches that the store lacks, up to batch `upto`.
@@ -111,7 +110,7 @@ class StoreWrites:
             return
         self._check_kept(state, behind, upto)
         for txid in range(behind + 1, upto + 1):
-            self._applied(store, state, txid, self._frozen_for(state, txid))
+            self.carriers.write(self._steps[state], txid, self._frozen_for(state, txid), False)
         text, fields = "state %r lacked the batches %d to %d; healed from the log", {"txid": upto}
         self.logger.info(text, state, behind + 1, upto, extra=fields)
 
@@ -120,15 +119,15 @@ class StoreWrites:
         try:
             found = self.frozen.of_state(txid, state)
         except LookupError:
-            raise lacking(txid, self.group) from None
+            raise lacking(txid, self.group.name) from None
         # None means that the program which froze the batch did not have this state. An empty table instead would hide
         # what the state missed.
         if found is not None:
             return found
-        raise missed(state, txid, self.group)
+        raise missed(state, txid, self.group.name)
 
     def _check_kept(self, state: str, behind: int, upto: int) -> None:
-        kept = self.log.kept_since(self.group)
+        kept = self.log.kept_since(self.group.name)
         if behind < kept:
             raise StateLostError(
                 f"state {state!r} stands at txid {behind}, the log at {upto}, and the log keeps only the batches after "

@@ -1,16 +1,21 @@
-"""The carriers of a group's states in a commit turn: the driver or Spark's executors, decided once from the program.
+"""The carrier plan of a group: the driver or Spark's executors for each piece of work of a commit turn.
 
 A state's factory names its writers: "driver", "executors", or "auto" for whichever of them has the tuples. The program
-may leave the work to the driver all the same, and then there is one reason, which `explain` and errors print. During a
-run only two things remain open: where a result is, and whether the executors reach the state.
+may leave a piece of work to the driver all the same. Then there is one reason, which `explain` and errors print.
+During a run only two things remain open: the place of a result, and whether the workers reach files and state.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
-from trident.compiler.keyed_updates import why_not_by_key
+from trident.base.errors import UserCodeError
+from trident.compiler.columns.function_errors import Where
+from trident.compiler.keyed_updates import KeyedUpdate, same_in_parts, why_not_by_key
+from trident.compiler.layout import check_pickles
 from trident.compiler.program import Group, Output, Stage
+from trident.compiler.states.queries import Question
 from trident.plan.nodes import (
     CommittedQuery,
     Emitted,
@@ -19,13 +24,21 @@ from trident.plan.nodes import (
     LettersOf,
     Node,
     PersistentAggregate,
+    Sink,
     StateQuery,
+    StateReader,
     StateSpec,
     StateUpdate,
     StateWriter,
+    StaticState,
     Watermark,
     sources_of,
 )
+from trident.plan.state_schema import function_of
+from trident_state.state_shape import StateKind
+
+Verb = Literal["write", "update", "ask", "carry"]
+"""The work of a commit turn: write a result into a state, update a state, query a state, carry tuples on."""
 
 
 def writers_of(state: StateSpec) -> str:
@@ -38,12 +51,17 @@ def writers_of_step(step: HeldState) -> str:
     return "driver" if isinstance(step, Watermark) else writers_of(step.state)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Choice:
-    """The carrier of one state. `wanted`: its writers, as `writers_of_step`. `why_driver`: None if executors can."""
+    """The carrier of one piece of work. `wanted`: its writers, as `writers_of_step`; "auto" for tuples carried on."""
 
     wanted: str
     why_driver: str | None
+    """The reason for which executors never do the work; None if they can."""
+    state: str | None = None
+    """The state that the executors must reach; None if they need only files."""
+    readers: tuple["Choice", ...] = ()
+    """The updates that read the tuples. Executors do the work only if they make all these updates, too."""
 
     @property
     def writers(self) -> str:
@@ -52,33 +70,53 @@ class Choice:
 
     @property
     def by_executors(self) -> bool:
-        """True if only executors work on the state, whatever the size of a batch."""
+        """True if only executors do the work, whatever the size of a batch."""
         return self.wanted == "executors" and self.why_driver is None
 
+    @property
+    def divides(self) -> bool:
+        """True if executors may do the work."""
+        return self.wanted != "driver" and self.why_driver is None
 
-@dataclass(frozen=True)
-class Carriers:
-    """The carriers of a group's states."""
 
-    group: Group
+def choice_of_static(state: StaticState) -> Choice:
+    """Return the carrier of the queries of a state that the topology only reads, whatever follows the queries."""
+    return Choice(writers_of(state.state), _why_not_shared(state), state.state.name)
+
+
+class CarrierPlan:
+    """The carriers of a group's work. Each choice is made once, when it is first asked for."""
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
+        self._choices: dict[tuple[Verb, Node], Choice] = {}
+
+    def choice(self, verb: Verb, step: Node) -> Choice:
+        """Return the choice for one piece of work: the step that is written, updated, asked or carried on."""
+        if (verb, step) not in self._choices:
+            self._choices[verb, step] = self._chosen(verb, step)
+        return self._choices[verb, step]
 
     @cached_property
     def by_state(self) -> Mapping[str, Choice]:
-        """The choice for each state that the group writes, by the state's name."""
-        frozen = [output for stage in self.group.stages for output in stage.frozen]
+        """For each state that the group writes, the choice of its work: of its update, or of its writes."""
         return {
-            output.step.state.name: Choice(writers_of_step(output.step), self._why_driver(output))
-            for output in frozen
-            if isinstance(output.step, StateWriter)
+            s.state.name: self.choice("update" if isinstance(s, StateUpdate) else "write", s) for s in self._writers
         }
+
+    @cached_property
+    def by_query(self) -> Mapping[StateQuery, Choice]:
+        """The choice for each query of a state."""
+        queries = [output.step for output in self._frozen if isinstance(output.step, StateQuery)]
+        return {query: self.choice("ask", query) for query in queries}
 
     def in_files(self, stage: Stage) -> frozenset[str]:
         """Return the outputs of a stage that executors write into files, whatever their size.
 
         Only executors work on them afterwards: they put them, use them to query a state, or to update one.
         """
-        updates = [step for step in self.group.states if isinstance(step, StateUpdate)]
-        by_choice = [step for step in updates if self.by_state[step.state.name].by_executors]
+        updates = [step for step in self._writers if isinstance(step, StateUpdate)]
+        by_choice = [step for step in updates if self.choice("update", step).by_executors]
         entering = {source for step in by_choice for source in sources_of(step)}
 
         def by_executors(step: object) -> bool:
@@ -89,23 +127,88 @@ class Carriers:
 
         return frozenset(output.name for output in stage.outputs if by_executors(output.step))
 
-    def _why_driver(self, output: Output) -> str | None:
-        """Return why the executors cannot write this output's state; None if they can write it."""
-        step = output.step
+    # --- the choices -------------------------------------------------------------------------------------------------
+
+    def _chosen(self, verb: Verb, step: Node) -> Choice:
+        if isinstance(step, StateReader):
+            return self._query(step)
+        if verb == "carry":
+            # An output reads the files itself.
+            readers = [reader for reader in self._read_by.get(step, []) if not isinstance(reader, Sink)]
+            return Choice("auto", self._why_read(readers), None, self._updates(readers))
+        assert isinstance(step, StateWriter)
+        wanted, state, why = writers_of_step(step), step.state.name, self._why_written(step)
+        if verb == "update" and isinstance(step, StateUpdate):
+            why = why or (_why_whole(step) if wanted == "auto" else None)
+        return Choice(wanted, why, state)
+
+    def _query(self, step: StateReader) -> Choice:
+        if isinstance(step, CommittedQuery):
+            return Choice("driver", "the driver asks for committed values", step.updated.state.name)
+        wanted, readers = writers_of(step.updated.state), self._read_by.get(step, [])
+        why = _why_not_shared(step.updated) or self._why_read(readers)
+        why = why or (_why_unsendable(step) if wanted == "auto" else None)
+        return Choice(wanted, why, step.updated.state.name, self._updates(readers))
+
+    def _why_written(self, step: StateWriter) -> str | None:
+        """Return why the executors cannot write the state of a step; None if they can write it."""
         if isinstance(step, StateUpdate):
             reasons = [why_not_by_key(step), self._why_late(step), *map(_why_in_driver, sources_of(step))]
             why = next((reason for reason in reasons if reason is not None), None)
-            return None if why is None else f"the driver computes its values ({step.step}): {why}"
-        if any(step in stage.reads for stage in self.group.stages):
+            if why is not None:
+                return f"the driver computes its values ({step.step}): {why}"
+        elif any(step in stage.reads for stage in self.group.stages):
             return f"later steps read its new values ({step.step}), which come to the driver"
-        return None
+        return _why_not_shared(step)
 
     def _why_late(self, step: StateUpdate) -> str | None:
         """Return why the tuples of an update come to the driver if a step reads its late ones."""
-        outputs = [output.step for stage in self.group.stages for output in stage.frozen]
-        if any(isinstance(late, LateTuples) and late.window is step for late in outputs):
+        if any(isinstance(output.step, LateTuples) and output.step.window is step for output in self._frozen):
             return "its late() is read, and the driver looks for late tuples; leave late() out"
         return None
+
+    def _why_read(self, readers: Iterable[Node]) -> str | None:
+        """Return why the steps of commit turns that read tuples need them in the driver; None if they do not."""
+        for reader in self._tuples_read_by(readers):
+            if not isinstance(reader, StateUpdate):
+                return f"{reader.step} reads its tuples in the driver"
+            if not self.choice("update", reader).divides:
+                return f"the driver makes {reader.step}, which reads its tuples"
+        return None
+
+    def _updates(self, readers: Iterable[Node]) -> tuple[Choice, ...]:
+        updates = [reader for reader in self._tuples_read_by(readers) if isinstance(reader, StateUpdate)]
+        return tuple(self.choice("update", update) for update in updates)
+
+    def _tuples_read_by(self, readers: Iterable[Node]) -> list[Node]:
+        """Return the steps that need the tuples themselves.
+
+        A watermark needs their latest time alone, which workers that have the tuples find.
+        """
+        readers = list(readers)
+        return [step for step in readers if not isinstance(step, Watermark)] or readers
+
+    # --- the group ---------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _frozen(self) -> list[Output]:
+        return [output for stage in self.group.stages for output in stage.frozen]
+
+    @cached_property
+    def _writers(self) -> list[StateWriter]:
+        return [output.step for output in self._frozen if isinstance(output.step, StateWriter)]
+
+    @cached_property
+    def _read_by(self) -> dict[Node, list[Node]]:
+        """For each node, the steps of commit turns that read its tuples."""
+        steps: dict[Node, list[Node]] = {}
+        for output in (output for stage in self.group.stages for output in stage.updates):
+            for source in sources_of(output.step):
+                steps.setdefault(source, []).append(output.step)
+        return steps
+
+
+# --- reasons ---------------------------------------------------------------------------------------------------------
 
 
 def _why_in_driver(node: Node) -> str | None:
@@ -118,3 +221,48 @@ def _why_in_driver(node: Node) -> str | None:
         case _:
             by_executors = not isinstance(node, StateWriter) or writers_of(node.state) == "executors"
     return None if by_executors else f"its tuples come from {node.step}, and so to the driver"
+
+
+def _why_not_shared(step: HeldState) -> str | None:
+    """Return why processes other than the driver cannot open a state; None if they can, or if it is the driver's."""
+    factory = step.state.factory
+    if writers_of(step.state) == "driver":
+        return None
+    if not getattr(factory, "sendable", False):
+        return (
+            f"{factory!r} stays in the driver: Spark's workers get neither a password in an address (give it as "
+            f"env:NAME or file:path) nor an object of the user's"
+        )
+    given = isinstance(step, StaticState) and step.writer is None
+    if factory.kind is StateKind.NON_TRANSACTIONAL and not given:
+        # A doubled put would count, and there is nothing to read as of the batch before.
+        return "a nonTransactional state keeps no txid, so a put that is repeated would count twice"
+    return None
+
+
+def _why_whole(step: StateUpdate) -> str | None:
+    """Return why "auto" does not divide an update which can be divided; None if it does."""
+    if not same_in_parts(step):
+        return (
+            f"the driver computes its values ({step.step}): their result may depend on how its tuples are divided; "
+            f"writers='executors' divides them all the same"
+        )
+    why = _why_unsendable(step)
+    return None if why is None else f"the driver computes its values: {why}"
+
+
+def _why_unsendable(step: StateUpdate | StateQuery) -> str | None:
+    """Return why the user's code of a step cannot be sent to Spark's workers; None if it can be sent."""
+    try:
+        check_sendable(step)
+    except UserCodeError as error:
+        return str(error)
+    return None
+
+
+def check_sendable(step: StateUpdate | StateQuery) -> None:
+    """Raise UserCodeError if the user's code of an update by key, or of a query, cannot be sent to Spark's workers."""
+    if isinstance(step, StateQuery):
+        check_pickles(Where(step.step, step.query.site, step.inputs), Question.of(step).detached())
+    else:
+        check_pickles(Where(step.step, function_of(step)), KeyedUpdate.of(step))

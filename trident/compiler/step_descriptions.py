@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from trident.compiler.carriers import Carriers, Choice
+from trident.compiler.carriers import CarrierPlan, Choice, choice_of_static
 from trident.compiler.program import Group, Program, Stage
-from trident.plan.nodes import Derived, Node, RequestSource, StateQuery, StateUpdate, walk
+from trident.plan.nodes import Derived, Node, RequestSource, StateQuery, StateUpdate, StaticState, walk
 from trident.plan.topology_protocol import EngineName
 from trident.plan.traits import DRIVER, NO_RUNNER, PYTHON, has_python_form, traits_of
 
@@ -36,22 +36,30 @@ def _on_spark(program: Program, nodes: Sequence[Node]) -> dict[int, str]:
 
 
 def writers_of_states(program: Program, engine: EngineName = "spark") -> dict[int, str]:
-    """Return who writes each state on this engine, by the id of the step that updates it.
+    """Return who writes each state on this engine, or asks a static state, by the id of the step that holds the state.
 
     This is "driver", "executors" or "auto"; "refused" on the embedded engine for a state that only executors may write.
     """
     chosen = {at: choice.writers for at, choice in _choices(program).items()}
+    chosen |= {id(state): choice_of_static(state).writers for state in program.statics}
     if engine == "embedded":
         return {at: "refused" if writers == "executors" else "driver" for at, writers in chosen.items()}
     return chosen
 
 
 def reasons_of_drivers(program: Program, engine: EngineName = "spark") -> dict[int, str]:
-    """Return why the driver works on a state that executors may work on, too, by the id of the step that updates it."""
+    """Return why the driver does work that executors may do, too, by the id of the step that updates or asks a state.
+
+    Queries of given entries are left out, because nobody has chosen their carrier.
+    """
     if engine == "embedded":
         return {}
-    choices = _choices(program).items()
-    return {at: choice.why_driver for at, choice in choices if choice.wanted != choice.writers and choice.why_driver}
+    reasons = {at: choice.why_driver for at, choice in _choices(program).items() if choice.wanted != choice.writers}
+    for group in program.groups:
+        for query, choice in CarrierPlan(group).by_query.items():
+            if choice.wanted != "driver" and not (isinstance(query.updated, StaticState) and not query.updated.writer):
+                reasons[id(query)] = choice.why_driver
+    return {at: why for at, why in reasons.items() if why is not None}
 
 
 def _choices(program: Program) -> dict[int, Choice]:
@@ -59,7 +67,7 @@ def _choices(program: Program) -> dict[int, Choice]:
     return {
         id(step): choices[step.state.name]
         for group in program.groups
-        for choices in [Carriers(group).by_state]
+        for choices in [CarrierPlan(group).by_state]
         for step in group.states
     }
 

@@ -12,6 +12,7 @@ from trident.plan.nodes import (
     LettersOf,
     Node,
     RequestSource,
+    StateQuery,
     StateReader,
     StateWriter,
     StaticState,
@@ -22,7 +23,6 @@ from trident.plan.partitions import keeps_partitions, partition_counts
 from trident.plan.split_schema import shown_streams, streams_of
 from trident.plan.state_schema import keys_of
 from trident.plan.traits import summary_of
-from trident_state.state_shape import StateKind
 
 _WIDEST = 60
 
@@ -33,8 +33,9 @@ class Known:
 
     `answers` maps the id of a node to the DRPC function that it answers, `runners` the id of a node to its runner.
     `writers` maps the id of a step to who writes its state, a key of `_WRITERS`; without it the factory decides.
-    `why_driver` maps it to the reason for which "auto" always leaves the state to the driver. `stages` are the lines
-    about batch groups and stages, ready to be printed. `hints` take the place of the program's numbers of partitions.
+    `why_driver` maps the id of a step that updates or asks a state to the reason for which the driver always does it,
+    although the state is not the driver's alone. `stages` are the lines about batch groups and stages, ready to be
+    printed. `hints` take the place of the program's numbers of partitions.
     """
 
     answers: Mapping[int, str] = field(default_factory=dict)
@@ -127,6 +128,8 @@ def _steps(steps: Sequence[Node], known: Known, partitions: Mapping[int, str]) -
     before: Node | None = None
     for step in steps:
         notes = [known.runners.get(id(step), ""), summary_of(step), policy_of(step), partitions.get(id(step), "")]
+        if isinstance(step, StateQuery) and id(step) in known.why_driver:
+            notes.append(f"the driver asks: {known.why_driver[id(step)]}")
         if sources_of(step) and sources_of(step) != (before,):
             notes.append("<- " + ", ".join(_short(source) for source in sources_of(step)))
         if id(step) in known.answers:
@@ -142,20 +145,13 @@ def _short(node: Node) -> str:
     return node.step.partition(":")[0]
 
 
-def _who_asks(node: StaticState) -> str:
-    """Return the process that asks a static state: "driver", "executors" or "auto"."""
-    factory = node.state.factory
-    versioned = node.writer is None or factory.kind is not StateKind.NON_TRANSACTIONAL
-    shared = getattr(factory, "sendable", False) and versioned
-    return str(getattr(factory, "writers", "driver")) if shared else "driver"
-
-
 def _state(node: HeldState, known: Known) -> list[str]:
     keys = ddl(keys_of(node))
     value = ddl(node.schema).removeprefix(keys).removeprefix(", ")
+    chosen = known.writers.get(id(node), getattr(node.state.factory, "writers", "driver"))
     if isinstance(node, StaticState):
         writer = f"topology {node.writer} writes it" if node.writer else "no topology writes it"
-        readers = _READERS.get(_who_asks(node))
+        readers = _READERS.get(chosen)
         return [
             f"  {node.state.name}: static, {node.state.factory!r}; ({keys}) -> {value}",
             f"    only read: {writer}{readers or ''}",
@@ -166,7 +162,7 @@ def _state(node: HeldState, known: Known) -> list[str]:
         "checkpoint": "survives with a checkpointLocation",
         "server": "survives in its store",
     }[node.state.factory.survives]
-    writers = _WRITERS.get(known.writers.get(id(node), getattr(node.state.factory, "writers", "driver")))
+    writers = _WRITERS.get(chosen)
     if (why := known.why_driver.get(id(node))) is not None:
         writers = f"the driver ({why})"
     return [

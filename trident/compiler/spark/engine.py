@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import AttemptCancelledError, StateError
 from trident.compiler.arrow.evaluation import compile_request
-from trident.compiler.carriers import Carriers
+from trident.compiler.carriers import CarrierPlan
 from trident.compiler.columns.dead_letters import Caught, Letters
 from trident.compiler.columns.function_errors import decoded
 from trident.compiler.engine import Answer
@@ -138,7 +138,7 @@ class SparkSlot:
         self._layouts = {s.number: layout(stage_ends(s), s.inputs, s.debugs, hints=group.hints) for s in group.stages}
         for stage_layout in self._layouts.values():
             check_picklable(stage_layout)
-        carriers = Carriers(group)
+        carriers = CarrierPlan(group)
         self._in_files = {stage.number: carriers.in_files(stage) for stage in group.stages}
         self._learned: Learned = {}
         self._catcher = Catcher({number: plain.nodes for number, plain in self._layouts.items()}, group.skips)

@@ -1,0 +1,106 @@
+"""The carrier of work in a commit turn: the driver and Spark's executors, with the same verbs.
+
+Both send the same scripts and the same reads to a state, so that either may repeat, after any failure, work that the
+other has begun.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, Protocol, TypeAlias
+
+import pyarrow as pa
+
+from trident.compiler.program import Output
+from trident.frozen.results import Result
+from trident.plan.nodes import Node, StateReader, StateUpdate, StateWriter
+from trident_spouts.executor import Emission
+from trident_state.messages import Applied
+
+Tuples: TypeAlias = pa.Table | Emission
+"""The tuples from which a later stage starts: in the driver, or for workers to read."""
+
+StageTables = dict[Node, Tuples]
+"""The tuples from which later stages start, by the step that emits them."""
+
+
+class LeftToDriver(Exception):
+    """The executors have found that the driver must do a piece of work. Only `Carriers` catches it."""
+
+
+class Entering:
+    """The tuples that enter the work of a stage, by the step that emits them. The driver reads each at most once."""
+
+    def __init__(self, given: Mapping[Node, Tuples]) -> None:
+        self._given = given
+        self._tables: dict[Node, pa.Table] = {}
+
+    def of(self, source: Node) -> Tuples:
+        """Return the tuples where they are."""
+        return self._given[source]
+
+    def table(self, source: Node) -> pa.Table:
+        """Return the tuples in the driver's memory."""
+        if source not in self._tables:
+            tuples = self._given[source]
+            self._tables[source] = tuples if isinstance(tuples, pa.Table) else tuples.arrow()
+        return self._tables[source]
+
+
+@dataclass(frozen=True)
+class UpdateWork:
+    """The update of a state in a batch: its output, the output of its emitted tuples if they are read, its input."""
+
+    txid: int
+    stage: int
+    output: Output
+    emitted: Output | None
+    entering: Entering
+
+    @cached_property
+    def step(self) -> StateUpdate:
+        """The step that updates the state."""
+        assert isinstance(self.output.step, StateUpdate)
+        return self.output.step
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """The results of an update: the changes of its state, and the emitted tuples if they are read."""
+
+    puts: Result
+    emitted: Result | None
+
+
+class Carrier(Protocol):
+    """The driver or the executors of a run, in their work for one group."""
+
+    @property
+    def name(self) -> Literal["driver", "executors"]:
+        """The carrier, as progress events name it."""
+        ...
+
+    def write(self, step: StateWriter, txid: int, result: Result, values: bool) -> Applied:
+        """Write a batch's result into the state of a step. `values`: return the new values, for later stages.
+
+        Threads of different states may call at once. Raises the errors of `Store.apply`.
+        """
+        ...
+
+    def update(self, work: UpdateWork) -> Made:
+        """Compute an update of a state from the state as of the previous batch.
+
+        Raises StateRecoveringError if the state is behind that batch, beside the errors of the user's code.
+        """
+        ...
+
+    def ask(self, step: StateReader, asking: Result, as_of: int) -> Tuples:
+        """Return tuples with the answers of a state as of a txid.
+
+        Raises StateRecoveringError if the state is behind the txid.
+        """
+        ...
+
+    def carry(self, output: Output, result: Result) -> Tuples:
+        """Return a result, unchanged, as the tuples from which later stages start."""
+        ...

@@ -1,0 +1,73 @@
+"""What Spark's workers reach in a run, as far as is known now: the frozen files, and the server of each state."""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from trident.base.errors import StateError, StateUnavailableError
+from trident.commits.carrier import LeftToDriver
+from trident.compiler.carriers import Choice
+from trident.compiler.engine import Puts
+from trident_state.store import Readable, SharedBatch, SharedSnapshot
+
+logger = logging.getLogger(__name__)
+
+_Opened = TypeVar("_Opened", SharedBatch, SharedSnapshot)
+
+
+class Reach:
+    """The reach of the workers of one run, for one group: each state is left to the driver at most once.
+
+    `stores` are the stores of all states on which executors may work. Threads of different states may call at once.
+    """
+
+    def __init__(self, puts: Puts, stores: Mapping[str, object]) -> None:
+        self._puts, self._stores = puts, stores
+        self._found: dict[str, bool] = {}
+        """For each state on which executors have tried to work: whether they reach it. An entry belongs to the state's
+        thread."""
+        self._left = set[Choice]()
+        """The updates that only the driver can compute, as was found in this run. Only the commit thread uses it."""
+
+    def allows(self, choice: Choice) -> bool:
+        """Return whether executors do work that the plan gives them, as far as is known now."""
+        here = choice.state is None or (
+            isinstance(self._stores.get(choice.state), Readable) and self._found.get(choice.state, True)
+        )
+        return choice.divides and here and choice not in self._left and all(map(self.allows, choice.readers))
+
+    def sees_files(self) -> bool:
+        """Return whether the workers reach the frozen files. They are asked only once."""
+        return self._puts.sees_files()
+
+    def opened(self, choice: Choice, opens: Callable[[], _Opened]) -> _Opened:
+        """Call `opens`, which opens the state for the workers, and return its result if the workers reach the state.
+
+        The workers are asked once. Raises LeftToDriver if they do not reach a state that the driver may work on,
+        StateError if they must reach it, and the errors of `opens`.
+        """
+        shared, state = opens(), choice.state
+        assert state is not None
+        if state not in self._found:
+            try:
+                self._puts.check_reached(shared)
+            except StateUnavailableError:  # nobody may reach it just now
+                raise
+            except StateError as error:
+                # A server that lost its last writes meanwhile looks to the workers like another server. Then this
+                # raises an error by which the state is healed, and the workers are asked again.
+                opens()
+                if choice.wanted == "executors":
+                    raise
+                logger.warning("%s; so the driver writes and asks the state, whatever the size of a batch", error)
+                self._found[state] = False
+            else:
+                self._found[state] = True
+        if not self._found[state]:
+            raise LeftToDriver
+        return shared
+
+    def leave(self, choice: Choice, error: BaseException) -> None:
+        """Leave an update to the driver for the rest of the run, because of the keys that the user's code reads."""
+        logger.warning("%s; so the driver makes this update, whatever the size of a batch", error)
+        self._left.add(choice)
