@@ -3,11 +3,11 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Protocol, TypeVar, runtime_checkable
 
 import pyarrow as pa
 
+from trident.base.ending import Ending
 from trident.base.errors import SnapshotMovedError, StateClosedError, StateError, StateRecoveringError
 from trident.reads.committed_reads import FREE_ROWS, Snapshot
 from trident.reads.state_view import AsOfBatch, StateDescription, StateView
@@ -104,7 +104,7 @@ class _FollowedSource:
             raise StateClosedError(f"state {self._name!r} was closed; open it again")
 
 
-class OpenedState(StateView):
+class OpenedState(Ending, StateView):
     """A state opened by `openState`, while its topology is stopped or runs elsewhere.
 
     Every read is committed, as of the newest txid that the state has at the time of the read. To read the value of a
@@ -134,13 +134,7 @@ class OpenedState(StateView):
             self._outside.closed = True
             self._followed.close()
 
-    def __enter__(self) -> "OpenedState":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+    _end = close
 
     def __repr__(self) -> str:
         if self._outside.closed:

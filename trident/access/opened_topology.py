@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 
 from trident.access.follower import GroupFollower
 from trident.access.locations import StateLocation, read_location
@@ -12,6 +11,7 @@ from trident.access.opened_state import Followed, FollowedStore
 from trident.access.replica import MemoryReplica
 from trident.access.watched_topology import WatchedTopology
 from trident.base.durations import Duration, read_limit
+from trident.base.ending import Ending
 from trident.base.errors import StateClosedError, StateError, StateShapeError, TopologyError
 from trident.base.metrics import MetricsRegistry
 from trident.base.names import check_name, did_you_mean
@@ -303,7 +303,7 @@ class _OpenedSource:
         return {group: self.committed(group) for group in dict.fromkeys(self._groups.values())}
 
 
-class OpenedTopology:
+class OpenedTopology(Ending):
     """A topology that `openTopology` opened for reading: its DRPC functions and its states.
 
     Every answer is as of the newest batch that all states of its group hold at that time. The object is a context
@@ -373,13 +373,7 @@ class OpenedTopology:
             self._source.close()
             self._opened.close()
 
-    def __enter__(self) -> "OpenedTopology":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+    _end = close
 
     def __repr__(self) -> str:
         if self._source.closed:

@@ -3,18 +3,14 @@
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import Row
 
 from trident.base import errors
+from trident.base.answer_rows import AnswerRows
 from trident.base.json_values import jsonable
-from trident.base.values import to_python
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 ARROW = "application/vnd.apache.arrow.stream"
 
@@ -22,7 +18,7 @@ SAFE_STATUSES = (429, 503)
 """Statuses after which the same request is repeated, because the server may soon be able to answer."""
 
 
-class ServedRows(list[Row]):
+class ServedRows(AnswerRows):
     """The rows of an answer, as a list of PySpark Rows.
 
     Attributes
@@ -41,35 +37,11 @@ class ServedRows(list[Row]):
         committedAt: Mapping[str, datetime | None] | None = None,
         stalenessMs: int | None = None,
     ) -> None:
-        self.fields: tuple[str, ...] = tuple(table.column_names)
-        self.txids = dict(txids)
         self.committedAt = dict(committedAt or {})
         self.stalenessMs = stalenessMs
         self.after = after
         """The cursor of the next page; None after the last page."""
-        self._table = table
-        row = Row(*self.fields)
-        columns = [to_python(column) for column in table.columns]
-        # The key of a state of one value has no field: its rows are empty, and there may still be one.
-        rows = zip(*columns, strict=True) if columns else iter([()] * table.num_rows)
-        super().__init__(row(*values) for values in rows)
-
-    @property
-    def asOfTxid(self) -> int | dict[str, int] | None:
-        """The txid of the last batch that the answer shows; a dict by batch group if there are several."""
-        if len(self.txids) > 1:
-            return self.txids
-        return next(iter(self.txids.values()), None)
-
-    def toArrow(self) -> pa.Table:
-        """Return the rows as an Arrow table, with the declared types."""
-        return self._table
-
-    def toPandas(self) -> "pd.DataFrame":
-        """Return the rows as a pandas DataFrame."""
-        frame: pd.DataFrame = self._table.to_pandas()
-        frame.attrs["asOfTxid"] = self.asOfTxid
-        return frame
+        super().__init__(table, txids)
 
 
 class Session:

@@ -5,11 +5,11 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from trident.base.checks import check_whole_number
 from trident.base.durations import Duration, read_limit
+from trident.base.ending import Ending
 from trident.base.errors import TopologyActiveError, TopologyConditionError, TopologyError, TopologyNotFoundError
 from trident.base.names import did_you_mean
 from trident.compiler.engine_choice import check_engine_name
@@ -48,7 +48,7 @@ class _Member:
         return "STARTING" if self.running is None else self.running.condition
 
 
-class LocalCluster:
+class LocalCluster(Ending):
     """Topologies by name in this process: submit, activate, deactivate, rebalance and kill them.
 
     It runs each topology exactly as `TridentTopology.start` does, on one Spark session. That is the given one, or the
@@ -268,13 +268,7 @@ class LocalCluster:
             condition = self._member(name).condition
         return {**running.status, "condition": condition}
 
-    def __enter__(self) -> "LocalCluster":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.shutdown()
+    _end = shutdown
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}: {condition}" for name, condition in self.topologies.items())

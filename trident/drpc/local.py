@@ -2,13 +2,13 @@
 
 import html
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql import Row
 from pyspark.sql.types import StructType
 
+from trident.base.answer_rows import AnswerRows
 from trident.base.durations import Duration, read_limit
 from trident.base.errors import (
     DRPCArgumentError,
@@ -25,7 +25,7 @@ from trident.base.html_table import html_table
 from trident.base.names import did_you_mean
 from trident.base.short_texts import typed_brief
 from trident.base.types import arrow_schema, ddl
-from trident.base.values import NotAccepted, to_arrow, to_python
+from trident.base.values import NotAccepted, to_arrow
 from trident.compiler.arrow.evaluation import compile_request
 from trident.compiler.engine import Answer
 from trident.compiler.program import RequestPlan
@@ -40,7 +40,7 @@ from trident.user_calls.watched_calls import Subject, current_line
 from trident_state.state_shape import StateKind
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 Compile = Callable[[RequestPlan], Answer]
 """A function that compiles a plan to the function that answers requests, many at once."""
@@ -120,7 +120,7 @@ class Arguments:
         return DRPCArgumentError(f"DRPC {self.function!r}: {what}; declared is {self.signature}")
 
 
-class DRPCResult(list[Row]):
+class DRPCResult(AnswerRows):
     """The rows that answer a request, as a list of PySpark Rows, and the txid as of which they were read.
 
     Attributes
@@ -130,27 +130,6 @@ class DRPCResult(list[Row]):
         states of several groups were read; None if no state was read, or only non-transactional ones.
     txids : the same, always as a dict.
     """
-
-    def __init__(self, table: pa.Table, asOfTxid: Mapping[str, int]) -> None:
-        self.fields: tuple[str, ...] = tuple(table.column_names)
-        self._table = table
-        row = Row(*self.fields)
-        columns = [to_python(column) for column in table.columns]
-        super().__init__(row(*values) for values in zip(*columns, strict=True))
-        self.txids = dict(asOfTxid)
-        self.asOfTxid: int | dict[str, int] | None = (
-            None if not self.txids else next(iter(self.txids.values())) if len(self.txids) == 1 else self.txids
-        )
-
-    def toArrow(self) -> pa.Table:
-        """Return the rows as an Arrow table, with the declared types."""
-        return self._table
-
-    def toPandas(self) -> "pd.DataFrame":
-        """Return the rows as a pandas DataFrame."""
-        frame: pd.DataFrame = self._table.to_pandas()
-        frame.attrs["asOfTxid"] = self.asOfTxid
-        return frame
 
     def _repr_html_(self) -> str:
         return f"{html_table(self.fields, self)}<i>as of txid {html.escape(str(self.asOfTxid))}</i>"

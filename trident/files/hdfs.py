@@ -7,7 +7,6 @@ an object store, that rename copies nothing: it is one entry of the NameNode's j
 docs/decisions/0048-files-on-hdfs.md has the reasons.
 """
 
-import importlib
 import io
 import logging
 import os
@@ -25,9 +24,9 @@ from trident.base.errors import (
     FilesError,
     FilesRefusedError,
     FilesUnavailableError,
-    MissingPackageError,
     TopologyError,
 )
+from trident.base.optional_packages import optional_package
 from trident.files.object_options import Storage
 from trident.files.store import Sink, StoredFile
 
@@ -317,12 +316,7 @@ def _configured() -> str:
 
 def _hdfs_native() -> Any:
     """Return the package hdfs-native. Raises MissingPackageError if it is not installed."""
-    try:
-        return importlib.import_module("hdfs_native")
-    except ImportError as error:
-        raise MissingPackageError(
-            "HDFS needs the package hdfs-native, also where Spark's workers run: pip install 'trident-pyspark[hdfs]'"
-        ) from error
+    return optional_package("hdfs_native", "hdfs", "HDFS needs the package hdfs-native, also where Spark's workers run")
 
 
 def without_user(url: str) -> str:

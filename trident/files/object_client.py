@@ -6,7 +6,8 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 
-from trident.base.errors import MissingPackageError, TopologyError
+from trident.base.errors import TopologyError
+from trident.base.optional_packages import optional_package
 from trident.files.object_options import Options
 
 SCHEMES = ("s3://", "s3a://", "gs://", "az://", "abfs://", "abfss://")
@@ -25,13 +26,8 @@ PATIENT: dict[str, Any] = {
 
 def obstore() -> Any:
     """Return the package obstore. Raises MissingPackageError if it is not installed."""
-    try:
-        return importlib.import_module("obstore")
-    except ImportError as error:
-        raise MissingPackageError(
-            "an object store needs the package obstore, also where Spark's workers run: "
-            "pip install 'trident-pyspark[objectstore]'"
-        ) from error
+    need = "an object store needs the package obstore, also where Spark's workers run"
+    return optional_package("obstore", "objectstore", need)
 
 
 def failures() -> Any:

@@ -1,6 +1,5 @@
 """FromAvro: a function that reads values of Avro, such as those of Kafka's messages, into fields."""
 
-import importlib
 import io
 import json
 import uuid
@@ -12,6 +11,7 @@ from pyarrow import types as kinds
 from pyspark.sql.types import StructType
 
 from trident.base.errors import MissingPackageError, TopologyError
+from trident.base.optional_packages import optional_package
 from trident.base.short_texts import brief, typed_brief
 from trident.base.types import arrow_schema, ddl
 from trident.operations.output_fields import value_fields
@@ -109,12 +109,7 @@ class FromAvro:
 
 
 def _fastavro() -> Any:
-    try:
-        return importlib.import_module("fastavro")
-    except ImportError as error:
-        raise MissingPackageError(
-            "FromAvro needs the package fastavro, also where Spark's workers run: pip install 'trident-pyspark[avro]'"
-        ) from error
+    return optional_package("fastavro", "avro", "FromAvro needs the package fastavro, also where Spark's workers run")
 
 
 def _parsed_registry(registry: object) -> dict[int, Any]:

@@ -5,9 +5,9 @@ import logging
 import socket
 import threading
 from collections.abc import Collection, Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING
 
+from trident.base.ending import Ending
 from trident.base.errors import MissingPackageError, TopologyError
 from trident.base.secrets import SOURCES
 from trident.server.access_rules import AccessRules, Rights, is_loopback, read_token
@@ -131,7 +131,7 @@ def uvicorn_server(served: Served, rules: AccessRules, limits: Limits, tls: TLS 
     return server
 
 
-class Server:
+class Server(Ending):
     """A server in a thread of this process. As a context manager, it stops at the end of the block."""
 
     def __init__(
@@ -174,13 +174,7 @@ class Server:
             self._server.force_exit = True
             self._thread.join(1.0)
 
-    def __enter__(self) -> "Server":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
+    _end = stop
 
     def __repr__(self) -> str:
         return f"<Server {self.url}{'' if self._thread.is_alive() else ', stopped'}>"

@@ -10,7 +10,8 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 import pyarrow.fs
 
-from trident.base.errors import MissingPackageError, SourceUnreadableError, TopologyError
+from trident.base.errors import SourceUnreadableError, TopologyError
+from trident.base.optional_packages import optional_package
 from trident.base.secrets import read_secret
 from trident_spouts.tables.data_files import one_line
 
@@ -21,14 +22,8 @@ waits, so a store that hangs would block the whole driver. A failed attempt is r
 
 def deltalake() -> Any:
     """Return the module deltalake. Raises MissingPackageError if it is not installed."""
-    try:
-        import deltalake
-    except ImportError as error:
-        raise MissingPackageError(
-            "DeltaSpout needs the package deltalake: pip install 'trident-pyspark[delta]' (the workers need it too if "
-            "the table lies on an object store)"
-        ) from error
-    return deltalake
+    need = "DeltaSpout needs the package deltalake, on the workers too if the table lies on an object store"
+    return optional_package("deltalake", "delta", need)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,14 @@ Their number is the same for any number of partitions.
 
 import logging
 import re
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from trident.base.errors import MissingPackageError, SourceUnreadableError, TopologyError, TridentError
+from trident.base.errors import SourceUnreadableError, TopologyError, TridentError
+from trident.base.optional_packages import optional_package
 from trident_spouts.kafka.options import Option
 from trident_spouts.kafka.ranges import Epochs, Offsets, Topic
 
@@ -47,13 +49,8 @@ _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 def kafka_client(owner: str = "KafkaSpout") -> Any:
     """Return the module confluent_kafka. Raises MissingPackageError if it is not installed."""
-    try:
-        import confluent_kafka.admin
-    except ImportError as error:
-        raise MissingPackageError(
-            f"{owner} needs the package confluent-kafka in the driver: pip install 'trident-pyspark[kafka]'"
-        ) from error
-    return confluent_kafka
+    optional_package("confluent_kafka.admin", "kafka", f"{owner} needs the package confluent-kafka in the driver")
+    return sys.modules["confluent_kafka"]
 
 
 class Cluster:

@@ -54,7 +54,6 @@ _JAVA_GONE = (
     "the Java process of Spark has ended under the running topology: killed for its memory, or from outside; "
     "start the program anew, the topology goes on where it was"
 )
-_CANCELLED = ("SPARK_JOB_CANCELLED", "OPERATION_CANCELED", "OPERATION_CANCELLED", "cancelled because", "was cancelled")
 
 
 def translated(error: BaseException, nodes: Sequence[Node] = ()) -> BaseException:
@@ -129,12 +128,6 @@ def _java_gone(error: BaseException, text: str) -> SparkFailedError | None:
         return SparkSetupError(_JAVA_GONE) if any("py4j" in name for name in frames) else None
     from_py4j = type(error).__module__.startswith("py4j")
     return SparkFailedError(_JAVA_GONE) if from_py4j and any(sign in text for sign in _GONE) else None
-
-
-def was_cancelled(error: BaseException) -> bool:
-    """Return whether this is Spark's error for a cancelled job."""
-    text = _text(error)
-    return any(sign in text for sign in _CANCELLED)
 
 
 def _text(error: BaseException) -> str:

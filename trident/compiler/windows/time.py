@@ -7,7 +7,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trident.base.types import arrow_type
 from trident.base.years import FIRST, LAST
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import shape_of
@@ -160,13 +159,3 @@ def watermark_update(node: Watermark) -> RunWindow:
         return Updated(pa.Table.from_arrays([timestamps([after], shape.value)], schema=schema), None)
 
     return update
-
-
-def kind_of_time(node: Watermark) -> pa.DataType:
-    """Return the type of a window's times."""
-    return arrow_type(node.schema.fields[0].dataType)
-
-
-def times_of(table: pa.Table, field: str) -> Ids:
-    """Return a column of times without nulls, in microseconds since 1970."""
-    return microseconds(table.column(field))

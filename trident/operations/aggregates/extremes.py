@@ -9,8 +9,28 @@ from trident.operations.aggregates.base import ORDERED, OneFieldAggregator, one_
 from trident.operations.aggregators import Native
 
 
+class _ExtremeAggregator(OneFieldAggregator):
+    """An aggregator that keeps one of the values of a field, of the input's type."""
+
+    known_by_name: ClassVar[bool] = True
+
+    idempotent: ClassVar[bool] = True
+
+    def init(self, tuple: Any) -> Any:
+        return tuple[0]
+
+    def zero(self) -> Any:
+        return None
+
+    def problem(self, inputs: spark.StructType) -> str:
+        return one_field(type(self).__name__, "compares values", inputs, ORDERED)
+
+    def type_of(self, inputs: spark.StructType) -> spark.DataType:
+        return inputs.fields[0].dataType
+
+
 @dataclass(frozen=True)
-class Min(OneFieldAggregator):
+class Min(_ExtremeAggregator):
     """The least value of one field, of the input's type.
 
     Nulls are skipped, and NaN is greater than every number (Spark's order). Without any value the result is null.
@@ -21,32 +41,16 @@ class Min(OneFieldAggregator):
     (2, None)
     """
 
-    known_by_name: ClassVar[bool] = True
-
-    idempotent: ClassVar[bool] = True
-
     native: ClassVar[Native | None] = "min"
-
-    def init(self, tuple: Any) -> Any:
-        return tuple[0]
 
     def combine(self, a: Any, b: Any) -> Any:
         if a is None or b is None:
             return b if a is None else a
         return b if a != a or b < a else a
 
-    def zero(self) -> Any:
-        return None
-
-    def problem(self, inputs: spark.StructType) -> str:
-        return one_field("Min", "compares values", inputs, ORDERED)
-
-    def type_of(self, inputs: spark.StructType) -> spark.DataType:
-        return inputs.fields[0].dataType
-
 
 @dataclass(frozen=True)
-class Max(OneFieldAggregator):
+class Max(_ExtremeAggregator):
     """The greatest value of one field, of the input's type.
 
     Nulls are skipped, and NaN is greater than every number (Spark's order). Without any value the result is null.
@@ -57,25 +61,9 @@ class Max(OneFieldAggregator):
     (2, None)
     """
 
-    known_by_name: ClassVar[bool] = True
-
-    idempotent: ClassVar[bool] = True
-
     native: ClassVar[Native | None] = "max"
-
-    def init(self, tuple: Any) -> Any:
-        return tuple[0]
 
     def combine(self, a: Any, b: Any) -> Any:
         if a is None or b is None:
             return b if a is None else a
         return b if b != b or b > a else a
-
-    def zero(self) -> Any:
-        return None
-
-    def problem(self, inputs: spark.StructType) -> str:
-        return one_field("Max", "compares values", inputs, ORDERED)
-
-    def type_of(self, inputs: spark.StructType) -> spark.DataType:
-        return inputs.fields[0].dataType

@@ -8,7 +8,6 @@ form, which the Java and C++ libraries read too.
 
 import datetime
 import decimal
-import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -17,7 +16,8 @@ import numpy
 from pyspark.sql import types as spark
 
 from trident.base.checks import check_whole_number
-from trident.base.errors import MissingPackageError, TopologyError
+from trident.base.errors import TopologyError
+from trident.base.optional_packages import optional_package
 from trident.base.types import type_ddl
 from trident.operations.aggregates.base import EXACT, NUMERIC, BuiltinAggregator, check_parameter, one_field
 
@@ -162,13 +162,8 @@ class Quantiles(BuiltinAggregator):
 
 
 def _library(name: str) -> Any:
-    try:
-        return importlib.import_module("datasketches")
-    except ImportError as error:
-        raise MissingPackageError(
-            f"{name} needs the package datasketches, also where Spark's workers run: "
-            "pip install 'trident-pyspark[sketches]'"
-        ) from error
+    need = f"{name} needs the package datasketches, also where Spark's workers run"
+    return optional_package("datasketches", "sketches", need)
 
 
 def _compact(sketch: Any) -> bytes:

@@ -1,0 +1,43 @@
+"""The rows of an answer, as a list of PySpark Rows."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import Row
+
+from trident.base.values import to_python
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class AnswerRows(list[Row]):
+    """The rows of an answer, with the names of their fields, and the txid of each batch group as of which they are."""
+
+    def __init__(self, table: pa.Table, txids: Mapping[str, int]) -> None:
+        self.fields: tuple[str, ...] = tuple(table.column_names)
+        self.txids = dict(txids)
+        self._table = table
+        row = Row(*self.fields)
+        columns = [to_python(column) for column in table.columns]
+        # The key of a state of one value has no field: its rows are empty, and there may still be one.
+        rows = zip(*columns, strict=True) if columns else iter([()] * table.num_rows)
+        super().__init__(row(*values) for values in rows)
+
+    @property
+    def asOfTxid(self) -> int | dict[str, int] | None:
+        """The txid of the last batch that the answer shows; a dict by batch group if there are several."""
+        if len(self.txids) > 1:
+            return self.txids
+        return next(iter(self.txids.values()), None)
+
+    def toArrow(self) -> pa.Table:
+        """Return the rows as an Arrow table, with the declared types."""
+        return self._table
+
+    def toPandas(self) -> "pd.DataFrame":
+        """Return the rows as a pandas DataFrame."""
+        frame: pd.DataFrame = self._table.to_pandas()
+        frame.attrs["asOfTxid"] = self.asOfTxid
+        return frame
