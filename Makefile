@@ -21,7 +21,10 @@ help: ## list these targets
 demo: $(READY) ## count the words of a novel on Spark, killed once on the way; REDIS=redis://host: counts in Redis; SOURCE=kafka: from a Kafka; SERVE=1: with a page
 	@$(RUN) -m trident.demo
 
-test: test-classic test-connect ## tests, doctests and notebooks, then those marked `connect` through Spark Connect
+test: $(READY) ## what one runs before going on: a test of each rule, on two cores in some ten minutes
+	$(RUN) -m pytest -n 2 --dist worksteal -m "not soak and not full"
+
+test-all: test-classic test-connect ## all tests, doctests and notebooks, then those marked `connect` through Spark Connect
 
 test-classic: $(READY)
 	$(RUN) -m pytest -n 2 --dist worksteal -m "not soak"
@@ -101,4 +104,4 @@ $(LOWEST)/.ready: pyproject.toml | $(UV)
 
 export NO_MKDOCS_2_WARNING := 1  # an advertisement for other tools
 
-.PHONY: help demo test test-classic test-connect again soak check tools lowest format docs bench torture lock clean
+.PHONY: help demo test test-all test-classic test-connect again soak check tools lowest format docs bench torture lock clean

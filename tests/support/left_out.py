@@ -1,0 +1,207 @@
+"""What `make test` leaves to `make test-all`: longer forms of rules that a cheaper test shows, one row for each kind.
+
+A row names tests by the beginning of their ids, the reason, and the tests that stay in `make test` for the same rules.
+`tests/house/test_left_out.py` holds that both are there.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Tests that `make test` leaves out: those whose ids begin with one of `tests`, but not with one of `stays`.
+
+    With `one_in`, it runs one of so many cases of each test function: the first, and each so manyth after it.
+    """
+
+    why: str
+    tests: tuple[str, ...]
+    stays: tuple[str, ...] = ()
+    one_in: int = 0
+
+    def has(self, test: str) -> bool:
+        """Return whether the row is about this test."""
+        return test.startswith(self.tests) and not test.startswith(self.stays or ("-",))
+
+
+LEFT_OUT = (
+    LeftOut(
+        "starts a Spark with workers for a rule that another test shows on Spark, or without it",
+        (
+            "tests/cluster/test_puts.py",
+            "tests/cluster/test_stored_topologies.py",
+            "tests/compiler/test_ledger_spark.py",
+            "tests/compiler/test_spark_errors.py",
+            "tests/differential/test_differential.py::test_spark_agrees",
+            "tests/faults/test_java.py",
+            "tests/files/test_on_spark.py",
+            "tests/outputs/test_outputs_spark.py",
+            "tests/run/test_committed_queries.py::test_a_driver_that_dies_on_spark",
+            "tests/run/test_dead_letters_spark.py",
+            "tests/run/test_engine_change_spark.py",
+            "tests/run/test_limits_spark.py",
+            "tests/run/test_metrics_spark.py",
+            "tests/run/test_readers_spark.py",
+            "tests/run/test_sessions_spark.py",
+            "tests/run/test_state_updates_spark.py",
+            "tests/run/test_updaters_spark.py",
+            "tests/run/test_windows_spark.py",
+            "tests/run/test_writers_spark.py",
+            "tests/spouts/delta/test_on_spark.py",
+            "tests/spouts/kafka/test_on_spark.py",
+            "tests/spouts/test_streaming_spout.py",
+        ),
+        (
+            "tests/run/test_updaters_spark.py::test_a_turn_whose_job_failed_begins_again",
+            "tests/run/test_writers_spark.py::test_counts",
+            "tests/run/test_writers_spark.py::test_a_job_that_fails_after_a_confirmed_put_runs_again",
+            "tests/run/test_readers_spark.py::test_executors_of_a_later_stage_ask_as_of_the_batch_before",
+            "tests/spouts/test_streaming_spout.py::test_each_batch_counts_once",
+            "tests/spouts/test_streaming_spout.py::test_a_checkpoint_that_is_another_one",
+            "tests/stream/test_on_spark.py",
+            "tests/spouts/test_on_spark.py",
+            "tests/compiler/test_spark.py",
+        ),
+    ),
+    LeftOut(
+        "runs a whole program, a browser, or the tools that build the package and its pages",
+        (
+            "tests/demo/",
+            "tests/house/test_java.py",
+            "tests/house/test_recipes.py",
+            "tests/house/test_site.py",
+            "tests/house/test_soak.py::test_a_soak_runs_only_while_minutes_are_left",
+            "tests/house/test_typing_of_programs.py",
+            "tests/house/test_wheel.py",
+            "tests/notebooks/",
+            "tests/run/test_sigterm.py",
+            "tests/server/test_openapi.py",
+            "tests/server/test_page.py",
+            "tests/server/test_serve_program.py",
+        ),
+        (
+            "tests/house/test_pages_of_the_guide.py",
+            "tests/run/test_sigterm.py::test_a_program_stops_in_good_order",
+            "tests/server/test_page_answers.py",
+            "tests/cli/test_run.py",
+        ),
+    ),
+    LeftOut(
+        "holds one more store, place or source to a contract that others of its kind stay for",
+        (
+            "tests/files/test_contract.py::",
+            "tests/files/test_hdfs.py",
+            "tests/files/test_hdfs_runs.py",
+            "tests/files/test_output_contract.py::TestParquetOnHdfs",
+            "tests/outputs/kafka/test_contract.py",
+            "tests/spouts/jdbc/test_changing.py",
+            "tests/spouts/jdbc/test_contract.py",
+            "tests/spouts/kafka/test_contract.py",
+            "tests/spouts/kafka/test_outages.py",
+            "tests/spouts/messages/test_rabbit.py",
+            "tests/state/redis/test_cluster.py",
+            "tests/state/redis/test_cluster_contract.py",
+            "tests/state/redis/test_numbers.py",
+        ),
+        (
+            "tests/files/test_output_contract.py::TestParquetOnAnObjectStore",
+            "tests/outputs/test_contract.py",
+            "tests/spouts/jdbc/test_history.py",
+            "tests/spouts/jdbc/test_changing.py::TestTables::test_rows_that_come_between",
+            "tests/spouts/kafka/test_evidence.py",
+            "tests/spouts/redis_streams/test_contract.py",
+            "tests/spouts/test_contract.py",
+            "tests/state/redis/test_contract.py",
+        ),
+    ),
+    LeftOut(
+        "waits for limits, leases and time-outs to pass",
+        (
+            "tests/faults/test_standby.py",
+            "tests/run/test_group_run.py::test_a_program_that_ends",
+            "tests/run/test_idle.py",
+            "tests/run/test_limits.py",
+            "tests/server/test_connections.py",
+            "tests/server/test_doors.py",
+            "tests/server/test_hostile.py",
+        ),
+        (
+            "tests/run/test_standby.py",
+            "tests/run/test_limits.py::test_an_output_that_never_comes_back",
+            "tests/run/test_time_limit_bound.py",
+            "tests/server/test_connections.py::test_a_request_without_an_end_is_cut",
+            "tests/server/test_doors.py::test_a_token_is_asked_for_at_every_door",
+        ),
+    ),
+    LeftOut(
+        "runs more schedules of the simulator, or takes more guards out of it",
+        (
+            "tests/simulator/test_simulator.py::test_a_library_without_one_of_its_guards",
+            "tests/simulator/test_simulator.py::test_another_process_with_other_hashes",
+            "tests/simulator/test_simulator.py::test_tries_of_tasks",
+        ),
+        ("tests/simulator/test_simulator.py::test_random_fault_schedules",),
+    ),
+    LeftOut(
+        "asks a contract of many stores, places and kinds: every second case stays",
+        (
+            "tests/log/test_redis_log.py",
+            "tests/recovery/test_program_compatibility.py",
+            "tests/server/test_never_back.py",
+            "tests/spouts/objects/",
+            "tests/spouts/redis_streams/test_contract.py",
+            "tests/state/memory/",
+            "tests/state/redis/test_contract.py",
+            "tests/state/redis/test_removal.py",
+            "tests/state/relational/test_contract.py",
+        ),
+        one_in=2,
+    ),
+    LeftOut(
+        "kills, fails or restarts at each of many places of one path: some of them stay",
+        (
+            "tests/access/test_watermarks.py",
+            "tests/conformance/test_repartition.py",
+            "tests/faults/test_disk.py",
+            "tests/faults/test_guarantees.py",
+            "tests/faults/test_kill_points",
+            "tests/reads/test_previous_reads.py",
+            "tests/run/test_attempts.py",
+            "tests/run/test_committed_queries.py",
+            "tests/run/test_dead_letter_branches.py",
+            "tests/run/test_duplicates.py",
+            "tests/run/test_interrupted_starts.py",
+            "tests/run/test_interval_joins.py",
+            "tests/run/test_several_aggregates.py",
+            "tests/run/test_windows.py",
+            "tests/state/backing/test_contract.py",
+            "tests/testing/test_crashes.py",
+        ),
+        one_in=4,
+    ),
+)
+
+
+def left_out(tests: Iterable[str], rows: Iterable[LeftOut] = LEFT_OUT) -> Iterator[tuple[str, LeftOut]]:
+    """Yield the ids of the tests that `make test` leaves out, each with its row."""
+    rows, cases = tuple(rows), Counter[tuple[str, LeftOut]]()
+    for test in tests:
+        for row in rows:
+            if not row.has(test):
+                continue
+            each = test.partition("[")[0], row
+            cases[each] += 1
+            if not row.one_in or (cases[each] - 1) % row.one_in:
+                yield test, row
+                break
+
+
+def mark_left_out(items: list[pytest.Item]) -> None:
+    """Mark the tests that `make test` leaves out with their reason, for ``-m "not full"``."""
+    by_id = {item.nodeid: item for item in items}
+    for test, row in left_out(by_id):
+        by_id[test].add_marker(pytest.mark.full(row.why))
