@@ -6,14 +6,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
+
+from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import SourceUnreadableError, SpoutContractError, SpoutError
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor
 from trident_spouts.files.absent_fields import AbsentFields
-from trident_spouts.files.formats import Csv, Json, Parquet
+from trident_spouts.files.formats import Csv, FileFormat, Json, Parquet
 from trident_spouts.files.jsonlines import without_corrupt_fields
 from trident_spouts.files.listing import MOST_LISTED, check_readable, hidden_file, list_files, nested_hint
 from trident_spouts.files.parquet import FilesEmission, checked_footers, columns_of, is_beyond_spark
@@ -22,10 +24,8 @@ from trident_spouts.files.planner import Limits, Planner
 from trident_spouts.files.ranges import FileRange, PlannedFile, check_unchanged
 from trident_spouts.files.read_files import ReadFiles
 from trident_spouts.files.reading import LinesEmission, Stretch
+from trident_spouts.files.watch import Watch
 from trident_spouts.user_calls import foreign_metadata_error
-
-if TYPE_CHECKING:
-    from trident_spouts.files.spout import FileSpout
 
 _log = logging.getLogger("trident.spouts")
 _T = TypeVar("_T")
@@ -45,12 +45,31 @@ _LISTINGS = 5
 """The most listings in one plan. A plan lists again if a listed file is gone, or if another file has its name."""
 
 
+class FileSource(Protocol):
+    """The options of a FileSpout that its executor uses."""
+
+    @property
+    def format(self) -> FileFormat: ...
+    @property
+    def schema(self) -> StructType: ...
+    @property
+    def maxBytesPerBatch(self) -> int: ...
+    @property
+    def maxFilesPerBatch(self) -> int | None: ...
+    @property
+    def orderBy(self) -> str: ...
+    @property
+    def watch(self) -> Watch: ...
+    @property
+    def form(self) -> str: ...
+
+
 class FileExecutor(SpoutExecutor):
     """The executor of a FileSpout over a folder or a glob."""
 
     plans_ahead = True
 
-    def __init__(self, spout: "FileSpout", place: FilePlace) -> None:
+    def __init__(self, spout: FileSource, place: FilePlace) -> None:
         self._spout = spout
         self._place = place
         format, watch = spout.format, spout.watch

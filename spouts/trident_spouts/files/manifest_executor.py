@@ -1,22 +1,17 @@
 """The executor of a FileSpout whose files are named by a manifest."""
 
-from typing import TYPE_CHECKING
-
 from trident.base.attempt import TransactionAttempt
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.executor import Metadata, ReadSoFar
-from trident_spouts.files.executor import FileExecutor, read_metadata
+from trident_spouts.files.executor import FileExecutor, FileSource, read_metadata
 from trident_spouts.files.manifest import ManifestFile
 from trident_spouts.files.manifest_planner import ManifestPlanner, ManifestPosition
-
-if TYPE_CHECKING:
-    from trident_spouts.files.spout import FileSpout
 
 
 class ManifestExecutor(FileExecutor):
     """The executor of a FileSpout over the files that a manifest names."""
 
-    def __init__(self, spout: "FileSpout", manifest: ManifestFile) -> None:
+    def __init__(self, spout: FileSource, manifest: ManifestFile) -> None:
         super().__init__(spout, manifest.place)
         self._manifest_planner = ManifestPlanner(manifest, self._planner, spout.watch.completeAfterSecs)
 
