@@ -308,7 +308,9 @@ class RunningTopology:
     # --- waiting and stopping ----------------------------------------------------------------------------------
 
     def processAllAvailable(self, timeout: Duration | None = None) -> None:
-        """Wait until everything that the sources have now is committed.
+        """Wait until everything that the sources have is committed, with what they get meanwhile.
+
+        It does not return while rows come faster than they are processed: give it a `timeout` then.
 
         Raises the error with which the topology failed, if it did; raises TimeoutError after `timeout` (``"5
         minutes"``, seconds, a timedelta), with a message that names the reason of the wait; raises

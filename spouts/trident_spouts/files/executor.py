@@ -178,7 +178,9 @@ class FileExecutor(SpoutExecutor):
         if not after:
             most += seen.forgotten.present.number
         self._listing = list_files(self._place, self._planner.by_name, after, most, seen.has_read)
-        if not self._listing and seen.root == self._place.address and not self._place.is_there():
+        # A folder of which nothing was read may be made later: until then there is no file, and a warning says so.
+        has_read = seen.entries or seen.forgotten.present.number
+        if not self._listing and has_read and seen.root == self._place.address and not self._place.is_there():
             raise SourceUnreadableError(
                 f"FileSpout: cannot list {self._place}: the folder {seen.root}, which was read before, is not there"
             )

@@ -192,12 +192,22 @@ def _worth(path: FileRef) -> int:
 def footer_schema(path: PlannedFile) -> StructType:
     """Return the fields in a Parquet file's footer. Raises TypeDeclarationError if Spark has no type for a column."""
     columns = _arrow_fields(footer(path))
+    for column in columns:
+        # Spark has a type for a time of day, but a tuple cannot carry it.
+        if pa.types.is_time(column.type) or not _has_spark_type(column):
+            raise TypeDeclarationError(
+                f"FileSpout: {path}: column {column.name!r} is {column.type}, for which there is no type here; give "
+                f"the fields as schema=, this one with another type (unsigned numbers as long) or not at all"
+            )
+    return spark_schema(columns)
+
+
+def _has_spark_type(column: pa.Field) -> bool:
     try:
-        return spark_schema(columns)
-    except Exception as error:
-        raise TypeDeclarationError(
-            f"FileSpout: {path} has a column for which Spark has no type ({error}); give the fields as schema="
-        ) from error
+        spark_schema(pa.schema([column]))
+    except Exception:  # PySpark raises errors of several kinds
+        return False
+    return True
 
 
 def checked_footers(paths: Sequence[PlannedFile], schema: StructType) -> list[pq.FileMetaData]:

@@ -147,7 +147,10 @@ class RowFormat:
         if found is None or int(found[1]) >= len(self.schema.fields):
             return f": {error}"
         field = self.schema.fields[int(found[1])]
-        return f", column {field.name!r}: expected {type_ddl(field.dataType)}, got {error.rpartition(': ')[2]:.200}"
+        return (
+            f", column {field.name!r}: expected {type_ddl(field.dataType)}, got {error.rpartition(': ')[2]:.200}; "
+            f"declare it as string to have it as the database writes it, or leave such rows out by query="
+        )
 
 
 def row_format(relation: Relation, source: Source, schema: StructType) -> RowFormat:

@@ -158,6 +158,11 @@ class SqliteTable:
         if self._exists(db):
             return
         view = self._table.view
+        if view.lower().startswith("sqlite_"):
+            raise StateOwnedError(
+                f"{self._where}: the view of this state would be {view!r}, and SQLite keeps names that begin with "
+                f"'sqlite_' for itself; rename the topology. Nothing was touched"
+            )
         if db.execute("SELECT 1 FROM sqlite_master WHERE lower(name) = lower(?)", (view,)).fetchone() is not None:
             raise StateOwnedError(
                 f"{self._where} has {view!r} already, which would be the view of this state; rename the state or the "

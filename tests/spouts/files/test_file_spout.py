@@ -474,6 +474,19 @@ def test_a_folder_that_went_away_is_named(tmp_path: Path) -> None:
         executor.plan(TransactionAttempt(1, 0), None, T0)
 
 
+def test_a_folder_of_a_glob_may_be_made_later(tmp_path: Path) -> None:
+    """Every look finds no file, not the first alone; a folder of which files were read is missed."""
+    executor = FileSpout(tmp_path / "in" / "*.txt").open()
+    assert [executor.plan(TransactionAttempt(1, 0), None, T0) for _ in range(3)] == [None] * 3
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("the cow\n")
+    read = executor.plan(TransactionAttempt(1, 0), None, T0)
+    assert read is not None
+    (tmp_path / "in").rename(tmp_path / "away")
+    with pytest.raises(SourceUnreadableError, match=f"the folder {tmp_path}/in, which was read before, is not there"):
+        executor.plan(TransactionAttempt(2, 0), logged(read), T0)
+
+
 @pytest.mark.parametrize(
     ("arguments", "kind", "said"),
     [

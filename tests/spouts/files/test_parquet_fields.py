@@ -1,5 +1,6 @@
 """The fields of Parquet files without a schema: those that the topology was built with, matched by name."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -155,3 +156,14 @@ def test_a_folder_of_folders_is_told_with_the_glob_that_reads_it(
         _ = FileSpout(tmp_path / "facts", "parquet").schema
     assert FileSpout(tmp_path / "facts", "parquet", "n long").open().plan(TransactionAttempt(1, 0), None, 0.0) is None
     assert "there is no file at" in caplog.text and "such as day=1/a.parquet" in caplog.text
+
+
+@pytest.mark.parametrize("kind", [pa.time64("us"), pa.uint32(), pa.float16()])
+def test_a_column_without_a_type_is_named_when_the_topology_is_built(tmp_path: Path, kind: pa.DataType) -> None:
+    """Spark has a type for a time of day, so a look at Spark alone would find it only when a batch is read."""
+    values = pa.array([0], pa.int64() if pa.types.is_time(kind) else None).cast(kind)
+    pq.write_table(pa.table({"page": ["/a"], "x": values}), tmp_path / "a.parquet")
+    with pytest.raises(TypeDeclarationError, match=rf"column 'x' is {re.escape(str(kind))}, for which.* as schema="):
+        TridentTopology().newStream("clicks", FileSpout(tmp_path, format="parquet"))
+    spout = FileSpout(tmp_path, format="parquet", schema="page string")
+    assert spout.open().plan(TransactionAttempt(1, 0), None, 0) is not None

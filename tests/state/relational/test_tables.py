@@ -97,6 +97,15 @@ def test_a_view_that_would_be_another_states_is_refused(placed: tuple[Any, Query
     other.close()
 
 
+def test_a_view_with_a_name_that_sqlite_keeps_for_itself_is_refused(tmp_path: Path) -> None:
+    topology = TridentTopology()
+    words = topology.newStream("words", FixedBatchSpout("word string", [["dog"]]))
+    store = SqliteMapState.opaque(str(tmp_path / "states.db"))
+    words.groupBy("word").persistentAggregate(store, Count(), "count", name="counts")
+    with pytest.raises(StateOwnedError, match="SQLite keeps names .*; rename the topology"):
+        start_local(topology, name="sqlite", checkpointLocation=tmp_path)
+
+
 def test_a_former_driver_is_refused_and_changes_nothing(placed: tuple[Any, Query], tmp_path: Path) -> None:
     setting = setting_of(placed[0], tmp_path)
     former = setting.started()
