@@ -32,7 +32,7 @@ GUARDS = [
         "trident/batches/coordinator.py",
         "batch = self._batches.get(self.frozen + 1)",
         "batch = next((b for b in self._batches.values() if b.status is Status.RAN), None)",
-        "tests/run/test_coordinator.py",
+        "tests/batches/test_coordinator.py",
     ),
     Guard(
         "freeze order (log)",
@@ -49,7 +49,7 @@ GUARDS = [
         "            if self.is_over(attempt):\n                self.held.pop(attempt, None)\n                return\n",
         "            for kept in [h for a, h in list(self.held.items()) if a.txid == attempt.txid]:\n"
         "                kept.results.update(results)\n",
-        "tests/run/test_replays_that_differ.py",
+        "tests/batches/test_replays_that_differ.py",
     ),
     Guard(
         "living attempt",
@@ -57,7 +57,7 @@ GUARDS = [
         "trident/batches/coordinator.py",
         "return batch if batch is not None and batch.attempt == attempt and batch.status is status else None",
         "return batch if batch is not None and batch.status is status else None",
-        "tests/run/test_coordinator.py",
+        "tests/batches/test_coordinator.py",
     ),
     Guard(
         "void plans",
@@ -66,7 +66,7 @@ GUARDS = [
         "        if batch.plan is not None and batch.plan != event.plan:\n"
         "            self._discard_after(event.attempt.txid)\n",
         "",
-        "tests/run/test_coordinator.py",
+        "tests/batches/test_coordinator.py",
     ),
     Guard(
         "commit order",
@@ -75,7 +75,7 @@ GUARDS = [
         "        txid = self.committed + 1\n        batch = self._batches.get(txid)\n",
         "        txid = max((t for t, b in self._batches.items() if b.status is Status.FROZEN), default=0)\n"
         "        batch = self._batches.get(txid)\n",
-        "tests/run/test_coordinator.py",
+        "tests/batches/test_coordinator.py",
     ),
     Guard(
         "fence (log)",
@@ -358,7 +358,7 @@ GUARDS = [
         "trident/commits/committer.py",
         "        self.log.freeze_stage(self.lease",
         "        (lambda *_: None)(self.lease",
-        "tests/run/test_state_updates.py -k 'frozen and (never or stands)'",
+        "tests/commits/test_state_updates.py -k 'frozen and (never or stands)'",
     ),
     Guard(
         "update, as of the batch before",
@@ -366,7 +366,7 @@ GUARDS = [
         "trident/reads/as_of.py",
         "        return self.store.read(keys, self.txid).values",
         "        return self.store.read(keys, None).values",
-        "tests/run/test_state_updates.py -k lost_it",
+        "tests/commits/test_state_updates.py -k lost_it",
     ),
     Guard(
         "update, a read that failed",
@@ -374,7 +374,7 @@ GUARDS = [
         "trident/compiler/states/updates.py",
         "    if overlay.failure is not None:\n        raise overlay.failure\n",
         "",
-        "tests/run/test_state_updates.py -k away",
+        "tests/commits/test_state_updates.py -k away",
     ),
     Guard(
         "query, a read that failed",
@@ -390,7 +390,7 @@ GUARDS = [
         "state/trident_state/redis/writer.py",
         'native in (None, "put")',
         "native is None",
-        "tests/run/test_state_updates.py -k 'redis and lost_it or redis and query_after'",
+        "tests/commits/test_state_updates.py -k 'redis and lost_it or redis and query_after'",
     ),
     Guard(
         "update, good for one call",
@@ -510,7 +510,7 @@ GUARDS = [
         "trident/batches/attempt_runs.py",
         "            self._records.begin(attempt)\n",
         "",
-        "tests/run/test_attempts.py -k 'after_kills and coordinated or before_anything_is_emitted'",
+        "tests/batches/test_attempts.py -k 'after_kills and coordinated or before_anything_is_emitted'",
     ),
     Guard(
         "rest, an empty source",
@@ -518,7 +518,7 @@ GUARDS = [
         "trident/batches/coordinator.py",
         "if not self._batches and event.waits_for is None and not self._succeeding:",
         "if not self._batches:",
-        "tests/run/test_waiting_sources.py -k 'no_rest or last_commit'",
+        "tests/batches/test_waiting_sources.py -k 'no_rest or last_commit'",
     ),
     Guard(
         "outcomes, every stream",
@@ -558,7 +558,7 @@ GUARDS = [
         "trident/batches/coordinator.py",
         "        if most is not None and deaths >= most:",
         "        if False:",
-        "tests/run/test_attempts.py -k kills_its_drivers",
+        "tests/batches/test_attempts.py -k kills_its_drivers",
     ),
     Guard(
         "attempts, stopped",
@@ -566,7 +566,7 @@ GUARDS = [
         "trident/recovery/acquisition.py",
         "    if before is None or not before.token:",
         "    if before is None:",
-        "tests/run/test_attempts.py -k has_not_died",
+        "tests/batches/test_attempts.py -k has_not_died",
     ),
     Guard(
         "attempts, the same tuples",
@@ -574,7 +574,7 @@ GUARDS = [
         "trident/batches/attempts.py",
         'if before is not None and before.startswith(f"{name}:") and before != f"{name}:{digest}":',
         "if False:",
-        "tests/run/test_attempts.py -k emits_other_tuples",
+        "tests/batches/test_attempts.py -k emits_other_tuples",
     ),
     Guard(
         "attempts, the same tuples after a kill",
@@ -582,7 +582,7 @@ GUARDS = [
         "trident/batches/attempts.py",
         "digest in given.items()]):\n            self._record(attempt)\n",
         "digest in given.items()]):\n            pass\n",
-        "tests/run/test_attempts.py -k after_a_kill_too",
+        "tests/batches/test_attempts.py -k after_a_kill_too",
     ),
     Guard(
         "attempts, rows by reference",
@@ -590,7 +590,7 @@ GUARDS = [
         "trident/batches/attempts.py",
         "        return cast(Emission, _Witnessed(emission, note))",
         "        return emission",
-        "tests/run/test_replays_by_reference.py -k other_rows_stops",
+        "tests/batches/test_replays_by_reference.py -k other_rows_stops",
     ),
     Guard(
         "log, its file",
@@ -1104,7 +1104,7 @@ GUARDS = [
         "trident/batches/coordinator.py",
         "if running and (deaths or any(map(self._deaths, running))):",
         "if False:",
-        "tests/run/test_coordinator.py -k one_after_the_other",
+        "tests/batches/test_coordinator.py -k one_after_the_other",
     ),
     Guard(
         "limit, an attempt",
@@ -1112,7 +1112,7 @@ GUARDS = [
         "trident/commits/user_code.py",
         'with self._calls.watch(Subject(f"attempt {attempt}", _sites_of(stage)), attempt.attempt, over):',
         "if True:",
-        "tests/run/test_group_run.py -k attempts_that_hang",
+        "tests/batches/test_group_run.py -k attempts_that_hang",
     ),
     Guard(
         "stop, code that hangs",
@@ -2162,7 +2162,7 @@ GUARDS = [
         "trident/compiler/spark/state_puts.py",
         "if counted != part.rows:",
         "if False:",
-        "tests/run/test_writers_spark.py -k left_out",
+        "tests/commits/test_writers_spark.py -k left_out",
     ),
     Guard(
         "executors, asked as of the batch before",
@@ -2170,7 +2170,7 @@ GUARDS = [
         "state/trident_state/redis/open_snapshot.py",
         "reader.read(placed, self.asOf, self.lease, self.cutoff)",
         "reader.read(placed, None, self.lease, self.cutoff)",
-        "tests/run/test_readers_spark.py -k batch_before",
+        "tests/commits/test_readers_spark.py -k batch_before",
     ),
     Guard(
         "executors, states without a txid",
@@ -2178,7 +2178,7 @@ GUARDS = [
         "trident/compiler/carriers.py",
         "if factory.kind is StateKind.NON_TRANSACTIONAL and not given:",
         "if False:",
-        "tests/run/test_writers_spark.py -k without_a_txid",
+        "tests/commits/test_writers_spark.py -k without_a_txid",
     ),
     Guard(
         "executors, updates in the frozen order",
@@ -2226,7 +2226,7 @@ GUARDS = [
         "trident/compiler/carriers.py",
         "if not same_in_parts(step):",
         "if False:",
-        "tests/run/test_updaters_spark.py -k auto_makes",
+        "tests/commits/test_updaters_spark.py -k auto_makes",
     ),
     Guard(
         "executors, updates whose files are durable",
@@ -2242,7 +2242,7 @@ GUARDS = [
         "trident/commits/reach.py",
         "                opens()\n",
         "",
-        "tests/run/test_executors.py -k comes_back_empty",
+        "tests/commits/test_executors.py -k comes_back_empty",
     ),
     Guard(
         "executors, a server that is away",
@@ -2250,7 +2250,7 @@ GUARDS = [
         "trident/commits/reach.py",
         "            except StateUnavailableError:  # nobody may reach it just now\n                raise\n",
         "",
-        "tests/run/test_executors.py -k is_away",
+        "tests/commits/test_executors.py -k is_away",
     ),
     Guard(
         "executors, what later steps read",
@@ -2258,7 +2258,7 @@ GUARDS = [
         "trident/compiler/carriers.py",
         "        elif any(step in stage.reads for stage in self.group.stages):\n",
         "        elif False:\n",
-        "tests/run/test_executors.py -k later_steps",
+        "tests/commits/test_executors.py -k later_steps",
     ),
     Guard(
         "executors, doubled reports",
@@ -2266,7 +2266,7 @@ GUARDS = [
         "trident/compiler/spark/state_puts.py",
         "for r in by_part.values()]",
         "for r in reports]",
-        "tests/run/test_executors.py -k report_twice",
+        "tests/commits/test_executors.py -k report_twice",
     ),
     Guard(
         "executors, the frozen file",
@@ -2274,7 +2274,7 @@ GUARDS = [
         "trident/frozen/files.py",
         "        if size != file.bytes or checksum != file.checksum:\n",
         "        if False:\n",
-        "tests/run/test_executors.py -k damaged",
+        "tests/commits/test_executors.py -k damaged",
     ),
     Guard(
         "executors, expired values",
@@ -2322,7 +2322,7 @@ GUARDS = [
         "trident/compiler/states/stateful.py",
         "        elif self._begun == txid:\n",
         "        elif False:\n",
-        "tests/run/test_transactions.py -k begins_again",
+        "tests/commits/test_transactions.py -k begins_again",
     ),
     Guard(
         "stateful operation, a read that failed",
@@ -2339,7 +2339,7 @@ GUARDS = [
         "        self.log.committed(self.lease, self.group.name, txid, summary.time, took)\n",
         "        self._hooks.committed(txid)\n"
         "        self.log.committed(self.lease, self.group.name, txid, summary.time, took)\n",
-        "tests/run/test_transactions.py -k behind_the_commit",
+        "tests/commits/test_transactions.py -k behind_the_commit",
     ),
     Guard(
         "spout with checkpoints, rollback",
@@ -2347,7 +2347,7 @@ GUARDS = [
         "spouts/trident_spouts/adapters/checkpoints.py",
         "elif self._place != (checkpoint,):",
         "elif False:",
-        "tests/run/test_transactions.py -k 'rolled_back or loses_none'",
+        "tests/commits/test_transactions.py -k 'rolled_back or loses_none'",
     ),
     Guard(
         "files, the first one wins",
@@ -2467,7 +2467,7 @@ GUARDS = [
         "state/trident_state/redis/store.py",
         "incarnation = metas[0].incarnation(where) if self._lease is None else None",
         "incarnation = None",
-        "tests/run/test_executors.py -k created_anew",
+        "tests/commits/test_executors.py -k created_anew",
     ),
     Guard(
         "snapshots, a place that is away",

@@ -157,7 +157,7 @@ class AttemptRuns:
         """Return whether the attempt was cancelled, or its batch is committed."""
         # The txid is compared too, because `forget` removes the attempts of committed batches from the set: work that
         # ends after its batch was committed is recognised by its txid
-        # (tests/run/test_group_run.py::test_a_late_attempt_leaves_nothing_behind).
+        # (tests/batches/test_group_run.py::test_a_late_attempt_leaves_nothing_behind).
         return attempt in self._void or attempt.txid <= self._committed()
 
     # --- in the loop -------------------------------------------------------------------------------------------

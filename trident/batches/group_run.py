@@ -297,7 +297,7 @@ class GroupRun:
 
     def _do_cancel(self, action: on.Cancel) -> None:
         # Make the attempt void first, whether or not the cancel succeeds: work that cannot be stopped ends late, and
-        # must then find its attempt void (tests/run/test_replays_that_differ.py).
+        # must then find its attempt void (tests/batches/test_replays_that_differ.py).
         self._attempts.discard(action.attempt)
         self._run_threads.submit(self._attempts.cancel, action.attempt)
 
@@ -362,7 +362,7 @@ class GroupRun:
             self._trimming.trim_if_due(self.committed)
             # Posted after the trim, because the coordinator begins the next commit only after this event: near
             # `rewindBytes` that commit waits for the snapshots, and the log cannot outgrow them
-            # (tests/run/test_log_retention.py).
+            # (tests/batches/test_log_retention.py).
             self.post(on.Succeeded(txid))
         except BaseException as error:
             self.post(on.Broken(error))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.run.test_progress import batch, failure
+from tests.telemetry.test_progress import batch, failure
 from trident.display.display import Condition, html_of, lines_of, text_of
 from trident.display.live_output import LiveOutput
 from trident.display.live_progress import show_progress

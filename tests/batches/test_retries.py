@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.run.test_coordinator import attempt, made, of, planned
+from tests.batches.test_coordinator import attempt, made, of, planned
 from trident import Sum, TridentTopology
 from trident.base.errors import BatchFailedError, TopologyError, UserFunctionError
 from trident.batches import events as on

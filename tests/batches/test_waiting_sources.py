@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.run.test_coordinator import attempt, made, of, planned
+from tests.batches.test_coordinator import attempt, made, of, planned
 from tests.spouts.messages.queue_spout import Queue, QueueSpout
 from trident import TridentTopology
 from trident.batches import events as on

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.run.test_coordinator import attempt, made, of, planned
+from tests.batches.test_coordinator import attempt, made, of, planned
 from tests.support.soak import some_of
 from trident import Count, TridentTopology
 from trident.batches import events as on

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import trident
-from tests.run.test_coordinator import attempt, made, of, planned, ready
+from tests.batches.test_coordinator import attempt, made, of, planned, ready
 from tests.support.waiting import wait_until
 from trident import Count, TridentTopology
 from trident.base.errors import AttemptCancelledError, BatchFailedError, StateUnavailableError, TridentError
@@ -175,7 +175,7 @@ def test_a_late_attempt_leaves_nothing_behind() -> None:
 
 PROGRAM = """
 import sys, time
-from tests.run.test_group_run import ENDLESS, counting
+from tests.batches.test_group_run import ENDLESS, counting
 from trident.testing.local import start_local
 running = start_local(counting(ENDLESS), name="left", checkpointLocation=sys.argv[1])
 while running._runs["words"].committed < 5:
@@ -212,7 +212,7 @@ def test_a_forked_child_knows_that_the_topology_runs_elsewhere() -> None:
 LATE = """
 import tempfile, threading, time
 import pyarrow as pa
-from tests.run.test_group_run import ENDLESS, counting
+from tests.batches.test_group_run import ENDLESS, counting
 from trident.testing.local import start_local
 begun = threading.Event()
 class Slow:

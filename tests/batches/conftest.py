@@ -1,0 +1,2 @@
+from tests.support.state_fixtures import made as made
+from tests.support.state_fixtures import make_state as make_state
