@@ -19,12 +19,13 @@ def words(postgres: PostgresServer) -> str:
     """A table of words, three of each second."""
     values = ", ".join(map(str, ROWS))
     postgres.run(
-        "create table words (id serial primary key, at timestamptz not null default now(), word text)",
-        "create index on words (at)",
-        f"insert into words values {values}",
-        "select setval('words_id_seq', 100)",
+        "drop table if exists contract_words",  # a module's tests may be divided, and its fixtures made twice
+        "create table contract_words (id serial primary key, at timestamptz not null default now(), word text)",
+        "create index on contract_words (at)",
+        f"insert into contract_words values {values}",
+        "select setval('contract_words_id_seq', 100)",
     )
-    return "words"
+    return "contract_words"
 
 
 @pytest.mark.parametrize(
