@@ -38,6 +38,18 @@ def whole_number_in(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else None
 
 
+def check_flag(name: str, value: object) -> bool:
+    """Return `value` if it is True or False. Otherwise raise TopologyError: in Python the text "no" counts as true.
+
+    >>> check_flag("header", "no")
+    Traceback (most recent call last):
+    trident.base.errors.TopologyError: header='no': expected True or False
+    """
+    if not isinstance(value, bool):
+        raise TopologyError(f"{name}={brief(value)}: expected True or False")
+    return value
+
+
 def check_choice(name: str, value: object, choices: Collection[str]) -> None:
     """Raise TopologyError if `value` is not one of `choices`.
 

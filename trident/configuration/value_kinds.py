@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from trident.base.checks import check_whole_number
+from trident.base.checks import check_flag, check_whole_number
 from trident.base.durations import read_limit, read_seconds
 from trident.base.errors import TopologyError
 from trident.base.names import check_name, did_you_mean
@@ -74,16 +74,6 @@ def pairs_of(text: str) -> dict[str, str]:
 # --- checks -----------------------------------------------------------------------------------------------------------
 
 
-def flag(option: str, value: object) -> bool:
-    """Return the value of an option that is True or False.
-
-    Refuse anything else: in Python the text "no" counts as true.
-    """
-    if not isinstance(value, bool):
-        raise TopologyError(f"{option}={value!r}: expected True or False")
-    return value
-
-
 def _or_none(check: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
     """Return a check that also accepts None."""
     return lambda option, value: None if value is None else check(option, value)
@@ -139,7 +129,7 @@ def _url(_: str, value: Any) -> Any:
 
 # --- kinds ------------------------------------------------------------------------------------------------------------
 
-FLAG = Kind(flag, _flag_of)
+FLAG = Kind(check_flag, _flag_of)
 COUNT = Kind(check_whole_number, _number_of)
 SIZE = Kind(partial(check_whole_number, least=0), _number_of)
 ATTEMPTS = Kind(_or_none(check_whole_number), _number_of, _unlimited)
@@ -155,6 +145,6 @@ STORAGE = Kind(_or_none(check_storage), pairs_of)
 HINTS = Kind(_or_none(check_hints), _hints_of)
 
 NAME = Kind(lambda _, value: check_name("topology", value), of_text=None)
-CALL_FLAG = Kind(flag, of_text=None)
-CALL_CHOICE = Kind(_or_none(flag), of_text=None)
+CALL_FLAG = Kind(check_flag, of_text=None)
+CALL_CHOICE = Kind(_or_none(check_flag), of_text=None)
 WAIT_STRATEGY = Kind(lambda _, value: check_wait_strategy(value), of_text=None)

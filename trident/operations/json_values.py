@@ -8,8 +8,7 @@ import pyarrow as pa
 from pyarrow import types as kinds
 from pyspark.sql.types import StructType
 
-from trident.base.errors import TopologyError
-from trident.base.short_texts import brief
+from trident.base.checks import check_flag
 from trident.base.types import arrow_schema, ddl
 from trident.base.values import exact_type
 from trident.operations.output_fields import value_fields
@@ -74,8 +73,7 @@ class FromJson:
         timeZone: str | None = None,
     ) -> None:
         self.outputFields = value_fields("FromJson", fields)
-        if not isinstance(registry, bool):
-            raise TopologyError(f"FromJson: registry={brief(registry)}: expected True or False")
+        check_flag("FromJson: registry", registry)
         check_values("FromJson", numbers, timeZone)
         self._registry = registry
         self._values = ValueReader(numbers == "lenient", timeZone)

@@ -140,7 +140,7 @@ class CsvFormat:
                     if self.malformed == "fail":
                         raise MalformedInputError(
                             f"{path}:{lines_before(path, offset) + line}: {error}; correct the row, or read with "
-                            f'malformed="keep" to have such rows in the field {CORRUPT}'
+                            f'Csv(malformed="keep") to have such rows in the field {CORRUPT}'
                         ) from None
                     rows.append([None] * len(target))
                     row = data[at:end].removesuffix(b"\n").removesuffix(b"\r").decode()

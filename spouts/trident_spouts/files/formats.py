@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, get_args
 
 from pyspark.sql.types import StringType, StructType
 
-from trident.base.checks import check_choice
+from trident.base.checks import check_choice, check_flag
 from trident.base.described import described
 from trident.base.errors import TopologyError, TypeDeclarationError
 from trident.base.option_names import known_fields
@@ -277,8 +277,7 @@ def _check_signs(csv: Csv) -> None:
             )
     if csv.sep in (csv.quote, csv.escape):
         raise TopologyError(f"Csv: sep={csv.sep!r} is the {'quote' if csv.sep == csv.quote else 'escape'} too")
-    for name, flag in (("header", csv.header), ("multiLine", csv.multiLine)):
-        if not isinstance(flag, bool):
-            raise TopologyError(f"Csv: {name}={flag!r}: expected True or False")
+    check_flag("Csv: header", csv.header)
+    check_flag("Csv: multiLine", csv.multiLine)
     if not isinstance(csv.nullValue, str):
         raise TopologyError(f"Csv: nullValue={csv.nullValue!r}: expected a text, such as 'NA'")

@@ -122,8 +122,8 @@ class JsonFormat:
             except ValueError as error:
                 if self.malformed == "fail":
                     raise MalformedInputError(
-                        f"{path}:{lines_before(path, offset) + number + 1}: {error}; "
-                        f'correct the line, or read with malformed="keep" to have such lines in the field {CORRUPT}'
+                        f"{path}:{lines_before(path, offset) + number + 1}: {error}; correct the line, or read with "
+                        f'Json(malformed="keep") to have such lines in the field {CORRUPT}'
                     ) from None
                 rows.append({})
                 corrupt.append(CorruptLine(line, str(error)))

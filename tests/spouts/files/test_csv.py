@@ -228,8 +228,8 @@ def test_a_row_that_cannot_be_read_is_named_or_kept(tmp_path: Path, fields: str,
         with pytest.raises(MalformedInputError) as caught:
             bound(form_of(fields), content).parse(content[offset:], str(path), offset)
         assert str(caught.value) == (
-            f'{path}:{line}: {reason}; correct the row, or read with malformed="keep" to have such rows in the field '
-            f"_corrupt"
+            f'{path}:{line}: {reason}; correct the row, or read with Csv(malformed="keep") to have such rows in the '
+            f"field _corrupt"
         )
     kept = parse(fields, f"n,m\n{row}\n", "keep")
     said = (None, None) if "NOT NULL" in fields else (row, reason)  # there a field may be null

@@ -144,7 +144,8 @@ def test_a_malformed_line_is_named_with_file_line_and_reason(tmp_path: Path, fie
     with pytest.raises(MalformedInputError) as caught:
         JsonFormat(read_schema(fields), "fail", "strict").parse(content[offset:], str(path), offset)
     assert str(caught.value) == (
-        f'{path}:4: {said}; correct the line, or read with malformed="keep" to have such lines in the field _corrupt'
+        f'{path}:4: {said}; correct the line, or read with Json(malformed="keep") to have such lines in the field '
+        f"_corrupt"
     )
 
 

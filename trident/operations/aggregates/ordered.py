@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from pyarrow import types as kinds
 from pyspark.sql import types as spark
 
+from trident.base.checks import check_flag
 from trident.base.errors import TopologyError
 from trident.base.short_texts import brief
 from trident.base.types import ddl, type_ddl
@@ -56,8 +57,7 @@ class First(OneFieldAggregator):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.ignoreNulls, bool):
-            raise TopologyError(f"{type(self).__name__}: ignoreNulls={brief(self.ignoreNulls)}: expected True or False")
+        check_flag(f"{type(self).__name__}: ignoreNulls", self.ignoreNulls)
 
     def init(self, tuple: Any) -> Any:
         return None if self.ignoreNulls and tuple[0] is None else (0, 0, tuple[0])
