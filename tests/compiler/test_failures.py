@@ -9,8 +9,10 @@ import pytest
 from tests.compiler.functions import Longest, boom_at_dog, fail_at_dog, half, split, stop_at_dog
 from tests.compiler.stage_runner import STATE, Slots, results, stream
 from trident import Count, FailedException, Function, TridentTopology
-from trident.base.errors import MalformedInputError, TridentError, UserFunctionError
-from trident.compiler.columns.function_errors import decoded, encoded
+from trident.base.callsite import CallSite
+from trident.base.errors import MalformedInputError, StateBehindError, TopologyError, TridentError, UserFunctionError
+from trident.compiler.columns.function_errors import Where, decoded, encoded
+from trident.spouts import FixedBatchSpout
 
 
 def counted(change: Callable[[Any], Any], *tuples: Any, fields: str = "word string") -> TridentTopology:
@@ -174,3 +176,19 @@ def test_errors_of_ours_are_known_without_a_mark() -> None:
     assert isinstance(back, MalformedInputError) and str(back) == "a.txt, byte 17: no UTF-8"
     assert decoded("java.lang.OutOfMemoryError: heap") is None
     assert isinstance(decoded('TRIDENT-FAILURE {"type": "os", "message": "m"}'), TridentError)
+
+
+def test_the_step_and_the_marker_of_an_error_cross_from_a_worker() -> None:
+    failed = Where("words/1:each(f)", CallSite("f", "app.py", 3)).error("raised ValueError")
+    behind = StateBehindError("state 'counts' fell back", 7)
+    assert failed.step == "words/1:each(f)" and behind.step is None
+    for error, attribute in ((failed, "step"), (behind, "step"), (behind, "marker")):
+        back = decoded(str(encoded(error)))
+        assert type(back) is type(error) and str(back) == str(error)
+        assert getattr(back, attribute) == getattr(error, attribute)
+
+
+def test_an_error_of_a_call_carries_its_step() -> None:
+    with pytest.raises(TopologyError) as raised:
+        TridentTopology().newStream("words", FixedBatchSpout("word string", [["a"]])).each("wrod", str, "text string")
+    assert raised.value.step is not None and raised.value.step.startswith("words/1:each")

@@ -15,6 +15,9 @@ class TridentError(Exception):
     hopeless: ClassVar[bool] = False
     """True if a batch that failed with this error would fail again in the same way. Such a batch is not retried."""
 
+    step: str | None = None
+    """The label of the step that failed; None if it is not known, or if no single step failed."""
+
     def _render_traceback_(self) -> list[str]:
         """Return the text that a notebook shows for this error. IPython calls this method in place of its traceback."""
         return short_traceback(self)
@@ -92,6 +95,9 @@ class UserFunctionError(TridentError):
     row: int | None = None
     """For the library: the row of the tuple, among the tuples that one call of a step was for. None if no tuple is at
     fault alone."""
+
+    of_spark: str | None = None
+    """For the library: Spark's own message, if Spark failed in an expression and the step is not known."""
 
 
 class UserCodeError(UserFunctionError):

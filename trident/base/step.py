@@ -110,7 +110,9 @@ class Step:
         """Return an error that names the step, the function with its file and line, and the line of the call."""
         site = self.function
         function = f"{site}, " if site is not None and site.file and not is_ours(site.file) else ""
-        return kind(f"{self.label}: {problem} [{function}called at {self.called.location}]")
+        error = kind(f"{self.label}: {problem} [{function}called at {self.called.location}]")
+        error.step = self.label
+        return error
 
     def wrong(self, problem: str) -> TopologyError:
         """Return the error of most wrong calls: a TopologyError that names the step, as `error` does."""

@@ -94,7 +94,7 @@ class Catcher:
             try:
                 result = run(catching, letters)
             except UserFunctionError as error:
-                of_policy = any(str(error).startswith(f"{node.step}: ") for node in nodes)
+                of_policy = error.step in {node.step for node in nodes}
                 if run_thoroughly is None or error.hopeless or not of_policy:
                     raise
                 thorough, self._thorough_runs = True, _THOROUGH_RUNS

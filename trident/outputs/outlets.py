@@ -13,14 +13,13 @@ from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 
-from trident.base.errors import LogError, OutputError, OutputUnavailableError, TridentError
+from trident.base.errors import LogError, OutputError, OutputUnavailableError, TridentError, UserFunctionError
 from trident.base.metrics import MetricsRegistry
 from trident.base.never_run import check_ran
 from trident.compiler.engine import Engine, Frames
 from trident.compiler.parquet_files import NEVER_PASSING
 from trident.compiler.program import Group
 from trident.compiler.spark.errors import translated
-from trident.compiler.spark.expression_errors import FAILED
 from trident.files.store import FileStore
 from trident.frozen.files import read_frozen, read_whole
 from trident.frozen.results import Result
@@ -204,7 +203,8 @@ class _FunctionOutlet:
 
 def _function_error(kind: type[OutputError], where: str, cause: BaseException, txid: int, attempt: int) -> OutputError:
     text = str(cause)
-    if text.startswith(FAILED) and cause.__cause__ is not None:  # of the function's own DataFrames, with Spark's name
-        cause, text = cause.__cause__, text.removeprefix(FAILED)
+    of_spark = cause.of_spark if isinstance(cause, UserFunctionError) else None
+    if of_spark is not None and cause.__cause__ is not None:  # of the function's own DataFrames, with Spark's name
+        cause, text = cause.__cause__, of_spark
     what = f"{type(cause).__name__}: {text}" if text else type(cause).__name__
     return kind(f"{where} raised {what}; it was called with batch {txid}, attempt {attempt}")

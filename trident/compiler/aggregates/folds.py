@@ -73,7 +73,9 @@ class FoldMember:
         try:
             return Column.made(values, self.kind)
         except NotAccepted:
-            raise UserFunctionError(f"{self.where.step}: {beyond}") from None
+            error = UserFunctionError(f"{self.where.step}: {beyond}")
+            error.step = self.where.step
+            raise error from None
 
     def presented(self, accumulators: Column) -> Column:
         """Return the result for each accumulator, computed by `present` if the aggregator has it; null for null."""

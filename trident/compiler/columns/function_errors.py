@@ -15,7 +15,7 @@ from typing import Any
 
 from trident.base import errors
 from trident.base.callsite import CallSite
-from trident.base.errors import FailedException, TridentError, UserFunctionError
+from trident.base.errors import FailedException, StateBehindError, TridentError, UserFunctionError
 from trident.base.outages import is_away
 from trident.base.short_texts import short_repr
 from trident.base.values import NotAccepted
@@ -79,7 +79,7 @@ class Where:
     ) -> UserFunctionError:
         """Return an error about this function. Its message is the step, the function's name, and `what`."""
         error = kind(f"{self.step}: {self.site} {what}")
-        error.__cause__ = cause
+        error.step, error.__cause__ = self.step, cause
         return error
 
     def tuple_text(self, lists: Sequence[Sequence[Any]], row: int, rows: int = 1) -> str:
@@ -161,7 +161,11 @@ class WorkerFailure(Exception):
 
 def encoded(error: TridentError) -> WorkerFailure:
     """Return an error of the library in the form in which a worker raises it."""
-    fields: dict[str, str] = {"type": type(error).__name__, "message": _cut(str(error))}
+    fields: dict[str, str | int] = {"type": type(error).__name__, "message": _cut(str(error))}
+    if error.step is not None:
+        fields["step"] = error.step
+    if isinstance(error, StateBehindError):
+        fields["marker"] = error.marker
     if is_away(error):
         fields["away"] = "yes"
     if error.__cause__ is not None:
@@ -188,8 +192,11 @@ def decoded(text: str) -> TridentError | None:
             error = _by_name(fields["type"], fields["message"])
         except (ValueError, KeyError, TypeError):
             continue
+        error.step = fields.get("step")
         if isinstance(error, UserFunctionError):
             error.away = "away" in fields
+        if isinstance(error, StateBehindError):
+            error.marker = fields.get("marker", error.marker)
         if fields.get("trace"):
             error.add_note(f"in the worker: {fields['trace']}")
         return error

@@ -18,9 +18,6 @@ from trident.plan.nodes import Aggregate, Node, PersistentAggregate, WindowPanes
 
 _SQL = re.compile(r"\s*== SQL[^\n]*==\n(.*?)(?:\n\s*\n|\n\tat |\Z)", re.DOTALL)
 _CALLED = re.compile(r'\s*== DataFrame ==\n("[^"\n]*") was called from\n([^\n]*?):(\d+)')
-FAILED = "an expression failed in Spark: "
-"""The beginning of a message that names no step."""
-
 _OF_DECIMALS = "Overflow in sum of decimals"
 _NAMED = 5
 """The number of steps that a message names at most."""
@@ -42,8 +39,8 @@ def expression_error(said: str, context: str, nodes: Iterable[Node], cause: Base
     if steps:
         names = ", ".join(f"{step.step}: {step.site}" for step in steps[:_NAMED])
         where += f"; the steps with expressions are {names}{', ...' if len(steps) > _NAMED else ''}"
-    error = UserFunctionError(f"{FAILED}{said}{where}")
-    error.__cause__ = cause
+    error = UserFunctionError(f"an expression failed in Spark: {said}{where}")
+    error.of_spark, error.__cause__ = f"{said}{where}", cause
     return error
 
 
@@ -79,6 +76,7 @@ def sum_error(text: str, nodes: Iterable[Node], cause: BaseException) -> UserFun
     if not found:
         return None
     error = UserFunctionError(found[0] if len(found) == 1 else f"one of these failed: {'; '.join(found)}")
+    error.step = next(step for step, beyond in sums if beyond) if len(found) == 1 else None
     error.__cause__ = cause
     return error
 

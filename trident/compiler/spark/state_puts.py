@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from trident.base.errors import SparkFailedError, StateBehindError, StateError, StateValueError, TridentError
+from trident.base.errors import SparkFailedError, StateError, StateValueError, TridentError
 from trident.base.types import spark_schema
 from trident.base.values import OutsideYears
 from trident.base.years import OUTSIDE_YEARS
@@ -43,7 +43,6 @@ REPORT = pa.schema(
         ("moved", pa.int64()),
         ("removed", pa.list_(pa.binary())),
         ("refusal", pa.string()),
-        ("marker", pa.int64()),
     ]
 )
 """The row in which a task tells the outcome of its part: the fields of a `Put`, or why the store refused."""
@@ -181,7 +180,7 @@ class PutFrozen(OnWorker):
                 text = getattr(error, "text", error)
                 yield _refusal(number, StateValueError(f"{self.batch.where}: the time {text}: {OUTSIDE_YEARS}"))
             else:
-                yield _report(number, put.counts, put.moved, put.removed.to_pylist(), None, None)
+                yield _report(number, put.counts, put.moved, put.removed.to_pylist(), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,12 +204,9 @@ def _report(number: int, *fields: Any) -> pa.RecordBatch:
 
 
 def _refusal(number: int, error: TridentError) -> pa.RecordBatch:
-    return _report(number, None, None, None, str(encoded(error)), getattr(error, "marker", None))
+    return _report(number, None, None, None, str(encoded(error)))
 
 
 def _refused(report: dict[str, Any]) -> TridentError:
     """Return the error with which the store refused a put in the worker."""
-    if report["marker"] is not None:
-        error = decoded(report["refusal"])
-        return StateBehindError(str(error).removeprefix("StateBehindError: "), report["marker"])
     return decoded(report["refusal"]) or StateError(str(report["refusal"]))
