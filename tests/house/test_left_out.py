@@ -29,4 +29,3 @@ def test_of_many_cases_some_stay() -> None:
     cases = [f"tests/c.py::test_{name}[{n}]" for name in "xy" for n in range(5)]
     left = [test for test, _ in left_out(["tests/a.py::test_a", "tests/a.py::test_b", *cases], rows)]
     assert left == ["tests/a.py::test_a", *(f"tests/c.py::test_{name}[{n}]" for name in "xy" for n in (1, 2, 4))]
-

@@ -139,6 +139,23 @@ def test_values_are_presented_as_the_aggregator_says() -> None:
     assert view.toArrow().to_pydict() == {"word": ["dog"], "count": ["2.5"]}
 
 
+def test_a_key_with_a_value_that_is_presented_as_none_is_in_the_view() -> None:
+    """As the mean of nulls alone: something is stored, so the loop lists the key, and each way of asking finds it."""
+
+    class Positive(Sum):
+        def present(self, acc: int) -> int | None:
+            return acc if acc > 0 else None
+
+    view = view_of(state_node("positive", aggregator=Positive()), {"dog": 2, "cat": -1})
+    assert dict(view) == {"dog": 2, "cat": None}
+    for key in view:
+        assert key in view
+        assert view[key] == view.get(key, 7) == {"dog": 2, "cat": None}[key]
+    assert view.get("unicorn", 7) == 7
+    with pytest.raises(StateKeyNotFoundError):
+        view["unicorn"]
+
+
 def test_a_batch_under_way_is_seen_only_where_it_is_asked_for() -> None:
     node = state_node("counts")
     states = States({"g": [node]})

@@ -161,19 +161,19 @@ class StateView(StateMapping):
         """
         value = self._listings.of_expression.value(calling_frame(), key)
         if value is MISSING:
-            value = self._read([key])[0]
-        if value is None:
+            value = self._stored(key)
+        if value is MISSING:
             # `_as_of` is asked after the read, so it may name a later txid than that of the read.
             raise StateKeyNotFoundError(f"state {self.name!r} has nothing under {short_repr(key)}{self._as_of()}")
         return value
 
     def get(self, key: Any, default: Any = None) -> Any:
         """Return the value of one key; the default if nothing is stored."""
-        value = self._read([key])[0]
-        return default if value is None else value
+        value = self._stored(key)
+        return default if value is MISSING else value
 
     def __contains__(self, key: Any) -> bool:
-        return self._read([key])[0] is not None
+        return self._stored(key) is not MISSING
 
     def multiGet(self, keys: Iterable[Any]) -> list[Any]:
         """Return one value for each key, in the order of the keys; None if nothing is stored. All are as of one txid.
@@ -342,7 +342,17 @@ class StateView(StateMapping):
     def _read(self, keys: list[Any]) -> list[Any]:
         return self._read_as_of(keys)[0] if keys else []
 
+    def _stored(self, key: Any) -> Any:
+        """Return the value of one key, which may be presented as None; MISSING if nothing is stored."""
+        values, _, stored = self._read_stored([key])
+        return MISSING if stored[0] is None else values[0]
+
     def _read_as_of(self, keys: list[Any]) -> tuple[list[Any], int | None]:
+        values, txid, _ = self._read_stored(keys)
+        return values, txid
+
+    def _read_stored(self, keys: list[Any]) -> tuple[list[Any], int | None, list[Any]]:
+        """Return values as readers see them, the txid as of which they were read, and the values as stored."""
         # Made before the read, which may be repeated: a wrong key is refused before any commit is held back.
         table = self._key_table(keys)
         # Presented after the read: `present` is user code, and no commit must wait for it.
@@ -353,7 +363,7 @@ class StateView(StateMapping):
             values = to_python(column)
         except OutsideYears as error:
             raise self._unreadable(table, error) from None
-        return self._presented(values, table), txid
+        return self._presented(values, table), txid, values
 
     def _unreadable(self, entries: pa.Table | pa.RecordBatch, error: OutsideYears) -> Exception:
         key = entry_text(entries.select(self._shape.keys.names), error.row)
