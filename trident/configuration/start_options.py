@@ -140,10 +140,9 @@ def shows_options(call: _F) -> _F:
     Type checkers look into `StartOptions`; `help` and notebooks look at this signature.
     """
     signature = inspect.signature(call)
+    types = StartOptions.__annotations__
     options = [
-        inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=option.default, annotation=StartOptions.__annotations__[name]
-        )
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option.default, annotation=types.get(name, Any))
         for name, option in OPTIONS.items()
     ]
     kept = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
