@@ -77,8 +77,8 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         if not failing:
             site = caller("deadLetters")
             raise TopologyError(
-                f"deadLetters (called at {site.location}): no step makes dead letters yet; give one "
-                "onError='deadLetter', and write this behind it"
+                f"deadLetters (called at {site.location}): no step before it makes dead letters; give one "
+                f"onError='deadLetter'"
             )
         return dead_letters_of(self._register, failing, self._stream)
 
@@ -228,16 +228,16 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         GuaranteeError, TopologyActiveError, LogError, StateError
             The topology cannot start. The message names the way out.
         MissingSessionError
-            The embedded engine cannot run some steps. The message names each of them, and nothing was touched.
+            The embedded engine cannot run some steps. The message names each of them, and nothing was changed.
         """
         if not self._register.streams and not self._register.functions:
             raise TopologyError(
-                "the topology has no stream from a spout and no DRPC function, so there is nothing to run; begin with "
+                "nothing to run: the topology has no stream from a spout and no DRPC function; begin with "
                 "newStream or newDRPCStream"
             )
         if self._register.streams and not self.sinks:
             raise TopologyError(
-                "no stream of the topology has an effect: end one in persistentAggregate, or look at it with "
+                "no stream of the topology has an effect: end one with persistentAggregate, or print it with "
                 "each(Debug()), peek(...) or show()"
             )
         from trident.configuration.layers import with_configured
@@ -276,11 +276,11 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         ------
         LogError
             There is no log at that location, but states of the topology exist: the location may be wrong. Nothing was
-            touched.
+            changed.
         TopologyActiveError
             The topology runs in this process.
         StateOwnedError
-            Another topology's state is stored in the place of a state of this topology. Nothing was touched.
+            Another topology's state is stored in the place of a state of this topology. Nothing was changed.
         """
         from trident.run.reset import reset
 
@@ -336,5 +336,5 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         def __getattr__(self, name: str) -> NoReturn:
             message = unknown_verb(self, name, names_elsewhere.TOPOLOGY)
             if not name.startswith("_") and hasattr(Stream, name) and name not in names_elsewhere.TOPOLOGY:
-                message = f"'TridentTopology' has no verb {name!r}; a stream has: newStream('name', spout).{name}"
+                message = f"'TridentTopology' has no verb {name!r}; a stream has it: newStream('name', spout).{name}"
             raise AttributeError(message, name=name, obj=self)

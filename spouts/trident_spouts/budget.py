@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The most that the next batch of a spout should hold. None: as much as the spout itself allows.
+    """The maximum size of the next batch of a spout. None: no limit but the spout's own.
 
     A run passes a budget whenever it plans a new batch. Without ``start(targetBatchSecs=...)`` nothing is limited. A
     spout obeys the limits that it can measure, and ignores the others. A batch may be larger if its source cannot be

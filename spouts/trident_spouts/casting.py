@@ -102,7 +102,7 @@ def _castable(actual: pa.DataType, declared: pa.DataType) -> bool:
 def _hint(actual: pa.DataType, declared: pa.DataType) -> str:
     pair = (_family(declared), _family(actual))
     if pair == ("instant", "wall time"):
-        return ", which has no time zone; give it one, or declare timestamp_ntz"
+        return ", which has no time zone; add one, or declare timestamp_ntz"
     if pair == ("wall time", "instant"):
         return ", which has a time zone; declare timestamp"
     return ""

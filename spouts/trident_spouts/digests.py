@@ -40,7 +40,10 @@ def row_digest_of(table: pa.Table) -> str:
 
 
 def _hashes(column: pa.Array | pa.ChunkedArray) -> NDArray[numpy.uint64]:
-    """Return a hash of each value. Each distinct value is hashed once: in a batch most come more than once."""
+    """Return a hash of each value.
+
+    Each distinct value is hashed only once, because most values of a batch are repeated.
+    """
     if isinstance(column, pa.ChunkedArray):  # a column without rows, or one that is too long for one array
         parts = [_hashes(chunk) for chunk in column.chunks]
         return numpy.concatenate(parts) if parts else numpy.empty(0, numpy.uint64)

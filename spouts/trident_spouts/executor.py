@@ -158,7 +158,7 @@ class SpoutExecutor(Protocol):
         ...
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
-        """Return the metadata that names the batch of `attempt`; None, and no batch, if the source has nothing now.
+        """Return the metadata that identifies the batch of `attempt`; None (no batch) if the source has no rows now.
 
         If None does not mean that the source is empty, the executor is a `WaitingExecutor`. If the source is out of
         reach, raise SourceUnreadableError.
@@ -217,7 +217,7 @@ class MeasuredExecutor(Protocol):
     """An executor with a source of known size, so that a run can report how far it was read, and its lag."""
 
     def read_so_far(self, position: Metadata) -> ReadSoFar | None:
-        """Return how much of the source the batches up to `position` have read; None as long as that is not known.
+        """Return how much of the source the batches up to `position` have read; None if that is not known yet.
 
         The next `plan` gets `position` as `previous`. Any thread may call this, beside any other call, so it must be
         quick, and change nothing.
@@ -236,7 +236,7 @@ class WaitingExecutor(Protocol):
     """
 
     def waits_for(self) -> str | None:
-        """Return the reason of the last `plan`, which returned None, to wait; None if the source has nothing.
+        """Return the reason why the last `plan` returned None although there may be rows; None if the source is empty.
 
         The run calls this right after such a plan. The text is shown in the status of the topology: "maxPending=6: ...
         are not committed yet". The wait must end without new rows in the source: a commit, an answer of the source, a
@@ -247,7 +247,7 @@ class WaitingExecutor(Protocol):
 
 @runtime_checkable
 class WakingExecutor(Protocol):
-    """An executor that is notified when its source has rows, so that an idle run need not ask again and again."""
+    """An executor that is notified when its source has rows, so that an idle run does not poll it."""
 
     def on_rows(self, wake: Callable[[], None]) -> None:
         """From now on until `close`, call `wake` from any thread whenever rows have come.
@@ -277,7 +277,7 @@ class SwitchedExecutor(Protocol):
 
 @runtime_checkable
 class ReasonedExecutor(Protocol):
-    """An executor that learns why an attempt failed: `fail_with_reason` is called in place of `fail`."""
+    """An executor that is told why an attempt failed: `fail_with_reason` is called instead of `fail`."""
 
     def fail_with_reason(self, attempt: TransactionAttempt, reason: str) -> None:
         """Do the same as `fail`. `reason` is the error's type and message."""

@@ -21,7 +21,7 @@ from trident_spouts.user_calls import foreign_metadata_error
 
 
 class FeederBatchSpout:
-    """A spout of batches that the program feeds: each ``feed`` is a batch. While nothing is fed, the topology is idle.
+    """A spout of batches that the program feeds: each ``feed`` is a batch. The topology is idle until a batch is fed.
 
     Within the process the spout behaves as a transactional one: it keeps a batch until it is committed, and every
     replay emits the same tuples. **Nothing of it survives the process**: batches that were fed and not yet committed
@@ -74,7 +74,9 @@ class FeederBatchSpout:
         table = table_of(rows, self.schema, f"FeederBatchSpout, batch {batches.fed}")
         with batches.changed:
             if self._finished:
-                raise SpoutError("FeederBatchSpout: finish() was called; feed before it, or make another spout")
+                raise SpoutError(
+                    "FeederBatchSpout: finish() was called already; feed before finish(), or make another spout"
+                )
             batches.check_read()
             index, closed = batches.fed, batches.closed
             batches.uncommitted[index] = table
@@ -84,7 +86,7 @@ class FeederBatchSpout:
                 batches.await_commit(index, closed, limit)
 
     def finish(self) -> None:
-        """Declare that no further batches come. Batches that were fed before are still emitted."""
+        """Declare that no more batches will be fed. Batches that were fed before are still emitted."""
         with self._batches.changed:
             self._finished = True
 
@@ -128,8 +130,8 @@ class _FedBatches:
         if self.failed:
             waiting = self.fed - self.committed
             raise SpoutError(
-                f"FeederBatchSpout: the topology that read it has failed, and nobody would take this batch; nothing "
-                f"was fed ({waiting} fed before {'is' if waiting == 1 else 'are'} not committed). To see why, "
+                f"FeederBatchSpout: the topology that read it has failed, so no topology would read this batch; "
+                f"nothing was fed ({waiting} fed before {'is' if waiting == 1 else 'are'} not committed). To see why, "
                 f"call awaitTermination() of its handle; start a topology with this spout again, and feed then"
             )
 
@@ -145,11 +147,12 @@ class _FedBatches:
             return
         if not done:
             raise FeedTimeoutError(
-                f"FeederBatchSpout: batch {index} was not committed within {timeout} s; it stays fed "
+                f"FeederBatchSpout: batch {index} was not committed within {timeout} s; it is still in the queue "
                 f"({self.committed} of {self.fed} batches are committed). Is the topology running?"
             )
         raise SpoutError(
-            f"FeederBatchSpout: the topology stopped before batch {index} was committed; it stays fed. "
+            f"FeederBatchSpout: the topology stopped before batch {index} was committed; the batch is still in the "
+            f"queue. "
             "To see why it stopped, call awaitTermination() of its handle"
         )
 
@@ -176,7 +179,7 @@ class _FeederExecutor(SpoutExecutor):
         with self._batches.changed:
             self._attempt_failed = False
             index = self._index(metadata)
-            assert index is not None, "a plan ends with the process that made it"
+            assert index is not None, "a plan is lost when the process that made it ends"
             return ArrowEmission(self._batches.uncommitted[index])
 
     def on_rows(self, wake: Callable[[], None]) -> None:

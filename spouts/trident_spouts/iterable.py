@@ -181,7 +181,7 @@ def _nothing() -> None: ...
 
 
 class _Waiting:
-    """The rows that were read and not taken yet: Python rows, or chunks as tables of the declared fields.
+    """The rows that were read but not emitted yet: Python rows, or chunks as tables of the declared fields.
 
     Rows of both forms may follow each other; a batch holds rows of one form.
     """
@@ -263,7 +263,7 @@ class _ThreadedReader:
         with self._changed:
             self._changed.wait_for(lambda: self._read.count >= count or self._ended, seconds)
             none_left = not self._read.count
-            self.waits_for = None if self._ended else "its iterator has given no row yet, and has not ended"
+            self.waits_for = None if self._ended else "its iterator has not returned a row yet, and has not ended"
             rows = self._read.take(count)
             self._changed.notify_all()
             if none_left and self._error is not None:  # rows that were read before the error are returned first

@@ -38,7 +38,7 @@ class PollingSpout:
     rows. Each row is committed in one batch. The position is any JSON, and None at first. The log keeps it, so that a
     restart continues from there. A function without new rows returns none. If it returns no rows and a new position, it
     is called again at once with that position. Rows with the position that it was given are a SpoutContractError,
-    because the same rows would come again for ever.
+    because the same rows would be read again for ever.
 
     Parameters
     ----------
@@ -77,8 +77,8 @@ class PollingSpout:
             )
         if callable(partitions) and not _needs_nothing(partitions):
             raise TopologyError(
-                f"PollingSpout: {brief(partitions)} is called without arguments and gives the mapping of partitions; "
-                f"for one partition that is a function, write {{'name': {site_of(partitions).name}}}"
+                f"PollingSpout: {brief(partitions)} is called without arguments and has to return the mapping of "
+                f"partitions; if it is one partition, write {{'name': {site_of(partitions).name}}}"
             )
         check_whole_number("PollingSpout: maxRows", maxRows)
         keep(
@@ -122,8 +122,8 @@ class _PolledPartitions(OpaquePartitionedSpout):
             if rows is not None and rows.rows and position is not None and position == lastMetadata:
                 raise SpoutContractError(
                     f"{where}: {site_of(source)} returned rows with the position that it was given, "
-                    f"{shorten(repr(position))}: the same rows would come again for ever; return the position behind "
-                    f"the rows, and no rows where there are no new ones"
+                    f"{shorten(repr(position))}: the same rows would be read again for ever; return the position "
+                    f"after the rows, or no rows if there are no new ones"
                 )
             return rows, position
         return self._slice(where, source, lastMetadata, limit)
@@ -132,8 +132,8 @@ class _PolledPartitions(OpaquePartitionedSpout):
         start = 0 if position is None else position
         if not isinstance(start, int) or start > len(rows):
             raise SpoutContractError(
-                f"{where}: its position is {position!r}, and its list has {len(rows)} rows; "
-                f"only append to the list, and give all of it again after a restart"
+                f"{where}: its position is {position!r}, but its list has {len(rows)} rows; only append to the "
+                f"list, and pass the whole list again after a restart"
             )
         batch = list(rows[start : start + limit])
         return batch, start + len(batch)

@@ -76,7 +76,7 @@ class BatchCoordinator(MayWait, ABC):
         """
 
     def isReady(self, txid: int) -> bool:
-        """Return whether there is something for a batch now; otherwise the topology stays idle."""
+        """Return whether there may be rows now; otherwise the topology stays idle."""
         return True
 
     def success(self, txid: int) -> None:  # noqa: B027

@@ -191,7 +191,7 @@ class _RateExecutor(SpoutExecutor):
         return ReadSoFar(0 if position is None else self._read(position)[2], self._come, "rows")
 
     def _start(self, time: float) -> int:
-        """Return the time at which row 0 comes, in microseconds since 1970."""
+        """Return the time of row 0, in microseconds since 1970."""
         start = self._spout.startTime
         return round((time if start is None else start.timestamp()) * _SECOND)
 

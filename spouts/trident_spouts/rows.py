@@ -80,7 +80,8 @@ def _check_nulls(table: pa.Table, schema: StructType, where: str) -> None:
 def _check_columns(names: Sequence[Any], schema: StructType, where: str) -> None:
     if sorted(map(str, names)) != sorted(schema.names):
         raise SpoutContractError(
-            f"{where}: its columns are ({', '.join(map(str, names))}), declared are ({ddl(schema)}); rename or select"
+            f"{where}: its columns are ({', '.join(map(str, names))}), but ({ddl(schema)}) is declared; rename or "
+            f"select columns"
         )
 
 

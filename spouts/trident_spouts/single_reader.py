@@ -17,8 +17,9 @@ def claim(source: object, name: str) -> None:
     with _lock:
         if id(source) in _claimed:
             raise TopologyError(
-                f"{name} already has a running stream that reads it, and hands out each row once: a second stream "
-                f"would take rows from the first. Begin all branches at one stream, or give each stream its own spout. "
+                f"{name} already has a running stream that reads it, and each row is read once: a second stream "
+                f"would take rows from the first. Start all branches from one stream, or give each stream a "
+                f"separate spout. "
                 f"If an earlier topology still reads it, stop that topology first"
             )
         _claimed[id(source)] = source

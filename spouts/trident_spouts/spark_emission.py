@@ -93,20 +93,20 @@ def _check_frame(frame: Any, schema: StructType, spark: "SparkSession", where: s
         )
     if _session_id(frame.sparkSession) != _session_id(spark):
         raise SpoutContractError(
-            f"{where} returned a DataFrame of another SparkSession; make it from the one that it gets as its first "
-            f"argument, whose settings exact results rest on"
+            f"{where} returned a DataFrame of another SparkSession; make it from the session in its first argument, "
+            f"which has the settings that exact results need"
         )
     if sorted(frame.columns) != sorted(schema.names):
         raise SpoutContractError(
-            f"{where} returned a DataFrame with the fields ({ddl(frame.schema)}), declared are ({ddl(schema)}); select "
-            f"or rename them there, or declare what it returns"
+            f"{where} returned a DataFrame with the fields ({ddl(frame.schema)}), but ({ddl(schema)}) is declared; "
+            f"select or rename the fields there, or correct the declaration"
         )
     for field in schema.fields:
         came, declared = frame.schema[field.name], type_ddl(field.dataType)
         if came.dataType.simpleString() != field.dataType.simpleString():
             raise SpoutContractError(
-                f"{where} returned a DataFrame with {field.name!r} as {type_ddl(came.dataType)}, declared is "
-                f"{declared}; cast it there: .withColumn({field.name!r}, col({field.name!r}).cast({declared!r}))"
+                f"{where} returned a DataFrame with {field.name!r} as {type_ddl(came.dataType)}, but {declared} is "
+                f"declared; cast it there: .withColumn({field.name!r}, col({field.name!r}).cast({declared!r}))"
             )
         if came.nullable and not field.nullable:
             raise SpoutContractError(

@@ -135,16 +135,16 @@ class _SparkExecutor(SpoutExecutor):
         """The ranges of this run that led to the last planned one, each behind the one before."""
 
     def _check_new(self, planned: Metadata, previous: Metadata, where: str) -> None:
-        """Raise SpoutContractError if a range is one of those that lead to it: the plan goes round in circles."""
+        """Raise SpoutContractError if a range was already planned before: the plan goes round in circles."""
         name, before = _digest(planned), _digest(previous)
         while self._line and next(reversed(self._line)) != before:  # later ranges were planned, and not used
             self._line.popitem()
         if name in self._line:
             raise SpoutContractError(
-                f"{where} returned a range once more that this run has read: {shorten(repr(planned))}, now behind "
-                f"{shorten(repr(previous))}. Its rows would count a second time. Expected a range that is new, or None "
-                f"if there is nothing more; if the same rows are to be read again, give the range another name, such "
-                f"as the number of the round"
+                f"{where} returned a range that this run has already read: {shorten(repr(planned))}, now after "
+                f"{shorten(repr(previous))}. Its rows would count twice. Expected a new range, or None if there is "
+                f"nothing more; to read the same rows again on purpose, put something new in the range, such as a "
+                f"counter"
             )
         self._line |= {before: None, name: None}
         while len(self._line) > _PLANS_KEPT:

@@ -117,7 +117,7 @@ class HeldQuery:
             self._changed.notify_all()
 
     def held(self) -> int | None:
-        """Return the id of the batch that is held and not released; None if there is none, see `waits_for`.
+        """Return the id of the batch that is held but not released; None if there is none, see `waits_for`.
 
         Only Spark knows when it has no data: between two batches, before the first one and while it lists a large
         folder it holds none either. So a thread asks it (`_look`), and this waits for the answer for some seconds.

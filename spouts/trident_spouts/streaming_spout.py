@@ -111,8 +111,8 @@ spark.readStream
 def _check_frame(frame: Any) -> None:
     if type(frame).__module__.startswith("pyspark.sql.connect"):
         raise SparkSetupError(
-            "StreamingSpout: the DataFrame is one of Spark Connect, where foreachBatch runs in another process than "
-            "the topology: use a classic session (SPARK_API_MODE=classic), or name the ranges yourself with SparkSpout"
+            "StreamingSpout: the DataFrame is from Spark Connect, whose foreachBatch runs outside the topology's "
+            "process: use a classic session (SPARK_API_MODE=classic), or name the ranges yourself with SparkSpout"
         )
     if not getattr(frame, "isStreaming", False):
         raise TopologyError(
@@ -146,9 +146,9 @@ class _StreamingExecutor(SpoutExecutor):
             return None
         if batch != last + 1:
             raise DataLossError(
-                f"StreamingSpout: the query under {self._spout.checkpointLocation} goes on with its batch {batch}, and "
-                f"the topology's log ends with {last if last >= 0 else 'none'}: the batches between went to another "
-                f"topology, or the log is an old one. Begin anew with a new checkpointLocation for both"
+                f"StreamingSpout: the query under {self._spout.checkpointLocation} continues with its batch "
+                f"{batch}, but the topology's log ends with {last if last >= 0 else 'none'}: another topology read "
+                f"the batches between, or the log is an old one. Start over with a new checkpointLocation for both"
             )
         return {"query": query.id, "batch": batch, "offsets": query.offsets(batch)}
 
@@ -165,12 +165,12 @@ class _StreamingExecutor(SpoutExecutor):
         if found != expected:
             what = "has no batch" if found is None else "holds another batch under the number"
             raise DataLossError(
-                f"StreamingSpout: the checkpoint under {self._spout.checkpointLocation} {what} {last}, up to which "
-                f"this stream is counted (checksum of its offsets: {found or 'none'}, counted was {expected}): it is "
-                f"an older copy, or its last files were lost with the power, and Spark plans the batch anew over what "
-                f"is there now. Bring the newest checkpoint back. Or begin with a new checkpointLocation, by a stream "
-                f"of another name, with newStream(..., anew=True): then all that the source still has is counted once "
-                f"more"
+                f"StreamingSpout: the checkpoint under {self._spout.checkpointLocation} {what} {last}, the last one "
+                f"that this stream has counted (checksum of its offsets: expected {expected}, got "
+                f"{found or 'none'}): it is an older copy, or its last files were lost in a power failure, and "
+                f"Spark plans the batch again over the current data. Restore the newest checkpoint; or start over "
+                f"with a new checkpointLocation and a stream with another name, with newStream(..., anew=True): "
+                f"everything that the source still has then counts twice"
             )
         self._checked = last
 
@@ -180,7 +180,7 @@ class _StreamingExecutor(SpoutExecutor):
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
         batch = _batch_of(metadata, None, self._spout.checkpointLocation)
         if self._query.held() != batch:
-            raise SourceUnreadableError(f"StreamingSpout: the streaming query does not hold batch {batch} any more")
+            raise SourceUnreadableError(f"StreamingSpout: the streaming query no longer has batch {batch}")
         return _HeldEmission(self._query.view)
 
     def success(self, txid: int, metadata: Metadata) -> None:
@@ -198,9 +198,9 @@ def _batch_of(metadata: Metadata, query: str | None, checkpoint: str) -> int:
         raise foreign_metadata_error("StreamingSpout", metadata)
     if query not in (None, metadata["query"]):
         raise DataLossError(
-            f"StreamingSpout: the checkpoint under {checkpoint} is that of another query (id {query}) than the one "
-            f"that the stream has read (id {metadata['query']}): it was lost or replaced, and with it the place in the "
-            f"source. Bring it back; or begin anew by a stream of another name, with newStream(..., anew=True)"
+            f"StreamingSpout: the checkpoint under {checkpoint} belongs to another query (id {query}) than the "
+            f"stream has read (id {metadata['query']}): it was lost or replaced, and the position in the source "
+            f"with it. Restore it; or start over with a stream with another name, with newStream(..., anew=True)"
         )
     return int(metadata["batch"])
 

@@ -82,7 +82,7 @@ def foreign_metadata_error(name: str, metadata: object) -> SpoutContractError:
     """Return the error for metadata in the log that the spout `name` cannot have written."""
     shown = shorten(repr(metadata))
     return SpoutContractError(
-        f"{name}: {shown} names none of its batches; the log belongs to another spout, or to one that reads in another "
+        f"{name}: {shown} is not one of its batches; the log belongs to another spout, or to one that reads in another "
         f"way, as a manifest is read and as a folder. Start with the spout that wrote it; or replace the stream by one "
         f"of another name, with newStream(..., anew=True), which begins at the start of its source"
     )

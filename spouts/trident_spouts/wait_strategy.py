@@ -1,4 +1,4 @@
-"""The time that a topology waits before it asks its spouts again."""
+"""The time that a topology waits before it polls its spouts again."""
 
 import math
 from abc import ABC, abstractmethod
@@ -12,7 +12,7 @@ LEAST_SECONDS = 0.001
 
 
 class WaitStrategy(ABC):
-    """Decides how long a batch group waits before it asks its spouts again. Extend it for ``start(waitStrategy=)``.
+    """Decides how long a batch group waits before it polls its spouts again. Extend it for ``start(waitStrategy=)``.
 
     All batch groups call the same object, each from a separate thread, so it should keep no state.
 
@@ -32,7 +32,7 @@ class WaitStrategy(ABC):
 
     @abstractmethod
     def emptyEmit(self, streak: int) -> float:
-        """Return after how many seconds to ask again; less than 0.001 counts as 0.001.
+        """Return the seconds to wait before the next poll; less than 0.001 counts as 0.001.
 
         Called when the spouts had nothing, and while `maxSpoutPending` batches are under way. `streak` is the number of
         times in a row, from 1 on; a planned batch ends the streak. A spout that wakes the group by itself, a commit
@@ -58,6 +58,6 @@ def wait_of(strategy: WaitStrategy, streak: int) -> float:
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
         raise SpoutContractError(
             f"{type(strategy).__name__}.emptyEmit({streak}) returned {typed_brief(seconds)}; expected the seconds to "
-            "wait, a number that is not negative"
+            "wait, a number of at least 0"
         )
     return max(LEAST_SECONDS, float(seconds))

@@ -1,4 +1,4 @@
-"""Let a user's spout that has no rows now tell an empty source from rows that will come without new input."""
+"""Lets a user's spout distinguish an empty source from one whose rows will appear without new input."""
 
 from typing import Any
 
@@ -29,6 +29,6 @@ def waits_of(spout: Any) -> str | None:
     if reason is None or (isinstance(reason, str) and reason):
         return reason
     raise SpoutContractError(
-        f"{type(spout).__name__}.waitsFor returned {typed_brief(reason)}: expected None if the source is empty, or a "
-        f"text that says what its rows wait for"
+        f"{type(spout).__name__}.waitsFor returned {typed_brief(reason)}: expected None if the source is empty, or "
+        f"a text that says why its rows wait"
     )

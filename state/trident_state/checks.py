@@ -21,19 +21,19 @@ from trident_state.state_shape import StateShape
 
 
 def check_newest(where: str, held: Lease | None, lease: Lease) -> None:
-    """Raise FencedError if a lease with the same or a higher epoch, other than `lease`, holds the state."""
+    """Raise FencedError if the state has another lease than `lease`, with the same or a higher epoch."""
     if held is not None and held != lease and held.epoch >= lease.epoch:
         raise fenced_error(where, str(held.epoch), lease)
 
 
 def fenced_error(where: str, epoch: str, lease: Lease) -> FencedError:
-    """Return the error for the driver with `lease` whose state the driver of epoch `epoch` holds now."""
+    """Return the error for the driver with `lease` if the driver of epoch `epoch` has taken its state."""
     also = " too" if epoch == str(lease.epoch) else ""
-    return FencedError(f"{where} belongs to the driver of epoch {epoch}, this one has epoch {lease.epoch}{also}")
+    return FencedError(f"{where} belongs to the driver of epoch {epoch}, but this driver has epoch {lease.epoch}{also}")
 
 
 def check_next_batch(where: str, held: Lease | None, marker: int, lease: Lease, txid: int) -> None:
-    """Raise an error unless `lease` holds the state and the state holds batch `txid` - 1.
+    """Raise an error unless the state has this `lease`, and batch `txid` - 1 was its last one.
 
     It is FencedError if another driver with the same or a higher epoch holds the state, otherwise StateBehindError.
     """
@@ -41,15 +41,15 @@ def check_next_batch(where: str, held: Lease | None, marker: int, lease: Lease, 
     if held != lease:
         raise StateBehindError(f"{where} was not acquired by the driver of epoch {lease.epoch}", marker)
     if marker < txid - 1:
-        raise StateBehindError(f"{where} stands at txid {marker}, batch {txid} cannot be the next", marker)
+        raise StateBehindError(f"{where} is at txid {marker}, so batch {txid} cannot be the next", marker)
 
 
 def check_update_types(where: str, shape: StateShape, update: Update) -> None:
     """Raise an error if an update's values have the wrong type, or are not as many as its keys."""
     if update.keys.num_rows != len(update.deltas) or update.deltas.type != shape.value:
         raise StateValueError(
-            f"{where}: batch {update.txid} brings {len(update.deltas)} values of type {update.deltas.type} "
-            f"for {update.keys.num_rows} keys; the state holds {shape.value}"
+            f"{where}: batch {update.txid} has {len(update.deltas)} values of type {update.deltas.type} "
+            f"for {update.keys.num_rows} keys; the state has values of type {shape.value}"
         )
 
 
@@ -57,8 +57,7 @@ def check_none_later(where: str, txids: npt.NDArray[np.int64], marker: object, t
     """Raise an error if a batch after `txid` has changed one of its keys. `txids` are the stored txids of the keys."""
     if (last := int(txids.max(initial=-1))) > txid:
         raise StateCorruptError(
-            f"{where}: a key was changed by batch {last}, the state's marker is {marker}: "
-            f"batch {txid} cannot be applied"
+            f"{where}: batch {txid} cannot be applied: batch {last} changed a key, but the state is at txid {marker}"
         )
 
 
@@ -66,9 +65,9 @@ def check_unchanged_option(where: str, option: str, stored: str | None, declared
     """Raise an error if the declared value of an option differs from the value with which the state was created."""
     if stored != declared:
         raise StateShapeError(
-            f"{where} was created with {option}={stored}, and is declared with {option}={declared}; declare it as it "
-            f"was, or give the new one another name=, or let it begin anew (dropState), or reset the topology; to keep "
-            f"its values, export them first"
+            f"{where} was created with {option}={stored}, but is declared with {option}={declared}; declare it as "
+            f"before, or give the new state another name=, or drop this one (dropState: its values are lost, so "
+            f"export them first), or reset the topology"
         )
 
 
@@ -81,4 +80,4 @@ def check_distinct_keys(where: str, encoded: pa.Array, hashes: npt.NDArray[np.ui
 
 def duplicate_key_error(where: str, txid: int) -> StateValueError:
     """Return the error for a batch that has two values for one key."""
-    return StateValueError(f"{where}: batch {txid} names a key twice; nothing of it was applied")
+    return StateValueError(f"{where}: batch {txid} has a key twice; nothing of it was applied")

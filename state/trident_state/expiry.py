@@ -59,7 +59,7 @@ class Expiry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         if ttl is None:
             return msgspec.structs.replace(self, before=self.cutoff)
         if time is None:
-            raise StateValueError(f"{where}: batch {txid} has no time, and values here live for {ttl:g} seconds")
+            raise StateValueError(f"{where}: batch {txid} has no time, which a state with ttlSecs={ttl:g} needs")
         now, ttl_ms = round(1000 * time) + self.shift, max(1, round(1000 * ttl))
         marks, shift = self.marks, self.shift
         if self.last is not None:
@@ -99,10 +99,10 @@ def read_ttl(ttl: Duration | None, kind: StateKind) -> float | None:
     if seconds is None:
         return None
     if not 0.001 <= seconds < 1e10:
-        raise ValueError(f"ttlSecs={ttl!r}: expected from 1 millisecond to 300 years, or None for values that stay")
+        raise ValueError(f"ttlSecs={ttl!r}: expected from 1 millisecond to 300 years, or None to keep values")
     if kind is StateKind.NON_TRANSACTIONAL:
         raise ValueError(
-            f"ttlSecs={ttl!r}: a nonTransactional state keeps no txid beside its values, which would tell their age; "
-            f"take opaque or transactional"
+            f"ttlSecs={ttl!r}: a nonTransactional state stores no txid with its values, so their age is unknown; "
+            f"use opaque or transactional"
         )
     return seconds

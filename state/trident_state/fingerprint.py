@@ -169,6 +169,6 @@ class _Reader:
 
     def _error(self) -> StateShapeError:
         return StateShapeError(
-            f"the shape {self._text!r} cannot be read from character {self._at} on: it was written by another version, "
-            f"or by a store of its own kind"
+            f"the shape {self._text!r} cannot be read from character {self._at} on: another version wrote it, or "
+            f"another kind of store"
         )

@@ -38,10 +38,11 @@ class Incarnation:
         same_log = found.identity.log == self.identity.log
         if same_log and found.epoch < self.epoch:
             raise StateRecoveringError(
-                f"{where}: its store fell back to before it was dropped; its driver heals it when the topology next "
+                f"{where}: its store was restored to a time before the drop; its driver heals it when the topology "
+                f"next "
                 f"runs"
             )
         raise StateEndedError(
-            f"{where} was {'dropped' if same_log else 'dropped or reset'} while it was open, and began anew after txid "
-            f"{found.birth}: open it again; a topology that reads it has to be started again"
+            f"{where} was {'dropped' if same_log else 'dropped or reset'} while it was open, and was recreated "
+            f"after txid {found.birth}: open it again; restart a topology that reads it"
         )

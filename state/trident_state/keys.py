@@ -43,9 +43,7 @@ def encode_checked_keys(where: str, schema: pa.Schema, keys: pa.Table) -> pa.Arr
     are not checked: they passed `check_key_types` before.
     """
     if not keys.schema.equals(schema) and keys.schema.types != schema.types:
-        raise StateValueError(
-            f"{where}: the keys given are ({_shown(keys.schema)}), those of the state are ({_shown(schema)})"
-        )
+        raise StateValueError(f"{where}: expected keys ({_shown(schema)}), got ({_shown(keys.schema)})")
     return _encode(keys)
 
 
@@ -148,7 +146,7 @@ def check_key_types(schema: pa.Schema) -> None:
         if (wrong := unencodable(field.type, maps=False)) is not None:
             raise TypeDeclarationError(
                 f"field {field.name!r} of type {field.type} cannot be a key of a state: {wrong} has no encoding; "
-                f"accepted are string, binary, boolean, integers, float, double, decimal, date, timestamp, "
+                f"expected string, binary, boolean, integers, float, double, decimal, date, timestamp, "
                 f"timestamp_ntz, day-time intervals, and arrays and structs of them"
             )
 

@@ -53,7 +53,7 @@ class StoreReport(msgspec.Struct, frozen=True):
 
     @property
     def reached(self) -> int:
-        """The last txid that a group of the store holds or has begun to write; 0 if there is no such txid."""
+        """The last txid that a group of the store holds or has started to write; 0 if there is no such txid."""
         return max((txid for g in self.groups for txid in (g.marker, g.opened) if txid is not None), default=0)
 
 

@@ -19,8 +19,8 @@ _SERIALIZERS = {
     "keyClass": "the key's type is the keyFields of statefulEach",
     "valueClass": "the value's type is the valueType of statefulEach",
     "keySerializerClass": "keys are encoded by their types, so that other programs can read them",
-    "valueSerializerClass": "values are encoded by their types; for bytes of your own declare valueType='binary', and "
-    "put and get what your serializer makes",
+    "valueSerializerClass": "values are encoded by their types; to use another serializer declare "
+    "valueType='binary', and put and get its bytes",
 }
 """Keys of Storm's configuration that a state here has no use for, each with the reason."""
 
@@ -103,7 +103,7 @@ def _checked(where: str, settings: Mapping[str, Any], types: Mapping[str, type],
     """Raise TopologyError for an unknown key, a value of another type, or a configuration without the key `must`."""
     for key, value in settings.items():
         if key not in types:
-            known = f"its keys are {', '.join(types)}" if types else "it has no keys"
+            known = f"the keys are {', '.join(types)}" if types else "it has no keys"
             raise TopologyError(f"{where} has no key {key!r}{did_you_mean(key, types)}; {known}")
         if type(value) is not types[key]:
             raise TopologyError(f"{where}: {key} is of type {type(value).__name__}: expected {types[key].__name__}")
@@ -120,7 +120,7 @@ def _redis(settings: dict[str, Any]) -> StateFactory:
     where = "config of state provider 'redis'"
     for key, why in _SERIALIZERS.items():
         if settings.get(key) is not None:
-            raise TopologyError(f"{where}: {key} is not used here: {why}. Leave it out")
+            raise TopologyError(f"{where}: {key} has no effect here: {why}. Leave it out")
     pool = settings.get("jedisPoolConfig", {})
     _checked(
         where,

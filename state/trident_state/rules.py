@@ -27,8 +27,8 @@ from trident_state.binary import one_chunk, replace_rows, valid_rows
 from trident_state.state_shape import Combine
 
 TOO_LONG_HINT = (
-    "The batch stays frozen: let this one state begin anew after it (dropState), or give up log and all states "
-    "(topology.reset); and keep such values out, or cut them into several keys"
+    "The batch stays frozen: drop this state (dropState: it starts again empty after the batch), or discard log and "
+    "all states (topology.reset); then filter such values out, or divide them among several keys"
 )
 """The advice in an error for a batch that can never be applied because a value is too long for its store."""
 
@@ -37,10 +37,10 @@ Merge = Callable[[pa.Array, pa.Array], pa.Array]
 
 def overflow_hint(combine: Combine) -> str:
     """Return the advice for a batch that can never be applied because a combined value does not fit its type."""
-    wider = combine.wider or "declare a wider type for the aggregator's output, or keep such values out"
+    wider = combine.wider or "declare a wider type for the aggregator's output, or filter such values out"
     return (
-        "It stays frozen: let this one state begin anew after it (dropState), or give up log and all states "
-        f"(topology.reset); and {wider}"
+        "It stays frozen: drop this state (dropState: it starts again empty after the batch), or discard log and "
+        f"all states (topology.reset); then {wider}"
     )
 
 
@@ -78,7 +78,7 @@ def combined(combine: Combine, stored: pa.Array, deltas: pa.Array, where: str = 
 def check_reached(where: str, marker: int | None, asOf: int) -> None:
     """Raise StateRecoveringError if the state has not reached txid `asOf` yet."""
     if marker is None or marker < asOf:
-        raise StateRecoveringError(f"{where} stands at txid {marker}, a read as of {asOf} has to wait")
+        raise StateRecoveringError(f"{where} is at txid {marker}, so a read as of {asOf} has to wait")
 
 
 def check_not_beyond(where: str, marker: int | None, asOf: int) -> None:
@@ -88,7 +88,7 @@ def check_not_beyond(where: str, marker: int | None, asOf: int) -> None:
     txid before the marker.
     """
     if marker is not None and marker > asOf + 1:
-        raise SnapshotMovedError(f"{where} cannot be read as of txid {asOf}: it stands at {marker} already")
+        raise SnapshotMovedError(f"{where} cannot be read as of txid {asOf}: it is already at {marker}")
 
 
 def as_of(
@@ -108,7 +108,7 @@ def as_of(
     [10, 2]
     """
     if (last := int(txids.max(initial=asOf))) > asOf + 1:
-        raise SnapshotMovedError(f"{where} cannot be read as of txid {asOf}: a key was changed by txid {last} already")
+        raise SnapshotMovedError(f"{where} cannot be read as of txid {asOf}: txid {last} has already changed a key")
     late = txids > asOf
     return pc.if_else(pa.array(late), prevs, values) if np.count_nonzero(late) else values
 
@@ -189,8 +189,8 @@ def _by_function(combine: Combine, stored: pa.Array, deltas: pa.Array, where: st
         if combine.wider:  # a built-in average, whose combine returns what is declared unless the sum grows beyond it
             raise _overflow(combine, before[error.row], after[error.row], deltas.type, where) from None
         raise StateValueError(
-            f"{where}: combine of {combine.name}, {site_of(function)}, returned {_describe(error.value)}, "
-            f"the state holds {type_name(deltas.type)}{f' ({error.why})' if error.why else ''}; "
+            f"{where}: combine of {combine.name}, {site_of(function)}, returned {_describe(error.value)}, but the "
+            f"state has values of type {type_name(deltas.type)}{f' ({error.why})' if error.why else ''}; "
             f"nothing of the batch was applied"
         ) from error
 

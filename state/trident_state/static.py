@@ -77,7 +77,7 @@ class StaticEntries:
         self._values = _values(list(entries.values()), shape, where)
         self._rows = {key: at for at, key in enumerate(encode_keys(self._keys).to_pylist())}
         if len(self._rows) != len(rows):
-            raise StateKeyError(f"{where}: two of the keys are equal to Spark (such as 0.0 and -0.0)")
+            raise StateKeyError(f"{where}: Spark considers two of the keys equal (such as 0.0 and -0.0)")
 
     def read(self, keys: pa.Table, asOf: int | None = None) -> Found:
         """Return one value per key; null if nothing is stored."""
@@ -123,7 +123,7 @@ class EntriesSnapshot:
         return self.entries.scan()
 
     def check_reached(self) -> None:
-        """Do nothing: the entries are here."""
+        """Do nothing: the entries are in this process."""
 
 
 class UserObject:
@@ -148,7 +148,7 @@ class UserObject:
         user_keys: Sequence[Any] = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
         values = list(self._target.multiGet(list(user_keys)))
         if len(values) != len(user_keys):
-            raise StateValueError(f"{self._where}: multiGet gave {len(values)} values for {len(user_keys)} keys")
+            raise StateValueError(f"{self._where}: multiGet returned {len(values)} values for {len(user_keys)} keys")
         return Found(_values(values, self._shape, self._where), 0)
 
     def scan(self, asOf: int | None = None, pageRows: int = 10_000) -> Iterator[pa.Table]:

@@ -275,7 +275,7 @@ class Shared(Readable, Protocol):
 
 @runtime_checkable
 class Counted(Protocol):
-    """A store that can cheaply tell how many keys it holds."""
+    """A store that can count its keys cheaply."""
 
     def count(self) -> int | None:
         """Return the number of keys, including those of removed values; None before the state exists."""

@@ -223,7 +223,7 @@ def test_a_reader_waits_for_a_server_that_fell_back_to_before_the_drop(
     with written.open() as totals:
         assert totals["a"] == 1
         restore(before)
-        with pytest.raises(StateRecoveringError, match="its store fell back to before it was dropped"):
+        with pytest.raises(StateRecoveringError, match="its store was restored to a time before the drop;"):
             totals.get("a")
         restore(after)
         assert totals["a"] == 1

@@ -50,5 +50,5 @@ def test_a_log_in_redis_tells_of_its_topology(tmp_path: Path, shared_redis: Redi
         listStates(log=log)
     (found,) = listStates(log=log, topology="wc")
     assert (found.name, found.txid, found.heldByDriver) == ("counts", 1, False)
-    with pytest.raises(LogError, match="the log of topology 'wd' is not there"):
+    with pytest.raises(LogError, match="the log of topology 'wd' does not exist"):
         listStates(log=log, topology="wd")

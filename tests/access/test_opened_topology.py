@@ -80,7 +80,7 @@ def test_a_state_that_another_program_wrote_is_refused(tmp_path: Path) -> None:
     other = TridentTopology()
     numbers = other.newStream("words", FixedBatchSpout("word bigint", [[(1,)]]))
     numbers.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
-    with pytest.raises(StateShapeError, match=r"holds \(word string\) -> bigint by Count, and this program writes"):
+    with pytest.raises(StateShapeError, match=r"has \(word string\) -> bigint by Count, but this program writes"):
         openTopology(other, name="wc", checkpointLocation=tmp_path)
     other = TridentTopology()
     words = other.newStream("words", FixedBatchSpout("word string", [[("a",)]]))
@@ -92,5 +92,5 @@ def test_a_state_that_another_program_wrote_is_refused(tmp_path: Path) -> None:
 def test_a_function_that_needs_spark_is_refused(tmp_path: Path) -> None:
     topology, _ = counting()
     topology.newDRPCStream("upper", "word string").each("word", expr("upper(word)"), "loud string")
-    with pytest.raises(TopologyError, match="DRPC 'upper' has an operation of Spark's own"):
+    with pytest.raises(TopologyError, match="DRPC 'upper' has an operation that only Spark can run,"):
         openTopology(topology, name="wc", checkpointLocation=tmp_path)

@@ -39,7 +39,7 @@ def test_a_dropped_state_begins_anew_with_the_next_batch_and_others_stay(
     assert [each.name for each in listStates(**where, topology="wc")] == ["other"]
     with pytest.raises(StateError, match="no state 'counts'"):
         openState("wc", "counts", **(its or where))
-    with pytest.raises(StateError, match=r"knows no state 'counts' \(it has other\); nothing was touched"):
+    with pytest.raises(StateError, match=r"has no state 'counts' \(it has other\); nothing was changed"):
         dropState("wc", "counts", **where, **its)
     counted(counting(fixed(["a"], ["a"], ["a", "b"]), state, other=MemoryMapState.opaque()), **where)
     with openState("wc", "counts", **(its or where)) as counts, openState("wc", "other", **where) as other:
@@ -63,7 +63,7 @@ def test_a_batch_that_one_state_can_never_hold_leaves_the_others_theirs(
         return made
 
     batches = ([("a", 2**63 - 1)], [("a", 1), ("b", 1)], [("a", 5)])
-    with pytest.raises(StateValueError, match=r"let this one state begin anew after it \(dropState\)"):
+    with pytest.raises(StateValueError, match=r"drop this state \(dropState: it starts again empty after the batch\),"):
         counted(topology(*batches), checkpointLocation=tmp_path)
     dropState("wc", "sums", tmp_path, force=True, **({} if place == "memory" else {"url": shared_redis.url}))
     with start_local(topology(*batches, [("c", 2)]), name="wc", checkpointLocation=tmp_path) as running:
@@ -82,9 +82,9 @@ def test_a_state_that_a_driver_holds_is_not_touched(
             dropState("wc", "counts", tmp_path, url=shared_redis.url)
         monkeypatch.setattr(registry, "running_here", list)  # as another process sees it
         keys = shared_redis.client.dbsize()
-        with pytest.raises(StateError, match=r"a driver holds topology 'wc' \(epoch 1\): it runs, or it was killed"):
+        with pytest.raises(StateError, match=r"a driver holds topology 'wc' \(epoch 1\): it is running, or was killed"):
             dropState("wc", "counts", tmp_path, url=shared_redis.url)
-        with pytest.raises(StateError, match="only the log of topology 'wc' knows whether a driver writes"):
+        with pytest.raises(StateError, match="only the log of topology 'wc' says whether a driver writes"):
             dropState("wc", "counts", url=shared_redis.url)
         with pytest.raises(StateError, match="'counts' is not in memory: give its location"):
             dropState("wc", "counts", tmp_path, force=True)
@@ -102,7 +102,7 @@ def test_a_state_that_is_looked_for_in_the_wrong_place_is_not_forgotten(
     wrong: dict[str, Any] = {"url": shared_redis.url, "prefix": "other"} if place == "redis" else {"factory": own[1]}
     counted(counting(fixed(["a"]), state), checkpointLocation=tmp_path / "c")
     with pytest.raises(
-        StateError, match="the log knows state 'counts' of topology 'wc', and there is none at .*: give its location"
+        StateError, match="the log has state 'counts' of topology 'wc', but it is not at .*: give its location"
     ):
         dropState("wc", "counts", tmp_path / "c", **wrong)
     assert [each.name for each in listStates(tmp_path / "c")] == ["counts"]
@@ -220,7 +220,7 @@ def test_without_a_log_force_drops_and_a_log_that_knows_better_refuses_the_next_
         dropState("wc", "counts", url=shared_redis.url, force=True)
     with pytest.raises(StateLostError):
         counted(counting(fixed(["a"], ["b"]), state), checkpointLocation=tmp_path)
-    with pytest.raises(StateError, match=r"there is none at redis://.*If it is gone already, .*force it"):
+    with pytest.raises(StateError, match=r"but it is not at redis://.*If it is already gone, .*use force"):
         dropState("wc", "counts", tmp_path, url=shared_redis.url)  # a refused start gives the log back
     dropState("wc", "counts", tmp_path, url=shared_redis.url, force=True)
     counted(counting(fixed(["a"], ["b"]), state), checkpointLocation=tmp_path)
@@ -235,7 +235,11 @@ def test_what_is_left_of_a_state_is_dropped_with_its_url_alone(
     state = RedisMapState.opaque(shared_redis.url, groups=2)
     counted(counting(fixed(["a"], ["b"]), state), checkpointLocation=tmp_path)
     shared_redis.client.delete(*shared_redis.client.keys(f"*/{gone}}}:*"))
-    with pytest.raises(StateLostError, match=r"is gone from .*, or parts of it are.* dropState\(.* url= .*force=True"):
+    with pytest.raises(
+        StateLostError,
+        match=r"is missing in .*, completely or in part.* dropState\(.* url= "
+        r".*force=True",
+    ):
         counted(counting(fixed(["a"], ["b"], ["c"]), state), checkpointLocation=tmp_path)
     dropState("wc", "counts", tmp_path if log else None, url=shared_redis.url, force=True)
     assert shared_redis.client.dbsize() == 0
@@ -251,7 +255,7 @@ def test_a_state_that_is_declared_elsewhere_is_dropped_as_the_refusal_says(
     """It lies where it was, which is not where the topology looks for it now."""
     on_server, in_memory = RedisMapState.opaque(shared_redis.url), MemoryMapState.opaque()
     counted(counting(fixed(["a"], ["b"]), on_server), checkpointLocation=tmp_path)
-    with pytest.raises(StateLostError, match=r"dropState\(.*, url= or factory= \(where it lies\)\) and force=True"):
+    with pytest.raises(StateLostError, match=r"dropState\(.*, url= or factory= \(its location\)\) and force=True"):
         counted(counting(fixed(["a"], ["b"], ["c"]), in_memory), checkpointLocation=tmp_path)
     dropState("wc", "counts", tmp_path, url=shared_redis.url, force=True)
     assert shared_redis.client.dbsize() == 0
@@ -346,7 +350,7 @@ def test_a_state_of_another_log_is_dropped_by_force_alone(tmp_path: Path, shared
     counted(counting(fixed(["a"]), MemoryMapState.opaque()), checkpointLocation=tmp_path / "one")
     counted(counting(fixed(["a"]), state), checkpointLocation=tmp_path / "two")
     keys = shared_redis.client.dbsize()
-    with pytest.raises(StateError, match=r"there belongs to another log \(uuid .* force it if that log is gone"):
+    with pytest.raises(StateError, match=r"there belongs to another log \(uuid .* use force if that log is gone"):
         dropState("wc", "counts", tmp_path / "one", url=shared_redis.url)
     assert shared_redis.client.dbsize() == keys
     dropState("wc", "counts", tmp_path / "one", url=shared_redis.url, force=True)

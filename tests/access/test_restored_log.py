@@ -89,7 +89,7 @@ def test_a_feed_does_not_go_on_in_another_history(tmp_path: Path) -> None:
     restored.restore(batches=5)
     changes = restored.driver.running.changes("counts")
     for use in (changes.begin, lambda place: list(changes.after(place))):
-        with pytest.raises(StateEndedError, match="has another batch 4 now: its log was restored from an older copy"):
+        with pytest.raises(StateEndedError, match="has another batch 4: its log was restored from an older copy"):
             use(place)
     (change,) = changes.after(changes.begin(former))
     assert (change.txid, change.digest) == (7, changes.begin(None).digest)
@@ -152,7 +152,7 @@ def test_a_follower_that_cannot_go_on_says_so_and_goes_on_when_it_can(
                 opened.state("longest")["a"]
             status = opened.watched.status()
             assert status.condition == "unreachable" and status.fault is not None
-            assert "cannot be followed beyond txid 1" in caplog.text
+            assert "cannot be followed after txid 1" in caplog.text
             assert opened.state("well")["a"] == 1  # the other group is followed
             own.broken = None
             wait_until(lambda: not refused())
@@ -167,7 +167,7 @@ def test_a_state_that_cannot_follow_is_refused_where_each_read_brings_it_up(tmp_
             assert state["a"] == 3
             own.broken = ValueError("no such package")
             feeder.feed([("house", "a")], wait=True, timeout=20)
-            with pytest.raises(StateNotFollowedError, match="cannot follow its driver beyond txid 1.*no such package"):
+            with pytest.raises(StateNotFollowedError, match="cannot follow its driver after txid 1.*no such package"):
                 state["a"]
             own.broken = None
             assert state["a"] == running.state("longest")["a"] == 5

@@ -136,7 +136,7 @@ def test_a_watermark_alone_is_not_dropped(verb: str, place: Place) -> None:
     before = place.names()
     for name in OWNED[verb]:
         with pytest.raises(
-            StateError, match=rf"'{name}' is the watermark of state 'own' and .*; drop 'own', .*Nothing was touched"
+            StateError, match=rf"'{name}' is the watermark of state 'own' and .*; drop 'own', .*Nothing was changed"
         ):
             place.drop(name, force=True)
     if not place.in_memory:
@@ -221,7 +221,7 @@ def test_a_state_without_its_watermark_is_refused_and_the_way_out_works(verb: st
     as_before(place, OWNED[verb][-1])
     with pytest.raises(
         StateLostError,
-        match=rf"'{OWNED[verb][-1]}' was dropped alone, .*watermark of state 'own', .*dropState\('t', 'own'",
+        match=rf"'{OWNED[verb][-1]}' is the watermark of state 'own' and was dropped without it.*dropState\('t', 'own'",
     ):
         place.run(verb, "wrong", 2)
     place.drop("own")
@@ -246,7 +246,7 @@ def test_a_watermark_notices_another_field_where_its_state_is_gone(tmp_path: Pat
     with pytest.raises(
         StateShapeError,
         match=r"'own.watermark' holds .* by Watermark\(own, wrong\), .* by Watermark\(own, at\) "
-        r"\(the watermark goes by another field\)\. .*dropState\('t', 'own', ",
+        r"\(the watermark uses another field\)\. .*dropState\('t', 'own', ",
     ):
         place.run("dedup", "at", 2)
     place.drop("own", force=True)

@@ -165,7 +165,7 @@ def test_letters_of_every_script_need_no_backticks_although_spark_wants_them() -
         ("word strng", "unknown type 'strng'; did you mean 'string'?"),
         ("word str", "'str' is Python's name; write the SQL type 'string'"),
         ("word varchar(10)", "a tuple cannot carry the type 'varchar': write string"),
-        ("n decimal(40,2)", "decimal(40,2) is out of range: at most 38 digits, and no more of them after the point"),
+        ("n decimal(40,2)", "decimal(40,2) is out of range: at most 38 digits, and at most as many after the point"),
         ("n decimal(4,5)", "decimal(4,5) is out of range"),
         ("n decimal(x)", "expected a number, found 'x'"),
         ("word", "expected a type, found the end"),
@@ -186,9 +186,9 @@ def test_a_text_that_is_no_declaration_says_where_it_breaks(text: str, reason: s
 
 
 def test_a_name_that_comes_twice_is_refused_also_in_another_case() -> None:
-    with pytest.raises(DuplicateFieldError, match=r"field 'a' comes twice in \(a, a\)"):
+    with pytest.raises(DuplicateFieldError, match=r"field 'a' is given twice in \(a, a\)"):
         parse_schema("a int, a long")
-    with pytest.raises(DuplicateFieldError, match=r"'a' and 'A' are one field to Spark in \(a, A\)"):
+    with pytest.raises(DuplicateFieldError, match=r"Spark considers 'a' and 'A' the same field in \(a, A\)"):
         schema_of([t.StructField("a", t.LongType()), t.StructField("A", t.LongType())])
 
 

@@ -28,16 +28,16 @@ def test_a_collected_copy_does_not_change() -> None:
 def test_what_prometheus_takes_for_one_metric_is_refused() -> None:
     metrics = MetricsRegistry()
     metrics.count("sold_total", "Pieces sold.", 1, shop="a")
-    with pytest.raises(ValueError, match="'sold_total' is a counter, and was used as a gauge"):
+    with pytest.raises(ValueError, match="'sold_total' is a counter, but was used as a gauge"):
         metrics.set("sold_total", "Pieces sold.", 1, shop="a")
-    with pytest.raises(ValueError, match="'sold_total' has the labels shop, and was used with city, shop"):
+    with pytest.raises(ValueError, match="'sold_total' has the labels shop, but was used with city, shop"):
         metrics.count("sold_total", "Pieces sold.", 1, shop="a", city="b")
-    with pytest.raises(ValueError, match="'sold': for Prometheus it is the same as 'sold_total'"):
+    with pytest.raises(ValueError, match="'sold': in Prometheus it has the same name as 'sold_total'"):
         metrics.count("sold", "Pieces sold.", 1)
-    with pytest.raises(ValueError, match="came -1"):
+    with pytest.raises(ValueError, match="got -1"):
         metrics.count("sold_total", "Pieces sold.", -1, shop="a")
     metrics.set("sold", "A gauge keeps its name.", 3)
     metrics.set("wait_sum", "Not a histogram.", 1)
-    with pytest.raises(ValueError, match="'wait': for Prometheus it is the same as 'wait_sum'"):
+    with pytest.raises(ValueError, match="'wait': in Prometheus it has the same name as 'wait_sum'"):
         metrics.observe("wait", "Seconds of waits.", 1)
     assert metrics.value("sold_total", shop="a") == 1 and metrics.value("sold") == 3

@@ -188,7 +188,7 @@ def test_a_frozen_batch_with_one_names_the_key_and_dropstate_is_a_way_out(
         run(tmp_path)
     monkeypatch.undo()
     for _ in range(2):
-        with pytest.raises(StateValueError, match=r"state 'p', batch 1, id=2.*0000-12-31 23:06:32.*\(dropState\)"):
+        with pytest.raises(StateValueError, match=r"state 'p', batch 1, id=2.*0000-12-31 23:06:32.*\(dropState"):
             run(tmp_path, GOOD)
     dropState("t", "p", tmp_path)
     assert run(tmp_path, GOOD) == {}
@@ -200,7 +200,7 @@ def test_a_stored_one_names_state_and_key_and_arrow_shows_it(tmp_path: Path, mon
         running.processAllAvailable(timeout=30)
         view = running.state("p")
         for read in (lambda: view[2], lambda: dict(view), lambda: list(view.items()), lambda: view.top(2, by="at")):
-            with pytest.raises(StateValueError, match=r"state 'p', id=2: it holds the time 0000-12-31.*dropState"):
+            with pytest.raises(StateValueError, match=r"state 'p', id=2: it contains the time 0000-12-31.*dropState"):
                 read()
         assert view.toArrow().num_rows == 2
 

@@ -251,7 +251,7 @@ def test_a_batch_under_which_drivers_died_often_enough_stops_the_group_and_what_
     coordinator.handle(on.Committed(1))
     [finish] = coordinator.handle(on.Succeeded(1))
     assert isinstance(finish.error, BatchFailedError)
-    assert "the driver died 3 times in a row while batch 2 was under way" in str(finish.error)
+    assert "the driver died 3 times in a row during batch 2" in str(finish.error)
 
 
 def test_batches_under_which_drivers_died_run_one_after_the_other() -> None:

@@ -85,7 +85,9 @@ def test_a_replay_with_other_rows_stops_the_group_and_leaves_the_state_alone(
 ) -> None:
     topology = failing_once(Shares(reads(ROWS, other)))
     running = start_local(topology, checkpointLocation=tmp_path, requireExactlyOnce=True, ledger=ledger)
-    with pytest.raises(BatchFailedError, match=r"attempt 1:\d emitted other tuples than an earlier one") as failed:
+    with pytest.raises(
+        BatchFailedError, match=r"attempt 1:\d emitted different tuples than an earlier attempt with"
+    ) as failed:
         running.processAllAvailable(timeout=20)
     assert isinstance(failed.value.__cause__, SpoutContractError)
     assert running.state("sum").value is None
@@ -112,7 +114,7 @@ def test_the_next_driver_compares_with_what_the_killed_one_has_read(tmp_path: Pa
 
     with crash_at("run.after"), pytest.raises(DriverCrashedError):
         goes_on(ROWS)
-    with pytest.raises(BatchFailedError, match="emitted other tuples than an earlier one"):
+    with pytest.raises(BatchFailedError, match="emitted different tuples than an earlier attempt with"):
         goes_on([(100,)])
     with start_local(topology(ROWS), name="t", checkpointLocation=tmp_path) as running:
         running.processAllAvailable(timeout=20)
@@ -143,7 +145,7 @@ def test_a_spark_spout_is_held_to_its_promise_on_the_embedded_engine() -> None:
         raise NotImplementedError
 
     with (
-        pytest.raises(BatchFailedError, match="emitted other tuples than an earlier one"),
+        pytest.raises(BatchFailedError, match="emitted different tuples than an earlier attempt with"),
         start_local(failing_once(SparkSpout(read, plan, "n long", readLocal=local))) as running,
     ):
         running.processAllAvailable(timeout=20)
@@ -151,7 +153,7 @@ def test_a_spark_spout_is_held_to_its_promise_on_the_embedded_engine() -> None:
 
 def test_explain_says_whose_rows_nobody_compares(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     failing_once(Shares(reads(ROWS))).explain()
-    told = "    not compared: what Spark's workers read of rows by reference (a replay must have the same rows;"
+    told = "    not compared: rows of rows that Spark's workers read by reference (a replay must have the same rows;"
     assert told in capsys.readouterr().out
     (tmp_path / "a.txt").write_text("1\n")
     files = TridentTopology()

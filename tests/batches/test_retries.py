@@ -87,7 +87,7 @@ def test_the_message_about_a_service_that_is_away_names_the_options() -> None:
     coordinator.handle(planned(1))
     (finish,) = of(on.Finish, coordinator.handle(on.RunFailed(attempt(1), away())))
     assert isinstance(finish.error, BatchFailedError)
-    assert "retrySecs= says how long a batch is tried again while a service is away" in str(finish.error)
+    assert "retrySecs= sets how long a batch is retried while a service is unavailable;" in str(finish.error)
 
 
 # --- whole topologies ---------------------------------------------------------------------------------------------

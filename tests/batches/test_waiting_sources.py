@@ -265,7 +265,7 @@ def test_a_queue_that_gives_only_what_is_known_for_its_time_is_not_empty(monkeyp
     monkeypatch.setattr("trident_spouts.messages.executor.monotonic", lambda: float(next(clock)))
     executor = as_spout(QueueSpout(again, maxSecs=2)).open()
     assert executor.plan(attempt(2), before, 0.0) is None
-    assert executor.waits_for() == "the queue gave only messages that earlier batches hold, for maxSecs"
+    assert executor.waits_for() == "for maxSecs the queue returned only messages that earlier batches already have"
     plan = executor.plan(attempt(2), before, 0.0)
     assert executor.emit(attempt(2), plan).arrow()["word"].to_pylist() == ["new"]
 
@@ -322,7 +322,7 @@ def test_the_status_and_the_error_name_what_is_waited_for() -> None:
     with start_local(topology) as running:
         with pytest.raises(TimeoutError) as late:
             running.processAllAvailable(timeout=0.5)
-        reason = "stream 'words': its iterator has given no row yet, and has not ended"
+        reason = "stream 'words': its iterator has not returned a row yet, and has not ended"
         assert str(late.value).endswith(f"did not process everything within 0.5 s; it waits for: {reason}")
         assert [group["waitingFor"] for group in running.status["groups"].values()] == [reason]
         given.put("end")
@@ -340,7 +340,9 @@ def test_a_preview_waits_for_a_slow_spout() -> None:
 def test_a_preview_of_a_source_that_does_not_answer_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trident.compiler.preview._PATIENCE_SECS", 0.2)
     monkeypatch.setattr(Slow, "answers", lambda self: setattr(self, "late", True))
-    with pytest.raises(TopologyError, match="gave no row within 0.2 s, and is not empty: the third call. Look again"):
+    with pytest.raises(
+        TopologyError, match="returned no row within 0.2 s, but is not empty: the third call. Try again"
+    ):
         TridentTopology().newStream("slow", SlowBatches()).take(2)
 
 

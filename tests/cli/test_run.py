@@ -21,7 +21,7 @@ from trident.cli.main import main
         (["tests.faults.standby_program"], 2, "expected module:topology"),
         (["tests.faults.standby_program:topology", "--token", "secret"], 2, "write env:NAME or file:path"),
         (["tests.faults.standby_program:topology", "--engine", "storm"], 2, "'storm' is not one of"),
-        (["tests.faults.standby_program:topology", "--insecure"], 2, "are for --serve: give that, too"),
+        (["tests.faults.standby_program:topology", "--insecure"], 2, "are options of --serve: give that too"),
         (["tests.faults.standby_program:topology", "--log-prefix", "mine"], 2, "give --log-url, too"),
         (["tests.faults.standby_program:topology", "--profile", "prod"], 1, "profile 'prod': there is no trident.toml"),
         (
@@ -62,4 +62,4 @@ def test_each_signal_that_ends_it_gives_the_log_back(tmp_path: Path, number: sig
 def test_an_unknown_option_may_be_an_argument(tmp_path: Path) -> None:
     for words in (["state", "get", "wc", "counts", "-5"], ["query", "http://127.0.0.1:1", "f", "-5"], ["kill", "-x"]):
         result = CliRunner().invoke(main, words)
-        assert result.exit_code == 2 and "stands behind '--'" in result.output, result.output
+        assert result.exit_code == 2 and "Write -- before an argument" in result.output, result.output

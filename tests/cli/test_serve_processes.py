@@ -62,6 +62,6 @@ def test_processes_that_answer_do_not_outlive_the_one_that_started_them(tmp_path
 def test_all_processes_end_when_one_fails(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     processes = [context.Process(target=sleeps, args=(str(tmp_path),)), context.Process(target=fails)]
-    with pytest.raises(TopologyError, match="a process that answered ended with an error"):
+    with pytest.raises(TopologyError, match="a server process ended with an error"):
         keep(processes)
     assert not any(process.is_alive() for process in processes)

@@ -152,7 +152,7 @@ def test_drop_asks_and_leaves_alone_what_a_driver_holds(
         monkeypatch.undo()
     monkeypatch.setenv("TRIDENT_CHECKPOINT", str(tmp_path))
     declined = trident_("drop", "wc", "counts", input="n\n")
-    assert declined.exit_code == 1 and "Delete state 'counts' of topology 'wc' for good?" in declined.stderr
+    assert declined.exit_code == 1 and "Delete state 'counts' of topology 'wc' permanently?" in declined.stderr
     assert lines(trident_("get", "wc", "counts", "dog")) == [{"key": "dog", "value": 1}]
     assert trident_("drop", "wc", "counts", input="y\n").exit_code == 0
     assert lines(trident_("list")) == [] and trident_("list").stderr == "no states there\n"

@@ -74,10 +74,10 @@ class StoredModel:
 
     def resume_standby(self) -> None:
         if self.exists and self.standby is None:
-            waiting = self._said().count("stands by")
+            waiting = self._said().count("waits as a standby")
             self.standby = self.stored.resume("--standby")
             if self._is_driven():
-                wait_until(lambda: self._said().count("stands by") > waiting, PATIENCE)
+                wait_until(lambda: self._said().count("waits as a standby") > waiting, PATIENCE)
                 return
             self.driver, self.standby = self.standby, None
             self._awaits_driver()
@@ -96,7 +96,7 @@ class StoredModel:
         said = self.stored.shell("activate" if active else "deactivate", "wc", code=0 if self.exists else 1)
         if self.exists:
             wanted = "is ACTIVE" if active else "is INACTIVE"
-            assert (wanted if self._is_driven() else "has no driver; the next one starts so") in said
+            assert (wanted if self._is_driven() else "has no driver; the change applies to the next one") in said
             self.active = active
 
     def rebalance(self) -> None:

@@ -119,13 +119,13 @@ def test_wrong_calls_are_refused(cluster: LocalCluster) -> None:
         with pytest.raises(TopologyNotFoundError, match="no topology 'wx'; its topologies are wc"):
             call("wx")
     for conf, message in (
-        ({"name": "x"}, "conf has 'name', which the cluster decides"),
+        ({"name": "x"}, "conf has 'name', which the cluster sets"),
         ({"maxAttempts": 0}, "maxAttempts=0: expected a whole number of at least 1"),
         ({"maxAttempt": 1}, "no option 'maxAttempt'; did you mean 'maxAttempts'"),
     ):
         with pytest.raises(TopologyError, match=message):
             cluster.submitTopology("other", conf, word_count())
-    with pytest.raises(TopologyError, match="is no TridentTopology"):
+    with pytest.raises(TopologyError, match="is not a TridentTopology"):
         cluster.submitTopology("other", {}, "topology")  # type: ignore[arg-type]
     with pytest.raises(TopologyError, match="cores="):
         LocalCluster(engine="embedded", cores=2)
@@ -149,7 +149,7 @@ def test_after_a_shutdown_there_is_nothing(cluster: LocalCluster) -> None:
     cluster.shutdown()
     cluster.shutdown()
     assert not any(run.isActive for run in runs) and cluster.topologies == {} and not cluster.isReady()
-    with pytest.raises(TopologyConditionError, match="was shut down; make another LocalCluster"):
+    with pytest.raises(TopologyConditionError, match="was shut down; create another LocalCluster"):
         cluster.submitTopology("a", {}, word_count())
 
 

@@ -59,7 +59,7 @@ def test_a_file_in_the_place_of_a_folder_is_told(home: Home, name: str) -> None:
     (home.folder / name).write_text("a note")
     code, said = shell(home, "submit", os.environ["PROGRAM"], "--name", "wc", "--engine", "embedded")
     assert code == 1
-    assert f"{(home.folder / name).absolute()} is not a folder, and a folder is needed there: move it away" in said
+    assert f"{(home.folder / name).absolute()} is not a folder: move it away" in said
 
 
 def test_everything_is_for_its_owner_alone_whatever_the_umask(home: Home) -> None:
@@ -148,8 +148,8 @@ def test_active_arrives_by_each_way(home: Home, way: str, monkeypatch: pytest.Mo
         (["--checkpoint", "ck", "--set", "checkpointLocation=other"], "checkpointLocation is set twice"),
         (["--engine", "embedded", "--set", "engine=spark"], "engine is set twice"),
         (["--log-url", "redis://h", "--set", "log=redis://g"], "log is set twice"),
-        (["--set", "maxAttempts=3", "--set", "maxAttempts=4"], "maxAttempts came twice"),
-        (["--spark-conf", "spark.a=1", "--spark-conf", "spark.a=2"], "spark.a came twice"),
+        (["--set", "maxAttempts=3", "--set", "maxAttempts=4"], "maxAttempts is given twice"),
+        (["--spark-conf", "spark.a=1", "--spark-conf", "spark.a=2"], "spark.a is given twice"),
         (["--log-prefix", "mine"], "--log-prefix is for a log in Redis"),
     ],
 )
@@ -211,8 +211,8 @@ def test_a_relative_path_whose_folder_is_gone_is_refused(reading: Stored) -> Non
     shutil.rmtree(reading.program)
     assert reading.resume().wait(240) == 1
     said = (reading.folder / "resumed.txt").read_text()
-    assert "is gone, and relative paths of the program do not mean" in said and "in/*.txt" in said
-    assert "absolute paths over the same checkpoint" in said
+    assert "no longer exists, so the relative paths of the program would no longer mean" in said and "in/*.txt" in said
+    assert "absolute paths and the same checkpoint" in said
 
 
 # --- removals ---------------------------------------------------------------------------------------------------------

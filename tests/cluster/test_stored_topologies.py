@@ -44,14 +44,14 @@ def test_a_topology_lives_on_from_its_stored_form_alone(stored: Stored) -> None:
     assert "topology 'wc' is INACTIVE" in stored.submit("--inactive")
     assert stored.committed() == 0
     shutil.rmtree(stored.program)
-    with pytest.raises(TopologyActiveError, match=r"'wc' has a driver that lives \(process \d+\).*--standby"):
+    with pytest.raises(TopologyActiveError, match=r"'wc' has a live driver \(process \d+\).*--standby"):
         drive(stored.home.find("wc"))
     assert "is ACTIVE" in stored.shell("activate", "wc")
     stored.reaches(3)
     stored.end()
     assert stored.line()["condition"] == "DIED"
     before = stored.committed()
-    assert "has no driver; the next one starts so" in stored.shell("rebalance", "wc", "words=5")
+    assert "has no driver; the change applies to the next one" in stored.shell("rebalance", "wc", "words=5")
     driver = stored.resume()
     stored.reaches(before + 3)
     assert "is ACTIVE" in stored.shell("rebalance", "wc", "words/1=3")
@@ -107,7 +107,7 @@ def test_a_standby_goes_on_when_the_driver_dies(stored: Stored) -> None:
     stored.submit("--set", "leaseSecs=1")
     stored.reaches(2)
     waiting = stored.resume("--standby")
-    wait_until(lambda: "stands by" in (stored.folder / "resumed.txt").read_text(), 30)
+    wait_until(lambda: "waits as a standby" in (stored.folder / "resumed.txt").read_text(), 30)
     stored.end()
     before = stored.committed()
     stored.reaches(before + 3)
@@ -162,20 +162,20 @@ def submitted(stored: Stored, program: str, **given: object) -> None:
     [
         ({"options": {"maxAttempt": "3"}}, TopologyError, "no such option; did you mean 'maxAttempts'"),
         ({"options": {"maxAttempts": "0"}}, TopologyError, "--set: maxAttempts=0: expected a whole number"),
-        ({"hints": {"wrds": 3}}, TopologyError, "no parallelismHint 'wrds'"),
+        ({"hints": {"wrds": 3}}, TopologyError, "no batch group has a parallelismHint 'wrds'"),
         ({"options": {"engine": "storm"}}, TopologyError, "storm"),
         ({"master": "local[2]"}, TopologyError, "engine='embedded' runs without Spark"),
-        ({"options": {"engine": "spark"}, "master": "sc://host"}, TopologyError, "Spark Connect keeps code for each"),
+        ({"options": {"engine": "spark"}, "master": "sc://host"}, TopologyError, "Spark Connect keeps code per"),
         (
             {"options": {"engine": "spark"}, "confs": {"spark.executor.instances": "4"}},
             TopologyError,
-            "spark.executor.instances is for a cluster",
+            "spark.executor.instances needs a cluster, and",
         ),
         ({"options": {"engine": "spark"}, "confs": {"executors": "4"}}, TopologyError, "begins with 'spark.'"),
         (
             {"options": {"engine": "spark"}, "master": "spark://127.0.0.1:PORT"},
             SparkSetupError,
-            "no master of Spark answers there",
+            "no Spark master answers there",
         ),
         ({"options": {"log": "redis://127.0.0.1:PORT"}}, LogError, "127.0.0.1:PORT"),
         ({"options": {"log": "redis://:secret@127.0.0.1"}}, TridentError, "password"),
@@ -205,7 +205,7 @@ def test_names_and_programs_that_are_not_there(stored: Stored, program: str) -> 
     submitted(stored, program)
     with pytest.raises(TopologyNotFoundError, match=r"no topology 'wx'.*stored are wc"):
         stored.home.find("wx")
-    with pytest.raises(TopologyActiveError, match="a topology 'wc' already: `trident kill wc` removes it"):
+    with pytest.raises(TopologyActiveError, match="already has a topology 'wc': `trident kill wc` removes it"):
         submitted(stored, program)
 
 

@@ -256,7 +256,7 @@ def test_a_lookup_that_is_added_is_refused_with_the_way_out_and_the_way_out_star
         started(None, 4)
     said = str(refused.value)
     assert "output 'out' had batches up to txid 3 of the batch group 'orders'; it is now in group 'prices'" in said
-    assert "or leave its stream apart: with asOf='committed', orders/1:stateQuery(MapGet) (test_committed_qu" in said
+    assert "or keep its stream separate: with asOf='committed', orders/1:stateQuery(MapGet) (test_committed_qu" in said
     assert "asks state 'prices' without connecting its stream" in said
     started("committed", 4)
     assert [tuple(row) for row in handed.rows][-1] == ("tea", 3)
@@ -305,7 +305,7 @@ def test_a_lookup_that_is_changed_while_a_batch_waits_is_another_program(
         running.stop()
     shop = Shop(None)
     shop.output()
-    with pytest.raises(CodeChangedError, match=r"batch 1 of the batch group 'orders' is frozen and not committed"):
+    with pytest.raises(CodeChangedError, match=r"batch 1 of the batch group 'orders' is frozen but not committed"):
         start_local(shop.topology, name="shop", checkpointLocation=tmp_path)
     shop = Shop()
     output = shop.output()

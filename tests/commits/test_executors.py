@@ -166,7 +166,7 @@ def test_a_refused_put_says_how_far_the_state_fell_back(shared_redis: RedisServe
         store.apply(LEASE, update(1, GIVEN))
         batch = store.open_batch(LEASE, update(2, {}))
         shared_redis.client.hset(store._layout().meta(0), "epoch", 0)  # as of the driver before
-        with pytest.raises(StateBehindError, match="fell back to epoch 0") as refused:
+        with pytest.raises(StateBehindError, match="went back to epoch 0") as refused:
             InlinePuts(tmp_path).put(batch_in(tmp_path), batch)
         assert refused.value.marker == 1
 
@@ -228,7 +228,7 @@ def test_workers_find_another_server_than_the_driver_does(shared_redis: RedisSer
         writer.acquire(SECOND)
         snapshot.check_reached()  # its own driver may change
         shared_redis.client.flushall()
-        with pytest.raises(StateError, match="finds at .* another server than the driver"):
+        with pytest.raises(StateError, match="reaches another server at .* than the driver."):
             snapshot.check_reached()
 
 

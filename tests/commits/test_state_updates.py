@@ -415,7 +415,7 @@ def test_a_frozen_batch_does_not_fit_an_updater_of_other_tuples(
     )
     with pytest.raises(
         CodeChangedError,
-        match=r"batch 1 .*it froze what enters sums .*its fields are k string now.*Start the former program once",
+        match=r"batch 1 .*it froze what enters sums .*its fields are now k string.*Start the previous program once",
     ):
         contents(changed, tmp_path)
     assert contents(adding(MemoryMapState.opaque(), words([("a", 1)])), tmp_path, "sums") == [{"a": 1}]

@@ -163,7 +163,7 @@ def test_a_large_checkpoint_lies_elsewhere_and_its_key_is_committed(tmp_path: Pa
 @pytest.mark.parametrize(
     ("checkpoint", "message"),
     [
-        ("x" * (64 << 10), "a checkpoint of 65538 bytes, and 65536 are the most. Store the checkpoint elsewhere in "),
+        ("x" * (64 << 10), "a checkpoint of 65538 bytes, the limit is 65536. Store the checkpoint elsewhere in "),
         ({1}, r"commit returned \{1\}, a checkpoint that is not JSON \(Object of type set is not JSON serializable\)"),
         (float("nan"), r"commit returned nan, a checkpoint that is not JSON"),
     ],
@@ -286,9 +286,9 @@ def test_a_spout_is_rolled_back_to_the_checkpoint_of_the_batch_before_one_that_f
 @pytest.mark.parametrize(
     ("checkpoint", "message"),
     [
-        (None, r"Wrong.commit\(1\) returned None, which stands for the beginning of the source"),
+        (None, r"Wrong.commit\(1\) returned None, which means the beginning of the source"),
         ({1}, r"Wrong.commit\(1\): expected JSON, which the log can keep, got \{1\} \(set\)"),
-        ("x" * 70_000, r"Wrong.commit\(1\) returned a checkpoint of 70002 bytes, and 65536 are the most"),
+        ("x" * 70_000, r"Wrong.commit\(1\) returned a checkpoint of 70002 bytes, the limit is 65536"),
     ],
 )
 def test_a_spouts_checkpoint_that_cannot_be_frozen_is_refused(checkpoint: Any, message: str, tmp_path: Path) -> None:
@@ -318,7 +318,7 @@ def test_an_id_of_a_message_that_nobody_would_acknowledge_is_refused(tmp_path: P
         def nextTuple(self, collector: Any) -> None:
             collector.emit(1, messageId="a")
 
-    with pytest.raises(BatchFailedError, match=r"Ids.nextTuple: emit\(\.\.\., messageId='a'\): nobody would ack"):
+    with pytest.raises(BatchFailedError, match=r"Ids.nextTuple: emit\(\.\.\., messageId='a'\): a TransactionSpout has"):
         counts(counting(Ids(3))[0], tmp_path, maxAttempts=1)
 
 

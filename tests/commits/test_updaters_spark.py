@@ -290,9 +290,9 @@ def test_auto_leaves_an_update_that_looks_at_other_keys_to_the_driver(
     topology, _ = totals(RedisMapState.opaque(shared_redis.url, writers="auto"), reaches)
     run(topology, spark, tmp_path, maxSpoutPending=1)
     assert len(made) == 1, "once it is known, the driver does it at once"
-    assert [record.message for record in caplog.records if "the driver makes this update" in record.message]
+    assert [record.message for record in caplog.records if "the driver computes this update" in record.message]
     topology, _ = totals(RedisMapState.opaque(shared_redis.url, writers="executors", prefix="other"), reaches)
-    with pytest.raises(StateKeyError, match=r"the key \(word='word1'\) is none of these"):
+    with pytest.raises(StateKeyError, match=r"the key \(word='word1'\) is not one of these"):
         run(topology, spark, tmp_path / "other", maxAttempts=1, commitRetrySecs=0)
 
 
@@ -316,7 +316,7 @@ def test_what_executors_cannot_update_is_refused_by_name(tmp_path: Path) -> None
         s.groupBy("word").window(window, "n", Sum(), "sum", stateFactory=state, name="w").late().peek(print)
 
     refused(
-        r"its late\(\) is read, and the driver looks for late tuples; leave late\(\) out; with writers='auto' or "
+        r"only the driver finds late tuples, and late\(\) is read; leave late\(\) out; with writers='auto' or "
         r"'driver' the driver writes it \[called at test_updaters_spark.py:\d+\]",
         late,
     )

@@ -220,7 +220,7 @@ def test_a_password_comes_from_a_file_and_stands_in_no_plan(spark: SparkSession,
 
 
 def test_what_executors_cannot_write_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="a put that is repeated counts twice"):
+    with pytest.raises(ValueError, match="a repeated put counts twice"):
         RedisMapState.nonTransactional("redis://localhost", writers="executors")
     with pytest.raises(ValueError, match="expected 'driver', 'executors' or 'auto'"):
         RedisMapState.opaque("redis://localhost", writers="workers")  # type: ignore[arg-type]
@@ -236,9 +236,9 @@ def test_what_executors_cannot_write_is_refused_by_name(tmp_path: Path) -> None:
     capitals = reader.newStaticState(state, keyFields="word string", valueType="string", name="capitals", topology="t")
     words = reader.newStream("words", FixedBatchSpout("word string", BATCHES))
     words.stateQuery(capitals, "word", MapGet(), "capital").foreachArrow(print)
-    with pytest.raises(TopologyError, match="engine='embedded' has no executors, and capitals/0"):
+    with pytest.raises(TopologyError, match="engine='embedded' has no executors, but in capitals/0"):
         reader.start(engine="embedded", checkpointLocation=tmp_path)
-    with pytest.raises(TopologyError, match="no place for the files that they put"):
+    with pytest.raises(TopologyError, match="no location for their files;"):
         topology(state).start(log=RedisLog("redis://localhost"))
     made = TridentTopology()
     words = made.newStream("words", FixedBatchSpout("word string", BATCHES)).groupBy("word")
@@ -253,7 +253,7 @@ def test_a_state_that_executors_alone_are_to_write_is_not_written_by_the_driver_
 ) -> None:
     monkeypatch.setattr(engine, "reachable", lambda session, files: False)
     made = topology(RedisMapState.opaque(shared_redis.url, writers="executors"))
-    with pytest.raises(BatchFailedError, match=f"counts: only executors .* and they do not reach {tmp_path}/"):
+    with pytest.raises(BatchFailedError, match=f"counts: only executors .* reach the frozen files at {tmp_path}/"):
         contents(made, spark, tmp_path, maxAttempts=1)
     made = topology(RedisMapState.opaque(shared_redis.url, writers="auto"))
     assert contents(made, spark, tmp_path)["found"] == EXPECTED

@@ -345,9 +345,9 @@ class Wrong(Letters):
         ("init", "raised ValueError: not today in init()"),
         ("aggregate", "raised ValueError: no such thing; the tuple was (n=4)"),
         ("complete", "raised ValueError: never ends in complete()"),
-        ("returns", "gave 7 back from aggregate(); the tuple was (n=4) (change the state in place"),
-        ("width", "emit was given 2 value(s), declared are 1: ['a', 'b']; the tuple was (n=4)"),
-        ("type", "gave 5 (int) for field 'x', declared string"),
+        ("returns", "returned 7 from aggregate(); the tuple was (n=4) (change the state in place"),
+        ("width", "emit got 2 value(s), expected 1: ['a', 'b']; the tuple was (n=4)"),
+        ("type", "gave 5 (int) for field 'x', which is declared as string"),
         ("failed", "once more"),
     ],
 )
@@ -430,8 +430,8 @@ def test_what_states_hold_of_built_in_aggregators_meets_over_batches() -> None:
 # --- sums beyond their type ---------------------------------------------------------------------------------------
 
 WIDER = (
-    "make its input field a double or a decimal(38, 0) before it, by each(expr('cast(n as double)'), 'n double', "
-    "replace=True), or each('n', float, 'n double', replace=True) on the embedded engine; or keep such values out"
+    "convert its input field to a double or a decimal(38, 0) first, with each(expr('cast(n as double)'), 'n double', "
+    "replace=True), or each('n', float, 'n double', replace=True) on the embedded engine; or filter such values out"
 )
 
 
@@ -443,9 +443,11 @@ def test_a_sum_beyond_its_type_names_the_step_the_field_and_the_way_out(engine: 
             found = (beyond.groupBy("k") if grouped else beyond).aggregate("n", aggregator, "x")
             with pytest.raises(UserFunctionError) as raised:
                 leaving(engine, found)
-            assert str(raised.value).startswith(f"s/1:aggregate({name}): the sum of 'n' is beyond bigint; {WIDER}")
+            assert str(raised.value).startswith(f"s/1:aggregate({name}): the sum of 'n' does not fit bigint; {WIDER}")
     decimals = stream(TridentTopology(), "d decimal(38,0)", [(Decimal(10**38 - 1),), (Decimal(1),)])
-    with pytest.raises(UserFunctionError, match=r"beyond decimal\(38,0\); make its input field a double before it"):
+    with pytest.raises(
+        UserFunctionError, match=r"does not fit decimal\(38,0\); convert its input field to a double first, with"
+    ):
         leaving(engine, decimals.aggregate("d", Sum(), "x"))
 
 
@@ -471,7 +473,7 @@ def test_a_states_sum_beyond_its_type_names_the_way_out(aggregator: Any, several
         running.processAllAvailable()
     message = str(raised.value)
     assert f"{name} of the stored " in message and "510000000000000000" in message and "shapes.py" not in message
-    assert f"(topology.reset); and {WIDER}" in message
+    assert f"(topology.reset); then {WIDER}" in message
 
 
 class Wide:
@@ -516,7 +518,7 @@ def test_an_aggregators_collector_ends_with_its_batch() -> None:
     stream(topology, "n long", [(4,)]).aggregate("n", Keeping(""), "x").peek(print)
     with start_local(topology) as running:
         running.processAllAvailable()
-    with pytest.raises(RuntimeError, match="through a collector whose call has ended"):
+    with pytest.raises(RuntimeError, match="on the collector of a call that has ended"):
         Keeping.kept.emit(["x"])
 
 

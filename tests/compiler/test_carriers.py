@@ -124,7 +124,7 @@ def test_a_state_that_executors_can_work_on_is_anyones(make: Any, capsys: pytest
     (group,) = cut(topology_of(make)).groups
     choice = CarrierPlan(group).by_state["s"]
     assert choice.writers == "auto" and choice.why_driver is None
-    assert "written by: the executors where" in explained(make, capsys)
+    assert "written by: the executors if" in explained(make, capsys)
 
 
 def test_a_state_in_memory_is_the_drivers_without_a_reason(capsys: pytest.CaptureFixture[str]) -> None:

@@ -221,16 +221,20 @@ FAILING: dict[str, tuple[Callable[[Any], Any], set[int], str]] = {
         SEVENS | ELEVENS,
         "s/1:each(a_word_for_sevens): a_word_for_sevens (test_catching.py:",
     ),
-    "another width": (lambda s: s.map("n", three_for_sevens, "m long, k long", onError=NOW), SEVENS, "gave 3 values"),
+    "another width": (
+        lambda s: s.map("n", three_for_sevens, "m long, k long", onError=NOW),
+        SEVENS,
+        "returned 3 values",
+    ),
     "no bool": (
         lambda s: s.filter("n", no_bool_for_sevens, onError=NOW),
         SEVENS,
-        "gave 7 where a filter must return True or False; the tuple was (n=7)",
+        "returned 7 where a filter must return True or False; the tuple was (n=7)",
     ),
     "one of many": (
         lambda s: s.flatMap("n", emitting_a_word_at_sevens, "m long", onError=NOW),
         SEVENS,
-        "gave 'seven' (str) for field 'm', declared bigint; the tuple was (n=7)",
+        "returned 'seven' (str) for field 'm', which is declared as bigint; the tuple was (n=7)",
     ),
     "a StopIteration": (lambda s: s.each("n", stops_at_sevens, "m long", onError=NOW), SEVENS, ""),
     "a failure between two emissions": (
@@ -238,7 +242,7 @@ FAILING: dict[str, tuple[Callable[[Any], Any], set[int], str]] = {
         SEVENS,
         "seven",
     ),
-    "a collector": (lambda s: s.each(WideAtSevens(), "m", onError=NOW), SEVENS, "emit was given 2 value(s)"),
+    "a collector": (lambda s: s.each(WideAtSevens(), "m", onError=NOW), SEVENS, "emit got 2 value(s)"),
 }
 
 

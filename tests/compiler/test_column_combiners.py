@@ -154,16 +154,19 @@ def test_partial_accumulators_are_merged_in_their_order() -> None:
 
 
 GIVEN = {
-    "a scalar": (5, "gave int in initColumn(), which gives a column: a pyarrow.Array, a NumPy array, a pandas Series"),
-    "None": (None, "gave NoneType in initColumn(), which gives a column"),
-    "too few": ([1], "gave 1 accumulators in initColumn() for 3 groups: one for each"),
-    "texts": (pa.array(["a", "b", "c"]), "gave a column of string in initColumn(); its accumulators are bigint"),
+    "a scalar": (
+        5,
+        "returned int from initColumn(); expected a column: a pyarrow.Array, a NumPy array, a pandas Series",
+    ),
+    "None": (None, "returned NoneType from initColumn(); expected a column"),
+    "too few": ([1], "returned 1 accumulators from initColumn() for 3 groups; expected one for each"),
+    "texts": (pa.array(["a", "b", "c"]), "returned a column of string from initColumn(); its accumulators are bigint"),
     "fractions": (
         np.array([1.5, 2, 3]),
-        "gave a column of float64 in initColumn(); its accumulators are bigint (Float",
+        "returned a column of float64 from initColumn(); its accumulators are bigint (Float",
     ),
-    "a wrong item": ([1, "x", 3], "gave 'x' (str) for field 'bits', declared bigint"),
-    "objects": (np.array([object()] * 3), "in initColumn(); its accumulators are bigint"),
+    "a wrong item": ([1, "x", 3], "gave 'x' (str) for field 'bits', which is declared as bigint"),
+    "objects": (np.array([object()] * 3), "from initColumn(); its accumulators are bigint"),
 }
 
 
@@ -235,5 +238,5 @@ def test_column_methods_that_cannot_be_called_are_told() -> None:
     rows = numbers(NUMBERS)
     with pytest.raises(TopologyError, match="initColumn is called with a RecordBatch, group numbers and their count"):
         rows.aggregate("n", Short(), "bits")
-    with pytest.raises(TopologyError, match="has combineColumn and no initColumn"):
+    with pytest.raises(TopologyError, match="has combineColumn but no initColumn"):
         rows.aggregate("n", Alone(), "bits")

@@ -162,7 +162,7 @@ def test_what_is_no_tuples_fault_fails_the_batch(engine: Slots) -> None:
     with pytest.raises(UserFunctionError) as raised:
         run(engine, build("x", "y", "1", most=1))
     assert "s/1:each(number): number (test_failed_tuples.py:" in str(raised.value)
-    assert "failed on 2 tuples of one batch, more than DeadLetter(most=1) takes: first with ValueError" in str(
+    assert "failed on 2 tuples of one batch, more than DeadLetter(most=1) allows: first with ValueError" in str(
         raised.value
     )
 

@@ -61,35 +61,37 @@ CASES: dict[str, tuple[TridentTopology, str]] = {
     ),
     "wrong type": (
         counted(lambda s: s.each("word", lambda word: len(word) if word == "dog" else "", "w string")),
-        r"<lambda> \(test_failures.py:\d+\) gave 3 \(int\) for field 'w', declared string; .* was \(word='dog'\)",
+        r"<lambda> \(test_failures.py:\d+\) returned 3 \(int\) for field 'w', which is declared as string; .* was "
+        r"\(word='dog'\)",
     ),
     "too big": (
         counted(lambda s: s.each("word", lambda word: 300, "n tinyint")),
-        r"gave 300 \(int\) for field 'n', declared tinyint; .*too large",
+        r"returned 300 \(int\) for field 'n', which is declared as tinyint; .*too large",
     ),
     "not whole": (
         counted(lambda s: s.each("n", half, "h long"), (4,), (5,), fields="n long"),
-        r"half .* gave 2.0 \(float\) for field 'h', declared bigint; the tuple was \(n=4\)",
+        r"half .* returned 2.0 \(float\) for field 'h', which is declared as bigint; the tuple was \(n=4\)",
     ),
     "a list": (
         counted(lambda s: s.each("word", lambda word: [word], "w string")),
-        r"gave a list, \['cow'\]; the tuple was \(word='cow'\) \(yield every tuple, or use flatMap\)",
+        r"returned a list, \['cow'\]; the tuple was \(word='cow'\) \(yield every tuple, or use flatMap\)",
     ),
     "too many values": (
         counted(lambda s: s.each("word", lambda word: (word, 1, 2), "w string, n int")),
-        r"gave 3 values, \('cow', 1, 2\), declared are 2: \(w string, n int\)",
+        r"returned 3 values, \('cow', 1, 2\), but 2 are declared: \(w string, n int\)",
     ),
     "too few values": (
         counted(lambda s: s.each("word", lambda word: word, "w string, n int")),
-        r"gave 'cow' where 2 values are declared: \(w string, n int\); the tuple was .* \(return a tuple\)",
+        r"returned 'cow' where 2 values are declared: \(w string, n int\); the tuple was .* \(return a tuple\)",
     ),
     "emits too few": (
         counted(lambda s: s.each("word", Shouts(), "w, n")),
-        r"Shouts \(test_failures.py:\d+\) raised ValueError: emit was given 1 value\(s\), declared are 2: \['COW'\]",
+        r"Shouts \(test_failures.py:\d+\) raised ValueError: emit got 1 value\(s\), expected 2: \['COW'\]",
     ),
     "emits no list": (
         counted(lambda s: s.each("word", EmitsTwoArguments(), "w string, n int")),
-        r"raised TypeError: emit takes one list with a value a field: write emit\(\['cow', \.\.\.\]\); the tuple was",
+        r"raised TypeError: emit takes one list with a value for each field: write emit\(\['cow', \.\.\.\]\); the "
+        r"tuple was",
     ),
     "a Function that returns": (
         counted(lambda s: s.each("word", Returns(), "w string")),
@@ -98,11 +100,11 @@ CASES: dict[str, tuple[TridentTopology, str]] = {
     ),
     "a filter that is none": (
         counted(lambda s: s.filter("word", lambda word: word)),
-        r"gave 'cow' where a filter must return True or False; .* \(a filter returns bool",
+        r"returned 'cow' where a filter must return True or False; .* \(a filter returns bool",
     ),
     "a flatMap of one": (
         counted(lambda s: s.flatMap(lambda t: t.word, "w string")),
-        r"gave 'cow' where many tuples are expected; .* \(yield every tuple, or return a list of them\)",
+        r"returned 'cow' where many tuples are expected; .* \(yield every tuple, or return a list of them\)",
     ),
     "an unknown field": (
         counted(lambda s: s.filter(lambda t: t.wrod == "dog")),
@@ -110,7 +112,7 @@ CASES: dict[str, tuple[TridentTopology, str]] = {
     ),
     "an accumulator": (
         counted(lambda s: s.groupBy("word").aggregate("word", Odd(), "n string"), "dog", "dog"),
-        r"Odd \(test_failures.py:\d+\) gave 6 \(int\) for field 'n', declared string",
+        r"Odd \(test_failures.py:\d+\) gave 6 \(int\) for field 'n', which is declared as string",
     ),
     "exits": (
         counted(lambda s: s.peek(lambda t: exit(3))),

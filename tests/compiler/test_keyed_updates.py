@@ -172,9 +172,12 @@ def lists(tuple: Any, state: Any) -> None:
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda s: s.statefulEach(elsewhere, **HELD), "the key (k=2.0) is none of these"),
-        (lambda s: s.partitionPersist(MemoryMapState.opaque(), puts_elsewhere, **HELD), "the key (k=2.0) is none"),
-        (lambda s: s.statefulEach(lists, **HELD), "a list of all entries has others"),
+        (lambda s: s.statefulEach(elsewhere, **HELD), "the key (k=2.0) is not one of these"),
+        (
+            lambda s: s.partitionPersist(MemoryMapState.opaque(), puts_elsewhere, **HELD),
+            "the key (k=2.0) is not one of these",
+        ),
+        (lambda s: s.statefulEach(lists, **HELD), "a list of all entries has other keys"),
     ],
     ids=["reads", "puts", "lists"],
 )
@@ -202,17 +205,17 @@ class Preparing(Running):
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda s: s.statefulEach(Checkpointed(), name="held"), "keeps its state by itself"),
-        (lambda s: s.statefulEach(Preparing(), "now string", **HELD), "its preCommit is called in the driver"),
+        (lambda s: s.statefulEach(Checkpointed(), name="held"), "keeps its own state,"),
+        (lambda s: s.statefulEach(Preparing(), "now string", **HELD), "calls its preCommit"),
         (lambda s: s.persistentAggregate(MemoryMapState.opaque(), "n", Joined(), "seen", name="held"), "no key fields"),
         (lambda s: s.partitionPersist(MemoryMapState.opaque(), put, valueType="string", name="held"), "no key fields"),
         (
             lambda s: s.partitionPersist(MemoryMapState.opaque(), "n", put, **HELD),
-            "no field 'k' like that of its state's key; give it as an input field",
+            "lack the key field 'k' of its state; give it as an input field",
         ),
         (
             lambda s: s.partitionPersist(MemoryMapState.opaque(), put, **{**HELD, "keyFields": "word string"}),
-            "no field 'word'",
+            "lack the key field 'word'",
         ),
     ],
 )

@@ -127,7 +127,11 @@ def test_one_row_more_or_less_is_found_and_its_partition_named(
     for name, ids in came:
         ledger.arrive(name, ids)
     assert ledger.value != 0
-    said = {"lost": "1 are lost", "doubled": "1 too many", "swapped": "but others: some lost, some doubled"}[what]
+    said = {
+        "lost": "1 are lost",
+        "doubled": "1 too many",
+        "swapped": "but not the same ones: some were lost, some arrived twice",
+    }[what]
     with pytest.raises(LedgerError, match=f"sink, partition {at}: .*{said}"):
         ledger.check()
 
@@ -135,13 +139,15 @@ def test_one_row_more_or_less_is_found_and_its_partition_named(
 def test_a_sink_of_which_nothing_came_is_not_settled() -> None:
     ledger = Ledger(SECRET, "1:0")
     ledger.sink("counts to the driver")
-    with pytest.raises(LedgerError, match="counts to the driver: nothing of it came"):
+    with pytest.raises(LedgerError, match="counts to the driver: none of its rows reached"):
         ledger.check()
     ledger.arrive("counts to the driver", row_ids(0, 0, 0))
     ledger.check()
 
 
-@pytest.mark.parametrize(("expected", "problem"), [(5, None), (None, None), (6, "gave 6 rows, 5 arrived: 1 are lost")])
+@pytest.mark.parametrize(
+    ("expected", "problem"), [(5, None), (None, None), (6, "emitted 6 rows, 5 arrived: 1 are lost")]
+)
 def test_the_rows_of_a_source_are_compared_by_number(expected: int | None, problem: str | None) -> None:
     ledger = Ledger(SECRET, "1:0")
     ledger.enter(Root("words to each", expected), 5)
@@ -157,7 +163,7 @@ def test_a_partition_that_sent_rows_and_no_report_is_named() -> None:
     reports, came = job(ledger, [[3]])
     ledger.take(reports[0])
     ledger.arrive(*came[0])
-    with pytest.raises(LedgerError, match="sink, partition 0: it never reported what it sent; 3 of its rows arrived"):
+    with pytest.raises(LedgerError, match="sink, partition 0: it did not report the rows it sent; 3 of them arrived"):
         ledger.check()
 
 

@@ -137,7 +137,7 @@ def test_results_are_the_same_with_a_ledger(slots: WithLedger, on_spark: OnSpark
         ("rows lost", r"it sent \d+ rows, 0 arrived: \d+ are lost"),
         ("one row lost", r"it sent \d+ rows, \d+ arrived: 1 are lost"),
         ("rows doubled", r"it sent \d+ rows, \d+ arrived: \d+ too many"),
-        ("report lost", r"it never reported what it sent; \d+ of its rows arrived"),
+        ("report lost", r"it did not report the rows it sent; \d+ of them arrived"),
         ("all doubled", r"it sent \d+ rows, \d+ arrived: \d+ too many \(its report came 2 times\)"),
     ],
 )
@@ -153,7 +153,7 @@ def test_tuples_that_a_source_loses_are_counted(slots: WithLedger, monkeypatch: 
     sound = inputs._rows
     monkeypatch.setattr(inputs, "_reader", lambda *_: None)
     monkeypatch.setattr(inputs, "_rows", lambda *given: sound(*given).limit(len(WORDS) - 3))
-    with pytest.raises(LedgerError, match=r"s/0.* to s/.*: the source gave 40 rows, 37 arrived: 3 are lost"):
+    with pytest.raises(LedgerError, match=r"s/0.* to s/.*: the source emitted 40 rows, 37 arrived: 3 are lost"):
         run(slots, longest())
 
 

@@ -173,11 +173,14 @@ def test_moments_are_those_of_pythons_statistics(parts: list[list[Any]], offset:
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: MaxBy("n"), r"MaxBy\('n'\) names one field, and it takes two: MaxBy\('value', 'by'\)"),
-        (lambda: MaxBy(1, 2), r"MaxBy: 1 is no field; write MaxBy\('value', 'by'\)"),
+        (lambda: MaxBy("n"), r"MaxBy\('n'\) names one field, but takes two: MaxBy\('value', 'by'\)"),
+        (lambda: MaxBy(1, 2), r"MaxBy: 1 is not a field; write MaxBy\('value', 'by'\)"),
         (lambda: First("n", ignoreNulls="yes"), "First: ignoreNulls='yes': expected True or False"),
         (lambda: StdDev(3), r"StdDev\(3\): give the name of one field, such as StdDev\('price'\)"),
-        (lambda: rows([]).aggregate(MaxBy(), "out"), r"MaxBy takes two input fields, the value and what it is ordered"),
+        (
+            lambda: rows([]).aggregate(MaxBy(), "out"),
+            r"MaxBy takes two input fields, the value and the field that orders it,",
+        ),
         (lambda: rows([]).aggregate(First(), "out"), r"First takes one input field, not 3"),
         (
             lambda: rows([]).aggregate("k", Variance(), "out"),

@@ -187,9 +187,9 @@ WRONG = [
     (Raises(), "raised RuntimeError: not this one; the tuple was (n=9)"),
     (Begins(), "raised RuntimeError: no beginning in init()"),
     (Ends(), "raised RuntimeError: no end in complete() of group ('u',)"),
-    (Narrow(), "raised ValueError: emit was given 1 value(s), declared are 2: [1]; the tuple was (n=9)"),
-    (Mistyped(), "emitted 'two' (str) for field 'y', declared bigint"),
-    (Returns(), "gave 5 in execute(), which gives nothing: it changes the state in place; the tuple was (n=9)"),
+    (Narrow(), "raised ValueError: emit got 1 value(s), expected 2: [1]; the tuple was (n=9)"),
+    (Mistyped(), "emitted 'two' (str) for field 'y', which is declared as bigint"),
+    (Returns(), "returned 5 from execute(), which must return nothing: change the state in place; the tuple was (n=9)"),
 ]
 
 

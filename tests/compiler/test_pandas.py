@@ -301,27 +301,27 @@ def ending(n: pd.Series) -> pd.Series:
 WRONG: dict[str, tuple[Callable[[Any], Any], str]] = {
     "length": (
         lambda s: s.each("n", shorter, "y long"),
-        r"shorter \(test_pandas.py:\d+\) gave 2 rows for 3 tuples: give one for each tuple; flatMap takes any",
+        r"shorter \(test_pandas.py:\d+\) returned 2 rows for 3 tuples: return one for each tuple; flatMap takes any",
     ),
     "dtype": (
         lambda s: s.each("n", as_text, "y int"),
-        r"as_text \(.*\) gave 1 \(str\)|'1' \(str\) for field 'y', declared int",
+        r"as_text \(.*\) returned 1 \(str\)|'1' \(str\) for field 'y', declared int",
     ),
     "a value": (
         lambda s: s.each("n", one_value, "y long"),
-        r"one_value \(.*\) gave .*6.* \(int64\) where a Series is expected",
+        r"one_value \(.*\) returned .*6.* \(int64\); expected a Series",
     ),
     "names": (
         lambda s: s.map("n", other_names, "y long"),
-        r"gave a DataFrame without a column 'y'; its columns are \(m\)",
+        r"returned a DataFrame without a column 'y'; its columns are \(m\)",
     ),
     "null of a filter": (
         lambda s: s.filter("n", untold),
-        r"gave null for a filter, which gives True or False; the tuple was \(n=2\) \(write \.fillna",
+        r"returned null for a filter, which returns True or False; the tuple was \(n=2\) \(write \.fillna",
     ),
     "numbers of a filter": (
         lambda s: s.filter("n", small),
-        "gave a Series of int64 for a filter, which gives True or False",
+        "returned a Series of int64 for a filter, which returns True or False",
     ),
     "raised": (
         lambda s: s.each("n", ending, "y long"),
@@ -341,7 +341,7 @@ def test_an_error_names_the_step_the_function_and_what_came(case: str) -> None:
 
 def test_a_contract_that_is_broken_is_no_tuples_fault() -> None:
     numbers = stream(TridentTopology(), "n long", [(1,), (2,), (3,)])
-    with pytest.raises(UserFunctionError, match="gave 2 rows for 3 tuples"):
+    with pytest.raises(UserFunctionError, match="returned 2 rows for 3 tuples"):
         leaving(OnArrow(), numbers.each("n", shorter, "y long", onError="skip"))
 
 
@@ -350,7 +350,7 @@ def test_a_contract_that_is_broken_is_no_tuples_fault() -> None:
 def test_errors_come_from_sparks_workers_with_all_they_say(on_spark: Slots) -> None:
     numbers = stream(TridentTopology(), "n long", [(1,), (2,), (3,)])
     with pytest.raises(
-        UserFunctionError, match=r"s/2:each\(shorter\): shorter \(test_pandas.py:\d+\) gave 2 rows for 3"
+        UserFunctionError, match=r"s/2:each\(shorter\): shorter \(test_pandas.py:\d+\) returned 2 rows for 3"
     ):
         leaving(on_spark, numbers.parallelismHint(1).each("n", shorter, "y long"))
 
@@ -373,7 +373,8 @@ def test_an_aggregates_value_is_checked() -> None:
 
     numbers = stream(TridentTopology(), "n long", [(1,), (2,)])
     with pytest.raises(
-        UserFunctionError, match=r"fraction \(.*\) gave .*1\.5.* \(float.*\) for field 'y', declared bigint"
+        UserFunctionError,
+        match=r"fraction \(.*\) returned .*1\.5.* \(float.*\) for field 'y', which is declared as bigint",
     ):
         leaving(OnArrow(), numbers.aggregate("n", fraction, "y"))
 

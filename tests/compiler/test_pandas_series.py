@@ -134,7 +134,7 @@ def test_what_a_type_accepts(series: Any, kind: str, values: list[Any]) -> None:
         (pd.Series([1, 2**40]), "int", 1, ""),
         (pd.Series([1.0, 1e300]), "long", 1, ""),
         (pd.Series(["a", 1], dtype=object), "string", 1, ""),
-        (pd.Series([1, True], dtype=object), "long", 1, "a bool is not a number"),
+        (pd.Series([1, True], dtype=object), "long", 1, "a bool is not accepted as a number"),
         (pd.Series([pd.Timestamp("2024-01-01T00:00:00.000000001", tz="UTC")]), "timestamp", 0, r"\.dt\.floor\('us'\)"),
         (pd.Series([pd.Timestamp(1, tz="UTC"), "x"], dtype=object), "timestamp", 0, r"\.dt\.floor\('us'\)"),
     ],

@@ -146,7 +146,10 @@ def test_a_query_s_answer_replaces_a_field() -> None:
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (Short(), r"Short \(test_requests.py:\d+\) gave 1 results for 2 tuples; batchRetrieve gives one for each"),
+        (
+            Short(),
+            r"Short \(test_requests.py:\d+\) returned 1 results for 2 tuples; batchRetrieve must return one for each",
+        ),
         (Raising(), r"Raising .* raised KeyError: 'cat'; the tuple was \(args='cat'\)"),
     ],
     ids=["too few results", "raises"],
@@ -161,7 +164,7 @@ def test_what_a_query_function_may_do_wrong(function: Any, message: str) -> None
 def test_a_step_that_only_spark_can_run_needs_a_session() -> None:
     topology = TridentTopology()
     topology.newDRPCStream("loud").each("args", expr("upper(args)"), "loud string")
-    with pytest.raises(MissingSessionError, match=r"this step runs in Spark only"):
+    with pytest.raises(MissingSessionError, match=r"only Spark can run this step"):
         answer(topology, Stored(), (1, "a"))
 
 

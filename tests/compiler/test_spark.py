@@ -113,7 +113,7 @@ BAD: dict[str, tuple[Any, str]] = {
     ),
     "another type": (
         lambda s: s.each("line", expr("length(line)"), "loud string"),
-        r"gives int for field 'loud', declared string; cast it there, or declare it so",
+        r"gives int for field 'loud', which is declared as string; cast it there, or change the declaration",
     ),
     "too few fields": (
         lambda s: s.each("line", expr("named_struct('a', 1)"), "a int, b int"),
@@ -155,7 +155,7 @@ BAD: dict[str, tuple[Any, str]] = {
     ),
     "a transform that gives nothing": (
         lambda s: s.transform(lambda df: None, "line string"),
-        r"s/1:transform.*gave NoneType where a DataFrame is expected",
+        r"s/1:transform.*returned NoneType; expected a DataFrame",
     ),
     "a transform that raises": (
         lambda s: s.transform(lambda df: df.missing(), "line string"),
@@ -180,7 +180,7 @@ def test_what_spark_refuses_names_the_step(on_spark: OnSpark, case: str) -> None
 def test_the_driver_side_engine_runs_no_expression() -> None:
     topology = TridentTopology()
     stream(topology, "line string", LINES).each("line", SPLIT, "w string").persistentAggregate(STATE, Count(), "n")
-    with pytest.raises(MissingSessionError, match=r"s/1:each.*this step runs in Spark only"):
+    with pytest.raises(MissingSessionError, match=r"s/1:each.*only Spark can run this step"):
         ArrowEngine().slot(one_group(topology))
 
 

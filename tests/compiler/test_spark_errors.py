@@ -34,7 +34,7 @@ def test_a_worker_that_died(spark: SparkSession) -> None:
     with pytest.raises(BatchFailedError) as failed, counted(lambda _: os._exit(3)).start(spark, maxAttempts=1) as run:
         run.processAllAvailable()
     assert isinstance(failed.value.__cause__, SparkFailedError)
-    assert "a Python worker of Spark died in the middle of its work: killed for its memory" in str(failed.value)
+    assert "a Python worker of Spark died: it ran out of memory" in str(failed.value)
     assert "\tat " not in str(failed.value)
 
 
@@ -65,11 +65,11 @@ def test_workers_that_run_another_python_and_a_session_that_was_stopped(tmp_path
     other, stopped = ended.stdout.splitlines()
     lacking = "Spark's Python workers have no module '(pyarrow|trident)': they run another Python; set PYSPARK_PYTHON"
     assert re.search(lacking, other), other
-    assert stopped == "the SparkSession has been stopped; give one that is alive, or none"
+    assert stopped == "the SparkSession has been stopped; give a running one, or none"
 
 
 def test_what_is_no_session() -> None:
-    with pytest.raises(TopologyError, match="start takes a SparkSession, not 'local'; without one it takes the active"):
+    with pytest.raises(TopologyError, match="start takes a SparkSession, not 'local'; without one it uses the active"):
         counted(str.upper).start("local")  # type: ignore[arg-type]
 
 
@@ -139,5 +139,5 @@ def test_an_overflow_is_told_with_its_place_and_without_advice_that_cannot_be_fo
     both = numbers.each(expr("n"), "m long").chainedAgg().aggregate("m", Sum(), "a").aggregate("n", Average(), "b")
     with pytest.raises(UserFunctionError) as raised:
         both.chainEnd().take(1)
-    assert str(raised.value).startswith("one of these failed: numbers/")
+    assert str(raised.value).startswith("one of these expressions failed: numbers/")
     assert "the sum of 'm' is beyond bigint" in str(raised.value) and "the sum of 'n'" in str(raised.value)

@@ -163,29 +163,38 @@ WRONG = [
     (
         lost,
         "lost (test_splits.py:",
-        "gave a tuple for stream 'order'; the streams are orders, errors; did",
+        "returned a tuple for stream 'order'; the streams are orders, errors; did",
     ),
-    (short, "", "gave stream 'orders' 1 values, (1,), declared are 2: (id bigint, price double); the tuple was (line="),
-    (scalar, "", "gave stream 'orders' 5 where 2 values are declared: (id bigint, price double)"),
-    (mistyped, "", "gave stream 'orders' '2.0' (str) for field 'price', declared double; the tuple was (line='1 2.5')"),
+    (
+        short,
+        "",
+        "returned stream 'orders' 1 values, (1,), but 2 are declared: (id bigint, price double); the tuple was (line=",
+    ),
+    (scalar, "", "returned stream 'orders' 5 where 2 values are declared: (id bigint, price double)"),
+    (
+        mistyped,
+        "",
+        "returned stream 'orders' '2.0' (str) for field 'price', which is declared as double; the tuple was "
+        "(line='1 2.5')",
+    ),
     (
         forgotten,
         "",
-        "gave None where a stream's name and its values belong; the tuple was (line='1 2.5') (write yield",
+        "returned None; expected a stream's name and its values; the tuple was (line='1 2.5') (write yield",
     ),
     (
         nameless,
         "",
-        "gave (1, 2.0) where a stream's name and its values belong; the tuple was (line=",
+        "returned (1, 2.0); expected a stream's name and its values; the tuple was (line=",
     ),
     (Returns(), "", "raised TypeError: execute returned a result; it must emit its tuples: write collector.emitTo("),
-    (Emits(), "", "raised TypeError: emit names no stream: write emitTo('orders', [...]); the tuple was"),
+    (Emits(), "", "raised TypeError: emit does not name a stream: write emitTo('orders', [...]); the tuple was"),
     (
         Misses(),
         "",
         "raised ValueError: there is no stream 'error'; the streams are orders, errors; did",
     ),
-    (TooWide(), "", "raised ValueError: emitTo('errors') was given 2 value(s), declared are 1: ['1 2.5', 1]"),
+    (TooWide(), "", "raised ValueError: emitTo('errors') got 2 value(s), expected 1: ['1 2.5', 1]"),
     (failing, "failing (test_splits.py:", "raised RuntimeError: no lines today; the tuple was (line='1 2.5')"),
 ]
 

@@ -123,7 +123,7 @@ def static(topology: TridentTopology) -> TridentState:
 def test_a_query_function_that_forgets_a_tuple_is_told_so(case: Case) -> None:
     topology = TridentTopology()
     asking(topology).stateQuery(static(topology), "w", Short(), "c")
-    with raises(case, UserFunctionError, r"Short \(test_drpc.py:\d+\) gave 0 results for 1 tuple"):
+    with raises(case, UserFunctionError, r"Short \(test_drpc.py:\d+\) returned 0 results for 1 tuple"):
         answers(case, topology)
 
 

@@ -16,7 +16,7 @@ def test_a_merge_goes_by_position_under_the_first_streams_names(case: Case, engi
     topology = TridentTopology()
     a, b = case.stream(topology, "x long, y long", "a"), case.stream(topology, "y long, x long", "b")
     named = topology.merge(a, b, outputFields="p, q")
-    with pytest.raises(TopologyError, match="a merge goes by position, and 'y' would become 'x'"):
+    with pytest.raises(TopologyError, match="a merge matches fields by position, so 'y' would become 'x'"):
         topology.merge(a, b)
     check(case, engine, topology, out=topology.merge(a, b, outputFields="x, y"), named=named)
     assert named.fields == ("p", "q")
@@ -36,7 +36,7 @@ def test_streams_of_other_widths_do_not_merge() -> None:
     topology = TridentTopology()
     one = topology.newStream("a", FixedBatchSpout("n long", []))
     two = topology.newStream("b", FixedBatchSpout("n long, m long", []))
-    told = r"stream 2 has 2 fields: \(n bigint, m bigint\) where stream 1 has \(n bigint\)"
+    told = r"stream 2 has 2 fields: \(n bigint, m bigint\), but stream 1 has \(n bigint\)"
     with pytest.raises(TopologyError, match=told):
         topology.merge(one, two)
 

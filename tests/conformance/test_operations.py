@@ -206,7 +206,7 @@ def test_map_that_keeps_the_names_keeps_their_number(engine: Slots) -> None:
         topology = TridentTopology()
         pairs = topology.newStream("s", FixedBatchSpout("a long, b long", [[(1, 2)]]))
         sink(pairs.map(lambda t, given=given: given))
-        with pytest.raises(UserFunctionError, match=rf"gave {len(given)} values.*declared are 2.*a=1, b=2"):
+        with pytest.raises(UserFunctionError, match=rf"returned {len(given)} values.*2 are declared.*a=1, b=2"):
             emitted(engine, topology)
 
 

@@ -44,7 +44,7 @@ def test_an_opaque_value_begins_at_prev_where_its_batch_comes_again(case: Case) 
     assert state.store().apply(*_batch(state, 7, 100)).written == 0
     assert state.stored("a") == behind["stored_unchanged"]
     state.rewound(then)
-    with pytest.raises(StateCorruptError, match=r"a key was changed by batch 9, the state's marker is 6: batch 7"):
+    with pytest.raises(StateCorruptError, match=r"batch 7"):
         state.update(7, {"a": 100})
     assert state.stored("a") == behind["stored_unchanged"]
 

@@ -130,7 +130,7 @@ def test_an_aggregator_gives_one_field(case: Case, group: tuple[str, ...], aggre
     assert case.ideal == {"global": "build error"}
     s = TridentTopology().newStream("s", FixedBatchSpout("k string, n long", []))
     stream = s.groupBy(*group) if group else s
-    with raises(case, TopologyError, r"one field, not 2 \(a, b\)|gives one"):
+    with raises(case, TopologyError, r"one field, not 2 \(a, b\)|returns one"):
         stream.persistentAggregate(MEMORY, "n", aggregator, "a long, b long")
 
 

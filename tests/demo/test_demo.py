@@ -78,7 +78,7 @@ def test_a_driver_that_ends_otherwise_is_no_success(tmp_path: Path) -> None:
     driver = Driver("demo", tmp_path, crash_at="no.such.point")
     assert list(driver.reports()) == []
     with pytest.raises(
-        DriverFailedError, match=r"(?s)should be killed in batch 8, but it ended with exit code 1.*no such point"
+        DriverFailedError, match=r"(?s)expected a kill in batch 8, but the driver ended with exit code 1.*no such point"
     ):
         driver.check_killed()
 

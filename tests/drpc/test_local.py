@@ -110,11 +110,11 @@ def test_typed_arguments_by_position_and_by_name() -> None:
         ((1,), {}, "argument 'day' is missing"),
         ((1, None, 3), {}, "3 arguments came"),
         ((1,), {"Day": None}, "there is no argument 'Day'; did you mean 'day'?"),
-        ((1,), {"user": 2, "day": None}, "argument 'user' came twice"),
-        (("1", None), {}, "argument 'user' came as '1' (str)"),
-        ((True, None), {}, "argument 'user' came as True (bool): a bool is not a number here; write int(...)"),
-        ((1.5, None), {}, "argument 'user' came as 1.5 (float)"),
-        ((1, "2024-02-29"), {}, "argument 'day' came as '2024-02-29' (str)"),
+        ((1,), {"user": 2, "day": None}, "argument 'user' is given twice"),
+        (("1", None), {}, "argument 'user' is '1' (str)"),
+        ((True, None), {}, "argument 'user' is True (bool): a bool is not accepted as a number; write int(...)"),
+        ((1.5, None), {}, "argument 'user' is 1.5 (float)"),
+        ((1, "2024-02-29"), {}, "argument 'day' is '2024-02-29' (str)"),
     ],
 )
 def test_arguments_that_do_not_fit_are_refused(args: tuple[Any, ...], named: dict[str, Any], what: str) -> None:

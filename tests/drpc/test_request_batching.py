@@ -168,9 +168,9 @@ def test_a_stuck_batch_that_ends_leaves_the_work_with_who_has_taken_over() -> No
 
 def test_too_few_answers_are_an_error_for_all_and_nobody_hangs() -> None:
     combining: Combining[int, int] = Combining(lambda questions, audience: [])
-    with pytest.raises(TypeError, match="1 questions got 0 answers"):
+    with pytest.raises(TypeError, match="1 requests got 0 answers"):
         combining.ask(1)
-    with pytest.raises(TypeError, match="1 questions got 0 answers"):
+    with pytest.raises(TypeError, match="1 requests got 0 answers"):
         combining.ask(1, timeout=5)
 
 

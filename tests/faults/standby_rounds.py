@@ -84,8 +84,8 @@ class Place:
             driver = Driver(subprocess.Popen(command, cwd=ROOT, env=env, stderr=file), said)
         self.drivers.append(driver)
         if standby:
-            wait_until(lambda: "stands by" in driver.text or driver.process.poll() is not None, 30)
-            assert "stands by" in driver.text, driver.text
+            wait_until(lambda: "waits as a standby" in driver.text or driver.process.poll() is not None, 30)
+            assert "waits as a standby" in driver.text, driver.text
         return driver
 
     @contextlib.contextmanager

@@ -46,7 +46,7 @@ def test_a_close_that_fails_is_told_and_takes_nothing_with_it(tmp_path: Path, ca
     given = Small("opaque", "two", "memory", str(tmp_path))
     with disk.watched(Steps(Fault("log: close", 1, "before", "exception"))):
         assert smallest_topology.run(given) == expected("two")
-    assert "'small' did not close in good order" in caplog.text and "disk I/O error" in caplog.text
+    assert "'small' did not close cleanly" in caplog.text and "disk I/O error" in caplog.text
     assert smallest_topology.run(given) == expected("two")
 
 

@@ -107,7 +107,7 @@ def test_a_cell_keeps_its_promise_and_no_more(
     (found,) = guarantees(topology.sinks)
     assert found.promise is promise
     if promise is not Promise.EXACTLY_ONCE:
-        with pytest.raises(GuaranteeError, match="requireExactlyOnce=True.*promised less"):
+        with pytest.raises(GuaranteeError, match="requireExactlyOnce=True.*guarantee less"):
             start_local(topology, name="t", checkpointLocation=tmp_path / "x", requireExactlyOnce=True)
     assert lived(forks, spout, make(shared_redis.url), tmp_path, "freeze.before:2") == -signal.SIGKILL
     cut = CutOff()
@@ -153,7 +153,7 @@ def test_the_guarantee_of_a_topology_is_told_and_what_cannot_have_it_is_refused(
     assert [found.promise for found in guarantees(topology.sinks)] == [Promise.AT_LEAST_ONCE]
     with pytest.raises(GuaranteeError, match="requireExactlyOnce=True"):
         start_local(topology, name="t", requireExactlyOnce=True)
-    with pytest.raises(TopologyError, match=r"guarantee='at-least-once' keeps.*writers='executors'"):
+    with pytest.raises(TopologyError, match=r"guarantee='at-least-once' makes.*writers='executors'"):
         words.groupBy("word").persistentAggregate(
             RedisMapState.opaque("redis://localhost:6379", writers="executors"), Count(), "count", name="more"
         )
@@ -207,7 +207,9 @@ def test_a_plain_map_is_exact_with_one_driver_and_doubles_only_where_it_says_so(
     if state == "nonTransactional":
         assert counts >= ONCE and (counts > ONCE) == (at in DOUBLED)
     else:
-        assert counts == ONCE and found.condition.startswith("as long as one driver lives and the store loses nothing")
+        assert counts == ONCE and found.condition.startswith(
+            "exactly-once, only while one driver lives and the store loses nothing"
+        )
 
 
 DOUBLED = {5, 8, 11, 14}

@@ -54,7 +54,7 @@ def test_a_driver_whose_spark_is_killed_ends_with_the_reason_and_the_next_one_go
     ended = subprocess.run(driver, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
     kind, _, message = ended.stdout.strip().rpartition("\n")[2].partition(": ")
     assert kind == "BatchFailedError", ended.stdout + ended.stderr[-6000:]
-    assert "the Java process of Spark has ended under the running topology" in message
+    assert "the Java process of Spark ended while the topology was running: it ran out of" in message
     with start_local(topology(), name="bereft", checkpointLocation=tmp_path) as running:
         (group,) = running.status["groups"].values()
         assert 3 <= group["committed"] < BATCHES

@@ -74,7 +74,7 @@ def test_a_start_refuses_a_state_that_was_dropped_until_it_is_dropped_again(
     assert counting.once("new") == {"new": 1}
     server.restart()
     for _ in range(2):
-        with pytest.raises(StateLostError, match=r"'counts' was dropped and began anew after txid 2, .* drop it again"):
+        with pytest.raises(StateLostError, match=r"'counts' was dropped and recreated after txid 2, .* drop it again"):
             counting.start()
     dropState("wc", "counts", counting.checkpoint, url=server.url)
     assert counting.once("newer") == {"newer": 1}
@@ -108,7 +108,8 @@ def test_a_driver_stops_where_its_server_falls_back_to_before_a_reset(
     if not idle:
         anew.feeder.feed([("new",)])
     with pytest.raises(
-        LogMismatchError, match=r"the store of state 'counts' holds what another log .* fell back to before"
+        LogMismatchError,
+        match=r"the store of state 'counts' has the state of another log .* was restored to a time before",
     ):
         running.awaitTermination(20)
     assert running.status["groups"]["words"]["committed"] == 1
@@ -177,7 +178,7 @@ def test_what_another_log_founded_in_parts_is_refused_and_can_be_reset(server: R
     counting.once()
     server.client.delete(*server.client.keys("*/0}:*"))  # the group that is founded last
     shutil.rmtree(counting.checkpoint)
-    with pytest.raises(LogMismatchError, match=r"'counts' was written under another log .* topology\.reset"):
+    with pytest.raises(LogMismatchError, match=r"'counts' belongs to another log .* topology\.reset"):
         counting.start()
     assert server.client.keys("*") == [b"trident:{wc/counts/1}:m"]
     counting.topology.reset("wc", counting.checkpoint, force=True)
@@ -254,5 +255,5 @@ def test_a_part_that_went_is_healed_though_what_is_left_of_the_state_holds_no_ke
         counting.feed("word")
         assert dict(running.state("counts").items()) == {"word": 3}
     server.client.delete(*server.client.keys("*/0}:*"))
-    with pytest.raises(StateLostError, match="state 'counts' is gone from .*, or parts of it are"):
+    with pytest.raises(StateLostError, match="state 'counts' is missing in .*, completely or in part"):
         counting.start()

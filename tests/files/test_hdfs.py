@@ -245,15 +245,15 @@ def test_an_error_is_told_in_one_line() -> None:
     ("url", "storage", "said"),
     [
         ("hdfs:///x", {}, "filesLocation='hdfs:///x': expected the NameNode or the nameservice, and a folder, such as"),
-        ("hdfs://me:secret@host/x", {}, r"'hdfs://\*\*\*@host/x': .* a user comes from HADOOP_USER_NAME or from"),
-        ("hdfs://host/x", {"region": "a"}, "filesStorage= are options of object stores. HDFS takes its options from"),
-        ("viewfs://host/x", {}, "='viewfs://host/x': viewfs:// is not taken. Name the folder by its hdfs:// URL"),
+        ("hdfs://me:secret@host/x", {}, r"'hdfs://\*\*\*@host/x': .* set the user with HADOOP_USER_NAME or"),
+        ("hdfs://host/x", {"region": "a"}, "filesStorage= is for object stores. HDFS takes its options from"),
+        ("viewfs://host/x", {}, "='viewfs://host/x': viewfs:// is not supported. Write the folder's hdfs:// URL"),
         (
             "webhdfs://me@host/x",
             {},
-            r"'webhdfs://\*\*\*@host/x': webhdfs:// is not taken. Name the folder by its hdfs://",
+            r"'webhdfs://\*\*\*@host/x': webhdfs:// is not supported. Write the folder's hdfs://",
         ),
-        ("hdfs:/host/x", {}, r"such as hdfs://namenode:8020/folder; these are read and written: s3://.*, hdfs://$"),
+        ("hdfs:/host/x", {}, r"such as hdfs://namenode:8020/folder \\(supported: s3://.*, hdfs://\\)$"),
     ],
 )
 def test_a_url_that_is_none_is_refused(url: str, storage: dict[str, str], said: str) -> None:
@@ -279,7 +279,10 @@ def test_an_output_at_a_url_that_is_none_is_refused_by_its_writer_and_its_reader
 @pytest.mark.usefixtures("fresh_client")
 def test_without_the_package_the_way_to_install_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "hdfs_native", None)
-    said = r"HDFS needs the package hdfs-native, also where Spark's workers run: pip install 'trident-pyspark\[hdfs\]'"
+    said = (
+        r"HDFS needs the package hdfs-native, on the driver and on every worker: pip install "
+        r"'trident-pyspark\[hdfs\]'"
+    )
     with pytest.raises(MissingPackageError, match=said):
         hdfs_files("files", "hdfs://namenode:8020/x", Storage()).read("one")
 

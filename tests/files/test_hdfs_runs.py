@@ -76,11 +76,11 @@ def test_a_reset_takes_the_files_of_this_log_alone(hdfs: Hdfs, shared_redis: Red
     made = topology(state_of("memory", shared_redis))
     assert counted(made, given) == EXPECTED
     with pytest.raises(
-        LogMismatchError, match=f"lie at {hdfs.url}/t, as its log says: give filesLocation='{hdfs.url}'"
+        LogMismatchError, match=f"are at {hdfs.url}/t, according to its log: give filesLocation='{hdfs.url}'"
     ):
         start_local(made, name="t", log=given["log"], checkpointLocation=tmp_path)
     another = RedisLog(shared_redis.url, prefix="another", requireDurable=False)
-    with pytest.raises(LogMismatchError, match="was written under another log"):
+    with pytest.raises(LogMismatchError, match="belongs to another log"):
         start_local(made, **{**given, "log": another})
     hdfs.files().create("t/out/rows.parquet", b"somebody's")
     made.reset("t", log=given["log"], **hdfs.options)
@@ -89,10 +89,10 @@ def test_a_reset_takes_the_files_of_this_log_alone(hdfs: Hdfs, shared_redis: Red
 
 def test_options_of_object_stores_are_refused(hdfs: Hdfs, shared_redis: RedisServer) -> None:
     made, given = topology(state_of("memory", shared_redis)), options(shared_redis, hdfs)
-    with pytest.raises(TopologyError, match="filesStorage= are options of object stores. HDFS takes its options from"):
+    with pytest.raises(TopologyError, match="filesStorage= is for object stores. HDFS takes its options from"):
         start_local(made, **given, filesStorage={"region": "a"})
     words = made.newStream("more", FixedBatchSpout("word string", [["a"]]))
-    with pytest.raises(TopologyError, match="storage= are options of object stores. HDFS takes its options from"):
+    with pytest.raises(TopologyError, match="storage= is for object stores. HDFS takes its options from"):
         words.writeParquet(f"{hdfs.url}/out", storage={"region": "a"})
 
 

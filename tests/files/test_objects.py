@@ -79,7 +79,7 @@ def test_no_message_and_no_pickle_holds_a_secret(objects: Objects) -> None:
         ("/data/files", "expected the URL of a bucket and a prefix, such as s3://bucket/prefix"),
         ("s3://", "expected the URL of a bucket"),
         ("ftp://host/x", "expected the URL of a bucket"),
-        (f"s3://me:{SECRET}@bucket/x", "the URL holds credentials"),
+        (f"s3://me:{SECRET}@bucket/x", "the URL contains credentials"),
     ],
 )
 def test_a_url_that_is_none_is_refused(url: str, said: str) -> None:

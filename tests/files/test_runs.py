@@ -205,8 +205,11 @@ def test_wrong_credentials_end_the_start(
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"filesLocation": "s3://books/x"}, r"without a log that outlives this process"),
-        ({"filesStorage": {"region": "a"}}, r"filesStorage= are the options of the store that filesLocation= names"),
+        ({"filesLocation": "s3://books/x"}, r"needs a log that outlives this process"),
+        (
+            {"filesStorage": {"region": "a"}},
+            r"filesStorage= needs filesLocation=, the store to which its options apply",
+        ),
         ({"filesLocation": "/data/files"}, r"filesLocation='/data/files': expected the URL of a bucket and a prefix"),
         ({"filesLocation": 5}, r"filesLocation=5: expected a URL such as s3://bucket/prefix"),
         (
@@ -226,7 +229,7 @@ def test_files_of_this_log_that_lie_elsewhere_are_missed_at_the_start(
     given = options(shared_redis, objects)
     assert counted(topology(state_of("memory", shared_redis)), given) == EXPECTED
     elsewhere = {**given, "filesLocation": f"{objects.url}/elsewhere"}
-    with pytest.raises(LogMismatchError, match="has no files of topology 't', and its log names some"):
+    with pytest.raises(LogMismatchError, match="has no files of topology 't', but its log names some"):
         start_local(topology(state_of("memory", shared_redis)), **elsewhere)
     for name in objects.names("t"):  # the way out that the message names
         objects.put(f"elsewhere/{name}", bytes(objects.files().read(name)))
@@ -238,11 +241,11 @@ def test_a_place_of_another_log_is_refused(objects: Objects, shared_redis: Redis
     assert counted(topology(state_of("memory", shared_redis)), given) == EXPECTED
     other = {"name": "t", "checkpointLocation": tmp_path, **objects.options}
     before = objects.names()
-    with pytest.raises(LogMismatchError, match=r"was written under another log \(uuid"):
+    with pytest.raises(LogMismatchError, match=r"belongs to another log \(uuid"):
         start_local(topology(state_of("memory", shared_redis)), **other)
-    with pytest.raises(LogMismatchError, match="belong to the log of uuid .* force=True .* Nothing was touched"):
+    with pytest.raises(LogMismatchError, match="belong to the log of uuid .* force=True .* Nothing was changed"):
         topology(state_of("memory", shared_redis)).reset("t", tmp_path, **objects.options)
-    with pytest.raises(LogMismatchError, match="belong to the log of uuid .* Nothing was touched"):
+    with pytest.raises(LogMismatchError, match="belong to the log of uuid .* Nothing was changed"):
         dropState("t", "counts", **_another_checkpoint(shared_redis, tmp_path), **objects.options, force=True)
     assert objects.names() == before
 
@@ -287,12 +290,12 @@ def test_an_empty_place_is_not_taken_for_that_of_the_log(objects: Objects, share
     made = topology(state_of("memory", shared_redis))
     assert counted(made, given) == EXPECTED
     wrong = {"log": given["log"], **objects.options, "filesLocation": f"{objects.url}/typo"}
-    said = f"belong to no log .* keeps its files at {objects.url}/t: give the location"
+    said = f"belong to no log .* whose files are at {objects.url}/t: give the location"
     with pytest.raises(LogMismatchError, match=said):
         made.reset("t", **wrong)
     with pytest.raises(LogMismatchError, match=said):
         dropState("t", "counts", **wrong, force=True)
-    with pytest.raises(LogMismatchError, match="as its log says"):
+    with pytest.raises(LogMismatchError, match="according to its log"):
         dropState("t", "counts", log=given["log"], force=True)
     assert counted(topology(state_of("memory", shared_redis), 6), given) == EXPECTED
 
@@ -307,7 +310,7 @@ def test_a_log_that_names_no_file_may_get_another_location(objects: Objects, sha
     for places in (gone, given):
         with start_local(made, **places) as running:
             assert dict(running.state("counts").items()) == {}
-    with pytest.raises(LogMismatchError, match=f"lie at {objects.url}/t, as its log says"):
+    with pytest.raises(LogMismatchError, match=f"are at {objects.url}/t, according to its log"):
         start_local(made, name="t", log=given["log"])
     dropState("t", "counts", log=given["log"], url=shared_redis.url)  # needs no place of files
 
@@ -326,7 +329,7 @@ def test_a_start_whose_place_was_changed_by_another_driver_does_not_record_its_o
 
     monkeypatch.setattr(start, "begin", beginning)
     monkeypatch.setattr(registry, "reserve", lambda name, replace, start: None)
-    with pytest.raises(LogMismatchError, match="another driver of topology 't' has put its files at .*/t during this"):
+    with pytest.raises(LogMismatchError, match="another driver of topology 't' moved its files to .*/t during this"):
         start_local(topology(redis_state(shared_redis)), **late)
     with closing(given["log"].look("t")) as log:
         assert log.files_address() == f"{objects.url}/t"
@@ -351,12 +354,12 @@ def test_an_output_among_the_topologys_own_files_is_refused(
     storage = objects.server.storage if place == "objects" else None
     made.newStream("rows", FixedBatchSpout("word string", [["a"]])).writeParquet(path, name="out", storage=storage)
     given = options(shared_redis, objects) if place == "objects" else {"name": "t", "checkpointLocation": tmp_path}
-    with pytest.raises(TopologyError, match=r"lies within .*t, where the topology keeps its own files"):
+    with pytest.raises(TopologyError, match=r"is inside .*t, where the topology keeps its own files"):
         start_local(made, **given)
     if place == "folder":  # also beside files on an object store, and under another name of the folder
         (tmp_path / "link").symlink_to(tmp_path)
         for more in (objects.options, {"checkpointLocation": tmp_path / "link"}):
-            with pytest.raises(TopologyError, match=r"lies within .*t, where the topology keeps its own files"):
+            with pytest.raises(TopologyError, match=r"is inside .*t, where the topology keeps its own files"):
                 start_local(made, **{**given, **more})
         assert not (tmp_path / "t" / "log.uuid").exists() and objects.names() == [], "refused before anything is taken"
 
@@ -370,7 +373,7 @@ def test_who_forgets_the_location_of_the_files_is_told_it(
     made = topology(state_of("memory", shared_redis))
     assert counted(made, {"name": "t", **places, **objects.options}) == EXPECTED
     before = objects.names()
-    told = f"lie at {objects.url}/t, as its log says: give filesLocation='{objects.url}'"
+    told = f"are at {objects.url}/t, according to its log: give filesLocation='{objects.url}'"
     with pytest.raises(LogMismatchError, match=told):
         start_local(topology(state_of("memory", shared_redis)), name="t", **places)
     with pytest.raises(LogMismatchError, match=told):

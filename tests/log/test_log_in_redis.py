@@ -92,7 +92,9 @@ def test_reset_gives_up_log_and_states_together_and_fences_who_still_runs(redis_
     assert redis_server.client.dbsize() > 1
     topology.reset("wc", log=log)
     assert redis_server.client.dbsize() == 0
-    with pytest.raises(TopologyError, match="reset needs the place of the log: give checkpointLocation= or log="):
+    with pytest.raises(
+        TopologyError, match="reset needs the location of the log: give the checkpointLocation= or log="
+    ):
         topology.reset("wc")
 
 
@@ -111,7 +113,9 @@ def test_a_state_of_another_log_is_refused_with_the_call_that_gives_both_up(
 
 def test_a_state_in_memory_needs_a_folder_beside_it(redis_server: RedisServer, tmp_path: Path) -> None:
     log = RedisLog(redis_server.url)
-    with pytest.raises(TopologyError, match="state 'counts'.*lives in this process.*give start.*checkpointLocation"):
+    with pytest.raises(
+        TopologyError, match="state 'counts'.*is in this process's memory.*give start.*checkpointLocation"
+    ):
         start_local(counting(FeederBatchSpout("word string"), MemoryMapState.opaque()), name="wc", log=log)
     for times in (1, 2):
         feeder = FeederBatchSpout("word string")
@@ -145,7 +149,14 @@ def test_a_folder_is_one_logs_and_another_one_sweeps_nothing_in_it(
             running.processAllAvailable(timeout=20)
             assert running.state("counts")["a"] == times
         before = everything(folder)
-        told = r"under a log \(.* that is not in it.*log=RedisLog" if wrong is None else r"another log .* at RedisLog\("
+        told = (
+            (
+                r"belongs to a log \(.* that is not in "
+                r"it.*log=RedisLog"
+            )
+            if wrong is None
+            else r"another log .* at RedisLog\("
+        )
         topology = counting(FeederBatchSpout("word string"), MemoryMapState.opaque())
         with pytest.raises(LogMismatchError, match=told):
             start_local(topology, name="wc", log=wrong, checkpointLocation=folder)

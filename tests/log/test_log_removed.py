@@ -45,7 +45,7 @@ def test_a_driver_whose_checkpoint_is_taken_away_stops_and_another_one_runs(how:
     fed.feed(["b"])
     other.feed(["c"])
     second.processAllAvailable(timeout=30)
-    with pytest.raises(LogError, match="was removed or replaced while this driver runs"):
+    with pytest.raises(LogError, match="was removed or replaced during this run"):
         first.awaitTermination(timeout=30)
     assert [words for who, _, words in handed if who == "first"] == [["a"]], "nothing that it could not log"
     assert [words for who, _, words in handed if who == "second"] == [["c"]]
@@ -59,7 +59,7 @@ def test_a_driver_that_is_idle_notices_it_too(tmp_path: Path) -> None:
     handed: Any = []
     running, _ = started("only", tmp_path / "checkpoint", handed)
     shutil.rmtree(tmp_path / "checkpoint")
-    with pytest.raises(LogError, match="was removed or replaced while this driver runs"):
+    with pytest.raises(LogError, match="was removed or replaced during this run"):
         running.awaitTermination(timeout=30)
 
 

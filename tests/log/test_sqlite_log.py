@@ -141,7 +141,7 @@ def test_a_log_that_is_removed_or_replaced_under_its_driver_takes_nothing_more(t
         path.rename(tmp_path / f"away-{path.name}")
     other = opened(tmp_path) if replaced else None
     for use in (log.lease, lambda: frozen(log, lease, 2), lambda: log.committed(lease, "g", 1), log.take):
-        with pytest.raises(LogError, match="was removed or replaced while this driver runs"):
+        with pytest.raises(LogError, match="was removed or replaced during this run"):
             use()
     if other is not None:
         assert other.groups() == [] and other.lease() is None, "nothing of it reaches the new file"
@@ -161,7 +161,7 @@ def test_a_log_whose_second_file_is_removed_under_its_driver_takes_nothing_more(
     frozen(log, lease, 1)
     (tmp_path / f"log.sqlite{end}").unlink()
     for use in (log.lease, lambda: frozen(log, lease, 2), lambda: log.committed(lease, "g", 1), log.renewals):
-        with pytest.raises(LogError, match=rf"removed or replaced while this driver runs \(log.sqlite{end}\)"):
+        with pytest.raises(LogError, match=rf"removed or replaced during this run \(log.sqlite{end}\)"):
             use()
 
 
@@ -174,7 +174,7 @@ def test_a_log_of_another_format_is_refused_by_its_number(tmp_path: Path) -> Non
     db.close()
     before = path.read_bytes()
     for reading in (False, True):
-        with pytest.raises(LogError, match="has the format 'trident log 3', and this version .* reads '"):
+        with pytest.raises(LogError, match="has the format 'trident log 3', but this version .* reads '"):
             SqliteLog(path, "topology", reading=reading)
     assert path.read_bytes() == before
 

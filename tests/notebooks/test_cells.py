@@ -58,14 +58,16 @@ def test_an_edited_cell_replaces_what_it_defined_before_it_was_edited(kernel: Ke
 
 def test_a_cell_that_takes_a_name_of_another_cell_is_refused(kernel: Kernel) -> None:
     kernel.run(WORDS, "w")
-    assert "DuplicateNameError: words/0:newStream: a stream of this name begins at In[" in kernel.run(WORDS, "other")
+    assert ("DuplicateNameError: words/0:newStream: a stream of this name already begins at In[") in kernel.run(
+        WORDS, "other"
+    )
 
 
 def test_what_other_cells_built_on_a_replaced_stream_goes_with_it_and_is_named(kernel: Kernel) -> None:
     kernel.run(WORDS, "w")
     kernel.run(f"pairs = words.map('word', str.upper, 'upper string')\n{COUNTS}", "c")
     note = kernel.run(WORDS, "w")
-    assert "Gone, because they were built on that: state 'counts' (In[" in note
+    assert "Removed, because they were built on these: state 'counts' (In[" in note
     assert steps(kernel) == ["words/0:newStream(FixedBatchSpout)"]
     refused = kernel.run("pairs.peek(print)", "p")
     assert "it is built on words/1:map" in refused and "replaced when its cell ran again" in refused

@@ -166,14 +166,17 @@ def test_fields_that_do_not_fit(aggregator: BuiltinAggregator, fields: str, says
         (lambda: CountDistinct(3), "CountDistinct: lgK=3: expected a whole number from 4 to 21"),
         (
             lambda: Quantiles(),
-            "Quantiles takes ranks from 0 to 1, at least one; name the field before it, as in ('price',",
+            "Quantiles takes ranks from 0 to 1, at least one; name the field before the aggregator, as in ('price',",
         ),
-        (lambda: Quantiles("v"), "not 'v'; name the field before it, as in ('v', Quantiles(0.5, 0.99))"),
+        (lambda: Quantiles("v"), "not 'v'; name the field before the aggregator, as in ('v', Quantiles(0.5, 0.99))"),
         (
             lambda: CountDistinct("v"),
-            "lgK is a whole number; name a field before the aggregator, as in ('v',",
+            "lgK must be a whole number; name a field before the aggregator, as in ('v',",
         ),
-        (lambda: TopK("v"), "TopK('v'): k is a whole number; name a field before the aggregator, as in ('v', TopK("),
+        (
+            lambda: TopK("v"),
+            "TopK('v'): k must be a whole number; name a field before the aggregator, as in ('v', TopK(",
+        ),
         (lambda: Quantiles(50), "Quantiles takes ranks from 0 to 1, not 50"),
         (lambda: Quantiles(0.5, k=1), "Quantiles: k=1: expected a whole number from 8 to 65535"),
     ],

@@ -70,24 +70,22 @@ def test_each_number_of_a_registry_has_its_schema() -> None:
     read = FromAvro("id bigint, name string", registry={7: USER, 300: later})
     assert read(registered(7, USER, {"id": 1})) == (1, None)
     assert read(registered(300, later, {"id": 2, "name": "ann"})) == (2, "ann")
-    with pytest.raises(ValueError, match="its schema has the number 8, and registry= has 7, 300: add it there"):
+    with pytest.raises(ValueError, match="its schema has the number 8, but registry= has 7, 300: add it there"):
         read(registered(8, USER, {"id": 1}))
-    with pytest.raises(
-        ValueError, match=r"expected a value of a schema registry's serializer.*it begins with b'\\x02'"
-    ):
+    with pytest.raises(ValueError, match=r"expected a value of a schema registry's serializer.*got b'\\x02'"):
         read(written(USER, {"id": 1}))
 
 
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (b"", "not written by this schema"),
-        (b"\x02\x04", "not written by this schema: 1 bytes are left$"),
+        (b"", "not written with this schema"),
+        (b"\x02\x04", "not written with this schema: 1 bytes are left over$"),
         (
             registered(7, USER, {"id": 1}),
-            r"5 bytes are left; it begins as values of a .* give registry=\{number: schema\}, n",
+            r"5 bytes are left over; it looks like a value of a .* give registry=\{number: schema\}, n",
         ),
-        ("text", "expected binary, got .*: Avro is no text"),
+        ("text", "expected binary, got .*: Avro values are not text"),
     ],
 )
 def test_what_cannot_be_read_is_told(value: Any, message: str) -> None:
@@ -107,13 +105,13 @@ def test_a_verb_knows_its_fields() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({}, "FromAvro: expected either schema=, by which all values were written, or registry="),
+        ({}, "FromAvro: expected either schema=, the schema of all values, or registry="),
         ({"schema": USER, "registry": {1: USER}}, "expected either schema="),
-        ({"schema": {"type": "recod"}}, r"FromAvro: schema=.* is no schema of Avro \("),
-        ({"schema": "{"}, "is no schema of Avro"),
+        ({"schema": {"type": "recod"}}, r"FromAvro: schema=.* is not an Avro schema \("),
+        ({"schema": "{"}, "is not an Avro schema"),
         ({"registry": {}}, "expected the schema of each number"),
         ({"registry": {"7": USER}}, "expected the schema of each number"),
-        ({"registry": {7: "nothing"}}, r"FromAvro: registry\[7\]='nothing' is no schema of Avro"),
+        ({"registry": {7: "nothing"}}, r"FromAvro: registry\[7\]='nothing' is not an Avro schema"),
     ],
 )
 def test_a_wrong_argument_is_refused(arguments: dict[str, Any], message: str) -> None:

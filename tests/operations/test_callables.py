@@ -69,11 +69,11 @@ def test_a_ready_udf_is_called_with_columns_and_knows_its_type(spark: SparkSessi
         each = stream().each("line", target, "out")
         assert node(each).function.call is Call.UDF
         assert ddl(each.schema) == f"line string, out {kind}"
-    with pytest.raises(TypeDeclarationError, match="the udf returns int; a filter gives a bool"):
+    with pytest.raises(TypeDeclarationError, match="the udf returns int; a filter returns a bool"):
         stream().filter("line", plain)
-    with pytest.raises(TopologyError, match="a udf gives one value a row; use map, or expr"):
+    with pytest.raises(TopologyError, match="a udf returns one value per row; use map, or expr"):
         stream().flatMap("line", plain, "out")
-    with pytest.raises(TopologyError, match=r"does not fit: it is called with one Column a field \(line, n\)"):
+    with pytest.raises(TopologyError, match=r"does not fit: it is called with one Column for each field \(line, n\)"):
         stream("line string, n long").each(plain, "out")
 
 
@@ -84,7 +84,7 @@ def test_a_udf_over_groups_is_no_operation_of_a_verb(spark: SparkSession) -> Non
         return float(a.sum())
 
     with pytest.raises(
-        TopologyError, match="it is a udf over groups or whole batches; a verb takes one that gives a value"
+        TopologyError, match="it is a udf over groups or whole batches; a verb takes a udf that returns a value"
     ):
         stream("n double").each("n", grouped, "total double")
 
@@ -94,7 +94,7 @@ def test_a_ready_column_needs_its_type_written(spark: SparkSession) -> None:
     each = stream().each(F.upper("line"), "up string")
     assert (node(each).function.call, node(each).step) == (Call.COLUMN, "lines/1:each(Column)")
     assert node(stream().filter(F.col("line") > "a")).predicate.call is Call.COLUMN
-    with pytest.raises(TypeDeclarationError, match="is known to Spark only, and a topology is built without it"):
+    with pytest.raises(TypeDeclarationError, match="is known only to Spark, which is not used to build a topology:"):
         stream().each(F.upper("line"), "up")
-    with pytest.raises(TopologyError, match="is no aggregator; give a CombinerAggregator"):
+    with pytest.raises(TopologyError, match="is not an aggregator; give a CombinerAggregator"):
         stream().aggregate("line", F.max("line"), "most")

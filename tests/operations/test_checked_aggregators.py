@@ -120,17 +120,17 @@ def test_a_method_that_never_returns_a_value_is_refused_when_built(
 @pytest.mark.parametrize(
     ("use", "aggregator", "what"),
     [
-        (kept, Forgetful(), "gave None in combine for 1 and 2"),
-        (kept, ForgetfulInit(), "gave None in init for TridentTuple(n=2)"),
-        (kept, ForgetfulReduce(), "gave None in reduce for 1 and TridentTuple(n=2)"),
-        (per_batch, Forgetful(), "gave None in combine for 1 and 2"),
-        (per_batch, ForgetfulInit(), "gave None in init for TridentTuple(n=2)"),
-        (per_batch, ForgetfulReduce(), "gave None in reduce for 1 and TridentTuple(n=2)"),
-        (per_window, Forgetful(), "gave None in combine for 1 and 2"),
-        (per_window, ForgetfulInit(), "gave None in init for TridentTuple(n=2)"),
-        (per_window, ForgetfulReduce(), "gave None in reduce for 1 and TridentTuple(n=2)"),
-        (beside_others, Forgetful(), "gave None in combine for 1 and 2"),
-        (beside_others, ForgetfulInit(), "gave None in init for TridentTuple(n=2)"),
+        (kept, Forgetful(), "returned None from combine for 1 and 2"),
+        (kept, ForgetfulInit(), "returned None from init for TridentTuple(n=2)"),
+        (kept, ForgetfulReduce(), "returned None from reduce for 1 and TridentTuple(n=2)"),
+        (per_batch, Forgetful(), "returned None from combine for 1 and 2"),
+        (per_batch, ForgetfulInit(), "returned None from init for TridentTuple(n=2)"),
+        (per_batch, ForgetfulReduce(), "returned None from reduce for 1 and TridentTuple(n=2)"),
+        (per_window, Forgetful(), "returned None from combine for 1 and 2"),
+        (per_window, ForgetfulInit(), "returned None from init for TridentTuple(n=2)"),
+        (per_window, ForgetfulReduce(), "returned None from reduce for 1 and TridentTuple(n=2)"),
+        (beside_others, Forgetful(), "returned None from combine for 1 and 2"),
+        (beside_others, ForgetfulInit(), "returned None from init for TridentTuple(n=2)"),
     ],
     ids=named,
 )
@@ -139,7 +139,7 @@ def test_none_for_values_that_are_none_fails_the_batch(use: Use, aggregator: obj
         run(use, aggregator, tmp_path)
     told = f"{failed.value} {failed.value.__cause__}"
     assert f"{named(aggregator)} (test_checked_aggregators.py:" in told
-    assert f"{what} (return the value, or annotate it as '-> ... | None' if a null is meant)" in told
+    assert f"{what} (return the value, or annotate it as '-> ... | None' if it may be null)" in told
 
 
 def test_none_for_the_stored_and_the_new_value_is_told(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_none_for_the_stored_and_the_new_value_is_told(tmp_path: Path) -> None:
         def combine(self, a: Any, b: Any) -> Any:
             return None if (a, b) == (3, 3) else super().combine(a, b)
 
-    with pytest.raises(UserFunctionError, match="gave None in combine for 3 and 3"):
+    with pytest.raises(UserFunctionError, match="returned None from combine for 3 and 3"):
         run(kept, Once(), tmp_path)
 
 

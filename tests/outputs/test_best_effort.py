@@ -104,9 +104,7 @@ def test_debug_shows_what_passes_a_branch(tmp_path: Path) -> None:
 def test_a_branch_without_effect_is_refused_at_the_start(tmp_path: Path) -> None:
     topology = TridentTopology()
     counted(topology, FixedBatchSpout("line string", [["1"]])).bestEffort().each("line", int, "n long")
-    with pytest.raises(
-        TopologyError, match=r"lines/2:bestEffort .* the branch has no effect; end it in peek, Debug or"
-    ):
+    with pytest.raises(TopologyError, match=r"lines/2:bestEffort .* branch has no effect; end it with peek, Debug or"):
         start_local(topology, name="t", checkpointLocation=tmp_path)
     assert not trident.active()
 
@@ -124,7 +122,7 @@ def test_what_is_to_be_exact_does_not_belong_to_a_branch(call: Callable[[Any, An
     with pytest.raises(TopologyError) as raised:
         call(stream("line string").bestEffort(), None)
     assert "the branch that begins with bestEffort at test_best_effort.py:" in str(raised.value)
-    assert "may lose batches, so it holds peeks, Debugs and foreachBatch, and nothing that is to be exact" in str(
+    assert "may lose batches, so it takes only peek, Debug and foreachBatch, and nothing that must be exact" in str(
         raised.value
     )
 
@@ -134,16 +132,14 @@ def test_a_branch_meets_no_state_and_no_other_stream_and_keeps_no_letters() -> N
     lines = stream("line string", topology=topology)
     counts = lines.groupBy("line").persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="n")
     branch = lines.bestEffort()
-    with pytest.raises(
-        TopologyError, match=r"state 'n' does not meet the branch .* bestEffort at test_best_effort\.py:"
-    ):
+    with pytest.raises(TopologyError, match=r"state 'n' cannot join the branch .* bestEffort at test_best_effort\.py:"):
         branch.stateQuery(counts, "line", MapGet(), "n")
     for one, other in ((branch, lines), (lines, branch)):
-        with pytest.raises(TopologyError, match=r"string\) does not meet the branch that begins with bestEffort at"):
+        with pytest.raises(TopologyError, match=r"string\) cannot join the branch that begins with bestEffort at"):
             one.merge(other)
     with pytest.raises(TopologyError, match="a best-effort branch keeps no dead letters; give onError='skip'"):
         branch.each("line", int, "x long", onError="deadLetter")
-    with pytest.raises(TopologyError, match="DRPC requests leave as the function's answer"):
+    with pytest.raises(TopologyError, match="DRPC requests end only in the function's answer"):
         topology.newDRPCStream("ask").bestEffort()
 
 
@@ -152,7 +148,7 @@ def test_a_branch_is_explained_and_drawn_with_the_rest(capsys: pytest.CaptureFix
     stream("line string", topology=topology).bestEffort().each("line", len, "n long").peek(print)
     topology.explain()
     said = capsys.readouterr().out
-    assert "branch lines.bestEffort, never holds a batch up" in said and "stream lines.bestEffort" in said
+    assert "branch lines.bestEffort, never delays a batch" in said and "stream lines.bestEffort" in said
     assert "lines.bestEffort/2:peek(print)" in said
     assert "peek(print)" in topology.draw("mermaid")
 

@@ -51,7 +51,7 @@ def test_a_path_that_comes_back_is_refused_and_an_empty_one_begins_anew(tmp_path
     program.run(2, "b")
     for _ in range(2):
         with pytest.raises(
-            OutputConflictError, match=r"a of output 'out' holds the batches up to 2, and the output took "
+            OutputConflictError, match=r"a of output 'out' has the batches up to 2, but the output took "
         ):
             program.run(0, "a")
     program.run(1, "b")
@@ -92,7 +92,7 @@ def test_a_folder_that_was_restored_from_an_older_copy_is_refused(tmp_path: Path
     program.run(1, "a")
     (tmp_path / "a").rename(tmp_path / "newest")
     (tmp_path / "copy").rename(tmp_path / "a")
-    with pytest.raises(OutputConflictError, match=r"holds the batches up to 1, and the output took batch 2"):
+    with pytest.raises(OutputConflictError, match=r"has the batches up to 1, but the output took batch 2"):
         program.run(1, "a")
 
 
@@ -101,8 +101,8 @@ def test_a_function_that_comes_back_is_told_what_it_did_not_get(tmp_path: Path) 
     program.run(1, function=True)
     program.run(2)
     assert program.run(1, function=True) == [
-        "output 'function' is back in the program and did not get the batches 2 to 3, which passed without it: its "
-        "readers find a gap there"
+        "output 'function' is in the program again, but did not get batches 2 to 3, which were committed without "
+        "it: its readers find a gap there"
     ]
     assert program.run(1, function=True) == [] and program.calls == [(1, 0), (4, 0), (5, 0)]
 
@@ -113,7 +113,7 @@ def test_a_reader_is_told_of_batches_that_were_deleted_between_others(tmp_path: 
     shutil.rmtree(tmp_path / "a" / "txid=1")
     assert program.txids("a") == [2, 3, 4], "the oldest batches may go"
     shutil.rmtree(tmp_path / "a" / "txid=3")
-    with pytest.raises(OutputConflictError, match="batch 4 was published after batch 3, and follows batch 2: "):
+    with pytest.raises(OutputConflictError, match="batch 4 was published after batch 3, but follows batch 2: "):
         publishedFiles(tmp_path / "a")
     assert len(publishedFiles(tmp_path / "a", afterTxid=3)) == 1, "the way out"
     assert len(publishedFiles(tmp_path / "a", afterTxid=4)) == 0
@@ -123,6 +123,8 @@ def test_a_reader_that_goes_on_is_told_of_batches_that_another_one_took_away(tmp
     program = Program(tmp_path)
     program.run(4, "a")
     shutil.rmtree(tmp_path / "a" / "txid=2")
-    with pytest.raises(OutputConflictError, match="batch 2, which follows batch 1, is gone, .* batch 3: .*afterTxid=2"):
+    with pytest.raises(
+        OutputConflictError, match="batch 2, which follows batch 1, is missing, .* there is 3: .*afterTxid=2"
+    ):
         publishedFiles(tmp_path / "a", afterTxid=1)
     assert len(publishedFiles(tmp_path / "a", afterTxid=2)) == 2, "the way out"

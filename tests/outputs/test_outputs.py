@@ -194,6 +194,6 @@ def test_a_function_whose_body_nothing_runs_is_told(tmp_path: Path) -> None:
 
     topology = TridentTopology()
     words(topology, ["a"]).foreachArrow(lambda table, txid, attempt: later(table, txid, attempt))
-    with pytest.raises(OutputError, match="it returned a generator, whose body nothing runs: hand the rows over in"):
+    with pytest.raises(OutputError, match="it returned a generator, whose body never runs: process the rows in"):
         run(topology, tmp_path, maxAttempts=1)
     assert seen == []

@@ -123,7 +123,7 @@ def outlet(path: Path, epoch: int = 1, found: int = 0, log: str = "uuid", name: 
 
 def test_a_value_that_can_name_no_folder_stops_the_run_and_another_partitionBy_is_the_way_on(tmp_path: Path) -> None:
     """It will not pass, so nobody waits for it."""
-    hint = "too long; give the output another partitionBy, and another path"
+    hint = "too long for the name of a folder; give the output another partitionBy, and another path"
     with pytest.raises(OutputError, match=hint) as caught:
         run(written(tmp_path, [("a" * 300, 1)], partitionBy="word", name="o"), tmp_path)
     assert not isinstance(caught.value, OutputUnavailableError)
@@ -155,7 +155,7 @@ def test_a_driver_that_slept_while_another_log_got_the_folder_publishes_nothing(
     monkeypatch.setattr(parquet_folder, name, replaced(getattr(parquet_folder, name)))
     with pytest.raises(OutputError):
         sleeper.take(table("word string", ("a",)), 1)
-    with pytest.raises(OutputConflictError, match="is no longer this output's"):
+    with pytest.raises(OutputConflictError, match="no longer belongs to this output; restart"):
         sleeper.take(table("word string", ("a",)), 1)
     assert parquet_folder.txids(out) == [] and on_its_way(out) == []
 
@@ -179,7 +179,7 @@ def test_a_batch_that_is_there_is_not_written_again(tmp_path: Path) -> None:
     before = publishedFiles(out)
     outlet(out, epoch=2, found=1).take(batch, 1)
     assert publishedFiles(out) == before
-    with pytest.raises(OutputConflictError, match=r"batch 1 in .* has 2 rows, the log froze 1"):
+    with pytest.raises(OutputConflictError, match=r"batch 1 in .* has 2 rows, but the log froze 1"):
         outlet(out, epoch=3, found=1).take(batch.slice(1), 1)
 
 
@@ -230,7 +230,7 @@ def test_a_folder_that_holds_other_things_is_refused_and_not_touched(tmp_path: P
     out = tmp_path / "out"
     out.mkdir()
     (out / "mine.csv").write_text("1")
-    with pytest.raises(OutputConflictError, match=r"holds other things \(mine.csv\): name a folder that is empty"):
+    with pytest.raises(OutputConflictError, match=r"contains other files \(mine.csv\): choose a folder that is empty"):
         run(written(tmp_path), tmp_path)
     assert not trident.active() and (out / "mine.csv").read_text() == "1"
 
@@ -246,11 +246,11 @@ def test_a_folder_that_is_emptied_while_it_is_opened_is_told(tmp_path: Path, mon
     [
         (
             {"name": "other"},
-            "belongs to output 'out' of topology 't'; give output 'other' a path of its own; or, .* give it name='out'",
+            r"belongs to output 'out' of topology 't'; give output 'other' a separate path; or, .* give it name='out'",
         ),
-        ({"log": "another"}, r"was written under another log \(uuid uuid\) than this one \(uuid another\)"),
-        ({"fields": "word string, n long"}, r"holds \(word string\), the topology writes \(word string, n bigint\)"),
-        ({"found": 6}, "holds batch 7, and the log froze only up to 6: the log is an old copy"),
+        ({"log": "another"}, r"belongs to another log \(uuid uuid\) than this one \(uuid another\)"),
+        ({"fields": "word string, n long"}, r"has \(word string\), but the topology writes \(word string, n bigint\)"),
+        ({"found": 6}, "has batch 7, but the log froze only up to 6: the log is an old copy"),
     ],
 )
 def test_another_output_s_folder_is_refused(other: dict[str, Any], says: str, tmp_path: Path) -> None:
@@ -270,13 +270,13 @@ def test_a_folder_that_was_taken_away_or_changed_is_told(tmp_path: Path) -> None
     found.take(batch, 5)
     (file,) = publishedFiles(out)
     Path(file).write_bytes(b"x")
-    with pytest.raises(OutputConflictError, match="has 1 bytes, published were .*: the batch was changed"):
+    with pytest.raises(OutputConflictError, match="has 1 bytes, but .* were published: the batch was changed"):
         publishedFiles(out)
     Path(file).unlink()
     with pytest.raises(OutputConflictError, match="is gone: the batch was changed after it was published"):
         publishedFiles(out)
     shutil.rmtree(out)
-    with pytest.raises(OutputConflictError, match="is no longer this output's"):
+    with pytest.raises(OutputConflictError, match="no longer belongs to this output; restart"):
         found.take(batch, 6)
     with pytest.raises(OutputError, match="is not a folder of a writeParquet output"):
         publishedFiles(out)
@@ -298,10 +298,10 @@ def test_a_folder_taken_away_under_a_run_stops_it_with_the_batch_frozen(tmp_path
 
 
 def test_a_reader_is_told_which_places_there_are(tmp_path: Path) -> None:
-    says = "path='ftp://host/x': a batch is published on a disk of this machine, on an object store or on HDFS, such as"
+    says = "path='ftp://host/x': ftp: is not supported; a batch is published on a local disk, on an object store"
     with pytest.raises(TopologyError, match=says):
         publishedFiles("ftp://host/x")
-    with pytest.raises(TopologyError, match="storage= is an option of object stores, and /.* is in none"):
+    with pytest.raises(TopologyError, match="storage= is an option of object stores, and /.* is not in one"):
         publishedFiles(tmp_path, storage={"region": "a"})
 
 
@@ -311,7 +311,7 @@ def test_what_it_needs_is_demanded_at_the_start(tmp_path: Path) -> None:
         start_local(topology)
     weak = TridentTopology()
     weak.newStream("s", DeclaredSpout(SpoutKind.NON_TRANSACTIONAL)).writeParquet(tmp_path / "out", name="out")
-    with pytest.raises(GuaranteeError, match=r"output out \(s/1:writeParquet\) is promised less: each emitted batch"):
+    with pytest.raises(GuaranteeError, match=r"output out \(s/1:writeParquet\) guarantees only: each emitted batch"):
         start_local(weak, requireExactlyOnce=True, checkpointLocation=tmp_path / "c")
 
 

@@ -77,7 +77,7 @@ def test_two_pictures_on_one_page_have_markers_of_their_own() -> None:
 
 
 def test_another_format_is_refused() -> None:
-    with pytest.raises(TopologyError, match="no picture in format 'png'; there are svg, mermaid, dot, json"):
+    with pytest.raises(TopologyError, match="unknown picture format 'png'; expected one of svg, mermaid, dot, json"):
         stream().draw("png")
 
 

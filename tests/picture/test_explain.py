@@ -44,15 +44,15 @@ def sessions(writers: str, late: bool) -> TridentTopology:
             "driver",
             ["the executors, which only Spark has; a start on this engine is refused"],
         ),
-        ("auto", False, "spark", "driver", ["the executors where they have the result in files, else the driver"]),
+        ("auto", False, "spark", "driver", ["the executors if the result is in files, else the driver"]),
         (
             "auto",
             True,
             "spark",
             "driver",
             [
-                "the driver (the driver computes its values (words/1:window(Count)): its late() is read, and the "
-                "driver looks for late tuples; leave late() out)"
+                "the driver (the driver computes its values (words/1:window(Count)): only the driver finds late "
+                "tuples, and late() is read; leave late() out)"
             ],
         ),
         ("auto", False, "embedded", "driver", []),

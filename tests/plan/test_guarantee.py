@@ -22,7 +22,7 @@ def topology_of(state: DeclaredState, *kinds: SpoutKind) -> TridentTopology:
 
 ADDED = "not exactly-once: a replayed batch is added again"
 SKIPPED = "not exactly-once: a replay with other tuples is skipped"
-OTHER = "not exactly-once: a failed batch does not come back as it was"
+OTHER = "not exactly-once: a failed batch is not replayed as it was"
 HOLE = "exactly-once, except for keys that only a failed attempt touched"
 
 
@@ -58,8 +58,8 @@ def test_a_store_without_a_conditional_put_is_exact_on_conditions() -> None:
     (guarantee,) = guarantees(topology.sinks)
     assert not guarantee.exactlyOnce
     assert (
-        str(guarantee)
-        == "exactly-once, as long as one driver lives and the store loses nothing: it has no conditional put"
+        str(guarantee) == "exactly-once, only while one driver lives and the store loses nothing: it has no "
+        "conditional put"
     )
     assert (
         guarantees(topology_of(DeclaredState(StateKind.NON_TRANSACTIONAL, fenced=False), TX).sinks)[0].condition == ""
@@ -91,6 +91,6 @@ def test_requiring_exactly_once_names_every_weaker_state_and_its_way_out() -> No
     ]
     assert [line[2].rpartition("; ")[2] for line in lines] == [
         "make the state transactional or opaque",
-        "take a transactional or opaque spout",
-        "take a store of this library, or a BackingMap with a conditional put",
+        "use a transactional or opaque spout",
+        "use a store of this library, or a BackingMap with a conditional put",
     ]

@@ -182,7 +182,7 @@ def test_a_non_transactional_state_is_read_as_it_is() -> None:
 def test_a_state_that_is_behind_the_log_says_so(states: States) -> None:
     states.commit("g", {"ins": {"cat": 1}})
     states.stores["ins"] = states.made("ins")  # a store that has lost everything
-    with pytest.raises(StateRecoveringError, match="stands at txid 0, a read as of 1 has to wait"):
+    with pytest.raises(StateRecoveringError, match="is at txid 0, so a read as of 1 has to wait"):
         values(states, "ins")
 
 

@@ -90,7 +90,7 @@ def test_a_global_state_has_one_value() -> None:
     assert view.value == 11
     assert list(view.items()) == [((), 11)]
     assert view_of(state_node("total", keys="")).value is None
-    with pytest.raises(StateKeyError, match="state 'total' is one global value without a key: ask view.value"):
+    with pytest.raises(StateKeyError, match="state 'total' is one global value without a key: read view.value"):
         view["dog"]
 
 
@@ -102,7 +102,7 @@ def test_a_global_state_has_one_value() -> None:
         (lambda v: b"dog" in v, "state 'counts': invalid key b'dog' (bytes): expected word string"),
         (lambda v: v.multiGet(["dog", 1.5]), "state 'counts': invalid key 1.5 (float): expected word string"),
         (lambda v: v.multiGet("dog"), "state 'counts': multiGet takes a list of keys, not the str 'dog'"),
-        (lambda v: v.value, "state 'counts' is keyed by word string: ask view[key], not view.value"),
+        (lambda v: v.value, "state 'counts' is keyed by word string: read view[key], not view.value"),
     ],
 )
 def test_what_is_no_key_is_refused(counts: StateView, ask: Callable[[StateView], Any], message: str) -> None:

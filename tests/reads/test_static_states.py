@@ -117,7 +117,7 @@ def test_an_object_that_gives_what_was_not_declared_is_refused() -> None:
             StateValueError, match=r"static state 'known' holds values of type bigint, not 'one' \(str\)"
         ):
             running.drpc.execute("ask", 1)
-        with pytest.raises(StateValueError, match="multiGet gave 0 values for 1 keys"):
+        with pytest.raises(StateValueError, match="multiGet returned 0 values for 1 keys"):
             running.drpc.execute("ask", 2)
 
 
@@ -270,5 +270,7 @@ def test_a_query_function_of_a_users_own_asks_what_it_likes() -> None:
     with start_local(asking(topology), name="reader") as running:
         assert [tuple(row) for row in running.drpc.execute("both", 1, 2)] == [(10, 20)]
         assert running.drpc.execute("both", 1, 3) == []
-        with pytest.raises(UserFunctionError, match="gave 0 results for 1 tuples; batchRetrieve gives one for each"):
+        with pytest.raises(
+            UserFunctionError, match="returned 0 results for 1 tuples; batchRetrieve must return one for each"
+        ):
             running.drpc.execute("few", 1, 2)

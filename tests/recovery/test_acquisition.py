@@ -45,7 +45,7 @@ def test_a_state_that_is_declared_otherwise_than_it_was_created_can_be_reset(
     tmp_path: Path, shared_redis: RedisServer, declared: dict[str, object]
 ) -> None:
     fed(shared_redis.url, tmp_path, "a")
-    with pytest.raises(StateShapeError, match=r"declare it as it was, or give .* or reset the topology"):
+    with pytest.raises(StateShapeError, match=r"declare it as before, or give .* or reset the topology"):
         fed(shared_redis.url, tmp_path, "b", **declared)
     counting(FeederBatchSpout("word string"), shared_redis.url, **declared).reset("wc", tmp_path)
     assert shared_redis.client.dbsize() == 0
@@ -55,10 +55,14 @@ def test_a_state_that_is_declared_otherwise_than_it_was_created_can_be_reset(
 def test_a_state_that_was_flushed_is_lost_and_said_so(tmp_path: Path, shared_redis: RedisServer) -> None:
     assert fed(shared_redis.url, tmp_path, "a", "b") == {"a": 1, "b": 1}
     shared_redis.client.flushall()
-    with pytest.raises(StateLostError, match=r"'counts' is gone.*txid 2 knows that it was born at 0.*topology\.reset"):
+    with pytest.raises(
+        StateLostError,
+        match=r"'counts' is missing.*txid 2 says that it was created at "
+        r"0.*topology\.reset",
+    ):
         fed(shared_redis.url, tmp_path, "c")
     with pytest.raises(
-        StateLostError, match=r"RedisMapState\.opaque\('redis.*other'\).*If it lies elsewhere.*dropState.*force=True"
+        StateLostError, match=r"RedisMapState\.opaque\('redis.*other'\).*If it is elsewhere.*dropState.*force=True"
     ):
         fed(shared_redis.url, tmp_path, "c", prefix="other")
     dropState("wc", "counts", tmp_path, url=shared_redis.url, force=True)
@@ -73,9 +77,7 @@ def test_an_old_copy_of_the_log_is_refused_because_the_state_is_ahead(
     fed(shared_redis.url, tmp_path, "a")
     shutil.copytree(tmp_path, old := tmp_path.with_name("old"))
     fed(shared_redis.url, tmp_path, "b", "c")
-    with pytest.raises(
-        StateAheadError, match=r"'counts' stands at txid 3, but the log .* froze only up to 1.*old copy"
-    ):
+    with pytest.raises(StateAheadError, match=r"'counts' is at txid 3, but the log .* froze only up to 1.*old copy"):
         fed(shared_redis.url, old, "d")
     assert fed(shared_redis.url, tmp_path, "e") == {"a": 1, "b": 1, "c": 1, "e": 1}
 
@@ -107,7 +109,7 @@ def test_foreign_keys_under_our_prefix_are_refused_and_not_touched(tmp_path: Pat
     meta = next(key for key in before if key.endswith(b":m"))
     shared_redis.client.flushall()
     shared_redis.client.set(meta, "mine")
-    with pytest.raises(StateOwnedError, match=r"'counts': the key .* is a string; nothing was touched"):
+    with pytest.raises(StateOwnedError, match=r"'counts': the key .* is a string; nothing was changed"):
         fed(shared_redis.url, tmp_path.with_name("new"), "a")
     assert shared_redis.client.get(meta) == b"mine" and shared_redis.client.dbsize() == 1
 
@@ -144,14 +146,14 @@ def test_code_that_does_not_fit_a_frozen_batch_is_refused(tmp_path: Path, redis_
     lines = topology.newStream("words", FeederBatchSpout("word string, n long"))
     lines.groupBy("word").persistentAggregate(MemoryMapState.opaque(), "n", Sum(), "sum", name="sums")
     with pytest.raises(
-        CodeChangedError, match=r"batch 2 .* is frozen .*froze state 'counts'.*Start the former program"
+        CodeChangedError, match=r"batch 2 .* is frozen .*froze state 'counts'.*Start the previous program"
     ):
         start_local(topology, name="wc", checkpointLocation=tmp_path / "checkpoint")
     other = TridentTopology()
     other.newStream("others", FeederBatchSpout("word string"), anew=True).groupBy("word").persistentAggregate(
         MemoryMapState.opaque(), Count(), "count", name="others"
     )
-    with pytest.raises(CodeChangedError, match=r"batch 2 of the batch group 'words' is frozen and not committed"):
+    with pytest.raises(CodeChangedError, match=r"batch 2 of the batch group 'words' is frozen but not committed"):
         start_local(other, name="wc", checkpointLocation=tmp_path / "checkpoint")
     assert fed(redis_server.url, tmp_path / "checkpoint") == {"a": 1, "b": 1}
 

@@ -109,7 +109,7 @@ def test_what_is_new_over_waiting_batches_is_refused_until_the_former_program_ha
     topology, words, counts = counting(state, BATCHES)
     new(topology, words, counts, state)
     with pytest.raises(
-        CodeChangedError, match=r"batch 1 .*(also has|is different in this program).* Start the former program once"
+        CodeChangedError, match=r"batch 1 .*(also has|is different in this program).* Start the previous program once"
     ):
         run(topology, tmp_path)
     assert run(counting(state, BATCHES)[0], tmp_path, "counts") == [COUNTS]
@@ -149,7 +149,7 @@ def test_what_is_gone_over_waiting_batches_is_refused_but_an_output(
     new(topology, words, counts, state)
     leave_waiting(topology, tmp_path, monkeypatch, 3)
     if new in (with_new_state, with_new_stage):
-        with pytest.raises(CodeChangedError, match=r"batch 1 .*it froze .* Start the former program once"):
+        with pytest.raises(CodeChangedError, match=r"batch 1 .*it froze .* the previous program once"):
             run(counting(state, BATCHES)[0], tmp_path)
         run(topology, tmp_path)
     assert run(counting(state, BATCHES)[0], tmp_path, "counts") == [COUNTS]
@@ -168,7 +168,7 @@ def test_an_output_that_moved_to_another_group_is_not_removed(tmp_path: Path, mo
         return topology
 
     leave_waiting(declared(True), tmp_path, monkeypatch, 1)
-    with pytest.raises(CodeChangedError, match=r"batch 1 .*it froze output out .* Start the former program once"):
+    with pytest.raises(CodeChangedError, match=r"batch 1 .*it froze output out .* the previous program once"):
         run(declared(False), tmp_path)
     run(declared(True), tmp_path)
     run(declared(False), tmp_path)
@@ -389,7 +389,9 @@ def test_a_state_whose_updater_cannot_go_on_is_dropped_with_its_step_as_the_refu
         running.processAllAvailable(timeout=20)
     with pytest.raises(CodeChangedError) as refused:
         run(declared(False, BATCHES), tmp_path)
-    told = re.search(r"drop what this program lacks, then start this one: (dropState\(.*?\))\.", str(refused.value))
+    told = re.search(
+        r"drop the states that this program lacks, then start it: (dropState\(.*?\))\.", str(refused.value)
+    )
     assert told is not None
     exec(told[1], {"dropState": dropState})
     assert run(declared(False, BATCHES), tmp_path, "counts") == [COUNTS]
@@ -405,7 +407,7 @@ def test_a_drop_is_not_offered_to_a_program_that_would_be_refused_after_it(
     with pytest.raises(CodeChangedError) as refused:
         run(renamed, tmp_path)
     assert "lacks" not in str(refused.value)
-    assert re.search(r"first drop the state at which it fails \(dropState\('t', 'counts', check", str(refused.value))
+    assert re.search(r"first drop the state on which it fails \(dropState\('t', 'counts', check", str(refused.value))
     dropState("t", "counts", tmp_path)
     with pytest.raises(CodeChangedError, match=r"this program also has state 'others'"):
         run(renamed, tmp_path)
@@ -421,7 +423,9 @@ def test_a_renamed_stream_over_waiting_batches_is_told_by_both_names(
     words = renamed.newStream("others", FixedBatchSpout("word string", BATCHES), formerly="words").groupBy("word")
     words.persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
     with pytest.raises(
-        CodeChangedError, match=r"above it, `newStream \(stream words\)` became `newStream \(stream others\)`\. Nothing"
+        CodeChangedError,
+        match=r"before it, `newStream \(stream words\)` became `newStream \(stream others\)`\. "
+        r"Nothing",
     ):
         run(renamed, tmp_path)
 
@@ -485,8 +489,9 @@ def test_another_aggregator_over_a_waiting_batch_is_told_that_the_former_program
 ) -> None:
     leave_waiting(counting(MemoryMapState.opaque(), BATCHES)[0], tmp_path, monkeypatch, 3)
     told = (
-        r"by Sum \(another aggregator\)\. Batch 1 of group 'words' is frozen and not committed: .* Start the former "
-        r"program once, so that it commits\. Then go on in one of these ways\. Give the new state another name="
+        r"by Sum \(another aggregator\)\. Batch 1 of group 'words' is frozen but not committed: .* Start the "
+        r"previous program once, which commits the batch. Then choose one of these ways\. Give the new state "
+        r"another name="
     )
     with pytest.raises(StateShapeError, match=told):
         run(adding_up(), tmp_path)
@@ -502,7 +507,7 @@ def test_a_drop_that_a_killed_drivers_log_refuses_is_told_with_force(tmp_path: P
         log.take()  # and never gives it back
     with pytest.raises(StateShapeError) as refused:
         run(adding_up(), tmp_path)
-    told = re.search(r"begin anew from the next batch with (dropState\(.*?force=True\))", str(refused.value))
+    told = re.search(r"drop it with (dropState\(.*?force=True\))", str(refused.value))
     assert told is not None
     exec(told[1], {"dropState": dropState})
     assert run(adding_up(), tmp_path, "counts") == [{}]

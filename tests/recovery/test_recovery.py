@@ -98,7 +98,8 @@ def test_an_old_copy_of_the_log_that_lacks_a_later_stage_is_refused(
     edit(checkpoint, "UPDATE groups SET committed = frozen - 4")
     edit(checkpoint, "DELETE FROM frozen WHERE stage = 2 AND txid > 1")
     with pytest.raises(
-        StateAheadError, match=r"'counts' stands at txid 5, but the log .* a later stage of batch 2: it is an old copy"
+        StateAheadError,
+        match=r"'counts' is at txid 5, but the log .* a later stage of batch 2: the log is an old copy",
     ):
         run(topology, checkpoint)
     shutil.rmtree(checkpoint)
@@ -115,7 +116,7 @@ def test_a_stage_that_is_new_after_a_power_loss_is_refused_and_the_former_progra
     edit(tmp_path, "UPDATE groups SET committed = frozen - 4")
     more = FixedBatchSpout("word string", [*BATCHES, ["a", "d"]])
     with pytest.raises(
-        CodeChangedError, match=r"batch 2 .*leads to state counts, state seen.*Start the former program"
+        CodeChangedError, match=r"batch 2 .*leads to state counts, state seen.*Start the previous program"
     ):
         run(two_stages(state, more), tmp_path)
     run(one_state(state=state, batches=WORDS), tmp_path)
@@ -169,7 +170,7 @@ def test_a_refused_start_leaves_no_new_state_behind(tmp_path: Path, monkeypatch:
     changed = TridentTopology()
     lines = changed.newStream("words", FixedBatchSpout("word string", [["a"], ["b"]])).groupBy("word")
     lines.persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="new")
-    with pytest.raises(CodeChangedError, match=r"batch 1 .* is frozen .*'counts'.*Start the former program"):
+    with pytest.raises(CodeChangedError, match=r"batch 1 .* frozen .* the previous program"):
         run(changed, tmp_path)
     assert run(one_state(batches=FixedBatchSpout("word string", [["a"], ["b"]])), tmp_path, "counts") == [
         {"a": 1, "b": 1}
@@ -182,7 +183,9 @@ def test_a_state_that_comes_back_after_batches_without_it_is_refused_with_the_re
 ) -> None:
     run(one_state(batches=FixedBatchSpout("word string", [["a"]])), tmp_path)
     run(one_state("others", batches=WORDS), tmp_path)
-    with pytest.raises(CodeChangedError, match=r"stream 'words' fed 'counts' in an earlier program, and moved on"):
+    with pytest.raises(
+        CodeChangedError, match=r"stream 'words' fed 'counts' in an earlier program, and was then read by"
+    ):
         run(one_state(batches=WORDS), tmp_path)
 
 

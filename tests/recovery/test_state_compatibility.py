@@ -103,13 +103,12 @@ def refusal(topology: TridentTopology, checkpoint: Path) -> str:
 
 
 def ways(checkpoint: Path, home: str) -> str:
-    place = "" if home == "memory" else ", url= or factory= (where it lies)"
+    place = "" if home == "memory" else ", url= or factory= (its location)"
     return (
-        f"Give the new state another name= (the stored one stays, and openState reads it); or let it begin anew "
-        f"from the "
-        f"next batch with dropState('t', 'counts', checkpointLocation='{checkpoint}'{place}); or topology.reset('t', "
-        f"checkpointLocation='{checkpoint}') drops log and states together. To keep its values, export them first "
-        f"(trident state export)"
+        f"Give the new state another name= (the stored state stays, and openState can read it); or drop it with "
+        f"dropState('t', 'counts', checkpointLocation='{checkpoint}'{place}), so that it starts empty with the next "
+        f"batch; or topology.reset('t', checkpointLocation='{checkpoint}') deletes the log and all states. To keep "
+        f"its values, export them first (trident state export)"
     )
 
 
@@ -123,11 +122,11 @@ def test_every_change_is_told_and_refused_before_anything_is_touched(
     epoch = trident.listStates(checkpoint)[0].epoch
     for what, (changed, declares) in CHANGES.items():
         told = refusal(changed(kept.kind("opaque")), checkpoint)
-        golden = f"state 'counts' holds {WAS}, the topology declares {declares}. {ways(checkpoint, home)}"
+        golden = f"state 'counts' has {WAS}, but the topology declares {declares}. {ways(checkpoint, home)}"
         assert told == golden, what
     for kind in ("transactional", "nonTransactional"):
         told = refusal(kept_by("word", Sum(), kept.kind(kind)), checkpoint)
-        assert told == f"state 'counts' is opaque, the topology declares it {kind}. {ways(checkpoint, home)}"
+        assert told == f"state 'counts' is opaque, but the topology declares it {kind}. {ways(checkpoint, home)}"
     assert trident.listStates(checkpoint)[0].epoch == epoch, "a refused start took the log"
     start_local(kept_by("word", Sum(), kept.kind("opaque")), name="t", checkpointLocation=checkpoint).stop()
 

@@ -98,7 +98,7 @@ def renamed(out: Rows, name: str, batches: int, **how: Any) -> Program:
 def test_a_renamed_stream_is_refused_until_somebody_says_so_and_then_goes_on_where_it_stood(tmp_path: Path) -> None:
     out: Rows = {}
     renamed(out, "orders", 2).run(tmp_path)
-    with pytest.raises(CodeChangedError, match=r"'orders' stand, .* but 'sales'.*formerly='orders'.*anew=True"):
+    with pytest.raises(CodeChangedError, match=r"'orders', .* it has 'sales'.*formerly='orders'.*anew=True"):
         renamed(out, "sales", 3).run(tmp_path)
     renamed(out, "sales", 3, formerly="orders").run(tmp_path)
     assert out["out"] == [(1, "w0"), (2, "w1"), (3, "w2")], "the txids go on too"
@@ -119,7 +119,7 @@ def test_a_renaming_that_is_taken_back_after_the_stream_was_left_out_is_refused(
     each(("fix", "f", 1), ("notes", "n", 2)).run(tmp_path)
     each(("fix", "f", 1), ("visits", "n", 3, {"formerly": "notes"})).run(tmp_path)
     each(("fix", "f", 1)).run(tmp_path)
-    with pytest.raises(CodeChangedError, match=r"'visits' stand, .* but 'notes'.*formerly='visits'.*anew=True"):
+    with pytest.raises(CodeChangedError, match=r"'visits', .* it has 'notes'.*formerly='visits'.*anew=True"):
         each(("fix", "f", 1), ("notes", "n", 4)).run(tmp_path)
     (counts,) = each(("fix", "f", 1), ("notes", "n", 4, {"formerly": "visits"})).run(tmp_path, "of-n")
     assert counts == once("n", 4)
@@ -128,7 +128,7 @@ def test_a_renaming_that_is_taken_back_after_the_stream_was_left_out_is_refused(
 def test_a_stream_cannot_have_been_another_one_of_the_same_topology(tmp_path: Path) -> None:
     program = Program()
     program.handed(program.stream("a", 1), "a").handed(program.stream("b", 1, formerly="a"), "b")
-    with pytest.raises(TopologyError, match="formerly='a' is a stream of this topology too"):
+    with pytest.raises(TopologyError, match="formerly='a' is also a stream of this topology."):
         program.run(tmp_path)
 
 
@@ -160,7 +160,7 @@ def test_formerly_that_means_nothing_hides_no_stream_that_is_gone(tmp_path: Path
     each(("a", "x", 2)).run(tmp_path)
     each(("b", "x", 2, {"formerly": "a"})).run(tmp_path)
     each(("b", "x", 2), ("a", "y", 2)).run(tmp_path)
-    with pytest.raises(CodeChangedError, match=r"the streams 'a' stand, .* but 'c'.*formerly='a'"):
+    with pytest.raises(CodeChangedError, match=r"the streams 'a', .* it has 'c'.*formerly='a'"):
         each(("b", "x", 2, {"formerly": "a"}), ("c", "y", 2)).run(tmp_path)
 
 
@@ -172,7 +172,7 @@ def replaced(tmp_path: Path, first: int, second: int) -> None:
 def test_formerly_onto_a_name_that_the_log_knows_from_earlier_is_refused(tmp_path: Path) -> None:
     replaced(tmp_path, 1, 3)
     with pytest.raises(
-        CodeChangedError, match=r"earlier stream 'a' stood.*newStream\('a2', \.\.\., formerly='b'\); .*remove formerly="
+        CodeChangedError, match=r"earlier stream 'a'.*newStream\('a2', \.\.\., formerly='b'\); .*remove formerly="
     ):
         each(("a", "y", 4, {"formerly": "b"})).run(tmp_path)
     assert each(("a2", "y", 4, {"formerly": "b"})).run(tmp_path, "of-y") == [once("y", 4)]
@@ -186,7 +186,7 @@ def test_formerly_onto_a_name_that_stood_at_the_same_place_is_let(tmp_path: Path
 
 def test_one_stream_cannot_go_on_as_two(tmp_path: Path) -> None:
     each(("a", "x", 2)).run(tmp_path)
-    with pytest.raises(TopologyError, match="'b' and 'c' both say formerly='a'"):
+    with pytest.raises(TopologyError, match="'b' and 'c' both have formerly='a'"):
         each(("b", "x", 3, {"formerly": "a"}), ("c", "y", 3, {"formerly": "a"})).run(tmp_path)
 
 
@@ -207,7 +207,11 @@ def test_of_several_streams_that_are_gone_the_one_with_the_same_output_is_named_
 
 def test_a_stream_that_goes_on_as_one_that_fed_other_states_is_told_of(tmp_path: Path) -> None:
     each(("a", "x", 3), ("b", "y", 1)).run(tmp_path)
-    with pytest.warns(RuntimeWarning, match=r"'c' goes on as 'a'\. It feeds 'of-y', as 'b' did.*formerly='b'"):
+    with pytest.warns(
+        RuntimeWarning,
+        match=r"'c' continues as 'a'\. It feeds 'of-y', as the stream 'b' "
+        r"did.*formerly='b'",
+    ):
         each(("c", "y", 1, {"formerly": "a"})).run(tmp_path)
 
 
@@ -216,7 +220,11 @@ def test_a_stream_that_comes_back_under_another_name_is_told_of_and_may_say_so_b
 ) -> None:
     each(("other", "o", 1), ("orders", "x", 2)).run(tmp_path)
     each(("other", "o", 1)).run(tmp_path)
-    with pytest.warns(RuntimeWarning, match=r"'sales' is new to the log.* feeds 'of-x', as 'orders' did.*='orders'\)"):
+    with pytest.warns(
+        RuntimeWarning,
+        match=r"'sales' is not in the log.* feeds 'of-x', as the stream 'orders' "
+        r"did.*='orders'\)",
+    ):
         each(("other", "o", 1), ("sales", "x", 0)).run(tmp_path)
     found = each(("other", "o", 1), ("sales", "x", 3, {"formerly": "orders"})).run(tmp_path, "of-x")
     assert found == [once("x", 3)]
@@ -347,7 +355,11 @@ def counted_apart(batches: int, merged: bool) -> Program:
 def test_states_whose_streams_meet_are_refused_and_one_side_may_begin_anew(tmp_path: Path) -> None:
     counted_apart(2, merged=False).run(tmp_path)
     met = counted_apart(3, merged=True)
-    with pytest.raises(CodeChangedError, match=r"written apart: .*txids mean different batches.*dropState\('t', '"):
+    with pytest.raises(
+        CodeChangedError,
+        match=r"of two batch groups: .*txids mean different "
+        r"batches.*dropState\('t', '",
+    ):
         met.run(tmp_path)
     assert counted_apart(2, merged=False).run(tmp_path, "ads", "orders")[0] == {"a0": 1, "a1": 1}
     dropState("t", "orders", tmp_path)
@@ -488,7 +500,7 @@ def test_another_source_under_a_streams_name_is_refused_and_may_begin_anew(tmp_p
         return Listed("word string", [["z"]])
 
     declared(fixed).run(tmp_path)
-    with pytest.raises(CodeChangedError, match=r"a FixedBatchSpout stands under the name 'words'.*anew=True"):
+    with pytest.raises(CodeChangedError, match=r"a FixedBatchSpout under the name 'words'.*anew=True"):
         declared(listed).run(tmp_path)
     assert declared(listed, anew=True).run(tmp_path, "counts") == [{"x": 1, "y": 1, "z": 1}]
     assert declared(listed).run(tmp_path, "counts") == [{"x": 1, "y": 1, "z": 1}]
@@ -544,9 +556,9 @@ def test_files_that_are_read_in_another_form_under_the_same_name_are_warned_of(t
             assert declared("*.parquet", format="parquet").run(checkpoint, "counts") == [{"UA": 1, "DL": 1}]
     (data / "flights.json").write_text('{"word": "UA"}\n{"word": "DL"}\n')
     expected = (
-        "stream 'flights' goes on where it stood: its files were read as parquet (word string), and are read as json "
-        f"(word string) from now on. If {data}/*.json has the rows of files that were read before, in another form, "
-        "they count twice"
+        "stream 'flights' continues at its position: its files were read as parquet (word string), and are read "
+        f"as json (word string) from now on. If {data}/*.json contains rows that were already read in the other "
+        "format, they count twice"
     )
     with pytest.warns(RuntimeWarning, match=re.escape(expected)):
         declared("*.json", format="json", schema="word string").run(checkpoint)

@@ -76,8 +76,8 @@ def test_an_error_of_a_driver_that_was_taken_over_tells_by_whom_and_what_it_met(
     found = explained(met, log, ours)
     assert isinstance(found, FencedError) and found.__cause__ is met
     assert str(found) == (
-        "another driver took this topology over meanwhile (epoch 2); this one stops. Its last error: "
-        "state 'counts' is gone"
+        "another driver has taken this topology over (epoch 2); this driver stops. Its last error: state 'counts' "
+        "is gone"
     )
     log.close()
 
@@ -113,7 +113,7 @@ def test_an_error_of_this_library_over_another_programs_batch_is_the_takeover(tm
     failed = ValueError("zip() argument 2 is longer than argument 1")
     assert explained(failed, log, first) is failed
     log.take()
-    assert str(explained(failed, log, first)).startswith("another driver took this topology over meanwhile (epoch 2)")
+    assert str(explained(failed, log, first)).startswith("another driver has taken this topology over (epoch 2)")
     assert explained(failed, log, first).__cause__ is failed
     log.close()
 
@@ -162,7 +162,7 @@ def test_a_start_that_was_overtaken_does_not_say_that_the_log_is_an_old_copy(
     at("start.log.taken", 1, lambda: monkeypatch.setattr(SqliteLog, "births", read_late))
     with (
         beginning(tmp_path, state) as start,
-        pytest.raises(FencedError, match=r"\(epoch 2\).*last error: .* stands at txid 1, but .* old copy"),
+        pytest.raises(FencedError, match=r"\(epoch 2\).*last error: .* is at txid 1, but .* old copy"),
     ):
         start()
 
@@ -178,7 +178,7 @@ def test_a_start_that_was_overtaken_at_its_end_does_not_say_that_its_state_is_lo
         shared_redis.client.flushall()
 
     at("start.done", 1, taken_over_and_lost)
-    with pytest.raises(FencedError, match=r"\(epoch 3\).*last error: .*'counts' stands at txid 0.*cannot be healed"):
+    with pytest.raises(FencedError, match=r"\(epoch 3\).*last error: .*'counts' is at txid 0.*cannot be healed"):
         a_whole_run(tmp_path, state)
 
 
@@ -221,7 +221,7 @@ def test_a_run_that_was_taken_over_does_not_say_that_its_log_is_corrupt(tmp_path
         running.processAllAvailable(timeout=20)
     at("commit.before", 1, lambda: taken_over_and_trimmed(tmp_path, 1))
     with (
-        pytest.raises(FencedError, match=r"\(epoch 3\).*last error: .*lacks the frozen content of batch 1") as found,
+        pytest.raises(FencedError, match=r"\(epoch 3\).*last error: .*lacks the frozen results of batch 1") as found,
         start_local(topology, name="wc", checkpointLocation=tmp_path) as running,
     ):
         running.processAllAvailable(timeout=20)
@@ -242,7 +242,7 @@ def test_a_run_that_was_taken_over_does_not_say_that_its_state_is_lost(
         feeder.feed([word])
     with (
         pytest.raises(
-            FencedError, match=r"\(epoch 2\).*last error: .*'counts' stands at txid 0.*cannot be healed"
+            FencedError, match=r"\(epoch 2\).*last error: .*'counts' is at txid 0.*cannot be healed"
         ) as found,
         start_local(topology, name="wc", checkpointLocation=tmp_path) as running,
     ):

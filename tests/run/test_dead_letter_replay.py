@@ -125,7 +125,7 @@ def test_what_cannot_come_back_is_told(tmp_path: Path) -> None:
     spout = FixedBatchSpout("line string", [["x"]])
     with start_local(topology(spout), name="t", checkpointLocation=tmp_path) as running:
         running.processAllAvailable(timeout=20)
-        with pytest.raises(TopologyError, match="no dead letters come back into 'line'; did you mean 'lines'"):
+        with pytest.raises(TopologyError, match="no dead letters are replayed into 'line'; did you mean 'lines'"):
             running.replayDeadLetters("line")
         with pytest.raises(trident.errors.StateError, match="no state 'letters'"):
             running.replayDeadLetters("lines", state="letters")
@@ -133,7 +133,7 @@ def test_what_cannot_come_back_is_told(tmp_path: Path) -> None:
     with (
         start_local(topology(wider), name="t", checkpointLocation=tmp_path) as running,
         pytest.raises(
-            TopologyError, match=r"000000000001.1.00000 cannot come back before lines.*: its tuple has no field 'mo"
+            TopologyError, match=r"000000000001.1.00000 cannot be replayed before lines.*: its tuple has no field 'mo"
         ),
     ):
         running.replayDeadLetters("lines")
@@ -143,14 +143,15 @@ def test_a_place_without_letters_and_a_second_one_are_refused(tmp_path: Path) ->
     made = TridentTopology()
     lines = made.newStream("lines", FixedBatchSpout("line string", [["1"]])).replayable()
     with pytest.raises(
-        TopologyError, match="lines/2:replayable: dead letters come back into 'lines' at test_dead_letter_replay"
+        TopologyError,
+        match="lines/2:replayable: dead letters are already replayed into 'lines' at test_dead_letter_replay",
     ):
         lines.replayable()
     lines.each("line", int, "n long").persistentAggregate(MemoryMapState.opaque(), "n", Sum(), "sum", name="sum")
-    with pytest.raises(TopologyError, match=r"dead letters come back at .* \(replayable\), but none are kept"):
+    with pytest.raises(TopologyError, match=r"dead letters are replayed at .* \(replayable\), but none are stored:"):
         start_local(made, name="t", checkpointLocation=tmp_path)
     with pytest.raises(
-        TopologyError, match="a DRPC request that fails returns its error to the caller, and nothing comes back"
+        TopologyError, match="a DRPC request that fails returns its error to the caller, so there is nothing to replay"
     ):
         TridentTopology().newDRPCStream("ask").replayable()
 

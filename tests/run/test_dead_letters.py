@@ -203,36 +203,40 @@ def test_dead_letters_that_nobody_reads_are_refused_at_the_start(tmp_path: Path)
     with pytest.raises(TopologyError) as raised:
         start(topology, tmp_path)
     assert "lines/4:filter(<lambda>) (test_dead_letters.py:" in str(raised.value)
-    assert "makes dead letters, and no stream reads them: keep them with topology.deadLetterState(stateFactory)" in str(
-        raised.value
+    assert (
+        "makes dead letters, and no stream reads them: store them with topology.deadLetterState(stateFactory)"
+        in str(raised.value)
     )
 
 
 def test_attempts_that_never_come_are_refused_at_the_start(tmp_path: Path) -> None:
-    with pytest.raises(TopologyError, match="makes dead letters after 3 attempts, and maxAttempts=3 ends the batch"):
+    with pytest.raises(TopologyError, match="makes dead letters after 3 attempts, but maxAttempts=3 ends the batch"):
         start(summed(["1"], attempts=3), tmp_path, maxAttempts=3)
 
 
 WRONG: list[tuple[Any, str]] = [
     (
         lambda s: s.each("line", len, "m long", onError="deadletter"),
-        "lines/1:each(len): onError='deadletter'; did you mean 'deadLetter'?: 'fail', 'skip', 'deadLetter' and "
-        "DeadLetter(...) are accepted",
+        "lines/1:each(len): onError='deadletter'; did you mean 'deadLetter'?: expected 'fail', 'skip', 'deadLetter' "
+        "or DeadLetter(...)",
     ),
-    (lambda s: s.filter("n", bool, onError=None), "onError=None: 'fail', 'skip', 'deadLetter' and DeadLetter(...) are"),
+    (
+        lambda s: s.filter("n", bool, onError=None),
+        "onError=None: expected 'fail', 'skip', 'deadLetter' or DeadLetter(...)",
+    ),
     (
         lambda s: s.each(expr("n / 0"), "x double", onError="skip"),
-        "onError needs a function that is called with one tuple at a time; an operation that Spark runs itself fails",
+        "onError needs a function that is called with one tuple at a time; an operation of Spark fails",
     ),
-    (lambda s: s.map(lambda t: t.n, "x long").deadLetters(), "lines/2:deadLetters: no step that leads here makes dead"),
+    (lambda s: s.map(lambda t: t.n, "x long").deadLetters(), "lines/2:deadLetters: no step before this one makes dead"),
     (lambda s: DeadLetter(attempts=-1), "DeadLetter: attempts=-1: expected a whole number of at least 0"),
     (lambda s: DeadLetter(most=0), "DeadLetter: most=0: expected a whole number of at least 1"),
-    (lambda s: TridentTopology().deadLetters(), "no step makes dead letters yet; give one onError='deadLetter'"),
+    (lambda s: TridentTopology().deadLetters(), "no step before it makes dead letters; give one onError='deadLetter'"),
     (
         lambda s: TridentTopology().newDRPCStream("ask").each("args", len, "n long", onError="skip"),
         "ask()/1:each(len): onError is for batches; a DRPC request that fails returns its error to the caller",
     ),
-    (lambda s: s.peek(trident.Debug(), onError="skip"), "Debug never fails, and takes no onError"),
+    (lambda s: s.peek(trident.Debug(), onError="skip"), "Debug never fails, so it takes no onError"),
 ]
 
 

@@ -97,7 +97,7 @@ STEPS = {
     ),
     "udf": (
         ends(lambda lines: lines.each("line", F.udf(lambda line: line * 2, StringType()), "twice string").peek(print)),
-        rf"lines/1:each\(<lambda>\) \[.*called at {HERE}:\d+\]: give the udf's own function",
+        rf"lines/1:each\(<lambda>\) \[.*called at {HERE}:\d+\]: give the function inside the udf",
     ),
     "transform": (
         ends(lambda lines: lines.transform(first_rows).peek(print)),
@@ -149,7 +149,7 @@ def spoken(feeder: FeederBatchSpout, native: bool) -> TridentTopology:
     ("options", "said"),
     [
         ({"engine": "embeded"}, r"engine='embeded'; did you mean 'embedded'\?: expected 'spark' or 'embedded'"),
-        ({"engine": "embedded", "spark": object()}, "which runs without Spark: leave one of them out"),
+        ({"engine": "embedded", "spark": object()}, "which runs without Spark: omit one of them"),
         ({"engine": "embedded", "clokc": 1}, "start has no option 'clokc'.*its options are engine, name, "),
     ],
 )

@@ -162,7 +162,7 @@ def test_a_batch_that_waits_for_a_step_of_spark_is_refused_with_the_way_out(
     twice.persistentAggregate(MemoryMapState.opaque(), "twice", Sum(), "sum", name="sum")
     on_spark = EngineStart("spark", lambda: spark)
     assert ends(on_spark, topology, checkpointLocation=tmp_path)
-    with pytest.raises(MissingSessionError, match=r"each\(expr\).*With engine='spark' the topology runs as it"):
+    with pytest.raises(MissingSessionError, match=r"each\(expr\).*With engine='spark' the topology runs unchanged"):
         start_local(topology, name="t", checkpointLocation=tmp_path)
     assert not ends(on_spark, topology, checkpointLocation=tmp_path)
     with EngineStart("spark", lambda: spark)(topology, name="t", checkpointLocation=tmp_path) as running:

@@ -100,7 +100,7 @@ def test_the_steps_into_which_rows_go_uncounted_are_named(
     assert unseen_steps(cut(topology)) == unseen
     topology.explain(ledger=True)
     told = capsys.readouterr().out
-    assert ("ledger=True does not count the rows on their way into Spark's own steps: " in told) == bool(unseen)
+    assert ("ledger=True does not count the rows that enter Spark's own steps: " in told) == bool(unseen)
     assert ", ".join(unseen) in told
     topology.explain("embedded", ledger=True)
     topology.explain()

@@ -451,7 +451,7 @@ def test_a_function_behind_a_state_that_always_raises_stops_the_group_and_a_rest
     running = start_local(with_later_stage(broken), maxAttempts=3, **options)
     with pytest.raises(
         UserFunctionError,
-        match=r"broken \(test_limits.py:\d+\) raised ValueError: never.*batch 1 is frozen and kept: mend",
+        match=r"broken \(test_limits.py:\d+\) raised ValueError: never.*batch 1 is frozen and kept: correct the cause",
     ):
         running.awaitTermination(timeout=SOON)
     assert len(calls) == 3

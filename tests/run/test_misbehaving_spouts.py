@@ -110,7 +110,7 @@ def test_a_spout_that_cannot_plan_ends_in_one_error_that_names_the_cause() -> No
 
 def test_metadata_that_is_no_json_ends_in_one_error_that_names_the_spout() -> None:
     running = start_local(counting(Scripted(SpoutKind.OPAQUE, metadata={1, 2})), name="raising")
-    with pytest.raises(BatchFailedError, match=r"spout 's0' gave metadata that is not JSON") as told:
+    with pytest.raises(BatchFailedError, match=r"spout 's0' returned metadata that is not JSON") as told:
         running.processAllAvailable(timeout=20)
     assert isinstance(told.value.__cause__, SpoutContractError)
 

@@ -94,8 +94,8 @@ def test_a_start_takes_other_numbers_than_the_programs() -> None:
 @pytest.mark.parametrize(
     ("hints", "message"),
     [
-        ({"word": 2}, r"no parallelismHint 'word' in a batch group; did you mean 'words'\?; there are words/1"),
-        ({"words": 0}, "'words': 0: expected a step's name, and a whole number from 1 on"),
+        ({"word": 2}, r"no batch group has a parallelismHint 'word'; did you mean 'words'\?; there are words/1"),
+        ({"words": 0}, "'words': 0: expected a step's name and a whole number of at least 1"),
         ({"words": True}, "'words': True: expected"),
         ([("words", 2)], "expected a dict"),
     ],
@@ -125,7 +125,7 @@ def test_what_does_not_commit_in_time_leaves_everything_as_it_was() -> None:
         assert running.parallelismHints == {"words/1": 5}
         gate.clear()
         wait_until(lambda: running.status["groups"]["lines"]["inFlight"])
-        with pytest.raises(TimeoutError, match="'slow' has not committed within 0.1 s"):
+        with pytest.raises(TimeoutError, match="'slow' did not commit its planned batches within 0.1 s"):
             running.rebalance({"words": 3}, timeout=0.1)
         assert running.parallelismHints == {"words/1": 5} and running.condition == "ACTIVE"
         gate.set()

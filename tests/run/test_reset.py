@@ -64,7 +64,7 @@ def test_it_warns_of_states_on_a_server_that_it_does_not_declare(tmp_path: Path,
     run(counting(counts=state, other=state, small=MemoryMapState.opaque()), "wc", tmp_path)
     with pytest.warns(RuntimeWarning) as told:
         counting(counts=state).reset("wc", tmp_path)
-    assert [str(each.message).partition(", which")[0] for each in told] == ["reset: the log knew a state 'other'"]
+    assert [str(each.message).partition(", which")[0] for each in told] == ["reset: the log had a state 'other'"]
     assert told[0].filename == __file__
     left = shared_redis.held(tmp_path.name)
     assert left and all(b"wc/other" in key for key in left)
@@ -82,7 +82,7 @@ def test_where_one_place_is_another_topologys_nothing_is_dropped(tmp_path: Path)
         running.processAllAvailable(timeout=20)
     ours = counting(counts=MemoryMapState.opaque())
     run(ours, "ours", tmp_path / "ours")
-    with pytest.raises(StateOwnedError, match="holds the state 'counts' of topology 'theirs'; nothing was touched"):
+    with pytest.raises(StateOwnedError, match="holds the state 'counts' of topology 'theirs'; nothing was changed"):
         counting(counts=MemoryMapState.opaque(), more=place).reset("ours", tmp_path / "ours")
     assert (tmp_path / "ours" / "ours" / "log.sqlite").exists()
 
@@ -96,9 +96,7 @@ def test_a_reset_at_another_logs_place_leaves_the_state_to_its_driver(
     with pytest.raises(LogMismatchError):
         run(topology, "wc", tmp_path / "wrong")
     before = shared_redis.held(tmp_path.name)
-    with pytest.raises(
-        LogMismatchError, match=r"'counts' stands under another log \(uuid \w+\) than the one in .*wrong"
-    ):
+    with pytest.raises(LogMismatchError, match=r"'counts' belongs to another log \(uuid \w+\) than the one in .*wrong"):
         topology.reset("wc", tmp_path / "wrong")
     assert shared_redis.held(tmp_path.name) == before
     assert run(topology, "wc", tmp_path / "right") == counts

@@ -206,7 +206,7 @@ def test_a_removed_checkpoint_with_the_state_kept_is_refused_with_the_way_out(
     with pytest.raises(LogMismatchError, match=r"checkpoint was removed.*topology\.reset\('wc'"):
         start_local(word_count(state=state), name="wc", checkpointLocation=tmp_path / "b")
     topology = word_count(state=state)
-    with pytest.raises(LogMismatchError, match=r"stands under another log .* force=True if it is gone"):
+    with pytest.raises(LogMismatchError, match=r"belongs to another log .* force=True if that log is gone"):
         topology.reset("wc", tmp_path / "b")
     topology.reset("wc", tmp_path / "b", force=True)
     with start_local(topology, name="wc", checkpointLocation=tmp_path / "b") as running:
@@ -249,7 +249,7 @@ def test_a_state_that_moves_to_another_batch_group_is_refused(tmp_path: Path) ->
     other = TridentTopology()
     stream = other.newStream("lines", FixedBatchSpout("word string", []))
     stream.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
-    with pytest.raises(CodeChangedError, match=r"where the streams 'sentences' stand, .* but 'lines'"):
+    with pytest.raises(CodeChangedError, match=r"the positions of the streams 'sentences', .* it has 'lines'"):
         start_local(other, name="wc", checkpointLocation=tmp_path)
 
 

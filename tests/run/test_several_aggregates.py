@@ -257,9 +257,9 @@ BOTH = {"n": Count(), "total": Sum("n")}
 def test_one_aggregator_and_several_later_are_refused(make_state: MakeState, tmp_path: Path) -> None:
     told = refusal(BOTH, Sum(), make_state(), tmp_path)
     assert told.startswith(
-        "state 'totals' holds (word string) -> bigint by Sum, the topology declares (word string) -> "
+        "state 'totals' has (word string) -> bigint by Sum, but the topology declares (word string) -> "
         "struct<n:bigint,total:bigint> by {n: Count, total: Sum} (another value type, one aggregator then, several "
-        "now). Give the new state another name= (the stored one stays, and openState reads it); or let it begin anew"
+        "now). Give the new state another name= (the stored state stays, and openState can read it); or drop it with"
     )
 
 
@@ -269,8 +269,8 @@ def test_one_aggregator_and_several_later_are_refused(make_state: MakeState, tmp
         (Sum(), "(another value type, several aggregators then, one now)"),
         ({**BOTH, "most": Max("n")}, "(another value type, another aggregator: 'most' is new)"),
         ({"n": Count()}, "(another value type, another aggregator: 'total' is gone)"),
-        ({"n": Count(), "total": Max("n")}, "(another aggregator: 'total' was of Sum and is of Max)"),
-        ({"total": Sum("n"), "n": Count()}, "(another value type, the aggregators come in another order)"),
+        ({"n": Count(), "total": Max("n")}, "(another aggregator: 'total' was made by Sum and is now made by Max)"),
+        ({"total": Sum("n"), "n": Count()}, "(another value type, the aggregators have another order)"),
     ],
 )
 def test_changed_members_are_told(later: Any, says: str, tmp_path: Path) -> None:
@@ -417,21 +417,21 @@ def test_windows_of_several_aggregators(window: Any, found: Any, make_state: Mak
         (
             (BOTH, "n"),
             {"name": "t"},
-            "outputFields 'n' stands beside several aggregators, and each of them has",
+            "outputFields 'n' cannot be given with several aggregators, each of which has",
         ),
-        (("n", BOTH), {"name": "t"}, "inputFields 'n' stands beside several aggregators"),
-        (({1: Count()},), {"name": "t"}, "1 is no output field; write {'n'"),
-        (({"n": Count(), "word": Sum("n")},), {"name": "t"}, "output field 'word' is a field of the group already"),
-        (({"n": "count"},), {"name": "t"}, "'count' is no aggregator"),
+        (("n", BOTH), {"name": "t"}, "inputFields 'n' cannot be given with several aggregators"),
+        (({1: Count()},), {"name": "t"}, "1 is not an output field; write {'n'"),
+        (({"n": Count(), "word": Sum("n")},), {"name": "t"}, "output field 'word' is already a field of the group"),
+        (({"n": "count"},), {"name": "t"}, "'count' is not an aggregator"),
         (({"n": Count},), {"name": "t"}, "Count is a class"),
         (({"total": Sum()},), {"name": "t"}, "Sum adds numbers of one input field, not of 3"),
         (({"total": Sum("m")},), {"name": "t"}, "no field 'm'; the fields are"),
         (
             ({"total": ("n", Sum("n"))},),
             {"name": "t"},
-            "the call names the input fields 'n', and the aggregator its",
+            "the call names the input fields 'n', and the aggregator also names some,",
         ),
-        (({"a long": ("n", trident.testing)},), {"name": "t"}, "is no aggregator"),
+        (({"a long": ("n", trident.testing)},), {"name": "t"}, "is neither an aggregator"),
     ],
 )
 def test_wrong_mappings_are_told(arguments: Any, options: Any, says: str) -> None:
@@ -457,16 +457,20 @@ def test_a_reducer_and_an_unannotated_present_are_told() -> None:
             return len(acc)
 
     rows = TridentTopology().newStream("rows", FixedBatchSpout(FIELDS, []))
-    with pytest.raises(TopologyError, match=r"is a ReducerAggregator, and several aggregators in one state are Comb"):
+    with pytest.raises(
+        TopologyError, match=r"is a ReducerAggregator, but several aggregators in one state must be Comb"
+    ):
         rows.persistentAggregate(MemoryMapState.opaque(), {"n": Count(), "kept": ("n", Kept())}, name="t")
-    with pytest.raises(TopologyError, match=r"the type of 'shown' is not declared: annotate what present\(acc\)"):
+    with pytest.raises(
+        TopologyError, match=r"the type of 'shown' is not declared: annotate the return type of present\(acc\),"
+    ):
         rows.persistentAggregate(MemoryMapState.opaque(), {"shown": ("word", Shown())}, name="t")
 
 
 def test_wrong_queries_of_fields_are_told() -> None:
     made, state = topology(FixedBatchSpout(FIELDS, BATCHES), MemoryMapState.opaque(), BOTH)
     requests = made.newDRPCStream("r", "word string")
-    with pytest.raises(TopologyError, match=r"has the fields \(n, total\), not 'totl': name those that you want"):
+    with pytest.raises(TopologyError, match=r"has the fields \(n, total\), not 'totl': name the fields that you want"):
         requests.stateQuery(state, "word", MapGet(), "n, totl")
     with pytest.raises(TopologyError, match="'n' is bigint, not string; leave the type out"):
         requests.stateQuery(state, "word", MapGet(), "n string")

@@ -106,12 +106,10 @@ def test_a_standby_waits_as_long_as_the_driver_renews_its_lease(
         assert time.monotonic() - began > 0.15
         status = running.status["lease"]
         assert (status["epoch"], status["pid"]) == (2, os.getpid()) and status["since"] > 1700000000
-        with pytest.raises(FencedError, match=r"epoch 2, ours is 1"):
+        with pytest.raises(FencedError, match=r"epoch 2; this driver has 1"):
             log.sync(lease)
         check_counts(running)
-    assert (
-        "the driver of epoch 1 holds its log (process 4711 on elsewhere, since 2023-11-14 22:13:20 UTC)" in caplog.text
-    )
+    assert "the driver of epoch 1 has its log (process 4711 on elsewhere, since 2023-11-14 22:13:20 UTC)" in caplog.text
     assert "(process 4711 on elsewhere, since 2023-11-14 22:13:20 UTC) did not renew its lease for 0.3 s" in caplog.text
 
 
@@ -167,7 +165,7 @@ def test_a_standby_that_was_slower_waits_on(
 
     monkeypatch.setattr(SqliteLog, "take", other_first)
     result = standing_by(tmp_path)
-    wait_until(lambda: "another driver took the log first; it stands by" in caplog.text)
+    wait_until(lambda: "another driver took the log first; this one waits as a standby" in caplog.text)
     assert log.lease() == leases[0], "the winner keeps it"
     log.give_back(leases[0])
     check_counts(result.result(10))
@@ -184,7 +182,7 @@ def test_a_standby_waits_on_while_the_file_is_locked(
     driver = connect(tmp_path / "t" / "log.sqlite", isolation_level=None)
     driver.execute("BEGIN IMMEDIATE")
     wait_until(lambda: "cannot take over: the log" in caplog.text)
-    assert "database is locked; it stands by" in caplog.text and not result.done()
+    assert "database is locked; it waits as a standby" in caplog.text and not result.done()
     driver.close()
     check_counts(result.result(10))
 
@@ -198,7 +196,7 @@ def test_a_standby_can_be_stopped_and_took_nothing(tmp_path: Path, log: SqliteLo
     (waiting,) = trident.standbys()
     assert repr(waiting).startswith("<Standby 't': process 4711 on elsewhere")
     waiting.stop()
-    with pytest.raises(StandbyStoppedError, match="'t' was stopped while it stood by; it took nothing over"):
+    with pytest.raises(StandbyStoppedError, match="'t' was stopped while it was a standby; it took nothing over"):
         result.result(1)
     assert trident.standbys() == [] and log.lease() == lease
 
@@ -243,8 +241,8 @@ def test_a_stop_in_the_middle_of_the_takeover_stops_the_run(
     [
         ({"standby": "yes"}, "standby='yes': expected True or False"),
         ({"takeover": 1}, "takeover=1: expected True or False"),
-        ({"standby": True, "takeover": True}, "a standby waits for its turn, takeover=True does not"),
-        ({"takeover": False}, "takeover=False: a start takes over at once, or stands by with standby=True"),
+        ({"standby": True, "takeover": True}, "a standby waits, a takeover does not"),
+        ({"takeover": False}, "takeover=False: a start takes over at once; with standby=True"),
         ({"leaseSecs": 0}, "leaseSecs=0"),
         ({"leaseSecs": "soon"}, "leaseSecs='soon' is not a duration"),
     ],

@@ -174,7 +174,7 @@ def test_a_state_that_is_kept_and_asked_outside_of_a_batch_is_closed(tmp_path: P
     topology = TridentTopology()
     words(topology, ["dog"]).statefulEach(step, keyFields="word", valueType="long", name="held")
     contents(topology, tmp_path)
-    with pytest.raises(StateClosedError, match=r"state 'held': get was called outside of a batch"):
+    with pytest.raises(StateClosedError, match=r"state 'held': get was called outside a batch"):
         kept[0].get("dog")
 
 
@@ -366,5 +366,5 @@ def test_an_operation_whose_body_nothing_runs_is_told(tmp_path: Path) -> None:
     words(topology, ["dog"]).statefulEach(
         lambda tuple, state: later(tuple, state), keyFields="word", valueType="long", name="held"
     )
-    with pytest.raises(UserFunctionError, match=r"gave <generator.*tuple was \(word='dog'\) \(nothing runs its body"):
+    with pytest.raises(UserFunctionError, match=r"returned <generator.*tuple was \(word='dog'\) \(its body never runs"):
         contents(topology, tmp_path, maxAttempts=1)

@@ -57,7 +57,7 @@ def test_a_failure_is_logged_at_debug_alone(caplog: pytest.LogCaptureFixture) ->
         finished(begun(FakeSpark(), words()))
     (record,) = caplog.records
     assert record.levelno == logging.DEBUG and "the gateway is gone" in str(record.exc_info)
-    assert record.message == "Spark was not warmed up; the first batch does without"
+    assert record.message == "Spark was not warmed up; the first batch is slower"
 
 
 def test_a_spark_is_warmed_up_once_and_once_more_when_workers_are_needed() -> None:

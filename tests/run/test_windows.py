@@ -358,11 +358,11 @@ TENS, AT = SlidingEventTimeWindow(10, 5, "at"), "at"
             "(another length of the window: 9 seconds then, 10 seconds now and slide of the window: 9 seconds then, 5 "
             "seconds now)",
         ),
-        (TENS, SlidingEventTimeWindow(10, 5, "a, (b)"), "(the window goes by 'a, (b)', and went by 'at')"),
+        (TENS, SlidingEventTimeWindow(10, 5, "a, (b)"), "(the window used 'at' and now uses 'a, (b)')"),
         (
             SessionWindow("1 minute", "a, (b)"),
             SessionWindow(59, AT),
-            "(another gap of the window: 1 minute then, 59 seconds now, the window goes by 'at', and went by 'a, (b)')",
+            "(another gap of the window: 1 minute then, 59 seconds now, the window used 'at' and now uses 'a, (b)')",
         ),
         (TENS, SlidingEventTimeWindow(10, 5, AT, lateness=3), ""),
     ],

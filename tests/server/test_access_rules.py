@@ -47,7 +47,7 @@ def test_a_token_may_be_for_some_functions_and_states_only(serving: Serving, mon
             assert serving.get(path, headers=shop).status_code == 200
         told = serving.post("/drpc/total", {"args": ["dog"]}, headers=shop)
         assert (told.status_code, told.json()["error"]["type"]) == (403, "Forbidden")
-        assert told.json()["error"]["message"] == "this token may ask only: POST /drpc/count, /state/counts"
+        assert told.json()["error"]["message"] == "this token allows only: POST /drpc/count, /state/counts"
         for path in (
             "/state",
             "/drpc",
@@ -107,7 +107,7 @@ def test_a_client_that_asks_too_often_is_told_how_long_to_wait(serving: Serving)
         assert [each.status_code for each in told].count(429) >= 1
         late = next(each for each in told if each.status_code == 429)
         assert late.json()["error"]["type"] == "TooManyRequests" and late.headers["retry-after"] == "1"
-        assert "2 requests a second are allowed; ask again in 0." in late.json()["error"]["message"]
+        assert "2 requests per second are allowed; try again in 0." in late.json()["error"]["message"]
         assert serving.get("/healthz").status_code == 200
         with serving.client() as client:  # it waits, and asks again
             assert [client.get("counts", "dog") for _ in range(3)] == [2, 2, 2]

@@ -40,7 +40,7 @@ def test_the_functions_are_listed(serving: Serving) -> None:
     ("function", "content", "status", "kind", "message"),
     [
         ("cuont", {"args": ["dog"]}, 404, "DRPCNotFoundError", "did you mean 'count'"),
-        ("count", {"args": [7]}, 400, "DRPCArgumentError", "argument 'word' came as 7 (int)"),
+        ("count", {"args": [7]}, 400, "DRPCArgumentError", "argument 'word' is 7 (int)"),
         ("count", {"args": []}, 400, "DRPCArgumentError", "argument 'word' is missing"),
         ("count", {"args": ["a", "b"]}, 400, "DRPCArgumentError", "2 arguments came"),
         ("count", {"args": {"wrod": "a"}}, 400, "DRPCArgumentError", "did you mean 'word'"),
@@ -74,7 +74,7 @@ def test_the_client_raises_the_errors_of_the_library(serving: Serving) -> None:
         assert client.execute("count", "dog").toPandas().attrs == {"asOfTxid": 1}
         with pytest.raises(DRPCNotFoundError, match="no DRPC function 'nothing'"):
             client.execute("nothing")
-        with pytest.raises(DRPCArgumentError, match="came as 7"):
+        with pytest.raises(DRPCArgumentError, match="is 7"):
             client.execute("count", 7)
         with pytest.raises(UserFunctionError, match="no cow here"):
             client.execute("fails", "cow")

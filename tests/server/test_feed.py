@@ -203,7 +203,7 @@ def test_what_the_log_no_longer_keeps_is_told_and_made_up_for(
     with events(serving.url, "?after=1") as told:
         missed, snapshot = changed(told), changed(told)
     assert (missed["kind"], missed["from"], missed["to"]) == ("missed", 2, 2)
-    assert "begin again with a snapshot" in missed["message"]
+    assert "longer valid; start again with a snapshot" in missed["message"]
     assert (snapshot["kind"], snapshot["txid"], len(snapshot["rows"])) == ("snapshot", 2, 3)
     with serving.client() as client, pytest.raises(ChangesMissedError, match="keeps only the batches after txid 2"):
         next(client.changes("counts", after=1))
@@ -226,7 +226,7 @@ def test_a_state_that_is_dropped_ends_the_feed(shared_redis: RedisServer, tmp_pa
         run("cow")
         with pytest.raises(StateEndedError):
             next(changes)
-        with pytest.raises(StateEndedError, match="of another life of it"):
+        with pytest.raises(StateEndedError, match="from before that: its values are"):
             next(client.changes("counts", after=place))
         with pytest.raises(StateEndedError, match="was dropped while it was open.*: open it again"):
             next(client.changes("counts", snapshot=True))
@@ -309,7 +309,7 @@ def test_a_drop_between_look_and_read_is_no_change(serving: Serving, monkeypatch
     anew = {"counts": state_changes.Birth("words", 1, 9, True)}
     monkeypatch.setattr(serving.running._context.log, "births", lambda: next(lives, anew))
     next(lives)
-    with pytest.raises(StateEndedError, match="began anew after txid 1"):
+    with pytest.raises(StateEndedError, match="was recreated after txid 1"):
         list(changes.after(place))
 
 
@@ -323,9 +323,9 @@ def test_states_whose_changes_cannot_be_told(tmp_path: Path) -> None:
         running.serve() as server,
         DRPCClient(server.url) as client,
     ):
-        with pytest.raises(StateError, match="'loose' is nonTransactional: its values belong to no txid"):
+        with pytest.raises(StateError, match="'loose' is nonTransactional: its values have no txid"):
             next(client.changes("loose"))
-        with pytest.raises(StateError, match="'passing' has ttlSecs: its values expire without being changed"):
+        with pytest.raises(StateError, match="'passing' has ttlSecs: its values expire without"):
             next(client.changes("passing"))
 
 
@@ -337,8 +337,8 @@ def test_states_whose_changes_cannot_be_told(tmp_path: Path) -> None:
         ("?after=1&after=2", 400, "after came 2 times"),
         ("?snapshot=1", 400, "snapshot='1': expected true or false"),
         ("?rows=csv", 400, "rows='csv': expected json or arrow"),
-        ("?after=99", 410, "is at txid 1: its log is an older copy, or began anew"),
-        ("?after=abc-1-0-1", 410, "is of another life of it"),
+        ("?after=99", 410, "is at txid 1: its log is an older copy, or a new one"),
+        ("?after=abc-1-0-1", 410, "is from before that: its values are"),
     ],
 )
 def test_a_request_that_is_wrong(serving: Serving, query: str, status: int, message: str) -> None:
@@ -348,7 +348,7 @@ def test_a_request_that_is_wrong(serving: Serving, query: str, status: int, mess
 
 def test_a_call_that_is_wrong(serving: Serving) -> None:
     with serving.client() as client:
-        with pytest.raises(TopologyError, match="give after= or snapshot=True"):
+        with pytest.raises(TopologyError, match="give either after= or snapshot=True"):
             client.changes("counts", after=1, snapshot=True)
         with pytest.raises(TopologyError, match="after=1.5: expected a txid, or the position of a change"):
             client.changes("counts", after=1.5)  # type: ignore[arg-type]

@@ -68,7 +68,7 @@ def test_a_function_whose_calls_never_end_holds_up_no_other_one(serving: Serving
             assert httpx.post(f"{server.url}{path}", json=asked, timeout=30).status_code == 200
         assert httpx.get(f"{server.url}/readyz", timeout=30).status_code == 200
         told = httpx.post(f"{server.url}/drpc/slow", json={"args": ["0"]}, timeout=30)
-        assert told.status_code == 504 and "16 earlier calls have not ended yet" in told.text
+        assert told.status_code == 504 and "16 earlier calls have not finished yet" in told.text
         for call in calls:
             assert call.recv(12).split()[1] == b"504"
             call.close()

@@ -76,7 +76,7 @@ def test_a_path_or_method_that_there_is_not(serving: Serving, method: str, path:
 
     told = httpx.request(method, serving.url + path)
     assert (told.status_code, told.json()["error"]["type"]) == (status, kind)
-    assert "GET /openapi.json describes what there is" in told.json()["error"]["message"]
+    assert "GET /openapi.json describes the API" in told.json()["error"]["message"]
     if path == "/state/counts":
         assert {each.strip() for each in told.headers["allow"].split(",")} == {"GET", "HEAD", "POST"}
 
@@ -84,7 +84,7 @@ def test_a_path_or_method_that_there_is_not(serving: Serving, method: str, path:
 def test_ranking_by_a_field_that_there_is_not(serving: Serving) -> None:
     told = serving.get("/state/counts?top=3&by=size")
     assert (told.status_code, told.json()["error"]["type"]) == (400, "InvalidQuery")
-    assert told.json()["error"]["message"] == "by='size': the fields of the value are none, as it is no struct"
+    assert told.json()["error"]["message"] == "by='size': the fields of the value are none, since it is not a struct"
 
 
 def test_a_parameter_that_came_twice(serving: Serving) -> None:

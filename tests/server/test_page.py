@@ -160,7 +160,7 @@ def test_functions_are_asked_with_typed_arguments(look: Look) -> None:
     assert "pear" in at.text(".result") and "apple" not in at.text(".result")
     assert at.hash() == "#/functions/enough?items=apple+pear&least=5"
     at.go("functions/enough?items=apple&least=many")
-    at.see("argument 'least' came as 'many'", ".result")
+    at.see("argument 'least' is 'many'", ".result")
     at.go("functions/sold?item=apple")  # an address that somebody shared
     at.see("^3$", ".result")
 
@@ -248,7 +248,7 @@ def test_a_token_that_does_not_open_the_page_is_asked_for_again(look: Look, shop
     for token, why in (
         (f"{TOKEN}\u200b", "a character that cannot be sent"),
         ("“quoted”", "a character that cannot be sent"),
-        (few, "this token may ask only: /state/sold"),
+        (few, "this token allows only: /state/sold"),
         ("wrong", "did not take this token"),
     ):
         at.page.locator("#token").fill(token)

@@ -269,8 +269,13 @@ def test_dead_letters_are_listed_and_put_back(asked: Asked) -> None:
 @pytest.mark.parametrize(
     ("content", "status", "kind", "message"),
     [
-        ({"stream": "visits"}, 409, "TopologyError", "no dead letters come back into 'visits'; they come back into"),
-        ({"stream": "orders", "state": "sold"}, 404, "StateNotFound", "'sold' is no state that keeps dead letters"),
+        (
+            {"stream": "visits"},
+            409,
+            "TopologyError",
+            "no dead letters are replayed into 'visits'; they can be replayed into",
+        ),
+        ({"stream": "orders", "state": "sold"}, 404, "StateNotFound", "'sold' is not a state of dead letters"),
         ({"straem": "orders"}, 400, "InvalidBody", "unknown field `straem`"),
     ],
 )

@@ -229,7 +229,7 @@ class FakeLog:
         def write(disk: LogDisk) -> Undo:
             known = disk.groups.get(group)
             if known is None or known.frozen != txid - 1:
-                raise LogError(f"group {group!r}: batch {txid} cannot freeze, it does not follow the last one")
+                raise LogError(f"group {group!r}: batch {txid} cannot freeze: it does not follow the last frozen batch")
             known.frozen = txid
             streams = {
                 name: replace(stream, position=positions[name])
@@ -267,7 +267,7 @@ class FakeLog:
         def write(disk: LogDisk) -> Undo:
             known = disk.groups.get(group)
             if known is None or known.committed != txid - 1 or known.frozen < txid:
-                raise LogError(f"group {group!r}: batch {txid} cannot commit, it is not the next frozen one")
+                raise LogError(f"group {group!r}: batch {txid} cannot commit: it is not the next frozen batch")
             known.committed, before = txid, dict(disk.outputs)
             disk.outputs |= {name: replace(disk.outputs[name], last=txid) for name in took if name in disk.outputs}
             if time is not None:
@@ -317,7 +317,7 @@ class FakeLog:
     def publish(self, lease: Lease, state: str, manifest: bytes) -> None:
         def write(disk: LogDisk) -> Undo:
             if state not in disk.states:
-                raise LogError(f"state {state!r} cannot publish a snapshot: this log does not know it")
+                raise LogError(f"state {state!r} cannot publish a snapshot: it is not in this log")
             disk.states[state].manifest = manifest
             return _nothing
 

@@ -110,11 +110,11 @@ def test_another_run_knows_nothing_of_what_was_asked(spout: ReplaySpout) -> None
     [
         (
             '{"line":"a"}',
-            r"dead letter 7 cannot come back before lines/2:each\(f\): its tuple has no field 'n', and the stream",
+            r"dead letter 7 cannot be replayed before lines/2:each\(f\): its tuple has no field 'n', but the stream",
         ),
         (
             '{"line":"a","n":"many"}',
-            r"dead letter 7 cannot come back before lines/2:each\(f\): its tuple is no longer one of \(line string",
+            r"dead letter 7 cannot be replayed before lines/2:each\(f\): its tuple no longer fits \(line string",
         ),
     ],
 )

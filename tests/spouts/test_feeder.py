@@ -102,7 +102,9 @@ def test_feed_waits_for_the_commit_of_its_batch_and_of_no_earlier_one() -> None:
 
 def test_feed_says_when_the_commit_did_not_come_in_time() -> None:
     spout = FeederBatchSpout("word string")
-    with pytest.raises(FeedTimeoutError, match=r"batch 0 was not committed within 0.01 s; it stays fed \(0 of 1"):
+    with pytest.raises(
+        FeedTimeoutError, match=r"batch 0 was not committed within 0.01 s; it is still in the queue \(0 of 1"
+    ):
         spout.feed(["a"], wait=True, timeout=0.01)
     assert len(planned(spout)) == 1
 
@@ -111,7 +113,9 @@ def test_feed_does_not_wait_for_a_topology_that_stopped() -> None:
     spout = FeederBatchSpout("word string")
     executor = spout.open()
     threading.Timer(0.05, executor.close).start()
-    with pytest.raises(SpoutError, match="the topology stopped before batch 0 was committed; it stays fed"):
+    with pytest.raises(
+        SpoutError, match="the topology stopped before batch 0 was committed; the batch is still in the queue."
+    ):
         spout.feed(["a"], wait=True, timeout=30)
 
 
@@ -166,7 +170,7 @@ def test_a_batch_for_a_topology_that_has_failed_is_an_error() -> None:
         running.awaitTermination(timeout=20)
     with pytest.raises(SpoutError) as refused:
         feeder.feed([2])
-    assert "nobody would take this batch; nothing was fed (1 fed before is not committed)" in str(refused.value)
+    assert "so no topology would read this batch; nothing was fed (1 fed before is not committed)" in str(refused.value)
     assert "call awaitTermination() of its handle; start a topology with this spout again" in str(refused.value)
 
 

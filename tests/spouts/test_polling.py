@@ -75,7 +75,7 @@ def test_a_function_that_raises_is_named_with_its_partition_and_line() -> None:
 @pytest.mark.parametrize(
     ("partition", "position", "said"),
     [
-        ([1], 5, "PollingSpout, partition 'p': its position is 5, and its list has 1 rows; only append to the list"),
+        ([1], 5, "PollingSpout, partition 'p': its position is 5, but its list has 1 rows; only append to the list"),
         (lambda position, limit: [1], None, "<lambda> (test_polling.py:"),
         (lambda position, limit: ([1], {2}), None, "expected JSON, which the log can keep"),
         (

@@ -75,9 +75,13 @@ def test_a_scalar_is_the_row_of_one_field(fields: str, value: Any) -> None:
     ("fields", "rows", "said"),
     [
         ("word string, n long", [("cow", 1), ("moon", "x")], "here, row 1, field 'n': expected bigint, got 'x' (str)"),
-        ("d double", [1, 10**400], "(int); it is beyond the greatest double"),
+        ("d double", [1, 10**400], "(int); it is greater than the largest double"),
         ("n long", [1, 1.0], "here, row 1, field 'n': expected bigint, got 1.0 (float)"),
-        ("n long", [True], "here, row 0, field 'n': expected bigint, got True (bool); a bool is not a number here"),
+        (
+            "n long",
+            [True],
+            "here, row 0, field 'n': expected bigint, got True (bool); a bool is not accepted as a number",
+        ),
         ("n int", [2**31], "here, row 0, field 'n': expected int, got 2147483648 (int); "),
         ("n int NOT NULL", [1, None], "here, row 1, field 'n': null, but the field is NOT NULL"),
         (
@@ -98,12 +102,12 @@ def test_a_scalar_is_the_row_of_one_field(fields: str, value: Any) -> None:
         ("line string", "the cow", "here is 'the cow' (str); expected a list of rows"),
         ("line string", 5, "here is 5 (int); expected a list of rows"),
         ("n long", pa.table({"n": ["1"]}), "here, field 'n': expected bigint, but the column is string"),
-        ("n long", pa.table({"m": [1]}), "here: its columns are (m), declared are (n bigint); rename or select"),
+        ("n long", pa.table({"m": [1]}), "here: its columns are (m), but (n bigint) is declared; rename or select"),
         ("n tinyint", pa.table({"n": [300]}), "here, field 'n': expected tinyint, but the column is int64 and"),
         (
             "at timestamp",
             pandas.DataFrame({"at": pandas.to_datetime(["2024-01-01"])}),
-            "which has no time zone; give it one, or declare timestamp_ntz",
+            "which has no time zone; add one, or declare timestamp_ntz",
         ),
         ("n long", pandas.DataFrame({"n": [1.5]}), "here, field 'n': expected bigint, but the column is double and"),
         ("n long", pandas.DataFrame({"n": [1, "x"]}), "here, row 1, field 'n': expected bigint, got 'x' (str)"),

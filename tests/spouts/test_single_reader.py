@@ -62,7 +62,7 @@ ONCE = pytest.mark.parametrize("make", [fed, lambda: Letters("aba"), lambda: Ite
 def test_a_second_stream_is_refused_and_told_what_to_do(make: Any, tmp_path: Path) -> None:
     spout = make()
     with pytest.raises(
-        TridentError, match="hands out each row once.* Begin all branches at one stream, or give"
+        TridentError, match="each row is read once.* Start all branches from one stream, or give"
     ) as caught:
         start_local(counting(spout, spout), name="t", checkpointLocation=str(tmp_path))
     assert isinstance(caught.value, TopologyError)
@@ -75,7 +75,7 @@ def test_a_second_stream_is_refused_and_told_what_to_do(make: Any, tmp_path: Pat
 def test_a_second_topology_is_refused_while_the_first_one_runs(make: Any, tmp_path: Path) -> None:
     spout = make()
     with start_local(counting(spout), name="one", checkpointLocation=str(tmp_path / "one")) as running:
-        with pytest.raises(TopologyError, match="hands out each row once"):
+        with pytest.raises(TopologyError, match="each row is read once"):
             start_local(counting(spout), name="two", checkpointLocation=str(tmp_path / "two"))
         assert counts(running) == {"a": 2, "b": 1}
     with start_local(counting(spout), name="two", checkpointLocation=str(tmp_path / "two")) as running:

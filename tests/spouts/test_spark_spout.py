@@ -122,8 +122,8 @@ def test_without_a_local_road_the_embedded_engine_refuses_it_at_the_start() -> N
         topology.start(engine="embedded")
     assert re.fullmatch(
         rf"engine='embedded' has no Spark, and only Spark can run ids\S* \[called at {HERE}:\d+\]: its spout reads "
-        r"with Spark only; give SparkSpout readLocal=, a function that reads without Spark\. With engine='spark' the "
-        "topology runs as it is",
+        r"with Spark only; give SparkSpout readLocal=, a function that reads without Spark\. With engine='spark' "
+        r"the topology runs unchanged",
         str(caught.value),
     ), str(caught.value)
     emission = SparkSpout(frame_of_ids, next_ids, SCHEMA).open().emit(TransactionAttempt(1, 0, 1), {"from": 0, "to": 1})
@@ -159,8 +159,8 @@ def test_a_plan_that_goes_round_in_circles_is_refused() -> None:
         position = executor.plan(TransactionAttempt(txid, 0), position, 0.0)
     with pytest.raises(SpoutContractError) as refused:
         executor.plan(TransactionAttempt(4, 0), position, 0.0)
-    assert "returned a range once more that this run has read: {'d': 1}, now behind {'d': 3}" in str(refused.value)
-    assert "give the range another name, such as the number of the round" in str(refused.value)
+    assert "returned a range that this run has already read: {'d': 1}, now after {'d': 3}" in str(refused.value)
+    assert "again on purpose, put something new in the range, such as a counter" in str(refused.value)
 
 
 def test_plans_that_were_not_used_are_no_circle() -> None:

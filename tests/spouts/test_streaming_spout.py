@@ -110,15 +110,14 @@ def test_a_checkpoint_that_is_another_one_is_refused(source: Source) -> None:
     executor.close()
     ahead = source.spout().open()
     with pytest.raises(
-        DataLossError, match="goes on with its batch 1, and the topology's log ends with none: the batches"
+        DataLossError,
+        match="continues with its batch 1, but the topology's log ends with none: another topology read the batches",
     ):
         ahead.plan(attempt(1), None, 0.0)
     ahead.close()
     shutil.rmtree(source.checkpoint)
     lost = source.spout().open()
-    with pytest.raises(
-        DataLossError, match=r"is that of another query \(id \S+\) than the one that the stream has read"
-    ):
+    with pytest.raises(DataLossError, match=r"belongs to another query \(id \S+\) than the stream has read"):
         lost.plan(attempt(3), second, 0.0)
     lost.close()
 
@@ -136,7 +135,7 @@ def test_a_query_that_fails_is_told_with_the_reason(source: Source) -> None:
             SourceUnreadableError, match="StreamingSpout: the streaming query has failed: .*(?i:malformed)"
         ):
             broken.plan(attempt(1), None, 0.0)
-    with pytest.raises(SourceUnreadableError, match="the streaming query does not hold batch 0 any more"):
+    with pytest.raises(SourceUnreadableError, match="the streaming query no longer has batch 0"):
         broken.emit(attempt(1), first)
     broken.close()
 
@@ -162,7 +161,7 @@ def test_what_it_says_of_itself_and_refuses(source: Source) -> None:
 def test_a_dataframe_of_spark_connect_is_refused(spark: SparkSession) -> None:
     frame = spark.readStream.format("rate").load()
     with pytest.raises(
-        SparkSetupError, match="StreamingSpout: the DataFrame is one of Spark Connect, where foreachBatch"
+        SparkSetupError, match="StreamingSpout: the DataFrame is from Spark Connect, whose foreachBatch"
     ):
         StreamingSpout(frame, "checkpoint")
 
@@ -232,6 +231,6 @@ def test_a_checkpoint_that_is_older_than_the_log_is_refused(source: Source, tmp_
     again: Any = source.spout().open()
     with pytest.raises(DataLossError) as refused:  # whether Spark has planned batch 2 anew by now or not
         again.plan(attempt(4), plan, 0.0)
-    assert "up to which this stream is counted" in str(refused.value)
-    assert "newStream(..., anew=True): then all that the source still has is counted once more" in str(refused.value)
+    assert "the last one that this stream has counted" in str(refused.value)
+    assert "newStream(..., anew=True): everything that the source still has then counts twice" in str(refused.value)
     again.close()

@@ -68,12 +68,12 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.chainedAgg().aggregate(Count(), "c").aggregate("n", Sum(), "c"),
         DuplicateFieldError,
-        "lines/1:aggregate(Sum): output field 'c' is an output field of Count in this chain already; give it another",
+        "lines/1:aggregate(Sum): output field 'c' is already an output field of Count in this chain; give it another",
     ),
     (
         lambda s: s.groupBy("line").chainedAgg().aggregate(Count(), "LINE"),
         DuplicateFieldError,
-        "output field 'LINE' is a group field in this chain already",
+        "output field 'LINE' is already a group field in this chain",
     ),
     (
         lambda s: s.chainedAgg().chainEnd(),
@@ -83,7 +83,7 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.chainedAgg().aggregate(Count(), "a").partitionAggregate(Count(), "b"),
         TopologyError,
-        "lines/1:partitionAggregate(Count): the chain's other members are of aggregate: a chain is all aggregate or",
+        "lines/1:partitionAggregate(Count): the chain's other members use aggregate: a chain has only aggregate or",
     ),
     (lambda s: s.chainedAgg().aggregate("x", Sum(), "a"), FieldNotFoundError, "lines/1:aggregate(Sum): no field 'x'"),
     (
@@ -106,30 +106,31 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.partitionAggregate(Half(), "a"),
         TopologyError,
-        "lines/1:partitionAggregate(Half): an object of class 'Half' has init, complete and is no aggregator; give a",
+        "lines/1:partitionAggregate(Half): an object of class 'Half' has init, complete but is not an aggregator; "
+        "give a",
     ),
-    (lambda s: s.each("n", Emitter(), "w"), TopologyError, "is an Aggregator: it belongs to aggregate"),
-    (lambda s: s.aggregate("n", Reducer(), "a, b"), TopologyError, "an aggregator gives one field, not 2 (a, b)"),
+    (lambda s: s.each("n", Emitter(), "w"), TopologyError, "is an Aggregator: use it in aggregate"),
+    (lambda s: s.aggregate("n", Reducer(), "a, b"), TopologyError, "an aggregator returns one field, not 2 (a, b)"),
     (
         lambda s: s.groupBy("line").aggregate("n", Emitter(), "line, n"),
         DuplicateFieldError,
-        "output field 'line' is a field of the group already",
+        "output field 'line' is already a field of the group",
     ),
     # what is presented
     (
         lambda s: s.aggregate("n", Shows(), "a long"),
         TypeDeclarationError,
-        "present(acc) is annotated to give double, not bigint; leave the type out",
+        "present(acc) is annotated to return double, not bigint; leave the type out",
     ),
     (
         lambda s: s.aggregate("n", Unannotated(), "a"),
         TypeDeclarationError,
-        "the type of output field 'a' is not declared: annotate what present(acc) returns",
+        "the type of output field 'a' is not declared: annotate the return type of present(acc)",
     ),
     (
         lambda s: s.aggregate("n", Average(), "a long"),
         TypeDeclarationError,
-        "Average over bigint gives double, not bigint; write 'a', and cast what comes out with expr",
+        "Average over bigint returns double, not bigint; write 'a', and cast the result with expr",
     ),
     (lambda s: s.aggregate("line", Average(), "a"), TypeDeclarationError, "Average adds numbers of one field, and 'l"),
     # extremes
@@ -138,10 +139,11 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.max("n"),
         TopologyError,
-        "lines/1:max: 'n' is no comparator; give a callable of two TridentTuples that returns a number below 0, 0 or "
-        "above 0; to go by a field write maxBy('n')",
+        "lines/1:max: 'n' is not a comparator; give a callable of two TridentTuples that returns a number below 0, "
+        "0 or "
+        "above 0; to compare a field write maxBy('n')",
     ),
-    (lambda s: s.minBy("n", 5), TopologyError, "5 is no comparator; give a callable of two values of 'n'"),
+    (lambda s: s.minBy("n", 5), TopologyError, "5 is not a comparator; give a callable of two values of 'n'"),
     (lambda s: s.min(len), TopologyError, "does not fit: it is called with two TridentTuples"),
     (lambda s: s.max(by, scope="all"), TopologyError, "scope is 'partition' or 'batch', not 'all'"),
     (
@@ -181,7 +183,7 @@ def test_a_wrong_call(call: Make, error: type[TopologyError], says: str) -> None
 def test_a_state_takes_no_aggregator_that_emits() -> None:
     from tests.support.topologies import DeclaredState
 
-    with pytest.raises(TopologyError, match="is an Aggregator, which emits tuples and holds no value for a state"):
+    with pytest.raises(TopologyError, match="is an Aggregator, which emits tuples and has no value for a state"):
         stream("n long").persistentAggregate(DeclaredState(), Emitter(), "x")
 
 

@@ -32,7 +32,7 @@ def test_all_fields_are_the_key_where_none_is_named() -> None:
         (("x",), FieldNotFoundError, "no field 'x'"),
         (([],), TopologyError, "name at least one field"),
         (("tags",), TypeDeclarationError, "field 'tags' is map<string,string>: maps cannot be compared"),
-        ((MemoryMapState.opaque(), "id"), TopologyError, "stands in the place of the fields; write dropDuplicates"),
+        ((MemoryMapState.opaque(), "id"), TopologyError, "is given instead of the fields; write dropDuplicates"),
         (("id", MemoryMapState), TopologyError, "is not a state factory"),
     ],
 )
@@ -47,16 +47,19 @@ def test_wrong_keys_and_states(s: Stream, arguments: Any, error: Any, says: str)
     [
         ({"within": 5}, "within= is a span of event time: give timestampField= too"),
         ({"lateness": 5}, "lateness= is a span of event time: give timestampField= too"),
-        ({"timestampField": "at"}, "say how long a key is remembered: within='10 minutes'"),
+        ({"timestampField": "at"}, "needs the time for which a key is remembered: within='10 minutes'"),
         ({"timestampField": "at", "within": 0}, "within=0: expected a positive duration"),
         ({"timestampField": "at", "within": "soon"}, "within='soon' is not a duration"),
-        ({"timestampField": "at", "within": "106750000 days"}, "within='106750000 days': at most 10,000 years"),
+        (
+            {"timestampField": "at", "within": "106750000 days"},
+            "within='106750000 days': expected at most 10,000 years",
+        ),
         ({"timestampField": "at", "within": 5, "lateness": -1}, "lateness=-1: expected a non-negative duration"),
-        ({"timestampField": "n", "within": 5}, "field 'n' is bigint, and a window goes by a timestamp"),
+        ({"timestampField": "n", "within": 5}, "field 'n' is bigint, but a window needs a timestamp"),
         ({"timestampField": "when", "within": 5}, "no field 'when' to go by"),
         (
             {"timestampField": "at", "within": 5, "stateFactory": MemoryMapState.opaque(ttlSecs=9)},
-            "has ttlSecs, and with a timestampField event time tells how long a key is remembered",
+            "has ttlSecs, but with a timestampField event time decides how long a key is remembered",
         ),
     ],
 )
@@ -78,7 +81,7 @@ def test_without_event_time_nothing_is_late(s: Stream) -> None:
 
 def test_two_of_one_stream_need_names(s: Stream) -> None:
     s.dropDuplicates("id")
-    with pytest.raises(DuplicateNameError, match="state 'lines.seen' is updated by"):
+    with pytest.raises(DuplicateNameError, match="state 'lines.seen' is already updated by"):
         s.dropDuplicates("n")
     assert s.dropDuplicates("n", name="numbers").state().name == "numbers"
 
@@ -118,7 +121,9 @@ def test_a_query_of_a_table_gives_the_fields_that_it_names() -> None:
     assert ddl(asked.stateQuery(table, "user", MapGet(), "city").schema) == "user bigint, city string"
     whole = asked.stateQuery(table, "user", MapGet(), "latest")
     assert ddl(whole.schema) == "user bigint, latest struct<name:string,city:string>"
-    with pytest.raises(TopologyError, match=r"has the fields \(name, city\), not 'town': name those that you want, or"):
+    with pytest.raises(
+        TopologyError, match=r"has the fields \(name, city\), not 'town': name the fields that you want, or"
+    ):
         asked.stateQuery(table, "user", MapGet(), "name, town")
     with pytest.raises(TypeDeclarationError, match="'city' is string, not bigint; leave the type out"):
         asked.stateQuery(table, "user", MapGet(), "city long")
@@ -127,12 +132,12 @@ def test_a_query_of_a_table_gives_the_fields_that_it_names() -> None:
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda s: s.project("id").toTable("id"), "has no field beside the key that the table could hold"),
-        (lambda s: s.toTable(MemoryMapState.opaque(), "id"), "stands in the place of keyFields; write toTable"),
-        (lambda s: s.joinTable(s, "id"), "is not a state of this topology; stream.toTable(keyFields) makes a table"),
+        (lambda s: s.project("id").toTable("id"), "has only the key, so the table would have no value;"),
+        (lambda s: s.toTable(MemoryMapState.opaque(), "id"), "is given instead of keyFields; write toTable"),
+        (lambda s: s.joinTable(s, "id"), "is not a state of this topology; stream.toTable(keyFields) makes it a table"),
         (lambda s: s.joinTable(s.toTable("id"), "id", "full"), "joinType='full': expected 'inner' or 'left'"),
-        (lambda s: s.joinTable(s.toTable("id"), "at"), "cannot be asked by (at timestamp): its key is (id bigint)"),
-        (lambda s: s.joinTable(s.toTable("id", valueFields="n")), "output field 'n' is a field of the stream already"),
+        (lambda s: s.joinTable(s.toTable("id"), "at"), "cannot be queried by (at timestamp): its key is (id bigint)"),
+        (lambda s: s.joinTable(s.toTable("id", valueFields="n")), "output field 'n' is already a field of the stream"),
         (
             lambda s: s.joinTable(s.persistentAggregate(MemoryMapState.opaque(), Count(), "c")),
             "has no key fields; read it with stateQuery",

@@ -14,7 +14,8 @@ CALLS: list[tuple[Callable[[Stream], object], str]] = [
     (lambda s: s.writeKafka("h:1", "t"), "no field 'value' for value=; the fields are (line string, n bigint,"),
     (
         lambda s: s.writeKafka("h:1", "t", value="n"),
-        "value: field 'n' is bigint: expected string or binary; make one, as by each(expr('to_json(struct(*))'), 'val",
+        "value: field 'n' is bigint: expected string or binary; create one, such as with "
+        "each(expr('to_json(struct(*))'), 'val",
     ),
     (lambda s: s.writeKafka("h:1", "t", value="line", key="lin"), "no field 'lin' for key=; the fields are (line str"),
     (lambda s: s.writeKafka("h:1", "t", value="line, n"), "value='line, n': expected one field"),
@@ -38,7 +39,7 @@ CALLS: list[tuple[Callable[[Stream], object], str]] = [
     ),
     (
         lambda s: s.bestEffort().writeKafka("h:1", "t", value="line"),
-        "and nothing that is to be exact; write this on the stream before it",
+        "and nothing that must be exact; write this on the stream before it",
     ),
 ]
 

@@ -50,7 +50,7 @@ def s() -> Stream:
         ("writeStream", "use writeParquet(path) or foreachBatch(function), and topology.start(...)"),
         ("multiReduce", "use topology.multiReduce([s, t], ...)"),
         ("getOutputFields", "use fields"),
-        ("late", "use late() of the stream that window(...) gives"),
+        ("late", "use late() of the stream that window(...) returns"),
         ("count", "use persistentAggregate(...) over all batches, or aggregate(Count(), 'count') over each batch"),
         ("explode", "use each('field', generator, 'item string'), which keeps the other fields; flatMap(...) keeps"),
         ("where", "use filter(expr('n > 3')), or filter('n', function)"),
@@ -77,11 +77,13 @@ def test_so_do_groups_states_and_topologies(s: Stream) -> None:
     counts = grouped.persistentAggregate(STATE, Count(), "c")
     with pytest.raises(AttributeError, match=r"'TridentState' has no verb 'get'; use running\.state\('name'\)"):
         _ = counts.get
-    with pytest.raises(AttributeError, match=r"use it on the stream before: a state takes a batch from any number"):
+    with pytest.raises(AttributeError, match=r"use it on the stream before: a state accepts a batch from any number"):
         _ = counts.parallelismHint
     with pytest.raises(AttributeError, match=r"'TridentTopology' has no verb 'submit'; use start\(name="):
         _ = TridentTopology().submit
-    with pytest.raises(AttributeError, match=r"no verb 'groupBy'; a stream has: newStream\('name', spout\)\.groupBy"):
+    with pytest.raises(
+        AttributeError, match=r"no verb 'groupBy'; a stream has it: newStream\('name', spout\)\.groupBy"
+    ):
         _ = TridentTopology().groupBy
 
 

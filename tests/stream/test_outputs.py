@@ -46,11 +46,11 @@ CALLS: list[tuple[Callable[[Stream], object], str]] = [
     ),
     (
         lambda s: s.foreachBatch(later),
-        "lines/1:foreachBatch(later): a call runs none of its code, as it is a coroutine or a generator",
+        "lines/1:foreachBatch(later): it is a coroutine or a generator, so a call does not run its code:",
     ),
     (
         lambda s: s.foreachArrow(yielding),
-        "a call runs none of its code, as it is a coroutine or a generator: give a plain function",
+        "it is a coroutine or a generator, so a call does not run its code: give a plain function",
     ),
     (lambda s: s.foreachBatch(take, name="a/b"), "lines/1:foreachBatch(take): "),
 ]
@@ -68,7 +68,7 @@ def test_two_outputs_need_two_names(s: Stream) -> None:
     s.foreachBatch(take)
     with pytest.raises(DuplicateNameError) as raised:
         s.foreachBatch(take)
-    assert "an output 'lines.foreachBatch' is there already, lines/1:foreachBatch(take) (test_outputs.py:" in str(
+    assert "there is already an output 'lines.foreachBatch', lines/1:foreachBatch(take) (test_outputs.py:" in str(
         raised.value
     )
     assert s.foreachBatch(take, name="second") is s, "the stream goes on as it was"
@@ -76,7 +76,7 @@ def test_two_outputs_need_two_names(s: Stream) -> None:
 
 def test_requests_have_no_output() -> None:
     asked = TridentTopology().newDRPCStream("ask")
-    with pytest.raises(TopologyError, match="DRPC requests leave as the function's answer, and nowhere else"):
+    with pytest.raises(TopologyError, match="DRPC requests end only in the function's answer"):
         asked.foreachBatch(take)
 
 
@@ -92,34 +92,35 @@ def test_an_output_is_explained_and_drawn(capsys: pytest.CaptureFixture[str]) ->
 
 
 PARQUET: list[tuple[Callable[[Stream], object], str]] = [
-    (lambda s: s.writeParquet(""), "lines/1:writeParquet: path='': name a folder"),
+    (lambda s: s.writeParquet(""), "lines/1:writeParquet: path='': expected a folder"),
     (
         lambda s: s.writeParquet("ftp://host/words"),
-        "path='ftp://host/words': a batch is published by renaming a folder of a disk, or by a manifest on an object ",
+        "path='ftp://host/words': ftp: is not supported: a batch is published on a local disk, on an object ",
     ),
     (lambda s: s.writeParquet(__file__), "test_outputs.py is a file; name a folder"),
     (lambda s: s.writeParquet("/x", partitionBy="lin"), "no field 'lin'; the fields are (line string, n bigint); did"),
     (lambda s: s.writeParquet("/x", partitionBy="line, n"), "partitionBy names every field; leave at least one"),
     (
         lambda s: s.each("n", float, "half double").writeParquet("/x", partitionBy="half"),
-        "partitionBy field 'half' is double: expected string, integer, boolean or date, which can name folders",
+        "partitionBy field 'half' is double: expected string, integer, boolean or date, from which folders can be "
+        "named",
     ),
     (
         lambda s: s.each("n", float, "TxId double").writeParquet("/x"),
-        "field 'TxId' is called like the folders of the batches, txid=1, txid=2: give it another name",
+        "field 'TxId' has the name of the batch folders, txid=1, txid=2: give it another name",
     ),
     (
         lambda s: s.each("n", lambda n: None, "took void").writeParquet("/x"),
-        "field 'took' is void, which Parquet cannot hold; project it away",
+        "field 'took' is void, which Parquet cannot store; remove it with project",
     ),
     (lambda s: (s.writeParquet("/x"), s.writeParquet("/x/", name="two")), "writes to /x already; name another path"),
     (
         lambda s: (s.writeParquet("/x"), s.writeParquet("/x/y/../z", name="two")),
-        "writes to /x, and of it and /x/y/../z one lies in the other; name another path",
+        "writes to /x, and one of it and /x/y/../z is inside the other; name another path",
     ),
     (
         lambda s: (s.writeParquet("/x/y"), s.writeParquet("/x", name="two")),
-        "writes to /x/y, and of it and /x one lies in the other; name another path",
+        "writes to /x/y, and one of it and /x is inside the other; name another path",
     ),
 ]
 
@@ -135,7 +136,7 @@ def test_folders_side_by_side_are_no_fault_and_a_link_hides_none(s: Stream, tmp_
     s.writeParquet(tmp_path / "x", name="one")
     s.writeParquet(tmp_path / "xy", name="two")
     (tmp_path / "link").symlink_to(tmp_path / "xy")
-    with pytest.raises(TopologyError, match="one lies in the other"):
+    with pytest.raises(TopologyError, match="is inside the other"):
         s.writeParquet(tmp_path / "link" / "z", name="three")
 
 

@@ -138,50 +138,57 @@ REFUSED: dict[str, tuple[Callable[[Any], object], str]] = {
         "annotations are of pandas, and 'x' not: annotate every parameter",
     ),
     "unannotated": (lambda s: s.each("n, x", unannotated, "y long"), "annotations are of pandas, and 'x' not"),
-    "silent": (lambda s: s.each("n", silent, "y long"), r"does not say what it returns: annotate -> pd\.Series"),
+    "silent": (lambda s: s.each("n", silent, "y long"), r"but its return type is not annotated: write -> pd\.Series"),
     "iterator": (
         lambda s: s.each("n", iterating, "y long"),
         r"one slice of the tuples at a time: .* prepare\(context\)",
     ),
     "iterator of tuples": (lambda s: s.flatMap("n", iterating_pairs, "y long"), "Iterator of pandas objects"),
-    "beside": (lambda s: s.each("n, x", beside, "y long"), "a DataFrame holds all input fields and stands alone"),
+    "beside": (
+        lambda s: s.each("n, x", beside, "y long"),
+        "a DataFrame contains all input fields, so it must be the only parameter",
+    ),
     "no type": (
         lambda s: s.each("n, x", of_series, "y"),
-        r"'y' is not declared, and pandas has no type of Spark's: .*'y string'",
+        r"'y' is not declared, and a pandas type does not determine it: .*'y string'",
     ),
     "two outputs": (
         lambda s: s.each("n, x", of_series, "y long, z long"),
         "a Series for 2 output fields .* return a DataFrame",
     ),
-    "arguments": (lambda s: s.each("n", of_series, "y long"), r"one pandas Series a field \(n\)"),
+    "arguments": (lambda s: s.each("n", of_series, "y long"), r"one pandas Series for each field \(n\)"),
     "frame's arguments": (
         lambda s: s.map("n", lambda_of_frames, "y long"),
-        r"one pandas DataFrame of the fields \(n\)|stands alone",
+        r"one pandas DataFrame of the fields \(n\)|be the only parameter",
     ),
-    "filter": (lambda s: s.filter(of_frame), "a filter over pandas objects gives a Series of bool"),
+    "filter": (lambda s: s.filter(of_frame), "a filter over pandas objects returns a Series of bool"),
     "value": (
         lambda s: s.each("n", folding, "y double"),
-        "return float for all tuples at once; an aggregate takes such",
+        "return float for all tuples at once; only an aggregate accepts such",
     ),
     "peek": (lambda s: s.peek("n", of_typed_series), "peek takes a plain callable"),
     "split": (
         lambda s: s.split("n", of_typed_series, streams={"a": "x long"}),
-        "each tuple chooses its streams for itself",
+        "each tuple",
     ),
     "partition": (lambda s: s.partition("n", of_typed_series), "partition takes a plain callable"),
     "aggregate of rows": (
         lambda s: s.aggregate("n", of_typed_series, "y long"),
-        "to return a Series, and an aggregate is one value",
+        "to return a Series, but an aggregate is one value",
     ),
     "aggregate's type": (
         lambda s: s.aggregate("n", folding_untyped, "y"),
-        r"'y double', or annotate what the function returns, such as -> float",
+        r"'y double', or annotate the return type of the function, such as -> float",
     ),
-    "aggregate's arguments": (lambda s: s.aggregate("n, x", folding, "y"), r"one pandas Series a field \(n, x\)"),
-    "two values": (lambda s: s.aggregate("n", folding, "y double, z double"), "an aggregator gives one field, not 2"),
+    "aggregate's arguments": (
+        lambda s: s.aggregate("n, x", folding, "y"),
+        r"one pandas Series for each field \(n, "
+        r"x\)",
+    ),
+    "two values": (lambda s: s.aggregate("n", folding, "y double, z double"), "an aggregator returns one field, not 2"),
     "state": (
         lambda s: s.groupBy("word").persistentAggregate(MemoryMapState.opaque(), "n", folding, "y"),
-        r"its values for two batches cannot be combined\. Take aggregate .* initColumn",
+        r"its values for two batches cannot be combined\. Use aggregate .* initColumn",
     ),
     "several in a state": (
         lambda s: s.persistentAggregate(MemoryMapState.opaque(), {"y": ("n", folding), "n": Count()}, name="z"),

@@ -72,7 +72,11 @@ def test_a_reducer_makes_a_state_of_its_own_type() -> None:
 
 
 def test_a_reducer_whose_type_nobody_tells_is_refused_with_what_to_write() -> None:
-    with pytest.raises(TypeDeclarationError, match=r"'longest'.*'longest long'.*outputType, or annotate what init\(\)"):
+    with pytest.raises(
+        TypeDeclarationError,
+        match=r"'longest'.*'longest long'.*outputType, or annotate the return "
+        r"type of init\(\)",
+    ):
         stream("word string").persistentAggregate(STATE, Untyped(), "longest")
 
 
@@ -88,7 +92,7 @@ def test_a_reducer_that_takes_other_arguments_is_refused() -> None:
         stream("word string").persistentAggregate(STATE, Wrong(), "n")
     with pytest.raises(TopologyError, match=r"Longest is a class; give an instance of it, Longest\(\)"):
         stream("word string").persistentAggregate(STATE, Longest, "n")
-    with pytest.raises(TopologyError, match="gives one field, not 2"):
+    with pytest.raises(TopologyError, match="returns one field, not 2"):
         stream("word string").persistentAggregate(STATE, Longest(), "a, b")
 
 
@@ -127,7 +131,7 @@ def test_new_values_are_one_stream_however_often_it_is_asked_for() -> None:
         (
             {"name": "a", "valueType": "long", "keyFields": "value long"},
             DuplicateFieldError,
-            "'value' is a field of the key",
+            "'value' is already a field of the key",
         ),
         (
             {"name": "a", "valueType": "long", "keyFields": "m map<string,int>"},
@@ -155,9 +159,9 @@ def test_what_is_no_updater_is_refused() -> None:
     async def later(state: Any, tuples: Any, collector: Any) -> None: ...
 
     for wrong, message in (
-        (Count(), r"Count\(\) is no state updater; give a StateUpdater: an object with updateState\(state, tuples"),
+        (Count(), r"Count\(\) is not a state updater; give a StateUpdater: an object with updateState\(state, tuples"),
         (Keeper, r"Keeper is a class; give an instance of it, Keeper\(\)"),
-        (7, "7 is no state updater"),
+        (7, "7 is not a state updater"),
         (
             lambda state, tuples: None,
             "does not fit: it is called with the state, a list of TridentTuples and a collector",
@@ -171,16 +175,16 @@ def test_what_is_no_updater_is_refused() -> None:
 
 
 def test_an_updater_elsewhere_is_sent_where_it_belongs() -> None:
-    with pytest.raises(TopologyError, match="a StateUpdater: it belongs to partitionPersist"):
+    with pytest.raises(TopologyError, match="a StateUpdater: use it in partitionPersist"):
         stream("word string").each("word", Keeper(), "x")
-    with pytest.raises(TopologyError, match="a ReducerAggregator: it belongs to aggregate or persistentAggregate"):
+    with pytest.raises(TopologyError, match="a ReducerAggregator: use it in aggregate or persistentAggregate"):
         stream("word string").each("word", Longest(), "x")
 
 
 def test_a_state_takes_one_step_whatever_its_verb() -> None:
     words = stream("word string")
     words.partitionPersist(STATE, Keeper(), name="a")
-    with pytest.raises(DuplicateNameError, match=r"'a' is updated by lines/1:partitionPersist\(Keeper\)"):
+    with pytest.raises(DuplicateNameError, match=r"'a' is already updated by lines/1:partitionPersist\(Keeper\)"):
         words.persistentAggregate(STATE, Count(), "n", name="a")
 
 
@@ -217,7 +221,7 @@ def test_a_static_state_is_entries_an_object_or_another_topologys() -> None:
             return ["" for _ in keys]
 
     assert ddl(topology.newStaticState(Asked(), name="asked").schema) == "day date, value string"
-    with pytest.raises(TopologyError, match="'counts' is only read here and has no new values"):
+    with pytest.raises(TopologyError, match="'counts' is only read here, so it has no new values"):
         others.newValuesStream()
 
 
@@ -229,8 +233,8 @@ def test_a_static_state_is_entries_an_object_or_another_topologys() -> None:
             {"name": "a", "topology": "t"},
             r"MemoryMapState.opaque\(\) is in the memory of the driver",
         ),
-        (STATE, {"name": "a"}, r"whose state in .*\? Give name=, .* and topology=, the name of the topology"),
-        ({}, {"topology": "t"}, "is not a topology's state: leave out topology='t'"),
+        (STATE, {"name": "a"}, r"the state in .* name=, .* and topology=, the name of the topology"),
+        ({}, {"topology": "t"}, "is not the state of a topology: omit topology='t'"),
         (keep, {}, "function 'keep' is not a state to read: give the factory with which its topology writes it"),
     ],
 )
@@ -243,10 +247,10 @@ def test_a_static_state_and_one_of_our_own_do_not_share_a_name() -> None:
     topology = TridentTopology()
     words = stream("word string", topology=topology)
     topology.newStaticState({}, keyFields="word string", valueType="long", name="a")
-    with pytest.raises(DuplicateNameError, match="state 'a' is a static one"):
+    with pytest.raises(DuplicateNameError, match="state 'a' is a static state"):
         words.persistentAggregate(STATE, Count(), "n", name="a")
     words.persistentAggregate(STATE, Count(), "n", name="b")
-    with pytest.raises(DuplicateNameError, match="state 'b' is updated by"):
+    with pytest.raises(DuplicateNameError, match="state 'b' is already updated by"):
         topology.newStaticState({}, keyFields="word string", valueType="long", name="b")
 
 
@@ -276,8 +280,8 @@ def test_queries_know_what_each_state_holds() -> None:
             r"an entry of state 'kept' is \(word, value\): name 2 output fields",
         ),
         (TupleCollectionGet(), "x long, y", TypeDeclarationError, "'x' is string, not bigint; leave the type out"),
-        (TupleCollectionGet(), "x, y long", TypeDeclarationError, "'kept' gives date, not bigint; leave the type out"),
-        (MapGet(), "x, y", TopologyError, r"MapGet gives one field, not 2 \(x, y\)"),
+        (TupleCollectionGet(), "x, y long", TypeDeclarationError, "'kept' has date, not bigint; leave the type out"),
+        (MapGet(), "x, y", TopologyError, r"MapGet returns one field, not 2 \(x, y\)"),
     ],
 )
 def test_what_a_query_cannot_ask_is_refused(function: Any, outputs: str, error: type[Exception], message: str) -> None:

@@ -105,7 +105,7 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.split("line", parse, streams=["orders"]),  # type: ignore[arg-type]
         TopologyError,
-        "streams is a dict of names and fields, not ['orders']; write split(",
+        "streams as a dict of names and fields, not ['orders']; write split(",
     ),
     (
         lambda s: s.split("line", parse, streams={"a b": "id long"}),
@@ -121,7 +121,7 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.split("line", parse, streams={"orders": "id long, ID long"}),
         DuplicateFieldError,
-        "lines/1:split(parse), stream 'orders': output 'id' and 'ID' are one field to Spark",
+        "lines/1:split(parse), stream 'orders': output Spark considers 'id' and 'ID' the same field",
     ),
     (
         lambda s: s.split("line", parse, streams={"orders": "id lng"}),
@@ -131,15 +131,19 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.split("line", expr("upper(line)"), streams=STREAMS),
         TopologyError,
-        "lines/1:split(expr): it is a function of Spark; give a Python function, which can send tuples to streams",
+        "lines/1:split(expr): it is a Spark function; give a Python function, which can send tuples to streams",
     ),
     (lambda s: s.split("line", Keep(), streams=STREAMS), TopologyError, "split(Keep): it is a Filter; give a function"),
     (lambda s: s.split("line", FilterNull(), streams=STREAMS), TopologyError, "it is a Filter; give a function"),
-    (lambda s: s.split("line", nothing, streams=STREAMS), TypeDeclarationError, "annotated to return None, and sends"),
+    (
+        lambda s: s.split("line", nothing, streams=STREAMS),
+        TypeDeclarationError,
+        "annotated to return None, so it sends",
+    ),
     (
         lambda s: s.split("line", two, streams=STREAMS),
         TopologyError,
-        "two(a: str, b: str) does not fit: it is called with one argument a field (line)",
+        "two(a: str, b: str) does not fit: it is called with one argument for each field (line)",
     ),
     (
         lambda s: s.split("line", streams=STREAMS),
@@ -149,9 +153,9 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.split("line", parse, streams={"names": "id long"}),
         TopologyError,
-        "lines/1:split(parse): 'names' is an attribute of the streams' collection: name the stream otherwise",
+        "lines/1:split(parse): 'names' is an attribute of the collection of streams: choose another name",
     ),
-    (lambda s: s.split("line", Count(), streams=STREAMS), TopologyError, "Count() is an aggregator: it belongs to"),
+    (lambda s: s.split("line", Count(), streams=STREAMS), TopologyError, "Count() is an aggregator: use it in"),
 ]
 
 

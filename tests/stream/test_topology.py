@@ -51,10 +51,10 @@ def test_names_are_unique_where_they_are_identities(topology: TridentTopology) -
     topology.newDRPCStream("s")
     kind, message = fails(lambda: stream("a long", "s", topology))
     assert kind is DuplicateNameError
-    assert "s/0:newStream: a stream of this name begins at topologies.py:" in message
+    assert "s/0:newStream: a stream of this name already begins at topologies.py:" in message
     kind, message = fails(lambda: topology.newDRPCStream("s"))
     assert kind is DuplicateNameError
-    assert "s()/0:newDRPCStream: a DRPC function of this name begins at test_topology.py:" in message
+    assert "s()/0:newDRPCStream: a DRPC function of this name already begins at test_topology.py:" in message
 
 
 @pytest.mark.parametrize("name", ["", "_a", "$a", "a/b", "a b", ".", "..", "größe", 5, None])
@@ -76,7 +76,7 @@ def test_a_spout_and_its_class_are_told_apart(topology: TridentTopology) -> None
         )[1]
     )
     swapped = fails(lambda: topology.newStream(DeclaredSpout(SpoutKind.OPAQUE), "s"))[1]  # type: ignore[arg-type]
-    assert "newStream: the name 's' comes first; write newStream(name, spout) [called at test_topology.py:" in swapped
+    assert "newStream: give the name 's' first; write newStream(name, spout) [called at test_topology.py:" in swapped
     assert "is not a spout" in fails(lambda: topology.newStream("s", DeclaredSpout))[1]  # type: ignore[arg-type]
 
 
@@ -131,12 +131,12 @@ def test_a_merged_stream_goes_on_under_a_name_of_its_own(topology: TridentTopolo
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        ("b long", "stream 2 has 1 field: (b bigint) where stream 1 has (a bigint, x string)"),
+        ("b long", "stream 2 has 1 field: (b bigint), but stream 1 has (a bigint, x string)"),
         (
             "x string, b long",
-            "stream 2 has other types: (x string, b bigint) where stream 1 has (a bigint, x string); a ",
+            "stream 2 has other types: (x string, b bigint), but stream 1 has (a bigint, x string); a ",
         ),
-        ("b int, y string", "so bring them to the same types with project or expr('cast(...)')"),
+        ("b int, y string", "so make the types equal with project or expr('cast(...)')"),
     ],
 )
 def test_streams_of_other_types_do_not_merge(topology: TridentTopology, fields: str, says: str) -> None:
@@ -178,7 +178,7 @@ def test_keys_that_do_not_pair_up_are_refused(topology: TridentTopology) -> None
     assert "the streams have 1 and 2 keys: ('id',) and ('id', 'x')" in fails(lambda: join([a, b], ["id", "id, x"]))[1]
     kind, message = fails(lambda: join([a, b], ["id", "x"]))
     assert kind is TypeDeclarationError
-    assert "the keys have other types: (id bigint) and (x string); bring them to one type" in message
+    assert "the keys have different types: (id bigint) and (x string); make the types equal" in message
     kind, message = fails(lambda: join([a, b], ["id", "y"]))
     assert kind is FieldNotFoundError
     assert "a-b/0:join: no field 'y' in stream 2; the fields are (id bigint, x string)" in message
@@ -188,7 +188,7 @@ def test_a_join_with_names_that_meet_asks_for_others(topology: TridentTopology) 
     a, b = stream("id long, x string", "a", topology), stream("id long, x string", "b", topology)
     kind, message = fails(lambda: a.join(b, "id"))
     assert kind is DuplicateFieldError
-    assert "a-b/0:join(id): field 'x' comes twice in (id, x, x); name the fields with outputFields" in message
+    assert "a-b/0:join(id): field 'x' is given twice in (id, x, x); name the fields with outputFields" in message
     assert (
         "outputFields names 2 fields (id, x) for 3: (id bigint, x string, x string)"
         in fails(lambda: a.join(b, "id", "id, x"))[1]
@@ -203,7 +203,7 @@ def test_requests_do_not_meet_batches_or_other_requests(topology: TridentTopolog
     a, f, g = stream("args string", "a", topology), topology.newDRPCStream("f"), topology.newDRPCStream("g")
     for meet in (lambda: topology.merge(a, f), lambda: topology.join([f, a], "args")):
         assert (
-            "the requests of DRPC function 'f' are in no batch of a: a request reads what batches left"
+            "the requests of DRPC function 'f' are in no batch of a: to read the results of batches, a request uses"
             in fails(meet)[1]
         )
     assert (
@@ -218,7 +218,7 @@ def test_streams_of_two_topologies_never_meet(topology: TridentTopology) -> None
         "merge: Stream(b/0:newStream(FixedBatchSpout): a bigint) belongs to another topology"
         in fails(lambda: a.merge(stream("a long", "b")))[1]
     )
-    assert "is not a stream; its toStream() is one" in fails(lambda: a.merge(a.groupBy("a")))[1]  # type: ignore[arg-type]
+    assert "is not a stream; use its toStream()" in fails(lambda: a.merge(a.groupBy("a")))[1]  # type: ignore[arg-type]
     assert "a merge needs at least two streams, not 1" in fails(lambda: topology.merge(a))[1]
 
 
@@ -267,17 +267,14 @@ def test_two_possible_answers_are_refused_with_both_named(topology: TridentTopol
     _, message = fails(lambda: topology.requests)
     assert "DRPC function 'echo' has 2 answers, echo()/1:each(len) (test_topology.py:" in message
     assert " and echo()/2:map(str.upper) (test_topology.py:" in message
-    assert "Merge or join them; where a cell ran twice, begin it with a new TridentTopology" in message
+    assert "Merge or join them; if a cell ran twice, create a new TridentTopology" in message
 
 
 def test_a_topology_without_effect_is_not_started(topology: TridentTopology) -> None:
-    assert (
-        "the topology has no stream from a spout and no DRPC function, so there is nothing to run"
-        in fails(topology.start)[1]
-    )
+    assert "the topology has no stream from a spout and no DRPC function;" in fails(topology.start)[1]
     stream("word string", "words", topology).project("word")
     assert (
-        "no stream of the topology has an effect: end one in persistentAggregate, or look at it"
+        "no stream of the topology has an effect: end one with persistentAggregate, or print it"
         in fails(topology.start)[1]
     )
 

@@ -38,25 +38,25 @@ KEYS = ["k0", "k1", "k2"]
     [
         (
             {"joinType": "left"},
-            "s0-s1-s2/0:join(k0): joinType='left' is for two streams, and these are 3: "
-            "give a list of a JoinType for each, such as [INNER, OUTER, OUTER]",
+            "s0-s1-s2/0:join(k0): joinType='left' needs two streams, not 3: give a list with a JoinType for each, "
+            "such as [INNER, OUTER, OUTER]",
         ),
         (
             {"joinType": "iner"},
-            "there is no joinType 'iner'; there are 'inner', 'left', 'right', 'full', and a list of "
-            "JoinType.INNER or JoinType.OUTER for each stream; did you mean 'inner'?",
+            "unknown joinType 'iner'; expected 'inner', 'left', 'right', 'full', or a list of JoinType.INNER or "
+            "JoinType.OUTER for each stream; did you mean 'inner'?",
         ),
         ({"joinType": [INNER, OUTER]}, "joinType lists 2 JoinTypes for 3 streams"),
         (
             {"joinType": [INNER, "left", OUTER]},
-            "joinType is 'inner', 'left', 'right', 'full' or a list of JoinTypes, not [<JoinType.INNER: 'inner'>",
+            "joinType 'inner', 'left', 'right', 'full' or a list of JoinTypes, not [<JoinType.INNER: 'inner'>",
         ),
-        ({"joinType": None}, "joinType is 'inner', 'left', 'right', 'full' or a list of JoinTypes, not None"),
+        ({"joinType": None}, "joinType 'inner', 'left', 'right', 'full' or a list of JoinTypes, not None"),
         (
             {"mode": "preserved"},
-            "there is no mode 'preserved'; there are 'compact' and 'preserve'; did you mean 'preserve'?",
+            "unknown mode 'preserved'; expected 'compact' or 'preserve'; did you mean 'preserve'?",
         ),
-        ({"mode": 1}, "there is no mode 1; there are 'compact' and 'preserve'"),
+        ({"mode": 1}, "unknown mode 1; expected 'compact' or 'preserve'"),
         (
             {"mode": "preserve", "outputFields": "k, a, b, c"},
             "outputFields names 4 fields (k, a, b, c) for 6: (k0 bigint, v0 string, k1 bigint, v1 string, k2 bigint, ",
@@ -73,17 +73,17 @@ def test_a_join_as_pyspark_or_storm_writes_it_is_led_here(topology: TridentTopol
     a, b = stream("k long, x string", "a", topology), stream("k long, y string", "b", topology)
     message = fails(lambda: a.join(b, "k", "left_outer"))[1]
     assert (
-        "a-b/0:join(k): 'left_outer' stands in the place of outputFields; write joinType='left', or ['left_outer']"
+        "a-b/0:join(k): 'left_outer' is given instead of outputFields; write joinType='left', or ['left_outer']"
         in message
     )
     message = fails(lambda: a.join(b, "k", joinType="left_outer"))[1]
-    assert "there is no joinType 'left_outer'; " in message and "did you mean 'left'?" in message
+    assert "unknown joinType 'left_outer'; expected" in message and "did you mean 'left'?" in message
     message = fails(lambda: topology.join(a, "k", b, "k"))[1]  # type: ignore[arg-type]
     assert "join: its streams go into one list, [Stream(a/0:newStream(" in message
     message = fails(lambda: topology.multiReduce(a, "k", b, "k"))[1]  # type: ignore[arg-type]
     assert "multiReduce: its streams go into one list, [Stream(a/0" in message
     state = a.groupBy("k").persistentAggregate(DeclaredState(), Count(), "n")
-    assert "is not a stream; its newValuesStream() is one" in fails(lambda: a.merge(state))[1]  # type: ignore[arg-type]
+    assert "is not a stream; use its newValuesStream()" in fails(lambda: a.merge(state))[1]  # type: ignore[arg-type]
     assert a.join(b.project("k"), "k", ["left", "x"]).fields == ("left", "x")
 
 
@@ -91,7 +91,7 @@ def test_names_that_meet_in_preserved_fields_ask_for_others(topology: TridentTop
     a, b = stream("k long, x string", "a", topology), stream("k long, y string", "b", topology)
     kind, message = fails(lambda: a.join(b, "k", mode="preserve"))
     assert kind is DuplicateFieldError
-    assert "a-b/0:join(k): field 'k' comes twice in (k, x, k, y); name the fields with outputFields" in message
+    assert "a-b/0:join(k): field 'k' is given twice in (k, x, k, y); name the fields with outputFields" in message
 
 
 def test_maps_are_no_keys(topology: TridentTopology) -> None:
@@ -136,7 +136,7 @@ def test_a_wrong_source_field(topology: TridentTopology, streams: list[Stream]) 
     a, b, _ = streams
     kind, message = fails(lambda: a.merge(b, sourceField="v0"))
     assert kind is DuplicateFieldError
-    assert "s0-s1/0:merge: output field 'v0' is a field of the merge already: (k0 bigint, v0 string)" in message
+    assert "s0-s1/0:merge: output field 'v0' is already a field of the merge: (k0 bigint, v0 string)" in message
     message = fails(lambda: a.merge(b, sourceField=True))[1]  # type: ignore[arg-type]
     assert "sourceField is the name of one more field, such as 'source', not True" in message
     assert a.merge(b, sourceField="from").fields == ("k0", "v0", "from")
@@ -184,12 +184,12 @@ WRONG: list[tuple[Reduce, type[TopologyError], str]] = [
     (
         lambda t, a, b: t.multiReduce([a.groupBy("k0"), b], None, Grouped(), "n long"),  # type: ignore[list-item]
         TopologyError,
-        "is not grouped, and other streams are: group all of them, or none",
+        "is not grouped, but other streams are: group all of them, or none",
     ),
     (
         lambda t, a, b: t.multiReduce([a.groupBy("k0"), b.groupBy("v1")], None, Grouped(), "n long"),
         TypeDeclarationError,
-        "the keys have other types: (k0 bigint) and (v1 string); bring them to one type",
+        "the keys have different types: (k0 bigint) and (v1 string); make the types equal",
     ),
     (
         lambda t, a, b: t.multiReduce([a.groupBy("k0"), b.groupBy("k1, v1")], None, Grouped(), "n long"),
@@ -199,12 +199,13 @@ WRONG: list[tuple[Reduce, type[TopologyError], str]] = [
     (
         lambda t, a, b: t.multiReduce([a, b], None, Grouped(), "n long"),  # type: ignore[arg-type]
         TopologyError,
-        "init(collector: Any, group: Any) does not fit: it is called with (collector), for the streams are not grouped",
+        "init(collector: Any, group: Any) does not fit: it is called with (collector), because the streams are not "
+        "grouped",
     ),
     (
         lambda t, a, b: t.multiReduce([a.groupBy("k0"), b.groupBy("k1")], None, Reducer(), "n long"),  # type: ignore[arg-type]
         TopologyError,
-        "init(collector: Any) does not fit: it is called with (collector, group), for the streams are grouped",
+        "init(collector: Any) does not fit: it is called with (collector, group), because the streams are grouped",
     ),
     (
         lambda t, a, b: t.multiReduce([a, b], None, Reducer, "n long"),  # type: ignore[arg-type]
@@ -214,7 +215,7 @@ WRONG: list[tuple[Reduce, type[TopologyError], str]] = [
     (
         lambda t, a, b: t.multiReduce([a, b], None, len, "n long"),  # type: ignore[arg-type]
         TopologyError,
-        "function 'len' is no MultiReducer: give an object with init(collector), execute(state, streamIndex, tuple, "
+        "function 'len' is not a MultiReducer: give an object with init(collector), execute(state, streamIndex, tuple, "
         "collector), complete(state, collector)",
     ),
     (

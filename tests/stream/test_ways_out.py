@@ -28,8 +28,8 @@ from trident.testing.local import start_local
     [
         (
             lambda: TumblingEventTimeWindow("1 day", "at", timeZone="Europe/Berlin"),
-            "TumblingEventTimeWindow: there is no option 'timeZone': windows begin at whole multiples of their length "
-            "in UTC. For days of local time let timestampField be a timestamp_ntz of local time",
+            "TumblingEventTimeWindow: there is no option 'timeZone': windows begin at whole multiples of their "
+            "length in UTC. For days of local time use a timestamp_ntz of local time as timestampField,",
         ),
         (lambda: TumblingEventTimeWindow("1 day", "at", lag=5), "did you mean 'lateness'?"),
         (lambda: TumblingCountWindow(lenght=3), "it takes length; did you mean 'length'?"),
@@ -58,7 +58,7 @@ def test_an_option_that_there_is_not_is_told_with_the_one_that_was_meant(call: C
     ],
 )
 def test_a_name_with_blanks_is_shown_in_backticks(text: str, quoted: str) -> None:
-    with pytest.raises(TypeDeclarationError, match=f"a name with blanks is written in backticks: {quoted}"):
+    with pytest.raises(TypeDeclarationError, match=f"a name with blanks in backticks: {quoted}"):
         parse_schema(text)
 
 

@@ -76,7 +76,7 @@ CONFIGS: list[tuple[Callable[[], Any], str]] = [
     ),
     (
         lambda: SlidingEventTimeWindow("30 days", "7 seconds", "at"),
-        "a length of 30 days with a slide of 7 seconds is made of 2,592,000 pieces of 1 second, at most 10,000",
+        "a length of 30 days with a slide of 7 seconds has 2,592,000 panes of 1 second; the limit is 10,000: choose",
     ),
     (lambda: TumblingEventTimeWindow("1 hour", "at", lateness=-1), "lateness=-1: expected a non-negative duration"),
     (lambda: SessionWindow("0 seconds", "at"), "SessionWindow: gap='0 seconds': expected a positive duration"),
@@ -113,9 +113,9 @@ CALLS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (
         lambda: source().window(TumblingEventTimeWindow("1 hour", "n"), Count(), "c"),
         TypeDeclarationError,
-        "field 'n' is bigint, and a window goes by a timestamp or timestamp_ntz; make one before, such as "
-        ".each('n', expr('timestamp_millis(n)'), 'time timestamp'); on the embedded engine, where no expr runs, "
-        "by a function that returns a datetime",
+        "field 'n' is bigint, but a window needs a timestamp or timestamp_ntz; create one first, such as "
+        ".each('n', expr('timestamp_millis(n)'), 'time timestamp'); on the embedded engine, which has no expr, with "
+        "a function that returns a datetime",
     ),
     (
         lambda: source().window(TumblingEventTimeWindow("1 hour", "word"), Count(), "c"),
@@ -135,14 +135,14 @@ CALLS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (
         lambda: stream("at boolean").window(TumblingEventTimeWindow("1 hour", "at"), Count(), "c"),
         TypeDeclarationError,
-        "field 'at' is boolean, and a window goes by a timestamp or timestamp_ntz; make one before",
+        "field 'at' is boolean, but a window needs a timestamp or timestamp_ntz; create one first",
     ),
     (lambda: source().window(HOUR, Count()), TopologyError, "name the output field; write window(config, [stateFac"),
-    (lambda: source().window(HOUR, "n", "c"), TopologyError, "the operation is a function or object"),
+    (lambda: source().window(HOUR, "n", "c"), TopologyError, "the operation must be a function or object"),
     (
         lambda: source().window(HOUR, len, "c"),
         TopologyError,
-        "function 'len' is no aggregator; give an aggregator: one with init(tuple), combine(a, b) and zero()",
+        "function 'len' is not an aggregator; give an aggregator: one with init(tuple), combine(a, b) and zero()",
     ),
     (lambda: source().window(HOUR, Count, "c"), TopologyError, "Count is a class; give an instance of it, Count()"),
     (lambda: source().window(HOUR, "n", Untyped(), "c"), TypeDeclarationError, "the type of output field 'c'"),
@@ -159,39 +159,39 @@ CALLS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (
         lambda: source().window(HOUR, Count(), "windowStart"),
         TopologyError,
-        "output field 'windowStart' is a field of the window's results already",
+        "output field 'windowStart' is already a field of the window's results",
     ),
     (
         lambda: stream("windowStart string, at timestamp").groupBy("windowStart").window(HOUR, Count(), "c"),
         TopologyError,
-        "field 'windowStart' is a window's own: rename the one of the stream before, with project or each",
+        "field 'windowStart' is added by the window: rename the stream's field first, with project or each",
     ),
     (
         lambda: source().window(HOUR, MemoryMapState.opaque(ttlSecs=9), Count(), "c"),
         TopologyError,
-        "has ttlSecs, and a window needs its entries until it is complete",
+        "has ttlSecs, but a window needs its entries until it is complete",
     ),
     (
         lambda: source().window(HOUR, Count(), "c", stateFactory="redis"),
         TopologyError,
-        "'redis' is not a state factory: give MemoryMapState.opaque(), RedisMapState.opaque(url) or the like; write ",
+        "'redis' is not a state factory: give MemoryMapState.opaque(), RedisMapState.opaque(url) or similar; write ",
     ),
     (lambda: source().window(HOUR, Count(), "c", keepFor="long"), TopologyError, "keepFor='long' is not a duration"),
     (
         lambda: source().tumblingWindow(3, Count(), "c", keepFor="1 hour"),
         TopologyError,
-        "keepFor keeps results in the state, and this state holds tuples",
+        "keepFor keeps results in the state, but this state has tuples",
     ),
     (lambda: source().tumblingWindow(3, Count(), "c").late(), TopologyError, "no tuple is late for TumblingCountWin"),
     (
         lambda: source().tumblingWindow("3 seconds", Count(), "c").late(),
         TopologyError,
-        "s/2:late: no tuple is late for TumblingDurationWindow('3 seconds'): only windows by event time have",
+        "s/2:late: no tuple is late for TumblingDurationWindow('3 seconds'): only event-time windows have",
     ),
     (
         lambda: source().tumblingWindow(3, Count(), "c").state(),
         TopologyError,
-        "state 's.c' holds waiting tuples, not results: put the results into a state of their own",
+        "state 's.c' has waiting tuples, not results: store the results in a separate state,",
     ),
     (
         lambda: source().tumblingWindow(3, Count(), "c").watermark(),
@@ -207,7 +207,7 @@ CALLS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (
         lambda: TridentTopology().newDRPCStream("f").tumblingWindow(3, Count(), "c"),
         TopologyError,
-        "DRPC requests fill no window; they read states with stateQuery",
+        "DRPC requests cannot fill a window; they read states with stateQuery",
     ),
     (
         lambda: source().tumblingWindow(1.5, Count(), "c"),
@@ -227,7 +227,7 @@ CALLS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (
         lambda: source().tumblingWindow(3, max, "c"),
         TopologyError,
-        "function 'max' is no aggregator; give Max(), or an aggregator: one with init(tuple)",
+        "function 'max' is not an aggregator; give Max(), or an aggregator: one with init(tuple)",
     ),
     (
         lambda: source().tumblingWindow(3, Count(), "c", slide=2),  # type: ignore[call-arg]
@@ -251,7 +251,7 @@ def test_a_wrong_call_says_what_came_and_what_is_accepted(
 def test_two_windows_of_one_name_are_refused() -> None:
     words = source()
     words.tumblingWindow(3, Count(), "c")
-    with pytest.raises(DuplicateNameError, match=r"state 's\.c' is updated by s/1:tumblingWindow\(Count\)"):
+    with pytest.raises(DuplicateNameError, match=r"state 's\.c' is already updated by s/1:tumblingWindow\(Count\)"):
         words.tumblingWindow(4, Count(), "c")
     words.tumblingWindow(4, Count(), "c", name="fours")
 

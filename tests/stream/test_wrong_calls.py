@@ -55,7 +55,7 @@ def test_the_engines_own_names_are_no_field_s(verb: str) -> None:
         RESERVED[verb](stream("k string, n long"))
     message = str(raised.value)
     assert f"{verb.partition(',')[0]}" in message.replace("tumblingWindow", "window")
-    assert "names that begin with '__trident_' are the engines' own; name it otherwise [called at " in message
+    assert "names that begin with '__trident_' are reserved; choose another name [called at " in message
 
 
 def test_the_names_of_a_join_are_looked_at_and_others_with_underscores_are_nobody_s() -> None:
@@ -172,12 +172,16 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.rename("line", "N"),
         DuplicateFieldError,
-        "lines/1:rename: two fields would be called 'n' (to Spark, which knows no case): (N, n) in place of (line str",
+        "lines/1:rename: two fields would be called 'n' (Spark ignores case): (N, n) in place of (line str",
     ),
     (lambda s: s.rename({"line": "x", "n": "x"}), DuplicateFieldError, "two fields would be called 'x'"),
     (lambda s: s.rename("line"), TopologyError, "None is not a field's name; write rename('old', 'new') or rename({'"),
     (lambda s: s.rename({"line": 1}), TopologyError, "1 is not a field's name; write rename('old', 'new') or"),
-    (lambda s: s.rename("line", "__trident_x"), TopologyError, "names that begin with '__trident_' are the engines' o"),
+    (
+        lambda s: s.rename("line", "__trident_x"),
+        TopologyError,
+        "names that begin with '__trident_' are reserved; choose another",
+    ),
     (lambda s: s.drop(), TopologyError, "name at least one field; the fields are (line string, n bigint)"),
     (lambda s: s.project("line,"), TopologyError, "'line,' does not name fields: write 'a', 'a, b' or ['a', 'b']"),
     (lambda s: s.each("line, line", two, "w string"), DuplicateFieldError, "field 'line' is named twice"),
@@ -185,18 +189,19 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.each("line", split, "line string"),
         DuplicateFieldError,
-        "output field 'line' is a field of the stream already: (line string, n bigint); give it another name, or "
+        "output field 'line' is already a field of the stream: (line string, n bigint); give it another name, or "
         "replace the field: give replace=True",
     ),
     (
         lambda s: s.each("line", split, "Line string"),
         DuplicateFieldError,
-        "output field 'Line' is a field of the stream already (as 'line', the same to Spark)",
+        "output field 'Line' is already a field of the stream (as 'line', which Spark considers the same name)",
     ),
     (
         lambda s: s.each("line", split, "Line string", replace=True),
         DuplicateFieldError,
-        "(as 'line', the same to Spark): (line string, n bigint); give it another name, or replace the field: give "
+        "(as 'line', which Spark considers the same name): (line string, n bigint); give it another name, or "
+        "replace the field: give "
         "replace=True and the name 'line'",
     ),
     (
@@ -210,12 +215,16 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
         "lines/1:each(text): replace=True needs outputFields, which name the fields; write each([inputFields,] funct",
     ),
     (lambda s: s.each(Debug(), replace=True), TopologyError, "replace=True needs outputFields"),
-    (lambda s: s.each("line", split, "a long, a long"), DuplicateFieldError, "output field 'a' comes twice in (a, a)"),
+    (
+        lambda s: s.each("line", split, "a long, a long"),
+        DuplicateFieldError,
+        "output field 'a' is given twice in (a, a)",
+    ),
     (lambda s: s.each("line", split, []), TopologyError, "outputFields names no field"),
     (
         lambda s: s.each("line", split, outputFields=5),
         TopologyError,
-        "outputFields are text such as 'word string', a list of names or a StructType, not 5",
+        "expected outputFields as text such as 'word string', a list of names or a StructType, not 5",
     ),
     (
         lambda s: s.each("line", split, "w strin"),
@@ -226,10 +235,10 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.each("line", untyped, "w"),
         TypeDeclarationError,
-        "lines/1:each(untyped): the type of output field 'w' is not declared: write it with the field, such as "
-        "'w string', or annotate what it returns, such as -> str",
+        "lines/1:each(untyped): the type of output field 'w' is not declared: write it with the field, such as 'w "
+        "string', or annotate its return type, such as -> str",
     ),
-    (lambda s: s.each("line", split, "w, n2 long"), TypeDeclarationError, "annotated to give 1 value (str) for 2"),
+    (lambda s: s.each("line", split, "w, n2 long"), TypeDeclarationError, "annotated to return 1 value (str) for 2"),
     (lambda s: s.each("line", untyped, "a, b long"), TypeDeclarationError, "such as 'a string, b bigint', or annotate"),
     (
         lambda s: s.each("line", unreadable, "w"),
@@ -239,58 +248,62 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.each("line", fields_of, "w"),
         TypeDeclarationError,
-        "(its annotation complex stands for no type): write it with the field, such as 'w string', or annotate what it "
-        "returns, such as -> Iterator[str]",
+        "(its annotation complex is not a type): write it with the field, such as 'w string', or annotate its "
+        "return type, such as -> Iterator[str]",
     ),
     (
         lambda s: s.each(expr("upper(line)"), "w"),
         TypeDeclarationError,
-        "lines/1:each(expr): the type of output field 'w' is known to Spark only, and a topology is built without it: "
-        "write it with the field, such as 'w string'",
+        "lines/1:each(expr): the type of output field 'w' is known only to Spark, which is not used to build a "
+        "topology: write it with the field, such as 'w string'",
     ),
     (lambda s: s.each("line", Emits(), "w"), TypeDeclarationError, "or give the Function an attribute outputType"),
-    (lambda s: s.transform(lambda df: df, "w"), TypeDeclarationError, "is known to Spark only"),
-    (lambda s: s.map(expr("1")), TypeDeclarationError, "name what it gives, with its type"),
+    (
+        lambda s: s.transform(lambda df: df, "w"),
+        TypeDeclarationError,
+        "is known only to Spark, which is not used to build",
+    ),
+    (lambda s: s.map(expr("1")), TypeDeclarationError, "declare its result with a type"),
     # annotations that contradict
     (
         lambda s: s.each("line", pair, "w"),
         TypeDeclarationError,
-        "annotated to give 2 values (tuple[str, int]) for 1 output field (w)",
+        "annotated to return 2 values (tuple[str, int]) for 1 output field (w)",
     ),
     (
         lambda s: s.each("line", text, "a, b"),
         TypeDeclarationError,
-        "annotated to give 1 value (str) for 2 output fields (a, b)",
+        "annotated to return 1 value (str) for 2 output fields (a, b)",
     ),
     (
         lambda s: s.each("line", words, "w string"),
         TypeDeclarationError,
-        "it is annotated to give a whole list[str] where the output is string; to give many tuples yield them or use "
-        "flatMap, to give one list declare an array type",
+        "it is annotated to return a whole list[str], but the output is string; to emit many tuples yield them or "
+        "use flatMap, to return one list declare an array type",
     ),
-    (lambda s: s.each("line", nothing, "w string"), TypeDeclarationError, "annotated to return None, and gives no (w)"),
-    (lambda s: s.map("line", pair), TypeDeclarationError, "annotated to give 2 values"),
+    (lambda s: s.each("line", nothing, "w string"), TypeDeclarationError, "annotated to return None, not (w)"),
+    (lambda s: s.map("line", pair), TypeDeclarationError, "annotated to return 2 values"),
     (
         lambda s: s.flatMap("line", text, "w"),
         TypeDeclarationError,
-        "annotated to return str, and flatMap wants many; yield them",
+        "annotated to return str, but flatMap needs many; yield them",
     ),
     (
         lambda s: s.map("line", split, "w"),
         TypeDeclarationError,
-        "it gives many tuples for one, and map exactly one; use flatMap",
+        "it returns many tuples for one, but map exactly one; use flatMap",
     ),
     # the number of arguments
     (
         lambda s: s.each("line", two, "w string"),
         TopologyError,
-        "two(a, b) does not fit: it is called with one argument a field (line)",
+        "two(a, b) does not fit: it is called with one argument for each field (line)",
     ),
     (
         lambda s: s.each(two, "w string"),
         TopologyError,
-        "two(a, b) does not fit: it is called with one TridentTuple of all fields; name the fields to give it one "
-        "argument a field: 'line, n'",
+        "two(a, b) does not fit: it is called with one TridentTuple of all fields; name the fields to pass one "
+        "argument for each: 'line, n'",
     ),
     (
         lambda s: s.each("line", Miscast(), "w string"),
@@ -300,13 +313,13 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.each("line", Yields(), "w string"),
         TopologyError,
-        "lines/1:each(Yields): execute yields, and nothing reads what it yields: write collector.emit([...]); "
+        "lines/1:each(Yields): execute yields values that are never read: write collector.emit([...]); "
         "execute is called with a TridentTuple and a collector",
     ),
     (
         lambda s: s.aggregate("n", YieldingReducer(), "s"),
         TopologyError,
-        "reduce yields, and nothing reads what it yields: write return; reduce is called with the value so far",
+        "reduce yields values that are never read: write return; reduce is called with the value so far",
     ),
     (
         lambda s: s.transform(lambda df: df, users=1),
@@ -322,18 +335,18 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.each("line", "split", "word string"),
         TopologyError,
-        "lines/1:each: 'split' is a string, and the operation is a function or object: give it without quotes",
+        "lines/1:each: 'split' is a string, but the operation must be a function or object: give it without quotes",
     ),
     (
         lambda s: s.each("line", "upper(line)", "word string"),
         TopologyError,
-        "lines/1:each: 'upper(line)' is a string, and the operation is a function or object: an expression is "
+        "lines/1:each: 'upper(line)' is a string, but the operation must be a function or object: an expression is "
         "expr('upper(line)'); write each(",
     ),
     (
         lambda s: s.filter("n > 3"),
         TopologyError,
-        "lines/1:filter: 'n > 3' is a string, and the operation is a function or object: an expression is "
+        "lines/1:filter: 'n > 3' is a string, but the operation must be a function or object: an expression is "
         "expr('n > 3'); write filter(",
     ),
     (lambda s: s.filter("line is null"), TopologyError, "an expression is expr('line is null'); write filter("),
@@ -342,7 +355,7 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
         TopologyError,
         "lines/1:filter: the operation is missing; write filter([inputFields,]",
     ),
-    (lambda s: s.each("line", expr, "w string"), TopologyError, "expr makes an expression of text: give expr('upper("),
+    (lambda s: s.each("line", expr, "w string"), TopologyError, "a SQL expression is written expr('upper("),
     (
         lambda s: s.each("line", split, text, "w"),
         TopologyError,
@@ -356,7 +369,7 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.each("line", "n", two, "w long"),
         TopologyError,
-        "inputFields given 2 times, 'line' and 'n'; fields go into one",
+        "inputFields given 2 times, 'line' and 'n'; give the fields in one",
     ),
     (
         lambda s: s.each("line", split, inputFields="n"),
@@ -366,12 +379,12 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.each("line", 5, "w string"),
         TopologyError,
-        "5 is no operation; give a callable, a Function, a Filter or expr",
+        "5 is not an operation; give a callable, a Function, a Filter or expr",
     ),
     (lambda s: s.each("line", Emits, "w string"), TopologyError, "Emits is a class; give an instance of it, Emits()"),
-    (lambda s: s.each("line", Count(), "w"), TopologyError, "Count() is an aggregator: it belongs to aggregate or"),
-    (lambda s: s.each("line", MapGet(), "w"), TopologyError, "MapGet() is a query function: it belongs to stateQuery"),
-    (lambda s: s.each("line", later, "w"), TopologyError, "it is an async function, and is never awaited here"),
+    (lambda s: s.each("line", Count(), "w"), TopologyError, "Count() is an aggregator: use it in aggregate or"),
+    (lambda s: s.each("line", MapGet(), "w"), TopologyError, "MapGet() is a query function: use it in stateQuery"),
+    (lambda s: s.each("line", later, "w"), TopologyError, "it is an async function, which is never awaited here"),
     (lambda s: s.transform(5), TopologyError, "5 is not a callable from DataFrame to DataFrame"),
     (lambda s: s.map("line", Emits(), "w string"), TopologyError, "it is a Function, which emits any number of tuples"),
     (lambda s: s.map("line", FilterNull(), "w string"), TopologyError, "it is a Filter; use filter"),
@@ -383,14 +396,14 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.each("line", text),
         TypeDeclarationError,
-        "annotated to return str; a filter gives a bool. To append fields, give",
+        "annotated to return str; a filter returns a bool. To append fields, give",
     ),
-    (lambda s: s.each("line", nothing), TypeDeclarationError, "annotated to return None; a filter gives a bool"),
-    (lambda s: s.filter("line", split), TypeDeclarationError, "it gives many results; a filter gives a bool"),
+    (lambda s: s.each("line", nothing), TypeDeclarationError, "annotated to return None; a filter returns a bool"),
+    (lambda s: s.filter("line", split), TypeDeclarationError, "it returns many results; a filter returns a bool"),
     (
         lambda s: s.filter("line", pair),
         TypeDeclarationError,
-        "annotated to return tuple[str, int]; a filter gives a bool",
+        "annotated to return tuple[str, int]; a filter returns a bool",
     ),
     (
         lambda s: s.filter("line", str.isalpha, "w"),
@@ -400,12 +413,12 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.each("line", Emits()),
         TopologyError,
-        "Emits is a Function, which appends fields; a filter gives a bool",
+        "Emits is a Function, which appends fields; a filter returns a bool",
     ),
     (
         lambda s: s.each("line", FilterNull(), "w"),
         TopologyError,
-        "it is a Filter, which gives no fields; leave out the",
+        "it is a Filter, which has no output fields; omit the",
     ),
     (
         lambda s: s.each("line", filter=text, outputFields="w"),
@@ -415,12 +428,12 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.each("n", two_of, ["m long", "k"]),
         TypeDeclarationError,
-        "not declared: a list holds names alone, here 'm long'; write fields with types as one text, 'm long, k'",
+        "not declared: a list contains only names, such as 'm long'; write fields with types as one text, 'm long, k'",
     ),
     (
         lambda s: s.each("n", Emits(), ["m long"]),
         TypeDeclarationError,
-        "a list holds names alone, here 'm long'; write fields with types as one text, 'm long'",
+        "a list contains only names, such as 'm long'; write fields with types as one text, 'm long'",
     ),
     # groups and aggregators
     (
@@ -443,9 +456,9 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.aggregate("n", Sum(), "s int"),
         TypeDeclarationError,
-        "Sum over bigint gives bigint, not int; write 's', and cast",
+        "Sum over bigint returns bigint, not int; write 's', and cast",
     ),
-    (lambda s: s.aggregate("n", Sum(), "a, b"), TopologyError, "an aggregator gives one field, not 2 (a, b)"),
+    (lambda s: s.aggregate("n", Sum(), "a, b"), TopologyError, "an aggregator returns one field, not 2 (a, b)"),
     (
         lambda s: s.aggregate("n", Sum()),
         TopologyError,
@@ -456,51 +469,56 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
         lambda s: s.aggregate("n", Untyped(), "s"),
         TypeDeclarationError,
         "the type of output field 's' is not declared: write it with the field, such as 's long', give the aggregator "
-        "an attribute outputType, or annotate what zero() returns",
+        "an attribute outputType, or annotate the return type of zero()",
     ),
     (
         lambda s: s.aggregate("n", Reducer(), "s"),
         TypeDeclarationError,
         "the type of output field 's' is not declared: write it with the field, such as 's long', give the aggregator "
-        "an attribute outputType, or annotate what init() returns",
+        "an attribute outputType, or annotate the return type of init()",
     ),
     (
         lambda s: s.aggregate("n", split, "s"),
         TopologyError,
-        "lines/1:aggregate(split): function 'split' is no aggregator; give a CombinerAggregator: an object with "
+        "lines/1:aggregate(split): function 'split' is not an aggregator; give a CombinerAggregator: an object with "
         "init(tuple), combine(a, b) and zero(), such as Count(); a ReducerAggregator: init() and reduce(curr, tuple); "
         "an Aggregator: init(batchId, collector), aggregate(state, tuple, collector) and complete(state, collector);",
     ),
-    (lambda s: s.aggregate("n", "sum", "s"), TopologyError, "aggregate: 'sum' is a string, and the operation is a "),
+    (
+        lambda s: s.aggregate("n", "sum", "s"),
+        TopologyError,
+        "aggregate: 'sum' is a string, but the operation must be a ",
+    ),
     (lambda s: s.aggregate("n", "avg", "s"), TopologyError, "a function or object: give Average(); write aggregate("),
     (
         lambda s: s.aggregate("n", sum, "s"),
         TopologyError,
-        "aggregate(sum): function 'sum' is no aggregator; give Sum(), or a CombinerAggregator: an object with init(",
+        "aggregate(sum): function 'sum' is not an aggregator; give Sum(), or a CombinerAggregator: an object with "
+        "init(",
     ),
     (
         lambda s: s.minBy("line", "n"),
         TopologyError,
-        "'n' is no comparator; give a callable of two values of 'line' that returns a number below 0, 0 or above 0; "
-        "to go by a field write minBy('n')",
+        "'n' is not a comparator; give a callable of two values of 'line' that returns a number below 0, 0 or above "
+        "0; to compare a field write minBy('n')",
     ),
     (
         lambda s: s.groupBy("line").aggregate("n", Sum(), "line"),
         DuplicateFieldError,
-        "output field 'line' is a field of the group already: (line string); give it another name",
+        "output field 'line' is already a field of the group: (line string); give it another name",
     ),
     (lambda s: s.groupBy("line").drop("line"), TopologyError, "lines/1:drop: the group field 'line' must stay; toStr"),
-    (lambda s: s.groupBy("line").project("n"), TopologyError, "the group field 'line' must stay; toStream() gives"),
+    (lambda s: s.groupBy("line").project("n"), TopologyError, "the group field 'line' must stay; toStream() returns"),
     (
         lambda s: s.groupBy("line").each("n", lambda n: (n, n), "n long, line long", replace=True),
         TopologyError,
         "lines/1:each(<lambda>): the group field 'line' cannot be replaced; replace it before groupBy, or in the "
-        "stream without groups, which toStream() gives",
+        "ungrouped stream toStream()",
     ),
     (
         lambda s: s.groupBy("line").each("n", str, "line string"),
         DuplicateFieldError,
-        "output field 'line' is a field of the stream already: (line string, n bigint); give it another name",
+        "output field 'line' is already a field of the stream: (line string, n bigint); give it another name",
     ),
     # states
     (
@@ -517,7 +535,7 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.persistentAggregate(STATE, Count(), "c", name="_c"),
         TopologyError,
-        "a state cannot be named '_c': a name has letters a to z, digits, '-', '_' and '.', not only dots",
+        "a state cannot be named '_c': a name has letters a to z, digits, '-', '_' and '.',",
     ),
     (
         lambda s: s.persistentAggregate(STATE, Count(), "`a b`"),
@@ -576,19 +594,19 @@ def counts(topology: TridentTopology) -> TridentState:
         (
             lambda q, c: q.stateQuery(c, MapGet(), "c"),
             TopologyError,
-            "ask()/1:stateQuery(MapGet): state 'counts' cannot be asked by (word string, k bigint): its "
+            "ask()/1:stateQuery(MapGet): state 'counts' cannot be queried by (word string, k bigint): its "
             "key is (word string)",
         ),
         (
             lambda q, c: q.stateQuery(c, "k", MapGet(), "c"),
             TypeDeclarationError,
-            "cannot be asked by (k bigint): its key is",
+            "cannot be queried by (k bigint): its key is",
         ),
-        (lambda q, c: q.stateQuery(c, "word", MapGet(), "c string"), TypeDeclarationError, "gives bigint, not string"),
+        (lambda q, c: q.stateQuery(c, "word", MapGet(), "c string"), TypeDeclarationError, "has bigint, not string"),
         (
             lambda q, c: q.stateQuery(c, "word", MapGet(), "word"),
             DuplicateFieldError,
-            "'word' is a field of the stream already: (word string, k bigint); give it another name, or replace the "
+            "'word' is already a field of the stream: (word string, k bigint); give it another name, or replace the "
             "field: give replace=True",
         ),
         (
@@ -596,7 +614,11 @@ def counts(topology: TridentTopology) -> TridentState:
             TopologyError,
             "ask()/1:stateQuery(MapGet): replace is True or False, not 'word'; write stateQuery(state, ",
         ),
-        (lambda q, c: q.stateQuery(c, "word", MapGet(), "a, b"), TopologyError, "MapGet gives one field, not 2 (a, b)"),
+        (
+            lambda q, c: q.stateQuery(c, "word", MapGet(), "a, b"),
+            TopologyError,
+            "MapGet returns one field, not 2 (a, b)",
+        ),
         (lambda q, c: q.stateQuery(c, "word", MapGet()), TopologyError, "name the output field; write stateQuery("),
         (lambda q, c: q.stateQuery(c, "word", MapGet, "c"), TopologyError, "MapGet is a class; give an instance of it"),
         (
@@ -624,10 +646,10 @@ def test_a_state_is_updated_by_one_step(topology: TridentTopology, counts: Tride
     with pytest.raises(DuplicateNameError) as raised:
         other.groupBy("word").persistentAggregate(STATE, Count(), "count", name="counts")
     assert (
-        "others/1:persistentAggregate(Count): state 'counts' is updated by words/1:persistentAggregate(Count)"
+        "others/1:persistentAggregate(Count): state 'counts' is already updated by words/1:persistentAggregate(Count)"
         in str(raised.value)
     )
-    assert "merge the streams before it, or give this state another name=" in str(raised.value)
+    assert "merge the streams first, or give this state another name=" in str(raised.value)
 
 
 def test_a_state_of_another_topology_is_refused(counts: TridentState) -> None:
@@ -636,11 +658,9 @@ def test_a_state_of_another_topology_is_refused(counts: TridentState) -> None:
 
 
 def test_tuples_behind_a_state_or_of_a_request_cannot_be_shown(topology: TridentTopology, counts: TridentState) -> None:
-    with pytest.raises(TopologyError, match=r"show runs no state, and words/1:persistentAggregate\(Count\)"):
+    with pytest.raises(TopologyError, match=r"show runs without states, but words/1:persistentAggregate\(Count\)"):
         counts.newValuesStream().show()
-    with pytest.raises(
-        TopologyError, match=r"take looks at a spout's first batch, and this stream carries DRPC requests"
-    ):
+    with pytest.raises(TopologyError, match=r"take reads a spout's first batch, but this stream has DRPC requests"):
         topology.newDRPCStream("ask").take(1)
     with pytest.raises(TopologyError, match=r"take\(n\) needs a number of tuples, not -1"):
         stream().take(-1)
@@ -681,7 +701,7 @@ def test_a_stream_is_neither_a_truth_value_nor_a_sequence(s: Stream) -> None:
     for each in (s, s.groupBy("n")):
         with pytest.raises(TypeError, match="has no truth value"):
             bool(each)
-        with pytest.raises(TypeError, match=r"a stream has no end and cannot be iterated; take\(n\) gives tuples"):
+        with pytest.raises(TypeError, match=r"a stream has no end and cannot be iterated; take\(n\) returns tuples"):
             list(each)
         with pytest.raises(TypeError, match=r"name 'line' in a verb, such as project\('line'\)"):
             each["line"]
@@ -750,8 +770,11 @@ def test_what_is_never_prepared_is_told_at_once(s: Stream, call: str) -> None:
     with pytest.raises(TopologyError) as raised:
         NEVER_PREPARED[call](s)
     message = str(raised.value)
-    assert f"its method {method} would never be called: only a Function, a Filter and a MultiReducer are" in message
-    assert "Make what it needs in __init__, or at its first use with functools.cached_property" in message
+    assert (
+        f"its method {method} would never be called: only a Function, a Filter and a MultiReducer have prepare"
+        in message
+    )
+    assert "cleanup. Create its resources in __init__, or at the first use with functools.cached_property" in message
     assert FILE in message
 
 

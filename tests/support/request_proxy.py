@@ -115,7 +115,7 @@ def _replies(server: socket.socket, count: int) -> bytes:
     while count:
         data = server.recv(1 << 20)
         if not data:
-            raise ConnectionError("the server has gone")
+            raise ConnectionError("the server now shows an earlier time")
         data_so_far += data
         reader.feed(data)
         while count and reader.gets() is not False:

@@ -65,8 +65,8 @@ def test_a_recovery_is_told_with_the_batches_that_wait(caplog: pytest.LogCapture
     with caplog.at_level(logging.INFO, "trident"), start_local(topology, **options) as running:
         running.processAllAvailable(timeout=20)
     assert told(caplog)[1:3] == [
-        "the driver of epoch 1 did not give the log back: it died, or it is fenced out now",
-        "group 'words': batches 2 to 2 are frozen and not committed; they are committed first",
+        "the driver of epoch 1 did not release the log: it died, or is now fenced out",
+        "group 'words': batches 2 to 2 are frozen but not committed; they are committed first",
     ]
     assert caplog.records[2].group == "words"  # type: ignore[attr-defined]
 

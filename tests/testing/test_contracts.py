@@ -60,7 +60,7 @@ class BrokenExecutor(SpoutExecutor):
             rows = ["other"]
         elif self.fault == "doubled":
             rows = rows * 2
-        after = metadata if self.fault == "position when emitted" else None
+        after = metadata if self.fault == "position only after the emission" else None
         return ArrowEmission(table_of(rows, SCHEMA, "Broken"), after)
 
 
@@ -74,31 +74,31 @@ def walked(spout: Any) -> list[Step]:
     [
         ("no json", "metadata_and_positions_are_json", "the metadata of batch 1 is not JSON"),
         (
-            "position when emitted",
+            "position only after the emission",
             "a_position_that_only_an_emission_tells_is_not_planned_ahead",
-            "it plans ahead, and batch 1 tells its position when emitted",
+            "it plans ahead, but batch 1 knows its position only after the emission",
         ),
         (
             "other rows in a replay",
             "a_replay_within_a_run_holds_what_the_kind_promises",
-            r"attempt 1 at batch 1 holds other rows. It lacks Row\(word='a'\); it has Row\(word='other'\) too much",
+            r"attempt 1 at batch 1 has different rows. Missing: Row\(word='a'\); unexpected: Row\(word='other'\)",
         ),
         (
             "other rows in a replay",
             "a_transactional_batch_is_the_same_after_a_restart",
-            "batch 5, emitted by another run from its metadata, holds other rows",
+            "batch 5, emitted by another run from its metadata, now has other rows",
         ),
         (
             "position of its own",
             "plans_that_were_not_used_bring_no_row_twice",
-            r"rows that were lost: Row\(word='a'\), .*; rows that came twice: none",
+            r"rows that were lost: Row\(word='a'\), .*; rows that were read twice: none",
         ),
         (
             "position of its own",
             "every_row_comes_once_over_restarts",
-            r"rows that were lost: none; rows that came twice: Row\(word='a'\)",
+            r"rows that were lost: none; rows that were read twice: Row\(word='a'\)",
         ),
-        ("doubled", "success_may_be_repeated", r"rows that came twice: Row\(word='a'\), "),
+        ("doubled", "success_may_be_repeated", r"rows that were read twice: Row\(word='a'\), "),
     ],
 )
 def test_a_broken_spout_fails_with_a_verdict(fault: str, test: str, verdict: str) -> None:
@@ -133,7 +133,7 @@ class BrokenOverRestarts(Broken):
 
 def test_a_sound_spout_of_one_batch_is_too_short() -> None:
     expected = SpoutContract.expected.__wrapped__  # type: ignore[attr-defined]
-    with pytest.raises(AssertionError, match="the source has 1 batches; the tests need two at least"):
+    with pytest.raises(AssertionError, match="the source has 1 batches; the tests need at least"):
         expected(SpoutContract(), lambda: TestSource("word string", [["a"]]))
 
 
@@ -273,7 +273,7 @@ def test_a_share_that_workers_lose_is_found(spark: Any, tmp_path: Path) -> None:
     (verdict,) = failed("workers lose a partition", tmp_path, spark).items()
     assert verdict[0] == "workers_read_what_the_driver_reads"
     assert "batch 1 (" in verdict[1]
-    assert "read by workers, holds other rows. It lacks Row(n=200), Row(n=201)" in verdict[1]
+    assert "read by workers, has different rows. Missing: Row(n=200), Row(n=201)" in verdict[1]
 
 
 # --- stores -----------------------------------------------------------------------------------------------------------

@@ -62,7 +62,9 @@ def test_a_topology_that_was_started_before_the_block_cannot_crash() -> None:
     running.processAllAvailable(timeout=30)
     with crash_at("freeze.before"):
         source.resume()
-        with pytest.raises(DriverCrashedError, match="no driver can die here. Start the topology within crash_at"):
+        with pytest.raises(
+            DriverCrashedError, match="a crash is not possible here. Start the topology within crash_at"
+        ):
             running.processAllAvailable(timeout=30)
     running.stop()
 

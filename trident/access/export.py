@@ -30,7 +30,7 @@ def export_state(view: StateView, path: str | Path, format: str | None = None, r
     chosen = format or target.suffix.removeprefix(".").lower()
     chosen = {"json": "jsonl", "ndjson": "jsonl"}.get(chosen, chosen)
     if chosen not in FORMATS:
-        raise StateError(f"{target.name}: {chosen or 'no suffix'} is not a format; expected {', '.join(FORMATS)}")
+        raise StateError(f"{target.name}: unknown format {chosen or '(no suffix)'}; expected {', '.join(FORMATS)}")
     if target.exists() and not replace:
         raise StateError(f"the file {target} exists; use --overwrite to replace it")
     if not target.parent.is_dir():

@@ -54,7 +54,7 @@ class GroupFollower:
         if error is not None or not (self._thread.is_alive() or self._ended.is_set()):
             why = f"{type(error).__name__}: {error}" if error is not None else "the thread that follows it has ended"
             raise StateNotFollowedError(
-                f"group {self._group!r} cannot be followed beyond txid {self.committed}, and its values get old: "
+                f"group {self._group!r} cannot be followed after txid {self.committed}, so its values become old: "
                 f"{why}; open the topology again"
             ) from error
 
@@ -71,7 +71,7 @@ class GroupFollower:
                 self.error = None
             except BaseException as error:  # whatever it is, nobody else would hear of it
                 if type(error) is not type(self.error):
-                    text = "group %r cannot be followed beyond txid %d: %s: %s"
+                    text = "group %r cannot be followed after txid %d: %s: %s"
                     logger.error(text, self._group, self.committed, type(error).__name__, error)
                 self.error, pause = error, _PAUSE_SECONDS
 

@@ -81,7 +81,7 @@ def open_to_drop(location: StateLocation, topology: str, state: str) -> Store | 
             store.close()
             raise StateError(
                 f"{location.factory!r} holds the state {identity.name!r} of topology {identity.topology!r}; nothing "
-                f"was touched"
+                f"was changed"
             )
         return store
     name = (location.address, location.prefix, topology, state)

@@ -60,7 +60,7 @@ class StateLocation:
         folder = self.folder(topology)
         if not (folder / LOG_FILE).exists():
             known = ", ".join(map(repr, self.topologies())) or "none"
-            hint = f"; {folder} exists, and has no log: if that is in Redis, give log= too" if folder.is_dir() else ""
+            hint = f"; {folder} exists but has no log: if the log is in Redis, give log= too" if folder.is_dir() else ""
             raise LogError(f"no topology {topology!r} under {self.checkpoint} (there is {known}){hint}")
         return SqliteLog(folder / LOG_FILE, topology, reading=True)
 
@@ -110,7 +110,7 @@ def read_location(
     if checkpointLocation is None and log is None and url is None and factory is None:
         raise TopologyError(
             "give the location of the states: checkpointLocation= (and log=, if the log is in Redis) for states in "
-            "memory, url= for states in Redis, or factory= for a store of your own"
+            "memory, url= for states in Redis, or factory= for your own store"
         )
     if url is not None and factory is not None:
         raise TopologyError("url= and factory= both name a store; give one of them")

@@ -61,7 +61,7 @@ class FollowedStore:
             unless = ", unless it was dropped" if incomplete else ""
             raise StateRecoveringError(
                 f"state {self._name!r}: {problem}, and an earlier read saw txid {earlier}: the server lost its last "
-                f"commits; its driver writes them again when the topology next runs{unless}"
+                f"commits; the driver writes them again when the topology next runs{unless}"
                 if earlier >= 0
                 else f"state {self._name!r}: {problem}: its driver heals it when the topology next runs{unless}"
             )
@@ -90,7 +90,7 @@ class _FollowedSource:
 
     @contextmanager
     def between(self, group: str) -> Iterator[int]:
-        """Yield the committed txid. Nothing is held back in the block: the driver is another process."""
+        """Yield the committed txid. Commits are not held back in the block, because the driver is another process."""
         yield self._followed.committed()
 
     def store(self, state: str) -> ReadableStore:
@@ -177,7 +177,7 @@ class OpenedState(Ending, StateView):
 
     def _too_fast(self) -> SnapshotMovedError:
         return SnapshotMovedError(
-            f"state {self.name!r} of topology {self.topology!r}: it was written faster than it could be read as "
-            f"of one txid, and a read from outside holds back no driver. Ask for fewer keys at once, ask the "
-            f"running topology, or read with isolation='latest'"
+            f"state {self.name!r} of topology {self.topology!r}: the driver committed faster than the state could "
+            f"be read as of one txid, and a read from outside cannot hold commits back. Read fewer keys at once, "
+            f"ask the running topology, or read with isolation='latest'"
         )

@@ -98,7 +98,7 @@ def openTopology(
     program = cut(topology)
     writers = {step.state.name: step for group in program.groups for step in group.states}
     if not writers and not program.requests:
-        raise TopologyError("the topology has neither a state nor a DRPC function: nothing to read")
+        raise TopologyError("nothing to read: the topology has no state and no DRPC function")
     for plan in program.requests:
         _check_runs_here(plan)
     timeout = read_limit("timeoutSecs", timeoutSecs)
@@ -124,8 +124,8 @@ def _check_runs_here(plan: RequestPlan) -> None:
     """Raise TopologyError if a DRPC function has a step that only Spark can compute."""
     if not plan.python:
         raise TopologyError(
-            f"DRPC {plan.function!r} has an operation of Spark's own, such as expr, and there is no Spark here: write "
-            f"it as a Python function, or ask the running topology"
+            f"DRPC {plan.function!r} has an operation that only Spark can run, such as expr, and there is no Spark "
+            f"here: write it as a Python function, or ask the running topology"
         )
 
 
@@ -183,13 +183,13 @@ def _check_shape(where: str, stored: str, kind: StateKind | None, shape: StateSh
     """Raise StateShapeError if the program that wrote a state differs from the one that reads it."""
     if stored != shape.fingerprint:
         held, written = shown_shapes(stored, shape.fingerprint)
-        raise StateShapeError(f"{where} holds {held}, and this program writes {written}")
+        raise StateShapeError(f"{where} has {held}, but this program writes {written}")
     if kind is not None and kind is not declared:
-        raise StateShapeError(f"{where} is {kind.value}, and in this program {declared.value}")
+        raise StateShapeError(f"{where} is {kind.value}, but {declared.value} in this program")
 
 
 def _unknown(txid: int) -> None:
-    """Return None, the time of a commit that is not known because there is no log."""
+    """Return None: without a log the time of a commit is unknown."""
 
 
 class _OpenedSource:
@@ -239,7 +239,7 @@ class _OpenedSource:
         return self._times[group]
 
     def committed(self, group: str) -> int:
-        """Return the last txid that every state of the group holds and the log has committed, as known just now."""
+        """Return the last txid that every state of the group has and the log has committed, as far as is known here."""
         if group in self._followers:
             self._followers[group].check()
             return self._followers[group].committed

@@ -136,7 +136,7 @@ def _open_in_memory(
 ) -> OpenedState:
     if not location.has_files:
         raise TopologyError(
-            f"state {state!r}: the log in Redis knows a state in memory; its snapshots are under the topology's "
+            f"state {state!r}: the log in Redis has this state in memory; its snapshots are under the topology's "
             f"checkpointLocation or filesLocation: give that too"
         )
     log = location.open_log_to_read(topology)
@@ -149,8 +149,8 @@ def _open_in_memory(
             )
         if not log.manifest(state):
             raise StateError(
-                f"state {state!r} of topology {topology!r} is not in this checkpoint, only its log is: the state is on "
-                f"a server. Give url= for one in Redis, or factory= for a store of your own"
+                f"state {state!r} of topology {topology!r} is not in this checkpoint, which has only its log: the "
+                f"state is on a server. Give url= for a state in Redis, or factory= for your own store"
             )
         # The first replica only reads the manifest, which says what combiner the second replica needs.
         place = location.place(topology, log)
@@ -226,7 +226,7 @@ def _known(fingerprint: Fingerprint, state: str, aggregator: Any) -> _Known:
     written = {str(field): aggregator_name(one) for field, one in given.items()}
     name = bundle_text(written) if several else aggregator_name(aggregator)
     if name not in (fingerprint.aggregator, maker):
-        raise StateShapeError(f"state {state!r} was made by {fingerprint.aggregator}, not by {name}")
+        raise StateShapeError(f"state {state!r} was made with {fingerprint.aggregator}, not with {name}")
     return _presenting(given, window)
 
 

@@ -74,10 +74,10 @@ def dropState(
     ------
     StateError
         If there is no such state, or not at that location, if it is the watermark of another state, or if a driver that
-        runs or was killed holds the topology. Nothing was touched.
+        runs or was killed holds the topology. Nothing was changed.
     LogMismatchError
         If the files at that location belong to another log or to none, or if the log keeps them on an object store and
-        no `filesLocation` was given. Nothing was touched.
+        no `filesLocation` was given. Nothing was changed.
     TopologyActiveError
         If the topology runs in this process.
     """
@@ -94,7 +94,7 @@ def dropState(
     store_log = _log_of(location, topology, state) if in_store else None
     _check_known(known, topology, state, store_log)
     if not known.in_memory and not in_store:
-        raise StateError(f"state {state!r} is not in memory: give its location, url= or factory=; nothing was touched")
+        raise StateError(f"state {state!r} is not in memory: give its location, url= or factory=; nothing was changed")
     if not force:
         _check_free(known, topology)
         if in_store and not known.in_memory and store_log is None and state in known.births:
@@ -106,7 +106,7 @@ def dropState(
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A log's knowledge of a state that is to be dropped. `in_memory`: the log keeps snapshots of it."""
+    """The log's data about a state that is to be dropped. `in_memory`: the log has snapshots of it."""
 
     births: Mapping[str, Birth]
     uuid: str
@@ -116,7 +116,7 @@ class _Known:
 
     @property
     def held(self) -> bool:
-        """True if a driver holds the topology: it runs, or it was killed."""
+        """True if the topology has a driver, running or killed."""
         return self.holder is not None and self.holder.token != ""
 
 
@@ -140,17 +140,18 @@ def _check_known(known: _Known, topology: str, state: str, store_log: str | None
     # A driver that was suspended during an earlier drop may have made the state again after the log forgot the state.
     if state not in known.births and store_log != known.uuid and not known.watermarks:
         raise StateError(
-            f"the log of topology {topology!r} knows no state {state!r}{did_you_mean(state, known.births)} "
-            f"(it has {', '.join(sorted(known.births)) or 'none'}); nothing was touched"
+            f"the log of topology {topology!r} has no state {state!r}{did_you_mean(state, known.births)} "
+            f"(it has {', '.join(sorted(known.births)) or 'none'}); nothing was changed"
         )
 
 
 def _check_free(known: _Known, topology: str) -> None:
-    """Raise StateError if a driver may hold the topology."""
+    """Raise StateError if the topology may have a driver."""
     if known.held:
         raise StateError(
-            f"a driver holds topology {topology!r} (epoch {known.holder.epoch if known.holder else 0}): it runs, or it "
-            f"was killed. Stop it first; if no driver runs any more, or to fence it out, force it. Nothing was touched"
+            f"a driver holds topology {topology!r} (epoch {known.holder.epoch if known.holder else 0}): it is "
+            f"running, or was killed. Stop it first; if no driver is running, or to fence it out, use force. "
+            f"Nothing was changed"
         )
 
 
@@ -158,9 +159,9 @@ def _check_own_state(known: _Known, state: str, store_log: str | None) -> None:
     """Raise StateError if the state in the store is another log's."""
     if store_log not in (None, known.uuid):
         raise StateError(
-            f"state {state!r} there belongs to another log (uuid {store_log}) than this one (uuid {known.uuid}), and a "
-            f"driver may be writing it: give the location of that log, or force it if that log is gone. Nothing was "
-            f"touched"
+            f"state {state!r} there belongs to another log (uuid {store_log}) than this one (uuid {known.uuid}), "
+            f"and a driver may be writing it: give the location of that log, or use force if that log is gone. "
+            f"Nothing was changed"
         )
 
 
@@ -170,7 +171,7 @@ def _check_no_watermark(held: HeldStates, state: str) -> None:
     if owner is not None:
         raise StateError(
             f"state {state!r} is the watermark of state {owner!r} and cannot be dropped alone; drop {owner!r}, and its "
-            f"watermarks go with it. Nothing was touched"
+            f"watermarks go with it. Nothing was changed"
         )
 
 
@@ -190,8 +191,8 @@ def _missing_in_store(location: StateLocation, topology: str, state: str) -> Sta
     server = location.url is not None
     where = f"{location.address.shown} under the prefix {location.prefix!r}" if server else repr(location.factory)
     return StateError(
-        f"the log knows state {state!r} of topology {topology!r}, and there is none at {where}: give its location. If "
-        f"it is gone already, as after a drop that was interrupted, force it. Nothing was touched"
+        f"the log has state {state!r} of topology {topology!r}, but it is not at {where}: give its location. If it "
+        f"is already gone, for example after an interrupted drop, use force. Nothing was changed"
     )
 
 
@@ -261,12 +262,12 @@ def _drop_without_log(location: StateLocation, topology: str, state: str, force:
         for store in stores:
             opened.callback(store.close)
         if not stores:
-            raise StateError(f"no state {state!r} of topology {topology!r} there; nothing was touched")
+            raise StateError(f"no state {state!r} of topology {topology!r} there; nothing was changed")
         if not force:
             raise StateError(
-                f"only the log of topology {topology!r} knows whether a driver writes state {state!r}: give its "
-                f"location too (checkpointLocation= or log=). If there is no log any more, force it. Nothing was "
-                f"touched"
+                f"only the log of topology {topology!r} says whether a driver writes state {state!r}: give its "
+                f"location too (checkpointLocation= or log=). If the log no longer exists, use force. Nothing was "
+                f"changed"
             )
         check_drops(stores)
         for store in stores:

@@ -169,9 +169,9 @@ class MemoryReplica:
             return error
         except Exception as error:  # what code of the user's raises; the copy has the batches before
             raise StateNotFollowedError(
-                f"state {self._state!r} cannot follow its driver beyond txid {self._marker}, and its values get old: "
-                f"{type(error).__name__}: {error}. It is tried again; if it stays so, give this process what the "
-                f"driver's has (code, packages, files), and open it again"
+                f"state {self._state!r} cannot follow its driver after txid {self._marker}, so its values become "
+                f"old: {type(error).__name__}: {error}. It is tried again; if that does not help, give this process "
+                f"the code, packages and files of the driver, and open the state again"
             ) from error
         return None
 
@@ -202,8 +202,8 @@ class MemoryReplica:
 
     def _restored(self, what: str) -> StateEndedError:
         return self._dropped(
-            f"state {self._state!r}: its log {what}: it was restored from an older copy while the state was open, and "
-            f"goes on from there; open it again, which shows what that log has"
+            f"state {self._state!r}: its log {what}: it was restored from an older copy while the state was open, "
+            f"and continues from there; open the state again"
         )
 
     def _apply(self, store: MemoryStore, txid: int) -> StateError | None:
@@ -245,7 +245,7 @@ class MemoryReplica:
         incarnation = _Incarnation(manifest.log, birth.txid, birth.epoch)
         if self._incarnation not in (None, incarnation):
             raise self._dropped(
-                f"{where} was dropped while it was open, and began anew after txid {birth.txid}: open it again"
+                f"{where} was dropped while it was open, and recreated after txid {birth.txid}: open it again"
             )
         self._incarnation, self._group = incarnation, birth.group
         return text, manifest
@@ -270,7 +270,7 @@ def _written(aggregator: str) -> str:
 
 
 def _unknown(stored: object, delta: object) -> object:
-    raise AssertionError("a state whose combiner is not known takes no batch")
+    raise AssertionError("a state without a known combiner takes no batch")
 
 
 class _Home:
@@ -280,4 +280,4 @@ class _Home:
         self.files, self.manifest = files, manifest
 
     def publish(self, manifest: bytes, lease: Lease) -> None:
-        raise AssertionError("a state that is only read publishes nothing")
+        raise AssertionError("a state opened for reading publishes nothing")

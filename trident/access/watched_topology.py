@@ -45,6 +45,6 @@ class WatchedTopology:
     def replay(self, stream: str, state: str, ids: Collection[str] | None) -> int:
         """Raise TopologyError, because only a driver puts dead letters back."""
         raise TopologyError(
-            "dead letters come back only through the driver: open the page of running.serve(), or call "
+            "only the driver can replay dead letters: open the page of running.serve(), or call "
             "running.replayDeadLetters there"
         )

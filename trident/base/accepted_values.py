@@ -167,11 +167,11 @@ def _accept_plain(value: Any, kind: pa.DataType, accepted: tuple[Any, ...]) -> A
         try:
             return float(value)
         except OverflowError:
-            raise NotAccepted(value, kind, why="it is beyond the greatest double") from None
+            raise NotAccepted(value, kind, why="it is greater than the largest double") from None
     return bytes(value) if kinds.is_binary(kind) else value
 
 
-_NO_BOOL = "a bool is not a number here; write int(...)"
+_NO_BOOL = "a bool is not accepted as a number; write int(...)"
 _MOST_BITS = 127
 """No decimal of at most 38 digits has more."""
 

@@ -6,7 +6,7 @@ The checkpoint is stored with every batch.
 MOST_BYTES = 64 << 10
 """The most bytes of a checkpoint, as JSON."""
 
-WAY_OUT = "Store the checkpoint elsewhere in commit(txid, checkpoint), and return the key under which it lies"
+WAY_OUT = "Store the checkpoint elsewhere in commit(txid, checkpoint), and return its key"
 
 
 def too_large(checkpoint: str) -> str | None:
@@ -16,4 +16,4 @@ def too_large(checkpoint: str) -> str | None:
     'of 65538 bytes, and 65536 are the most'
     """
     size = len(checkpoint.encode())
-    return None if size <= MOST_BYTES else f"of {size} bytes, and {MOST_BYTES} are the most"
+    return None if size <= MOST_BYTES else f"of {size} bytes, the limit is {MOST_BYTES}"

@@ -151,18 +151,16 @@ class Reader:
     def unknown_type(self, name: str) -> TypeDeclarationError:
         """Return the error for the name of a type that is not supported."""
         if (blanks := self.name_with_blanks()) is not None:
-            return self.error(f"unknown type {name!r}; a name with blanks is written in backticks: {blanks}")
+            return self.error(f"unknown type {name!r}; write a name with blanks in backticks: {blanks}")
         if name in _PYTHON_NAMES:
             return self.error(f"{name!r} is Python's name; write the SQL type {_PYTHON_NAMES[name]!r}")
         if name in _UNSUPPORTED:
             return self.error(f"a tuple cannot carry the type {name!r}: {_UNSUPPORTED[name]}")
         hint = did_you_mean(name, [*SIMPLE, *_DECIMAL, *_NESTED])
-        return self.error(
-            f"unknown type {name!r}{hint} (a name with blanks stands in backticks: `Origin State` string)"
-        )
+        return self.error(f"unknown type {name!r}{hint} (write a name with blanks in backticks: `Origin State` string)")
 
     def name_with_blanks(self) -> str | None:
-        """Return the field that was meant, in backticks, if words follow the last one up to a type; None otherwise."""
+        """Return the intended field name with blanks, in backticks, if several words precede a type; None otherwise."""
         words = [self.tokens[self.at - 2][1]] if self.at > 1 and self.tokens[self.at - 2][0] == "word" else []
         for kind, text in self.tokens[self.at - 1 :]:
             if kind not in ("word", "number"):
@@ -181,7 +179,7 @@ class Reader:
             self.expect(")")
         if precision > 38 or scale > precision:
             raise self.error(
-                f"decimal({precision},{scale}) is out of range: at most 38 digits, and no more of them after the point"
+                f"decimal({precision},{scale}) is out of range: at most 38 digits, and at most as many after the point"
             )
         return spark.DecimalType(precision, scale)
 

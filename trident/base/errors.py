@@ -150,7 +150,7 @@ class LedgerError(TridentError):
 
 
 class SpoutError(TridentError):
-    """A spout cannot give the tuples that it was asked for."""
+    """A spout cannot return the requested tuples."""
 
 
 class SourceUnreadableError(SpoutError, OSError):
@@ -191,7 +191,7 @@ class SpoutContractError(SpoutError):
 
 
 class FeedTimeoutError(SpoutError, TimeoutError):
-    """A batch that was fed to a spout was not committed within the given time. The batch stays fed."""
+    """A batch that was fed to a spout was not committed within the given time. The batch stays in the spout."""
 
 
 # --- state -------------------------------------------------------------------------------------------------------
@@ -229,7 +229,7 @@ class StateBehindError(StateError):
 
 
 class StateOwnedError(StateError):
-    """The store's location belongs to another topology or another log, or holds something that is not a state."""
+    """The store's location belongs to another topology or another log, or contains other data."""
 
 
 class StateShapeError(StateError):
@@ -256,7 +256,7 @@ class StateValueError(StateError, ValueError):
 
 
 class SnapshotMovedError(StateError):
-    """A read as of a txid came too late: the store is past that txid. The reader reads again, as of a later one."""
+    """A read as of a txid was too late: the store has passed that txid. The reader reads again, as of a later one."""
 
 
 class StateEndedError(StateError):
@@ -303,11 +303,14 @@ class FilesError(TridentError, OSError):
 
 
 class FilesUnavailableError(FilesError, ConnectionError):
-    """The store of files does not answer. An attempt or a commit that needs it is retried; what is frozen stays."""
+    """The store of files does not answer. An attempt or a commit that needs it is retried; frozen batches are kept."""
 
 
 class FilesRefusedError(FilesError, PermissionError):
-    """The store of files refuses: wrong credentials, no such bucket, no right. Asked again it would refuse again."""
+    """The store of files refuses a request: wrong credentials, no such bucket, no permission.
+
+    A retry would not help.
+    """
 
     hopeless = True
 
@@ -336,7 +339,7 @@ class OutputRefusedError(OutputError):
 
 
 class OutputConflictError(OutputError):
-    """An output's location holds something that this topology did not write. Nothing there was touched."""
+    """An output's location has data that this topology did not write. Nothing there was changed."""
 
     hopeless = True
 
@@ -399,7 +402,7 @@ class DRPCArgumentError(DRPCError, TypeError):
 
 
 class DRPCTimeoutError(DRPCError, TimeoutError):
-    """The answer to a DRPC request did not come in time."""
+    """A DRPC request was not answered in time."""
 
 
 # --- clients of a server ----------------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ def make_folder(folder: Path) -> None:
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
         except FileExistsError as error:
-            text = f"{folder} is not a folder, and a folder is needed there: move it away, or name another place"
+            text = f"{folder} is not a folder: move it away, or choose another location"
             raise FilesError(text) from error
         fsync_folder(folder.parent)
 

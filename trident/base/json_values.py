@@ -80,9 +80,9 @@ def _map_from_json(value: dict[str, Any], kind: pa.DataType) -> dict[Any, Any]:
     for written, item in value.items():
         key = from_json(written if text else read_json(written), kind.key_type)
         if isinstance(key, list | dict):
-            raise ValueError(f"a key of a map is written in JSON as one plain value, not as {short_repr(written)}")
+            raise ValueError(f"in JSON a key of a map is one plain value, not {short_repr(written)}")
         if key in entries:
-            raise ValueError(f"two keys of a map are one: {short_repr(key)}")
+            raise ValueError(f"two keys of a map are equal: {short_repr(key)}")
         entries[key] = from_json(item, kind.item_type)
     return entries
 
@@ -116,7 +116,7 @@ def _number(value: Any, kind: pa.DataType) -> Any:
     with numpy.errstate(over="ignore"):
         nearest = numpy.float32(number) if kinds.is_float32(kind) else number
     if math.isinf(nearest) and (not isinstance(value, float) or math.isfinite(value)):
-        raise ValueError(f"it is beyond the range of {kind}")
+        raise ValueError(f"it is out of the range of {kind}")
     return number
 
 

@@ -75,7 +75,7 @@ class MetricsRegistry(Collector):
     def count(self, name: str, help: str, by: float, /, **labels: str) -> None:
         """Add `by` to a counter. Raises ValueError for a negative number."""
         if by < 0:
-            raise ValueError(f"counter {name!r}: came {by!r}; a counter grows by 0 or more")
+            raise ValueError(f"counter {name!r}: got {by!r}; a counter grows by 0 or more")
         with self._lock:
             self._one(Counter, name, help, labels).inc(by)
 
@@ -104,7 +104,7 @@ class MetricsRegistry(Collector):
             try:
                 look(self)
             except Exception:  # the other metrics are worth more than these
-                logger.exception("metrics: some gauges could not be looked up")
+                logger.exception("metrics: some gauges could not be read")
         with self._lock:
             collected = [(name, metric) for name in sorted(self._metrics) for metric in self._metrics[name].collect()]
         for name, metric in collected:
@@ -117,10 +117,10 @@ class MetricsRegistry(Collector):
         metric = self._metrics.get(name) or self._begin(kind, name, help, labels)
         if not isinstance(metric, kind):
             was, now = type(metric).__name__.lower(), kind.__name__.lower()
-            raise ValueError(f"metric {name!r} is a {was}, and was used as a {now}; take another name")
+            raise ValueError(f"metric {name!r} is a {was}, but was used as a {now}; choose another name")
         if self._label_names[name] != tuple(sorted(labels)):
             had, came = (", ".join(each) or "none" for each in (self._label_names[name], sorted(labels)))
-            raise ValueError(f"metric {name!r} has the labels {had}, and was used with {came}; take another name")
+            raise ValueError(f"metric {name!r} has the labels {had}, but was used with {came}; choose another name")
         series = self._series[name]
         key = self._place(name, series, labels)
         if (one := series.get(key)) is None:
@@ -133,7 +133,8 @@ class MetricsRegistry(Collector):
         for each in exposed:
             if each in self._exposed:
                 raise ValueError(
-                    f"metric {name!r}: for Prometheus it is the same as {self._exposed[each]!r}; take another name"
+                    f"metric {name!r}: in Prometheus it has the same name as {self._exposed[each]!r}; choose "
+                    f"another name"
                 )
         more: Any = {"buckets": SECONDS} if kind is Histogram else {}
         metric = kind(name, help, sorted(labels), registry=None, **more)
@@ -142,14 +143,14 @@ class MetricsRegistry(Collector):
         return metric
 
     def _place(self, name: str, series: Mapping[Labels, object], labels: Mapping[str, str]) -> Labels:
-        """Return the key of a series. If the metric has too many, return that of all further ones together."""
+        """Return the key of a series. If the metric has too many series, return the key of their common one."""
         key = _key(labels)
         if key in series or len(series) < MOST_SERIES:
             return key
         if len(series) == MOST_SERIES:
             logger.warning(
-                "metric %s has %d series, one for each combination of %s; further ones are added up under the label "
-                "%r. Choose labels with few values",
+                "metric %s has %d series, one for each combination of %s; more combinations are added up under the "
+                "label %r. Choose labels with few values",
                 name,
                 MOST_SERIES,
                 ", ".join(sorted(labels)),

@@ -25,7 +25,7 @@ def missing_name(module: str, name: str, hint: Callable[[], str], asker: FrameTy
 
 
 class Missing:
-    """An attribute of a class for a name that others use: every access raises an AttributeError with this hint."""
+    """A class attribute for a name of another library: every access raises an AttributeError with this hint."""
 
     def __init__(self, hint: str) -> None:
         self._hint = hint

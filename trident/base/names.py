@@ -86,12 +86,12 @@ def check_name(owner: str, name: object) -> str:
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise TopologyError(
-            f"{owner} cannot be named {name!r}: a name has letters a to z, digits, '-', '_' and '.', "
-            "not only dots, and does not begin with '_'"
+            f"{owner} cannot be named {name!r}: a name has letters a to z, digits, '-', '_' and '.', does not begin "
+            f"with '_', and is not only dots"
         )
     if len(name) > _LONGEST:
         raise TopologyError(
-            f"{owner} cannot be named {name[:20]}...: it has {len(name)} characters, and a name at most {_LONGEST}"
+            f"{owner} cannot be named {name[:20]}...: it has {len(name)} characters; the limit is {_LONGEST}"
         )
     return name
 

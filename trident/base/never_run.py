@@ -21,4 +21,4 @@ def check_ran(returned: object, instead: str) -> None:
     TypeError: it returned a generator, whose body nothing runs: write a loop
     """
     if returned is not None and (kind := NEVER_RUN.get(type(returned))) is not None:
-        raise TypeError(f"it returned a {kind}, whose body nothing runs: {instead}")
+        raise TypeError(f"it returned a {kind}, whose body never runs: {instead}")

@@ -14,7 +14,7 @@ _Class = TypeVar("_Class", bound=type)
 
 
 def known_options(elsewhere: Mapping[str, str]) -> Callable[[_Call], _Call]:
-    """Return a decorator of a method: an unknown keyword is an ArgumentsError that names the one that was meant.
+    """Return a decorator of a method: an unknown keyword raises an ArgumentsError that names the intended one.
 
     `elsewhere` maps the names that others use to the method's own, or to a sentence that names the replacement, in
     which ``{value}`` stands for the value that came.

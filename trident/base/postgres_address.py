@@ -51,7 +51,7 @@ def parameters_of(
 
     held = read("url", url).removeprefix("jdbc:")
     if not held.startswith(SCHEMES):
-        raise error(f"{owner}: {redacted(url)} does not hold a url that begins with postgresql://")
+        raise error(f"{owner}: {redacted(url)} does not contain a url that begins with postgresql://")
     import psycopg.conninfo  # it is there: the caller is about to connect with it
 
     try:
@@ -78,7 +78,7 @@ def check_postgres_url(url: object) -> None:
     if not url.startswith((*SCHEMES, *SOURCES)) or url in SOURCES:
         raise ValueError(
             f"url {redacted(url)!r}: expected postgresql://user@host:5432/database, or env:NAME or file:path that "
-            f"holds the url"
+            f"contains the url"
         )
 
 

@@ -112,9 +112,9 @@ def read_url(source: str) -> str:
         return source
     url = read_secret("url", source, ValueError)
     if not url.startswith(SCHEMES):
-        raise ValueError(f"{source} does not hold a url; expected redis://, rediss:// (TLS) or unix://")
+        raise ValueError(f"{source} does not contain a url; expected redis://, rediss:// (TLS) or unix://")
     if fault := _fault(url):
-        raise ValueError(f"{source}: in the url that it holds: {fault}")
+        raise ValueError(f"{source}: in its url: {fault}")
     return url
 
 
@@ -122,12 +122,12 @@ def check_url(url: str) -> None:
     """Raise TypeError or ValueError for a url that begins with none of `SCHEMES` and `SOURCES`, or is not valid."""
     if not isinstance(url, str):
         raise TypeError(
-            f"url={shown_url(url)}: expected text, redis://host:6379/0, or env:NAME or file:path that holds it"
+            f"url={shown_url(url)}: expected text, redis://host:6379/0, or env:NAME or file:path that contains it"
         )
     if not url.startswith((*SCHEMES, *SOURCES)) or url in SOURCES:
         raise ValueError(
-            f"url {redacted(url)!r}: expected redis://, rediss:// (TLS) or unix://, or env:NAME or file:path "
-            f"that holds the url"
+            f"url {redacted(url)!r}: expected redis://, rediss:// (TLS) or unix://, or env:NAME or file:path that "
+            f"contains the url"
         )
     if not url.startswith(SOURCES) and (fault := _fault(url)):
         raise ValueError(f"url {redacted(url)!r}: {fault}")
@@ -148,12 +148,12 @@ def _fault(url: str) -> str | None:
         return "the database is a number, redis://host:6379/0"
     hosts = parts.netloc.rpartition("@")[2].split(",")
     if not all(re.fullmatch(r"(\[[^\]]+\]|[^:\[\]]*)(:\d{1,5})?", host) for host in hosts):
-        return "a server is host:port, several have commas between them"
+        return "a server is host:port; separate several with commas"
     return None
 
 
 def redacted(url: str) -> str:
-    """Return a url with stars in place of its secrets.
+    """Return a url with stars instead of its secrets.
 
     In a text that is not a url, possible secrets are hidden: everything before the last @, and passwords by name.
 
@@ -182,7 +182,7 @@ def redacted(url: str) -> str:
 
 
 def shown_url(url: object) -> str:
-    """Return an argument `url` as messages show it: a text without its secrets; of other objects the type."""
+    """Return an argument `url` as messages show it: a text without its secrets; for other objects the type."""
     if isinstance(url, str):
         return repr(redacted(url))
     if isinstance(url, int | float):

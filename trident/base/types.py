@@ -61,7 +61,11 @@ def _check_names(schema: spark.StructType, where: str = "") -> None:
     for name in schema.names:
         first = seen.get(name.lower())
         if first is not None:
-            clash = f"field {name!r} comes twice" if first == name else f"{first!r} and {name!r} are one field to Spark"
+            clash = (
+                f"field {name!r} is given twice"
+                if first == name
+                else (f"Spark considers {first!r} and {name!r} the same field")
+            )
             raise DuplicateFieldError(f"{clash} in {where}({', '.join(schema.names)})")
         seen[name.lower()] = name
 

@@ -88,10 +88,10 @@ class Attempts:
         before = known.get(spout.stream)
         if before is not None and before.startswith(f"{name}:") and before != f"{name}:{digest}":
             raise SpoutContractError(
-                f"{spout.step} ({spout.site.location}): attempt {attempt} emitted other tuples than an earlier one "
-                f"under the same metadata ({plan[spout.stream]!r:.200}); a transactional spout must emit the same "
-                f"again, else it is an opaque one. If the source was changed on purpose, start once more: nothing "
-                f"of the batch was frozen, and it is then planned anew"
+                f"{spout.step} ({spout.site.location}): attempt {attempt} emitted different tuples than an earlier "
+                f"attempt with the same metadata ({plan[spout.stream]!r:.200}); a transactional spout must emit the "
+                f"same tuples again (otherwise declare it opaque). If the source was changed on purpose, restart: "
+                f"nothing of the batch was frozen, so it is planned again"
             )
         known[spout.stream] = f"{name}:{digest}"
         return before != f"{name}:{digest}"

@@ -92,7 +92,7 @@ class CommitTurns:
             self.waiting_for = None
             self._code.settle()
         except AttemptCancelledError:
-            self._logger.debug("group %r: state %r is not healed: the run ends", self._name, state)
+            self._logger.debug("group %r: state %r could not be healed: the run ends", self._name, state)
         except BaseException as error:
             self.waiting_for = error  # the watch asks for a heal again, as long as it finds the store behind
             if not self._transient(error):
@@ -107,7 +107,7 @@ class CommitTurns:
         kept = self._context.settings.lasting or self._context.settings.log is not None
         if not transient and kept and isinstance(error, REPEATED):
             error.args = (  # the same object, so that its cause and its traceback stay
-                f"{error}; batch {txid} is frozen and kept: mend what failed and start again, so that it is committed",
+                f"{error}; batch {txid} is frozen and kept: correct the cause and start again, and it is committed",
             )
         # Asked for an error that may pass, too: a driver that was taken over would repeat its commit against the later
         # driver's states for `commitRetrySecs`, and then blame a state (simulator, seed 318329).

@@ -115,12 +115,12 @@ class Coordinator:
 
     @property
     def in_flight(self) -> dict[int, tuple[TransactionAttempt, Status]]:
-        """The batches under way, with their attempts. Any thread may ask: the dict is copied first."""
+        """The batches in flight, with their attempts. Any thread may read this: the dict is copied first."""
         return {txid: (batch.attempt, batch.status) for txid, batch in self._batches.copy().items()}
 
     @property
     def quiet(self) -> bool:
-        """Return whether the group is inactive and nothing is in flight or under way. Any thread may ask."""
+        """Return whether the group is inactive and nothing is in flight. Any thread may call this."""
         return not (self._active or self._batches or self._succeeding or self._planning)
 
     # --- what happened ---------------------------------------------------------------------------------------
@@ -327,7 +327,10 @@ class Coordinator:
             self._plan_new()
 
     def _at_pending_limit(self) -> bool:
-        """Return whether no further batch may be in flight; if so, a wait strategy decides when to look again."""
+        """Return whether the limit of batches in flight is reached.
+
+        If so, a wait strategy decides when to check again.
+        """
         reached = len(self._batches) >= self._rules.pending
         if reached and self._rules.wait is not None:
             self._at_limit = True
@@ -356,7 +359,7 @@ class Coordinator:
         return 0 if last is None else last.deaths
 
     def _position_before(self, txid: int) -> Positions | None:
-        """Return the positions at which batch `txid` starts; None as long as they are not known."""
+        """Return the positions at which batch `txid` starts; None if they are not known yet."""
         if txid == self.frozen + 1:
             return self.positions
         return self._batches[txid - 1].after if self._rules.plans_ahead else None

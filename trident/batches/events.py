@@ -63,7 +63,7 @@ class Committed(Event, frozen=True):
 
 
 class CommitFailed(Event, frozen=True):
-    """The commit of a frozen batch failed. `transient`: another try may help."""
+    """The commit of a frozen batch failed. `transient`: a retry may help."""
 
     txid: int
     error: BaseException
@@ -81,7 +81,7 @@ class Woken(Event, frozen=True):
 
 
 class RowsCame(Event, frozen=True):
-    """A source says that it has rows now."""
+    """A source has reported new rows."""
 
 
 class DrainAsked(Event, frozen=True):
@@ -114,7 +114,7 @@ class Broken(Event, frozen=True):
 
 
 class Action(msgspec.Struct, frozen=True):
-    """A thing that the loop is asked to do."""
+    """An action that the coordinator asks the loop to perform."""
 
 
 class Plan(Action, frozen=True):
@@ -178,7 +178,7 @@ class Sleep(Action, frozen=True):
 
 
 class Rest(Action, frozen=True):
-    """Note that the sources are empty and nothing is in flight."""
+    """Note that all sources are empty and nothing is in flight."""
 
 
 class Switch(Action, frozen=True):

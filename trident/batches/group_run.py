@@ -169,7 +169,7 @@ class GroupRun:
             return True
         if self._inactive and self.coordinator.quiet:
             raise TopologyConditionError(
-                f"group {self.group.name!r} is inactive and asks its sources for nothing: call activate() first"
+                f"group {self.group.name!r} is inactive and reads nothing: call activate() first"
             )
         return False
 

@@ -52,23 +52,26 @@ class Retries:
 
 
 def retries_of(settings: Settings) -> Retries:
-    """Return the limits that the options of a run say."""
+    """Return the limits that the options of a run set."""
     return Retries(settings.maxAttempts, settings.retrySecs)
 
 
 def longer(error: BaseException) -> str:
-    """Return the way out in the message about a batch that was given up while a service is away; "" otherwise."""
+    """Return the advice for a batch that was given up while a service was unavailable; "" for other batches."""
     if not is_away(error):
         return ""
-    return " (retrySecs= says how long a batch is tried again while a service is away, maxAttempts=None without an end)"
+    return (
+        " (retrySecs= sets how long a batch is retried while a service is unavailable; maxAttempts=None retries "
+        "without limit)"
+    )
 
 
 def deadly(txid: int, deaths: int) -> BatchFailedError:
     """Return the error for a batch under which drivers died as often as a batch is tried."""
     return BatchFailedError(
-        f"the driver died {deaths} times in a row while batch {txid} was under way (maxAttempts={deaths}): too little "
-        f"memory, perhaps, or code that ends the process. Nothing of the batch was written. This run stops; the next "
-        f"start tries it again"
+        f"the driver died {deaths} times in a row during batch {txid} (maxAttempts={deaths}): perhaps it ran out of "
+        f"memory, or some code ends the process. Nothing of the batch was written. This run stops; the next start "
+        f"tries the batch again"
     )
 
 

@@ -16,11 +16,11 @@ def gauges_of(
     def look(metrics: MetricsRegistry) -> None:
         for group, run in runs.items():
             labels = {"topology": topology, "group": group}
-            text = "1 while a batch group is at work, 0 once it has ended."
+            text = "1 while a batch group runs, 0 after it has ended."
             metrics.set("trident_group_active", text, not run.done.is_set(), **labels)
             if (error := run.error) is not None:
                 # FencedError: another driver has taken over, and what this one sends is refused.
-                text = "1 for the error with which a batch group has ended."
+                text = "1 for the error that ended a batch group."
                 metrics.set("trident_group_failed", text, 1, error=type(error).__name__, **labels)
         if all(run.done.is_set() for run in runs.values()):  # log and stores are closed, or about to be
             return
@@ -28,6 +28,6 @@ def gauges_of(
             metrics.set("trident_log_bytes", "Bytes of the log.", size, topology=topology)
         for state, store in stores.items():
             if isinstance(store, Counted) and (keys := store.count()) is not None:
-                metrics.set("trident_state_keys", "Keys that a state holds.", keys, topology=topology, state=state)
+                metrics.set("trident_state_keys", "Keys in a state.", keys, topology=topology, state=state)
 
     return look

@@ -114,7 +114,7 @@ class Sources:
 
     @property
     def wakes(self) -> bool:
-        """Return whether every spout reports by itself when it has rows."""
+        """Return whether every spout reports new rows by itself."""
         return all(isinstance(executor, WakingExecutor) for executor in self._executors.values())
 
     @property
@@ -125,7 +125,7 @@ class Sources:
     def plan(
         self, attempt: TransactionAttempt, previous: Positions, kept: BatchPlan | None, time: float
     ) -> BatchPlan | None:
-        """Return the plan of the batch; None if no spout has anything.
+        """Return the plan of the batch; None if no spout has rows.
 
         `kept`: the plan of an earlier attempt. Spouts that replay exactly keep their part of it. `waits_for` then says
         what the spouts wait for that gave nothing, though they are not empty.
@@ -146,7 +146,7 @@ class Sources:
         return None if all(metadata is None for metadata in plan.values()) else plan
 
     def emit(self, attempt: TransactionAttempt, plan: BatchPlan) -> dict[Node, Emission | None]:
-        """Return the tuples that the plan names, by spout node; None for a spout with nothing in this batch."""
+        """Return the tuples that the plan names, by spout node; None for a spout without tuples in this batch."""
         asked = {
             stream: self._call(stream, executor.emit, attempt, plan[stream], tries=attempt.attempt)
             for stream, executor in self._executors.items()
@@ -268,7 +268,7 @@ class Sources:
             read_back: Metadata = json.loads(_JSON.encode(metadata))
         except (TypeError, ValueError) as error:
             raise SpoutContractError(
-                f"spout {stream!r} gave metadata that is not JSON ({error}): {metadata!r:.200}"
+                f"spout {stream!r} returned metadata that is not JSON ({error}): {metadata!r:.200}"
             ) from error
         return read_back
 

@@ -10,7 +10,7 @@ from trident.configuration.layers import configured
 
 
 @click.command()
-@click.option("--name", default="topology", show_default=True, help="The topology, which may have a table of its own.")
+@click.option("--name", default="topology", show_default=True, help="The topology, which may have its own table.")
 @click.option("--profile", envvar="TRIDENT_PROFILE", help="The profile of the file. [env: TRIDENT_PROFILE]")
 @format_option
 def config(name: str, profile: str | None, form: str | None) -> None:

@@ -66,7 +66,7 @@ def _counts(given: Iterable[str]) -> dict[str, int]:
 )
 @spark_options
 @click.option("--include", multiple=True, help="A file or folder that is stored beside the program's own module.")
-@click.option("--no-start", is_flag=True, help="Only store it; `trident resume` starts a driver.")
+@click.option("--no-start", is_flag=True, help="Store it without starting a driver; `trident resume` starts one.")
 @_timeout
 def submit(
     topology: ProgramArguments,
@@ -119,7 +119,7 @@ def submit(
 @click.command()
 @click.argument("name")
 @_home
-@click.option("--standby", is_flag=True, help="Wait until the driver that holds the log has stopped or is silent.")
+@click.option("--standby", is_flag=True, help="Wait until the log's driver has stopped or is silent.")
 @log_option
 def resume(name: str, home: Path | None, standby: bool, log_json: bool) -> None:
     """Run a stored topology in this process, from the stored files alone, until it is killed, or SIGTERM or Ctrl-C.
@@ -166,7 +166,7 @@ def line_of(stored: StoredTopology) -> dict[str, Any]:
 
 
 def _condition(report: Report | None, driver: int | None) -> str:
-    """Return the condition of a topology with this report and this driver (None: no driver, 0: it is not known)."""
+    """Return the condition of a topology with this report and this driver (None: no driver, 0: an unknown process)."""
     if driver is None:
         return "STORED" if report is None else report.condition if report.condition in _ENDED else "DIED"
     spoke = report is not None and (driver in (0, report.pid) or report.host != socket.gethostname())
@@ -213,7 +213,7 @@ def rebalance(name: str, partitions: tuple[str, ...], home: Path | None, timeout
 
 @click.command()
 @click.argument("name")
-@click.option("--wait", default=30.0, show_default=True, help="Seconds to wait for batches that are planned.")
+@click.option("--wait", default=30.0, show_default=True, help="Seconds to wait for planned batches.")
 @_home
 def kill(name: str, wait: float, home: Path | None) -> None:
     """Stop a topology's driver and remove its stored files. States and log stay.
@@ -227,9 +227,7 @@ def kill(name: str, wait: float, home: Path | None) -> None:
     until = time.monotonic() + wait + _END_SECONDS
     while stored.is_killed(wish.id) and stored.is_driven():
         if time.monotonic() > until:
-            raise TopologyConditionError(
-                f"the driver of topology {name!r} has not ended yet; it will as soon as it can: look at {stored.said}"
-            )
+            raise TopologyConditionError(f"the driver of topology {name!r} is still stopping; its log is {stored.said}")
         time.sleep(_LOOK_SECONDS)
     stored.remove(wish.id)  # for a topology without a driver
     click.echo(f"topology {name!r} is killed", err=True)
@@ -240,7 +238,7 @@ def _changed(place: Home, name: str, timeout: float, **changes: Any) -> None:
     stored = place.find(name)
     wish = place.change(name, **changes)
     if not stored.is_driven():
-        click.echo(f"topology {name!r} has no driver; the next one starts so", err=True)
+        click.echo(f"topology {name!r} has no driver; the change applies to the next one", err=True)
         return
     report = _awaited(stored, lambda report: report.number >= wish.number, timeout)
     if report.error is not None:
@@ -254,7 +252,10 @@ def _awaited(
     timeout: float,
     driver: "subprocess.Popen[bytes] | None" = None,
 ) -> Report:
-    """Return the first report for which `told` is true. Raises TridentError if the driver ends or takes too long."""
+    """Return the first report for which `told` returns true.
+
+    Raises TridentError if the driver ends or takes too long.
+    """
     until = time.monotonic() + timeout
     while True:
         ended = driver.poll() is not None if driver is not None else not stored.is_driven()
@@ -269,7 +270,7 @@ def _awaited(
             )
         if time.monotonic() > until:
             raise TopologyConditionError(
-                f"the driver of topology {stored.name!r} has not done it within {timeout:g} s; it will as soon as it "
-                f"can: look at {stored.said}"
+                f"the driver of topology {stored.name!r} has not done it yet, after {timeout:g} s, and still will; "
+                f"its log is {stored.said}"
             )
         time.sleep(_LOOK_SECONDS)

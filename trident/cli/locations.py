@@ -1,4 +1,4 @@
-"""The options of the command line that say where states are."""
+"""The command-line options for the locations of states."""
 
 import functools
 from collections.abc import Callable
@@ -15,7 +15,8 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 FILES_OPTIONS = (
     click.option(
         "--files-location",
-        help="The filesLocation, if the files are on an object store or HDFS: s3://bucket/prefix, hdfs://namenode:8020/folder.",
+        help="The filesLocation, if the files are on an object store or HDFS: s3://bucket/prefix, "
+        "hdfs://namenode:8020/folder.",
     ),
     click.option(
         "--files-storage",
@@ -34,7 +35,9 @@ _OPTIONS = (
         "no password is on the command line. [env: TRIDENT_REDIS_URL]",
     ),
     click.option("--prefix", default="trident", show_default=True, help="The prefix of all keys on the server."),
-    click.option("--log-url", type=SecretUrl(), help="The server of the log, if that is in Redis; like --url."),
+    click.option(
+        "--log-url", type=SecretUrl(), help="The server of the log, if the log is in Redis; same form as --url."
+    ),
     click.option("--log-prefix", default="trident", show_default=True, help="The prefix of that log."),
     *FILES_OPTIONS,
 )

@@ -16,7 +16,7 @@ format_option = click.option(
 
 
 def show(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], form: str | None) -> None:
-    """Print rows with these columns as `form` says: None means a table on a terminal, otherwise JSON lines."""
+    """Print rows with these columns in the format `form`: None means a table on a terminal, otherwise JSON lines."""
     if (form or ("table" if sys.stdout.isatty() else "json")) == "json":
         for row in rows:
             click.echo(to_json(dict(row)))

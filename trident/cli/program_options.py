@@ -94,7 +94,7 @@ _PROGRAM = (
     click.option(
         "--log-url",
         type=SecretUrl(),
-        help="The server of its log, if that is in Redis: redis://host, env:NAME or file:path.",
+        help="The server of its log, if the log is in Redis: redis://host, env:NAME or file:path.",
     ),
     click.option("--log-prefix", default="trident", show_default=True, help="The prefix of that log."),
 )
@@ -102,14 +102,19 @@ _PROGRAM = (
 _TLS = (
     click.option("--tls-cert", help="The server's certificate, a PEM file: the server answers by HTTPS."),
     click.option("--tls-key", help="The key of --tls-cert, a PEM file without a password."),
-    click.option("--tls-client-ca", help="Who signs the certificates that clients must then bring, a PEM file."),
+    click.option(
+        "--tls-client-ca",
+        help="The authority that signs clients' certificates, a PEM file; clients must then present one.",
+    ),
 )
 
 _CLIENTS = (
     click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at."),
-    click.option("--token", type=Secret(), help="What clients must send: env:NAME or file:path that holds it."),
+    click.option(
+        "--token", type=Secret(), help="The token that clients must send: env:NAME or file:path that contains it."
+    ),
     click.option("--allowed-host", multiple=True, help="Another name under which clients may address the server."),
-    click.option("--insecure", is_flag=True, help="Let other machines ask without a token."),
+    click.option("--insecure", is_flag=True, help="Let other machines send requests without a token."),
 )
 
 _SPARK = (
@@ -231,19 +236,19 @@ def pairs(option: str, given: Iterable[str]) -> dict[str, str]:
         if not sign or not name:
             raise click.UsageError(f"{option} {name}: expected name=value")
         if name in found:
-            raise click.UsageError(f"{option} {name} came twice, as {found[name]!r} and {value!r}: give it once")
+            raise click.UsageError(f"{option} {name} is given twice, as {found[name]!r} and {value!r}: give it once")
         found[name] = value
     return found
 
 
 def once(settings: Mapping[str, str], **own: Any) -> None:
-    """Raise UsageError if --set sets the value of a dedicated option, too: one of the two would be dropped.
+    """Raise UsageError if --set also sets the value of a dedicated option: one of the two would be ignored.
 
     `own`: the value of each option of a start that has a dedicated option; None if it did not come.
     """
     for option, value in own.items():
         if option in settings and value is not None:
-            raise click.UsageError(f"{option} is set twice, by --set {option} and by an option of its own: give one")
+            raise click.UsageError(f"{option} is set twice, by --set {option} and by its own option: give one")
 
 
 def log_to_stderr(as_json: bool, audit: bool = False) -> None:

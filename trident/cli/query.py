@@ -25,8 +25,10 @@ NOT_FOUND = 3
 @click.option("--top", type=click.IntRange(min=1), help="With --state: the entries with the greatest values.")
 @click.option("--by", help="With --top: the field of the value that ranks.")
 @click.option("--token", type=Secret(), help="The server's token: env:NAME or file:path.")
-@click.option("--ca", help="Who signed the server's certificate, a PEM file; the system's authorities if omitted.")
-@click.option("--cert", help="The certificate of this client, a PEM file, where the server asks for one.")
+@click.option(
+    "--ca", help="The authority that signed the server's certificate, a PEM file. [default: the system's authorities]"
+)
+@click.option("--cert", help="The certificate of this client, a PEM file, if the server requires one.")
 @click.option("--key", help="The key of --cert, a PEM file.")
 @click.option("--timeout", default=30.0, show_default=True, help="Seconds to wait for an answer.")
 @format_option
@@ -84,7 +86,7 @@ def _arguments(called: str, texts: Sequence[str]) -> list[Any]:
     """Return a function's arguments, read from texts. `called`: its declaration, such as ``count(word string)``."""
     declared = arrow_schema(parse_schema(called.partition("(")[2].removesuffix(")")))
     if len(texts) != len(declared):
-        raise DRPCArgumentError(f"{called}: {len(declared)} arguments are expected, {len(texts)} came")
+        raise DRPCArgumentError(f"{called}: expected {len(declared)} arguments, got {len(texts)}")
     return [
         text if is_written_plainly(field.type) else _parsed(called, text)
         for field, text in zip(declared, texts, strict=True)

@@ -1,4 +1,4 @@
-"""``trident run module:topology``: run a topology until SIGTERM, or stand by for another driver of it."""
+"""``trident run module:topology``: run a topology until SIGTERM, or wait as a standby for its driver."""
 
 import contextlib
 import os
@@ -49,7 +49,7 @@ def run(
     the options after it are for --serve.
     """
     if port is None and came("host", "token", "allowed_host", "insecure"):
-        raise click.UsageError("--host, --token, --allowed-host and --insecure are for --serve: give that, too")
+        raise click.UsageError("--host, --token, --allowed-host and --insecure are options of --serve: give that too")
     log_to_stderr(log_json)
     if spark.profile is not None:
         os.environ[PROFILE] = spark.profile

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 else:
     Text = click.ParamType  # of which the lowest version that is allowed takes no arguments
 
-_SEEN = "other users of the machine see a command line; write env:NAME or file:path"
+_SEEN = "other users of the machine can see a command line; write env:NAME or file:path"
 
 
 class Secret(Text):
-    """A secret by its place: ``env:NAME`` or ``file:path``."""
+    """A secret, given as ``env:NAME`` or ``file:path``."""
 
     name = "secret"
 
@@ -41,7 +41,7 @@ class SecretUrl(Text):
         """Return the value. Fail, without showing it, if it has a password that others see."""
         source = None if ctx is None or param is None else ctx.get_parameter_source(str(param.name))
         if redacted(value) != value and source is click.core.ParameterSource.COMMANDLINE:
-            self.fail(f"the url has a password, and {_SEEN} that holds the url", param, ctx)
+            self.fail(f"the url has a password, and {_SEEN} with the url", param, ctx)
         return value
 
 
@@ -54,7 +54,7 @@ class Setting(Text):
         """Return the setting. Fail, without showing its value, if that is a url with a password."""
         name, _, text = value.partition("=")
         if "://" in text and redacted(text) != text:
-            self.fail(f"the url of {name} has a password, and {_SEEN} that holds the url", param, ctx)
+            self.fail(f"the url of {name} has a password, and {_SEEN} with the url", param, ctx)
         return value
 
 

@@ -39,10 +39,12 @@ from trident.server.tls import TLS
 @client_options
 @click.option("--port", default=8090, show_default=True, help="The port; 0 takes a free one.")
 @tls_options
-@click.option("--workers", default=1, show_default=True, type=click.IntRange(1), help="How many processes answer.")
+@click.option(
+    "--workers", default=1, show_default=True, type=click.IntRange(1), help="The number of processes that answer."
+)
 @files_options
 @log_option
-@click.option("--audit", is_flag=True, help="Log a line for each request: who, what, the status, the time.")
+@click.option("--audit", is_flag=True, help="Log a line for each request: client, request, status, duration.")
 def serve(
     topology: ProgramArguments,
     clients: ClientArguments,
@@ -109,11 +111,11 @@ def keep(processes: Sequence[BaseProcess]) -> None:
             if process.pid is not None:
                 process.join()
     if any(process.exitcode for process in ended):
-        raise TopologyError("a process that answered ended with an error; its own lines above say which")
+        raise TopologyError("a server process ended with an error; see its lines above")
 
 
 def _end_with_parent() -> None:
-    """Let this process end in good order when the one that started it is gone: nothing else would end it."""
+    """Make this process end cleanly when its parent has ended: nothing else would end it."""
     parent = multiprocessing.parent_process()
     if parent is None:
         return

@@ -133,7 +133,7 @@ def export(
 @click.argument("name", metavar="STATE")
 @location_options
 @click.option(
-    "--force", is_flag=True, help="Drop it even if a driver may hold it, or without a log; fence that driver out."
+    "--force", is_flag=True, help="Drop it even if a driver may have it, or without a log; fence that driver out."
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def drop(topology: str, name: str, force: bool, yes: bool, **location: Any) -> None:
@@ -143,7 +143,7 @@ def drop(topology: str, name: str, force: bool, yes: bool, **location: Any) -> N
     """
     arguments = read_locations(**location)
     if not yes:
-        click.confirm(f"Delete state {name!r} of topology {topology!r} for good?", abort=True, err=True)
+        click.confirm(f"Delete state {name!r} of topology {topology!r} permanently?", abort=True, err=True)
     dropState(topology, name, force=force, **arguments)
     click.echo(f"dropped {topology}/{name}", err=True)
 

@@ -91,7 +91,7 @@ def call_body(args: Sequence[Any], named: Mapping[str, Any], timeout: float | No
     Raises DRPCArgumentError if arguments are given both by position and by name.
     """
     if args and named:
-        raise errors.DRPCArgumentError("give the arguments all by position, or all by name")
+        raise errors.DRPCArgumentError("give all arguments by position, or all by name")
     body: dict[str, Any] = {"args": list(args) if args else dict(named)}
     if timeout is not None:
         body["timeout"] = timeout

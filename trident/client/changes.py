@@ -76,7 +76,7 @@ class ChangesReader:
 
     def __init__(self, state: str, after: int | str | None, snapshot: bool) -> None:
         if after is not None and snapshot:
-            raise errors.TopologyError("give after= or snapshot=True: a snapshot begins anew, after no place")
+            raise errors.TopologyError("give either after= or snapshot=True: a snapshot starts from no position")
         if isinstance(after, bool) or not isinstance(after, int | str | None):
             raise errors.TopologyError(f"after={after!r}: expected a txid, or the position of a change")
         self._path = f"/state/{quote(state, safe='')}/changes"
@@ -96,7 +96,7 @@ class ChangesReader:
         return {"method": "GET", "url": self._path, "params": query, "headers": {"accept": "text/event-stream"}}
 
     def take(self, event: Event) -> Change | None:
-        """Return the change that an event completes; None if it completes none.
+        """Return the change that this event completes; None if the change is not complete.
 
         Raises StateEndedError after a drop or a reset, and ChangesMissedError if changes were missed, unless this
         reader takes snapshots.

@@ -31,7 +31,7 @@ _HEADERS = {"content-type": "application/json", "accept": ARROW}
 
 
 class Request(NamedTuple):
-    """A request: what is sent, and for how many seconds the client waits for the answer.
+    """A request: its content, and the seconds for which the client waits for the answer.
 
     `least` are the txids that the answer must at least show.
     """
@@ -167,7 +167,7 @@ class Conversation:
         if response.status_code == 200:
             shown = json.loads(response.headers.get("trident-as-of-txid", "{}"))
             behind = {group: txid for group, txid in least.items() if shown.get(group, txid) < txid}
-            return ServerError(f"{self.url}: Behind: it shows {shown}, and not {behind}") if behind else None
+            return ServerError(f"{self.url}: Behind: it shows {shown}, not yet {behind}") if behind else None
         error = error_of(response.status_code, response.content, self.url)
         if response.status_code not in (*SAFE_STATUSES, 409):
             raise error

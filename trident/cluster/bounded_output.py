@@ -1,4 +1,4 @@
-"""The output of a driver that a submit started, which is bounded: old output goes."""
+"""The output of a driver that a submit started. It is limited: old output is removed."""
 
 import os
 import shutil

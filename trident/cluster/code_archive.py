@@ -36,7 +36,7 @@ def pack(archive: Path, program: str, include: Iterable[str | Path] = ()) -> Non
     size = sum(file.stat().st_size for file in files.values())
     if size > _MOST_BYTES:
         raise TopologyError(
-            f"the code of {program!r} has {size:,} bytes, at most {_MOST_BYTES:,} are stored: keep data elsewhere"
+            f"the code of {program!r} has {size:,} bytes, the limit is {_MOST_BYTES:,}: keep data elsewhere"
         )
     with zipfile.ZipFile(archive, "x", zipfile.ZIP_DEFLATED) as packed:
         for name, file in sorted(files.items()):
@@ -52,7 +52,7 @@ def _places(program: str, top: str) -> list[Path]:
     if spec.submodule_search_locations is not None:
         return [Path(place) for place in spec.submodule_search_locations]
     if spec.origin is None or not spec.origin.endswith(".py"):
-        raise TopologyError(f"{program!r}: module {top!r} is no Python file, but {spec.origin or 'built in'}")
+        raise TopologyError(f"{program!r}: module {top!r} is not a Python file ({spec.origin or 'built in'})")
     return [Path(spec.origin)]
 
 
@@ -69,7 +69,7 @@ def _files(place: Path) -> Iterator[tuple[str, Path]]:
             continue
         if file.suffix in _NATIVE:
             raise TopologyError(
-                f"{file} is native code, which Python does not import from a zip file: install its package on all "
+                f"{file} is native code, which Python cannot import from a zip file: install its package on all "
                 f"machines, and submit a module that imports it"
             )
         yield f"{place.name}/{inside.as_posix()}", file
@@ -103,7 +103,9 @@ def load_from(archive: Path, program: str) -> TridentTopology:
     topology = imported(program)
     module = sys.modules[split(program)[0]]
     if not _is_from(module, archive):
-        raise TopologyError(f"{program!r} was imported as {module!r}, and not from the stored code in {archive}")
+        raise TopologyError(
+            f"{program!r} was imported as {module!r} from another place than the stored code in {archive}"
+        )
     return topology
 
 

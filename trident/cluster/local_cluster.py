@@ -97,7 +97,7 @@ class LocalCluster(Ending):
         if cores is not None:
             check_whole_number("cores", cores)
             if spark is not None or engine == "embedded":
-                raise TopologyError("cores= is for the local Spark session that a cluster makes; it makes none here")
+                raise TopologyError("cores= needs a local Spark session made by the cluster, which makes none here")
         self._spark, self._engine, self._cores = spark, engine, cores
         self._checkpoint = checkpointLocation
         self._owned: SparkSession | None = None
@@ -129,11 +129,11 @@ class LocalCluster(Ending):
             What `TridentTopology.start` raises. The name is free then.
         """
         if not isinstance(topology, TridentTopology):
-            raise TopologyError(f"submitTopology(name, conf, topology): {topology!r} is no TridentTopology")
+            raise TopologyError(f"submitTopology(name, conf, topology): {topology!r} is not a TridentTopology")
         options = dict(conf or {})
         for option in OWN:
             if option in options:
-                raise TopologyError(f"conf has {option!r}, which the cluster decides: leave it out")
+                raise TopologyError(f"conf has {option!r}, which the cluster sets: leave it out")
         if self._checkpoint is not None:
             options.setdefault("checkpointLocation", self._checkpoint)
         member = self._reserved(name)
@@ -289,7 +289,7 @@ class LocalCluster(Ending):
             return member
 
     def _shut_down(self) -> TopologyConditionError:
-        return TopologyConditionError("the cluster was shut down; make another LocalCluster")
+        return TopologyConditionError("the cluster was shut down; create another LocalCluster")
 
     def _session(self) -> "SparkSession | None":
         if self._engine == "embedded" or self._spark is not None:
@@ -314,7 +314,7 @@ class LocalCluster(Ending):
         with self._lock:
             member = self._member(name)
             if member.killed or member.running is None:
-                raise TopologyConditionError(f"topology {name!r} is {member.condition}: it cannot {verb} now")
+                raise TopologyConditionError(f"cannot {verb} topology {name!r}: it is {member.condition}")
             return member.running
 
     def _remove(self, name: str, member: _Member) -> None:

@@ -49,7 +49,7 @@ def holder_of(path: Path) -> int | None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[bool]:
-    """Lock a file within the block, and yield whether that was possible: at once, without waiting.
+    """Lock a file within the block, without waiting, and yield whether that was possible.
 
     The file is created if it is missing. Yield False if another process, or another thread of this one, has it locked.
     """
@@ -82,7 +82,7 @@ def _opened(path: Path, mode: int) -> int | None:
         pass
     lock = os.open(path, mode, 0o600)
     if _id(os.fstat(lock)) in _held:  # renamed between the two looks: closing it would free the lock
-        raise AssertionError(f"{path} took the name of a file that this process has locked")
+        raise AssertionError(f"{path} was replaced while this process had it locked")
     return lock
 
 
@@ -106,7 +106,7 @@ def _id(status: os.stat_result) -> _FileId:
 
 
 def _after_fork() -> None:
-    """Forget the parent's locks in a forked child, which has none of them. Closing its descriptors frees none."""
+    """Forget the parent's locks in a forked child, which does not own them. Closing its descriptors releases none."""
     global _own
     _own = threading.Lock()  # at the fork, a thread of the parent may have held the former one
     for lock in _held.values():

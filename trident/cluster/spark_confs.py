@@ -21,14 +21,14 @@ def check_confs(confs: Mapping[str, str]) -> None:
     """Raise TopologyError for a name that is not Spark's, and for a secret, which would be stored and shown."""
     for conf, value in confs.items():
         if not conf.startswith("spark."):
-            raise TopologyError(f"--spark-conf {conf}: a setting of Spark begins with 'spark.'")
+            raise TopologyError(f"--spark-conf {conf}: the name of a Spark setting begins with 'spark.'")
         if value.startswith("env:") or (_is_secret(conf) and value.startswith(SOURCES)):
             continue
         if _is_secret(conf) or _ASSIGNED.search(value) or ("://" in value and redacted(value) != value):
             raise TopologyError(
-                f"--spark-conf {conf}: the value is a secret, which would be stored, and other users of the machine "
-                f"see a command line; write {conf}=env:NAME or, for a name such as spark.my.password, file:path. It is "
-                f"read where the driver runs"
+                f"--spark-conf {conf}: the value is a secret: it would be stored, and other users of the machine "
+                f"can see a command line; write {conf}=env:NAME or, for a name such as spark.my.password, "
+                f"file:path, which the driver's machine resolves"
             )
 
 

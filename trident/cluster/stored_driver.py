@@ -114,9 +114,9 @@ def _check_paths(submitted: Submitted, topology: TridentTopology) -> None:
         return
     moved = ", ".join(sorted({*submitted.paths} - {*paths}))
     raise TopologyError(
-        f"the folder {folder}, in which topology {submitted.name!r} was submitted, is gone, and relative paths of the "
-        f"program do not mean {moved} any more: make the folder again, or kill the topology, and submit it with "
-        f"absolute paths over the same checkpoint, where it goes on"
+        f"topology {submitted.name!r} was submitted in the folder {folder}, which no longer exists, so the relative "
+        f"paths of the program would no longer mean {moved}: create the folder again; or kill the topology and "
+        f"submit it with absolute paths and the same checkpoint, from which it continues"
     )
 
 
@@ -236,7 +236,7 @@ def _carry_out(running: RunningTopology, reporter: _Reporter, wish: Wish) -> str
         else:
             running.deactivate()
     except (TridentError, TimeoutError) as error:
-        logger.error("topology %r is not changed: %s", running.name, error)
+        logger.error("topology %r was not changed: %s", running.name, error)
         return _told(error)
     return None
 

@@ -155,10 +155,10 @@ class StoredTopology:
             raise self._damaged(name, str(error)) from None
 
     def _damaged(self, name: str, why: str) -> TopologyError:
-        way_out = "Put it back from a copy" if name != "report.json" else f"`trident resume {self.name}` writes another"
+        way_out = "Restore it from a copy" if name != "report.json" else f"`trident resume {self.name}` writes another"
         return TopologyError(
-            f"{self.folder / name} is damaged, or of a later version: {why}. {way_out}; or `trident kill {self.name}` "
-            f"removes the topology, whose states and log stay, and a submit goes on there"
+            f"{self.folder / name} is damaged, or of a later version: {why}. {way_out}; or `trident kill "
+            f"{self.name}` removes the topology but keeps its states and log, from which a submit continues"
         )
 
     # --- the driver ----------------------------------------------------------------------------------------------
@@ -177,12 +177,12 @@ class StoredTopology:
             try:
                 got = undo.enter_context(process_lock.locked(self._lock))
             except FileNotFoundError:
-                raise TopologyNotFoundError(f"there is no stored topology in {self.folder} any more") from None
+                raise TopologyNotFoundError(f"there is no longer a stored topology in {self.folder}") from None
             if not got:
                 pid = self.driver()
                 where = f" (process {pid})" if pid else ""
                 raise TopologyActiveError(
-                    f"topology {self.name!r} has a driver that lives{where}: stand by for it with --standby, or kill it"
+                    f"topology {self.name!r} has a live driver{where}: wait for it with --standby, or kill it"
                 )
             yield
 
@@ -242,7 +242,7 @@ class Home:
         return StoredTopology(self.folder / "topologies" / name)
 
     def all(self) -> list[StoredTopology]:
-        """Return the stored topologies, by name. Nothing of them is read, so a damaged one is listed too."""
+        """Return the stored topologies, by name. Their files are not read, so a damaged one is listed too."""
         return [StoredTopology(each) for each in sorted((self.folder / "topologies").glob("*")) if each.is_dir()]
 
     def find(self, name: str) -> StoredTopology:
@@ -259,12 +259,12 @@ class Home:
         stored = self.at(name)
         if name.startswith(("-", ".")):
             raise TopologyError(
-                f"a stored topology cannot be named {name!r}: commands would read a name that begins with '-' as an "
-                f"option, and shells hide one that begins with '.'; begin it with a letter or a digit"
+                f"a stored topology cannot be named {name!r}: a name must begin with a letter or a digit ('-' would "
+                f"make it an option, '.' a hidden file)"
             )
         if stored.folder.exists():
             raise TopologyActiveError(
-                f"{self.folder} has a topology {name!r} already: `trident kill {name}` removes it, "
+                f"{self.folder} already has a topology {name!r}: `trident kill {name}` removes it, "
                 f"`trident resume {name}` starts a driver for it; or submit this one under another --name"
             )
 

@@ -141,7 +141,7 @@ def _options(
             if hint := elsewhere(option, tuple(OUTSIDE)):
                 raise TopologyError(f"--set {option}: there is no such option: {hint}")
             raise TopologyError(
-                f"--set {option}: there is no such option{did_you_mean(option, OUTSIDE)}; known are "
+                f"--set {option}: there is no such option{did_you_mean(option, OUTSIDE)}; the options are "
                 f"{', '.join(OUTSIDE)}"
             )
         chosen[option] = check_value("--set", option, OUTSIDE[option].of_text(text))
@@ -176,7 +176,7 @@ def _checked(topology: TridentTopology, name: str, options: Mapping[str, Any]) -
     """Return the program of a topology, after checks that it can start with these options."""
     program = cut(topology)
     if not program.groups and not program.requests:
-        raise TopologyError("no stream leads to a state or an output, and there is no DRPC function: nothing to run")
+        raise TopologyError("nothing to run: no stream ends in a state or an output, and there is no DRPC function")
     check_engine(options["engine"], None, topology.nodes)
     if options["requireExactlyOnce"]:
         check_exactly_once(topology)
@@ -221,20 +221,20 @@ def check_spark(engine: str, master: str | None, confs: Mapping[str, str]) -> No
         return
     if master is not None and master.startswith("sc://"):
         raise TopologyError(
-            f"--master {master}: Spark Connect keeps code for each session, and a run makes sessions of its own; name "
-            f"the cluster's master"
+            f"--master {master}: Spark Connect keeps code per session, but a run creates sessions; name the "
+            f"cluster's master"
         )
     if master is None or (master.startswith("local") and not master.startswith("local-cluster")):
         _check_local(master, confs)
     elif master.startswith("spark://") and not any(map(_answers, master.removeprefix("spark://").split(","))):
-        raise SparkSetupError(f"--master {master}: no master of Spark answers there")
+        raise SparkSetupError(f"--master {master}: no Spark master answers there")
 
 
 def _check_local(master: str | None, confs: Mapping[str, str]) -> None:
     if "spark.executor.instances" in confs:
         raise TopologyError(
-            "spark.executor.instances is for a cluster: a local Spark is one process; give --master, or local[n] for n "
-            f"tasks at once (--master is {master or 'local'})"
+            "spark.executor.instances needs a cluster, and a local Spark is one process; give --master, or local[n] "
+            f"for n tasks at once (--master is {master or 'local'})"
         )
     if (why := why_no_java()) is not None:
         raise SparkSetupError(why)

@@ -121,7 +121,7 @@ class Committer:
         return RunLogger(logger, topology=self.topology, group=self.group.name)
 
     def commit(self, txid: int, first: Mapping[str, Result] | None = None) -> TurnSummary:
-        """Apply batch `txid` and log COMMITTED. `first`: the results of stage 1 if they are still at hand.
+        """Apply batch `txid` and log COMMITTED. `first`: the results of stage 1 if they are still in memory.
 
         User code runs in threads of its own (`code`), and this waits for it. The result of a call that returns
         too late is dropped, and nothing of it is written.
@@ -160,7 +160,7 @@ class Committer:
     def _hand_over(self, sink: Sink, result: Result, txid: int) -> int:
         """Hand a batch's tuples over to an output, after every state holds the batch. Return the number of tuples."""
         if self.log.lease() != self.lease:  # the output itself may not notice, or not before it has done something
-            raise FencedError("the log was taken over by another driver; this one stops")
+            raise FencedError("another driver has taken over the log; this driver stops")
         reach("output.before")
         self.code.hand_over(sink, result, txid)
         reach("output.after")
@@ -180,7 +180,7 @@ class Committer:
         tables: StageTables,
         summary: TurnSummary,
     ) -> Mapping[str, Result]:
-        """Return a stage's results by output: those at hand, otherwise those in the log, otherwise new ones.
+        """Return a stage's results by output: from memory, otherwise from the log, otherwise computed now.
 
         New results are frozen here.
         """
@@ -224,7 +224,7 @@ class Committer:
         return {former: results[name] for former, name in names.items() if name in results}
 
     def _unborn(self, txid: int) -> set[str]:
-        """Return the states that were born after this batch.
+        """Return the states that were created after this batch.
 
         Such a state was dropped and began anew: it gets nothing of the batch, and gives nothing to later stages.
         """

@@ -59,7 +59,7 @@ class DriverCarrier:
             where = f"state {state!r}, batch {update.txid}"
             check_years(where, update.keys, (*update.keys.columns, update.deltas))
             if isinstance(error, OutsideYears):  # not in the batch, so it is stored; a read names its key
-                raise StateValueError(f"{where}: stored is the time {error.text}: {OUTSIDE_YEARS}. {WAY_OUT}") from None
+                raise StateValueError(f"{where}: the stored time is {error.text}: {OUTSIDE_YEARS}. {WAY_OUT}") from None
             raise
 
     def update(self, work: UpdateWork) -> Made:

@@ -20,11 +20,11 @@ def check_writers(program: Program, lasting: bool) -> None:
                 continue
             why = choice.why_driver
             if not lasting:
-                why = "there is no place for the files that they put; give a checkpointLocation or a filesLocation"
+                why = "there is no location for their files; give a checkpointLocation or a filesLocation"
             if why is not None:
                 raise TopologyError(
-                    f"state {step.state.name!r} ({step.state.factory!r}) is to be written by executors: {why}; with "
-                    f"writers='auto' or 'driver' the driver writes it [called at {step.site.location}]"
+                    f"state {step.state.name!r} ({step.state.factory!r}) cannot be written by executors: {why}; "
+                    f"with writers='auto' or 'driver' the driver writes it [called at {step.site.location}]"
                 )
             if isinstance(step, StateUpdate):
                 check_sendable(step)

@@ -63,7 +63,7 @@ class LogMemory:
             elif self.log.lease() == self.lease:
                 attempt = 0
             else:
-                raise FencedError("the log was taken over by another driver; this one stops")
+                raise FencedError("another driver has taken over the log; this driver stops")
             if time.monotonic() - began < self.leaseSecs / 2:
                 self.called[output] = txid
                 return attempt
@@ -76,8 +76,8 @@ class LogMemory:
         sinks = [sink for group in begun.program.groups for _, sink in _kept(group)]
         others = [sink.name for sink in sinks if not isinstance(sink, WriteParquet) and sink.name in self.before]
         return [
-            f"output {name!r} is back in the program and did not get the batches {until + 1} to {missed}, which passed "
-            f"without it: its readers find a gap there"
+            f"output {name!r} is in the program again, but did not get batches {until + 1} to {missed}, which were "
+            f"committed without it: its readers find a gap there"
             for name in others
             if (until := self.before[name].until) is not None and (missed := self.known[name].missed) > until
         ]
@@ -100,7 +100,9 @@ def _progress(begun: Begun, log: TransactionLog, before: Mapping[str, OutputProg
 
 
 def _missed(output: str, until: int | None, history: History, waiting: Mapping[int, Names]) -> int:
-    """Return the last batch that passes without an output; 0 if there is none. `until`: the last one before it left.
+    """Return the last batch that an output will not get; 0 if there is none.
+
+    `until`: the last batch before it was removed.
 
     A waiting batch passes without it if the program that froze it did not have the output.
     """

@@ -59,7 +59,7 @@ class Reach:
                 opens()
                 if choice.wanted == "executors":
                     raise
-                logger.warning("%s; so the driver writes and asks the state, whatever the size of a batch", error)
+                logger.warning("%s; so the driver reads and writes the state, even for large batches", error)
                 self._found[state] = False
             else:
                 self._found[state] = True
@@ -69,5 +69,5 @@ class Reach:
 
     def leave(self, choice: Choice, error: BaseException) -> None:
         """Leave an update to the driver for the rest of the run, because of the keys that the user's code reads."""
-        logger.warning("%s; so the driver makes this update, whatever the size of a batch", error)
+        logger.warning("%s; so the driver computes this update, even for large batches", error)
         self._left.add(choice)

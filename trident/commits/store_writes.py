@@ -111,7 +111,7 @@ class StoreWrites:
         self._check_kept(state, behind, upto)
         for txid in range(behind + 1, upto + 1):
             self.carriers.write(self._steps[state], txid, self._frozen_for(state, txid), False)
-        text, fields = "state %r lacked the batches %d to %d; healed from the log", {"txid": upto}
+        text, fields = "state %r lacked batches %d to %d and was healed from the log", {"txid": upto}
         self.logger.info(text, state, behind + 1, upto, extra=fields)
 
     def _frozen_for(self, state: str, txid: int) -> Result:
@@ -130,8 +130,8 @@ class StoreWrites:
         kept = self.log.kept_since(self.group.name)
         if behind < kept:
             raise StateLostError(
-                f"state {state!r} stands at txid {behind}, the log at {upto}, and the log keeps only the batches after "
-                f"{kept}: the state cannot be healed. Restore the store from a copy that is newer than txid {kept}; or "
-                f"let the state begin anew from the next batch with dropState(name, {state!r}, ...); or give up log "
-                f"and states with topology.reset(name, checkpointLocation)"
+                f"state {state!r} is at txid {behind}, the log at {upto}, and the log keeps only the batches after "
+                f"{kept}: the state cannot be healed. Restore the store from a copy that is newer than txid {kept}; "
+                f"or drop the state with dropState(name, {state!r}, ...), so that it starts empty with the next "
+                f"batch; or discard log and states with topology.reset(name, checkpointLocation)"
             )

@@ -42,12 +42,12 @@ Verb = Literal["write", "update", "ask", "carry"]
 
 
 def writers_of(state: StateSpec) -> str:
-    """Return who must work on a state in a commit turn, as its factory says: "driver", "executors" or "auto"."""
+    """Return the writers of a state that its factory sets: "driver", "executors" or "auto"."""
     return str(getattr(state.factory, "writers", "driver"))
 
 
 def writers_of_step(step: HeldState) -> str:
-    """Return who must work on the state of a step: as `writers_of`, but a watermark is one value, and the driver's."""
+    """Return the writers of a step's state: as `writers_of`, but the driver writes a watermark, which is one value."""
     return "driver" if isinstance(step, Watermark) else writers_of(step.state)
 
 
@@ -65,7 +65,7 @@ class Choice:
 
     @property
     def writers(self) -> str:
-        """The writers: "driver", "executors" or "auto". If "auto" always comes to the driver, it is "driver"."""
+        """The writers: "driver", "executors" or "auto". "driver" also if "auto" always chooses the driver."""
         return "driver" if self.wanted == "auto" and self.why_driver is not None else self.wanted
 
     @property
@@ -158,13 +158,13 @@ class CarrierPlan:
             if why is not None:
                 return f"the driver computes its values ({step.step}): {why}"
         elif any(step in stage.reads for stage in self.group.stages):
-            return f"later steps read its new values ({step.step}), which come to the driver"
+            return f"later steps read its new values ({step.step}), which are sent to the driver"
         return _why_not_shared(step)
 
     def _why_late(self, step: StateUpdate) -> str | None:
         """Return why the tuples of an update come to the driver if a step reads its late ones."""
         if any(isinstance(output.step, LateTuples) and output.step.window is step for output in self._frozen):
-            return "its late() is read, and the driver looks for late tuples; leave late() out"
+            return "only the driver finds late tuples, and late() is read; leave late() out"
         return None
 
     def _why_read(self, readers: Iterable[Node]) -> str | None:
@@ -212,7 +212,7 @@ class CarrierPlan:
 
 
 def _why_in_driver(node: Node) -> str | None:
-    """Return why the tuples that leave this node are in the driver and not in files; None if they are in files."""
+    """Return why the tuples that this node emits are in the driver, not in files; None if they are in files."""
     match node:
         case Emitted(source=updated) | StateQuery(updated=updated):
             by_executors = writers_of(updated.state) == "executors"
@@ -220,7 +220,7 @@ def _why_in_driver(node: Node) -> str | None:
             by_executors = False
         case _:
             by_executors = not isinstance(node, StateWriter) or writers_of(node.state) == "executors"
-    return None if by_executors else f"its tuples come from {node.step}, and so to the driver"
+    return None if by_executors else f"its tuples come from {node.step}, which sends them to the driver"
 
 
 def _why_not_shared(step: HeldState) -> str | None:

@@ -28,7 +28,7 @@ from trident_state.store import SharedBatch, SharedSnapshot
 
 
 class Slot(Protocol):
-    """An engine's place for one attempt at a time; on Spark a session of its own.
+    """An engine's place for one attempt at a time; on Spark, a separate session.
 
     One thread at a time calls `run`; another thread may call `cancel` while it runs.
     """
@@ -57,8 +57,8 @@ def check_fields(node: Node, names: Sequence[str]) -> list[str]:
     """
     if sorted(names) != sorted(node.schema.names):
         raise SpoutContractError(
-            f"{node.step}: the tuples have the fields ({', '.join(names)}), declared are "
-            f"({', '.join(node.schema.names)})"
+            f"{node.step}: the tuples have the fields ({', '.join(names)}), but ({', '.join(node.schema.names)}) is "
+            f"declared"
         )
     return node.schema.names
 

@@ -14,7 +14,7 @@ from trident.plan.traits import has_python_form, operation_of
 
 _WAYS_OUT = {
     Call.EXPRESSION: "write the SQL expression as a Python function",
-    Call.UDF: "give the udf's own function",
+    Call.UDF: "give the function inside the udf",
     Call.FRAME: "write it with each, map, filter or an aggregator: there are no DataFrames",
 }
 _OTHERWISE = "write it as a function of values, without Columns"
@@ -35,20 +35,20 @@ def check_engine(engine: object, spark: object, nodes: Iterable[Node]) -> None:
         return
     if spark is not None:
         raise TopologyError(
-            "start got a SparkSession and engine='embedded', which runs without Spark: leave one of them out"
+            "start got a SparkSession and engine='embedded', which runs without Spark: omit one of them"
         )
     for node in nodes:
         held = node.updated if isinstance(node, StateQuery) else node
         if isinstance(held, HeldState) and writers_of_step(held) == "executors":
             raise TopologyError(
-                f"engine='embedded' has no executors, and {held.step} has state {held.state.name!r} with "
-                f"writers='executors', {held.state.factory!r}: declare it with writers='auto', or start on Spark"
+                f"engine='embedded' has no executors, but in {held.step} the state {held.state.name!r} "
+                f"({held.state.factory!r}) has writers='executors': declare it with writers='auto', or start on Spark"
             )
     steps = [f"{_named(node)}: {_way_out(node)}" for node in _with_branches(nodes) if not has_python_form(node)]
     if steps:
         raise MissingSessionError(
             f"engine='embedded' has no Spark, and only Spark can run {'; '.join(steps)}. "
-            "With engine='spark' the topology runs as it is"
+            "With engine='spark' the topology runs unchanged"
         )
 
 
@@ -72,5 +72,5 @@ def _way_out(node: Node) -> str:
         return "its spout reads with Spark only; give SparkSpout readLocal=, a function that reads without Spark"
     operation = operation_of(node)
     if operation is None:
-        return "take the batches as Arrow tables, with foreachArrow"
+        return "get the batches as Arrow tables, with foreachArrow"
     return _WAYS_OUT.get(operation.call, _OTHERWISE)

@@ -133,7 +133,7 @@ def _check_number(node: Node, dead: Sequence[LetterRecord]) -> None:
         first = dead[0]
         raise UserFunctionError(
             f"{node.step}: {first['function']} failed on {len(dead)} tuples of one batch, more than "
-            f"DeadLetter(most={policy.most}) takes: first with {first['error']}: {first['message']}; "
+            f"DeadLetter(most={policy.most}) allows: first with {first['error']}: {first['message']}; "
             f"the tuple was {first['tuple']:.200}"
         )
 
@@ -171,9 +171,9 @@ def _check_returns(node: Node, replays: Container[str]) -> None:
     marks = isinstance(node, Project) and re.fullmatch(r"\d+:(.+\.)?replayable", label)
     if marks and stream not in replays:
         raise TopologyError(
-            f"dead letters come back at {node.site.location} (replayable), but none are kept: give a step of "
-            f"{stream!r} behind it onError='deadLetter', and keep them with "
-            "topology.deadLetterState(stateFactory), behind the last step that makes some"
+            f"dead letters are replayed at {node.site.location} (replayable), but none are stored: give a later "
+            f"step of {stream!r} onError='deadLetter', and store the letters with "
+            f"topology.deadLetterState(stateFactory), written after the last step that makes dead letters"
         )
 
 
@@ -181,12 +181,12 @@ def _check_makes(node: Node, policy: DeadLetter, is_read: bool, maxAttempts: int
     """Raise TopologyError if no stream reads a step's dead letters, or if the batch ends before it makes some."""
     if not is_read:
         raise TopologyError(
-            f"{node.step} ({node.site.location}) makes dead letters, and no stream reads them: keep them with "
-            "topology.deadLetterState(stateFactory), or go on with topology.deadLetters(), behind the last step "
-            "that makes some"
+            f"{node.step} ({node.site.location}) makes dead letters, and no stream reads them: store them with "
+            f"topology.deadLetterState(stateFactory), or process them with topology.deadLetters(), written after "
+            f"the last step that makes dead letters"
         )
     if maxAttempts is not None and policy.attempts >= maxAttempts:
         raise TopologyError(
-            f"{node.step} ({node.site.location}) makes dead letters after {policy.attempts} attempts, and "
-            f"maxAttempts={maxAttempts} ends the batch earlier: give fewer attempts=, or more maxAttempts="
+            f"{node.step} ({node.site.location}) makes dead letters after {policy.attempts} attempts, but "
+            f"maxAttempts={maxAttempts} ends the batch earlier: give fewer attempts=, or a larger maxAttempts="
         )

@@ -1,4 +1,4 @@
-"""The update of a state by Spark's workers, key by key: what it reads, what it must write, and what came of it."""
+"""The update of a state by Spark's workers, key by key: its input, the expected output, and its result."""
 
 import math
 from dataclasses import dataclass
@@ -66,7 +66,7 @@ class KeyedJob:
 
     @property
     def parts(self) -> int:
-        """The number of the first tasks: one for each part of the tuples, and for each group that tells what is due."""
+        """The number of the first tasks: one for each part of the tuples, and for each group with due times."""
         return len(self.tuples.shares) + (0 if self.clock is None else self.snapshot.groups)
 
     @property

@@ -37,7 +37,7 @@ def why_not_by_key(step: StateUpdate) -> str | None:
 
 
 def same_in_parts(step: StateUpdate) -> bool:
-    """Return whether an update has the same result for all tuples at once as for the tuples of some keys after others.
+    """Return whether an update has the same result for all tuples at once as for one group of keys after another.
 
     An updater gets a list of tuples, and an object may keep what it has seen: what they make of the tuples of one key
     may depend on which others come with them.
@@ -117,7 +117,7 @@ class OwnKeys(Stored):
         rows = pc.index_in(encode_keys(keys), value_set=self._encoded)
         if rows.null_count:
             row = rows.is_null().index(True).as_py()
-            raise self._refused(f"the key ({entry_text(keys, row)}) is none of these")
+            raise self._refused(f"the key ({entry_text(keys, row)}) is not one of these")
         return rows
 
     def read(self, keys: pa.Table) -> pa.Array:
@@ -129,12 +129,12 @@ class OwnKeys(Stored):
 
     def scan(self) -> Iterator[pa.Table]:
         """Raise StateKeyError, because a list of all entries would include other keys."""
-        raise self._refused("a list of all entries has others")
+        raise self._refused("a list of all entries has other keys")
 
     def _refused(self, what: str) -> StateKeyError:
         return StateKeyError(
-            f"{self._where}: Spark's executors update it, and a call gets the tuples of some keys of the batch, and "
-            f"may read and change these keys alone; {what}. Declare the state with writers='driver'"
+            f"{self._where}: Spark's executors update it: a call gets the tuples of some keys, and may read and "
+            f"change only these keys; {what}. Declare the state with writers='driver'"
         )
 
 

@@ -17,7 +17,7 @@ LATEST = pa.schema([("latest", pa.int64())])
 
 @dataclass(frozen=True, slots=True)
 class LatestTimes(OnWorker):
-    """A function from numbers of parts to the latest time of each, in microseconds since 1970; null if it has none."""
+    """A function that takes the numbers of parts and returns the latest time of each (µs since 1970), or null."""
 
     tuples: SharesEmission
     field: str

@@ -205,5 +205,5 @@ def check_pickles(where: Where, target: object) -> None:
     try:
         cloudpickle.dumps(target)  # type: ignore[no-untyped-call]
     except Exception as error:
-        hint = "create what it holds inside the call, or keep it in a module"
+        hint = "create the object inside the call, or keep it in a module"
         raise where.error(f"cannot be sent to Spark's workers: {error} ({hint})", error, UserCodeError) from error

@@ -93,8 +93,8 @@ def _first(source: SpoutSource, executor: SpoutExecutor) -> Emission | pa.Table:
             break
         if time.monotonic() >= until:
             raise TopologyError(
-                f"{source.step}: the source gave no row within {_PATIENCE_SECS:g} s, and is not empty: {waits_for}. "
-                f"Look again later, or start the topology, which waits for it"
+                f"{source.step}: the source returned no row within {_PATIENCE_SECS:g} s, but is not empty: "
+                f"{waits_for}. Try again later, or start the topology, which waits for it"
             )
         time.sleep(0.01)
     return arrow_schema(source.schema).empty_table() if metadata is None else executor.emit(attempt, metadata)

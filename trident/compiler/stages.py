@@ -176,7 +176,7 @@ def _ends(nodes: list[Node], carried: Container[int]) -> list[Node]:
 
 
 def _effects(nodes: list[Node], read: Container[int], ends: Container[Node]) -> tuple[Node, ...]:
-    """Return the leaves of a stage that run for their effect alone."""
+    """Return the leaves of a stage that run only for their effect."""
     return tuple(node for node in nodes if id(node) not in read and node not in ends and _has_effect(node))
 
 

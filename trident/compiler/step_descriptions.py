@@ -1,4 +1,4 @@
-"""Descriptions for explain and pictures: what runs each step, and the outputs of each stage."""
+"""Descriptions for explain and pictures: the engine or thread that runs each step, and the outputs of each stage."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ ONLY_SPARK = "only on Spark"
 
 
 def runners_of_steps(program: Program, engine: EngineName = "spark") -> dict[int, str]:
-    """Return what runs each step on this engine, by the step's id.
+    """Return the engine or thread that runs each step on this engine, by the step's id.
 
     On Spark: "Spark" (Catalyst), "Python" (in Spark's workers) or "driver"; in a DRPC function, which the driver
     answers, a step that has no Python form has the runner "a Spark job". On the embedded engine the driver runs all
@@ -120,7 +120,7 @@ def _outputs(stage: Stage) -> str:
 
 
 def frozen_in_words(name: str) -> str:
-    """Return an output's name in words. The mark at its end says what the output holds.
+    """Return an output's name in words. The mark at its end shows the output's content.
 
     >>> [frozen_in_words(name) for name in ("counts", "counts|", "lines/1:each(f)|", "hours>late|", "out!")]
     ['counts', 'what enters counts', 'tuples of lines/1', 'what may be late for hours', 'output out']

@@ -8,8 +8,8 @@ from trident.base.errors import StateValueError
 from trident.base.years import OUTSIDE_YEARS, entry_text, row_outside_years, time_text
 
 WAY_OUT = (
-    "Keep such times out; where a batch is frozen already, let the state begin anew after it (dropState), or give up "
-    "log and all states (topology.reset)"
+    "Filter such times out; if a batch with one is already frozen, drop the state (dropState: it starts again empty "
+    "after the batch), or discard log and all states (topology.reset)"
 )
 
 

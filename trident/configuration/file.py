@@ -118,4 +118,6 @@ def _check_keys(where: str, table: Mapping[str, Any], known: Collection[str]) ->
         if key not in known and (hint := elsewhere(key, tuple(OUTSIDE)) if known is OUTSIDE else None):
             raise TopologyError(f"{where}: there is no {key!r}: {hint}")
         if key not in known:
-            raise TopologyError(f"{where}: there is no {key!r}{did_you_mean(key, known)}; known are {', '.join(known)}")
+            raise TopologyError(
+                f"{where}: there is no {key!r}{did_you_mean(key, known)}; the options are {', '.join(known)}"
+            )

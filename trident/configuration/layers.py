@@ -69,7 +69,7 @@ def configured(
     file = _file(variables)
     profile = profile or variables.get(PROFILE) or (file.default_profile if file else None)
     if file is None and profile is not None:
-        raise TopologyError(f"profile {profile!r}: there is no {DEFAULT_FILE} here; {FILE} names another file")
+        raise TopologyError(f"profile {profile!r}: there is no {DEFAULT_FILE} here; {FILE}= can name another file")
     for section, table in file.sections(topology, profile) if file else ():
         where = f"{file.path}, {section}" if file else section
         values |= {name: Configured(check_value(where, name, value), where) for name, value in table.items()}
@@ -97,7 +97,7 @@ def _from_environment(variables: Mapping[str, str]) -> dict[str, Configured]:
         if variable not in options:
             raise TopologyError(
                 f"the environment variable {variable} sets no option{did_you_mean(variable, options)}; "
-                f"known are {', '.join(options)}"
+                f"the options are {', '.join(options)}"
             )
         name = options[variable]
         value = check_value(f"the environment variable {variable}", name, OUTSIDE[name].of_text(text))

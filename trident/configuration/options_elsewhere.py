@@ -1,27 +1,27 @@
 """Options of other systems, each with its replacement here, or the reason why a start has no such option."""
 
 _ACKERS = (
-    "there are no ackers to count, since a batch has one ledger, with an entry for each partition; ledger=True switches"
-    " it on, and each RichSpout says by its attribute tracking what becomes of its messages (0 ackers: 'emission')"
+    "there are no ackers: ledger=True gives each batch one ledger, with an entry for each partition, and the "
+    "attribute tracking of a RichSpout decides when its messages are acknowledged (0 ackers: 'emission')"
 )
 _CHECKPOINT = (
-    "every committed batch is a checkpoint of all states; processingTime='1 second' is the shortest time between the "
-    "beginnings of two batches"
+    "every committed batch is a checkpoint of all states; processingTime='1 second' is the shortest time between "
+    "the starts of two batches"
 )
 _WORKERS = (
-    "Spark has the processes: trident submit --master and --spark-conf spark.executor.instances=4, or "
+    "Spark runs the processes: trident submit --master and --spark-conf spark.executor.instances=4, or "
     "spark.executor.cores; the partitions of a step are its parallelismHint(n)"
 )
 _CAP = (
-    "no hint is capped: parallelismHints={'words': 4} sets the partitions of each step, and Spark's cores say how many "
-    "tasks run at once (--master 'local[4]', spark.cores.max)"
+    "no hint is limited: parallelismHints={'words': 4} sets the partitions of each step, and Spark's cores limit "
+    "the tasks that run at once (--master 'local[4]', spark.cores.max)"
 )
-_QUEUES = "there are no queues between tasks; maxSpoutPending=2 says how many batches may be in flight"
-_STATE = "each step names its own state: persistentAggregate(stateProvider('redis', config), ...) of trident.state"
+_QUEUES = "there are no queues between tasks; maxSpoutPending=2 limits the batches in flight"
+_STATE = "each step names a state: persistentAggregate(stateProvider('redis', config), ...) of trident.state"
 _METRICS = (
     "running.metrics has all counters, running.serve() shows them at /metrics, and running.progress.listen() calls"
 )
-_EXACTLY = "exactly once is the rule; requireExactlyOnce=True refuses a topology that cannot keep it"
+_EXACTLY = "exactly-once is the default; requireExactlyOnce=True refuses a topology that is not exactly-once"
 
 _BY_NAME = {
     **dict.fromkeys(("ackers", "numackers", "ackerexecutors", "tracking"), _ACKERS),
@@ -35,11 +35,12 @@ _BY_NAME = {
     **dict.fromkeys(("exactlyoncemode", "transactionexactlyoncemode"), _EXACTLY),
     "debug": "each(Debug()) prints the tuples of a step, and logging at DEBUG has a line for each batch",
     "statssamplerate": "nothing is sampled: running.metrics counts every batch and tuple",
-    "enablemessagetimeouts": "a batch always has a limit of time; messageTimeoutSecs= sets it, and may be large",
+    "enablemessagetimeouts": "a batch always has a time limit; messageTimeoutSecs= sets it, and may be large",
     "ticktuplefreqsecs": "a step gets no ticks: processingTime='1 second' paces batches, window(...) closes by time",
     "workerchildopts": "--spark-conf spark.driver.extraJavaOptions=..., or spark.executor.extraJavaOptions",
-    "guarantee": "the guarantee is the topology's: TridentTopology(guarantee='at-least-once')",
-    "maxrowspending": "rows are limited by the source: set maxPending of the RichSpout, or the like of others",
+    "guarantee": "the guarantee belongs to the topology: TridentTopology(guarantee='at-least-once')",
+    "maxrowspending": "rows are limited by the source: set maxPending of the RichSpout, or the similar option of "
+    "another spout",
 }
 """By the plain name: without a prefix such as ``topology.``, without signs, in small letters."""
 
@@ -47,7 +48,7 @@ _PREFIXES = ("topology.", "transaction.", "storm.")
 
 
 def elsewhere(option: str, known: tuple[str, ...]) -> str | None:
-    """Return the replacement of another system's option; None if nothing is known of it.
+    """Return the replacement of another system's option; None if it is unknown.
 
     `known`: the options that there are. Storm writes some of them differently.
 

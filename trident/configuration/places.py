@@ -20,8 +20,8 @@ def folder(checkpointLocation: str | Path) -> Path:
     return local_path(
         "checkpointLocation",
         checkpointLocation,
-        "the log needs locks and fsync, which {scheme}: has not. Name a folder on a disk of the driver; for a driver "
-        "that moves, log=RedisLog(...), with states in Redis or a filesLocation",
+        "the log needs locks and fsync, which {scheme}: does not have. Give a folder on a disk of the driver; for a "
+        "driver that moves between machines, log=RedisLog(...), with states in Redis or a filesLocation",
     )
 
 
@@ -32,7 +32,7 @@ def files_place(filesLocation: str | None, filesStorage: Mapping[str, str] | Non
     """
     if filesLocation is None:
         if filesStorage:
-            raise TopologyError("filesStorage= are the options of the store that filesLocation= names; give that too")
+            raise TopologyError("filesStorage= needs filesLocation=, the store to which its options apply")
         return None
     from trident.files.object_options import Storage
     from trident.files.urls import files_by_url
@@ -40,7 +40,7 @@ def files_place(filesLocation: str | None, filesStorage: Mapping[str, str] | Non
     if not isinstance(filesLocation, str):
         raise TopologyError(
             f"filesLocation={filesLocation!r}: expected a URL such as s3://bucket/prefix or "
-            f"hdfs://namenode:8020/folder, as a text"
+            f"hdfs://namenode:8020/folder, as a string"
         )
     return files_by_url("filesLocation", filesLocation, Storage.of(filesStorage, "filesStorage"))
 

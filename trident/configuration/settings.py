@@ -84,15 +84,15 @@ class Settings(OptionValues):
     @property
     def way_out(self) -> str:
         """The call that drops log and states, in words for messages."""
-        return f"topology.reset({', '.join([repr(self.name), *self._places])}) drops log and states together"
+        return f"topology.reset({', '.join([repr(self.name), *self._places])}) deletes the log and all states"
 
     def drop(self, state: str, survives: str, *, force: bool = False) -> str:
-        """Return the call that lets one state begin again, in words for messages.
+        """Return the call that drops one state, as text for messages.
 
         `survives`: the place of the state, as `survives` of its factory says. `force`: whether a driver may still hold
         the log then.
         """
-        place = ["url= or factory= (where it lies)"] if survives == "server" else []
+        place = ["url= or factory= (its location)"] if survives == "server" else []
         forced = ["force=True"] if force else []
         return f"dropState({', '.join([repr(self.name), repr(state), *self._places, *place, *forced])})"
 

@@ -80,7 +80,7 @@ class Driver:
     def check_killed(self) -> None:
         """Raise DriverFailedError unless the process was killed by SIGKILL."""
         if self._process.returncode != -signal.SIGKILL:
-            raise DriverFailedError(f"the driver should be killed in batch {KILLED_IN}, but {self._ending()}")
+            raise DriverFailedError(f"expected a kill in batch {KILLED_IN}, but the driver {self._ending()}")
 
     def check_finished(self) -> None:
         """Raise DriverFailedError unless the process ended with exit code 0."""
@@ -91,7 +91,7 @@ class Driver:
         code = self._process.returncode
         how = f"died of signal {-code}" if code < 0 else f"ended with exit code {code}"
         last = "\n".join(self._log.read_text(errors="replace").splitlines()[-20:])
-        return f"it {how}; the end of its log:\n{last}"
+        return f"{how}; the end of its log:\n{last}"
 
     def end(self) -> None:
         """Kill the process if it still runs."""
@@ -144,7 +144,7 @@ def play(folder: Path) -> bool:
 
 def _count(folder: Path, source: Source) -> bool:
     redis = os.environ.get("REDIS") or None
-    print(f"counts live in {'Redis' if redis else 'memory, durable in the checkpoint'}", flush=True)
+    print(f"counts are in {'Redis' if redis else 'memory, durable in the checkpoint'}", flush=True)
     name = f"moby-dick-{secrets.token_hex(4)}"
 
     # The same port for both drivers, so that a browser finds the second one under the address of the first.
@@ -167,7 +167,7 @@ def _count(folder: Path, source: Source) -> bool:
         if crash_at:
             driver.check_killed()
             print(f"batch {KILLED_IN:3} SIGKILL: the driver died between writing the counts and logging the commit")
-            print("starting it again on the same checkpoint", flush=True)
+            print("starting the driver again on the same checkpoint", flush=True)
         else:
             driver.check_finished()
 

@@ -1,4 +1,4 @@
-"""Free ports on loopback for servers that are killed and come back at the same address."""
+"""Free ports on loopback for servers that are killed and restarted at the same address."""
 
 import random
 import socket

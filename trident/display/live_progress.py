@@ -48,7 +48,7 @@ def show_run(running: Stoppable, picture: str) -> None:
 
 
 def _mark(running: Watched) -> tuple[Any, ...]:
-    """Return a value that changes whenever there is something new to show."""
+    """Return a value that changes whenever the display has to be updated."""
     events, lines = running.recentProgress, list(running.debugOutput)
     newest = [(event["group"], event["txid"], event["attempt"], event["timestamp"]) for event in events[-1:]]
     return (*newest, len(lines), *lines[-1:], status_of(running), *running.readSoFar.items())

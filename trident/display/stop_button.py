@@ -34,7 +34,7 @@ class StopButton:
         self._ask()
 
     def remove(self) -> None:
-        """Remove the button, because there is nothing to stop any more."""
+        """Remove the button, because the run has ended."""
         # Replaced first: a saved notebook must not refer to a button that its next reader does not have.
         self._handle.update({"text/plain": "", "text/html": ""}, raw=True)
         self._button.close()

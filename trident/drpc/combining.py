@@ -47,7 +47,7 @@ class AtWork:
 
     @property
     def hanging(self) -> list[dict[str, Any]]:
-        """The work that goes on although all who waited for it have left, oldest first."""
+        """The calls that continue although no caller waits for them any longer, oldest first."""
         with self._lock:
             left = [(audience, subject) for audience, subject in self._work.items() if not audience.size]
         left.sort(key=lambda each: each[0].since)
@@ -162,7 +162,7 @@ class Combining(Generic[Q, A]):
             with self._at_work.working(call.audience, self._subject):
                 outcomes = self._answer([each.question for each in batch], call.audience)
             if len(outcomes) != len(batch):
-                raise TypeError(f"{len(batch)} questions got {len(outcomes)} answers")
+                raise TypeError(f"{len(batch)} requests got {len(outcomes)} answers")
         except Exception as error:
             outcomes = [error] * len(batch)
         except BaseException as error:  # an interrupt ends this caller, not the others

@@ -89,7 +89,7 @@ class Arguments:
             if name not in self.names:
                 raise self._error(f"there is no argument {name!r}{did_you_mean(name, self.names)}")
             if name in values:
-                raise self._error(f"argument {name!r} came twice")
+                raise self._error(f"argument {name!r} is given twice")
             values[name] = value
         missing = [name for name in self.names if name not in values]
         if missing:
@@ -100,14 +100,14 @@ class Arguments:
 
     def _check(self, field: pa.Field, value: Any) -> None:
         if value is None and not field.nullable:
-            raise self._error(f"argument {field.name!r} came as None")
+            raise self._error(f"argument {field.name!r} is None")
         if type(value) is str and value.isascii() and field.type == _STRING:
             return
         try:
             to_arrow([value], field.type)
         except NotAccepted as error:
             why = f": {error.why}" if error.why else ""
-            raise self._error(f"argument {field.name!r} came as {typed_brief(error.value)}{why}") from None
+            raise self._error(f"argument {field.name!r} is {typed_brief(error.value)}{why}") from None
 
     def columns(self, requests: Sequence[Sequence[Any]]) -> list[pa.Array]:
         """Return the arguments of several requests as columns, with one row for each request."""
@@ -192,7 +192,7 @@ class DRPCFunction:
         """
         if thread is None and busy:
             what = "an earlier call has" if busy == 1 else f"{busy} earlier calls have"
-            return DRPCTimeoutError(f"DRPC {self.name!r}: no answer within {limit:g} s: {what} not ended yet")
+            return DRPCTimeoutError(f"DRPC {self.name!r}: no answer within {limit:g} s: {what} not finished yet")
         at = current_line(thread, self._sites)
         sites = ", ".join(map(str, self._sites))
         where = f": {sites}, now at {at}" if at else ""

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 
 class Late(Exception):
-    """The answer did not come within the caller's timeout.
+    """The answer did not arrive within the caller's timeout.
 
     `thread`: the ident of the thread that works on the answer; None if none has begun.
     """

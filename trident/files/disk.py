@@ -59,7 +59,7 @@ class DiskFiles:
             raise
 
     def create(self, name: str, content: bytes) -> bool:
-        """Write a file unless it is there; see `FileStore.create`."""
+        """Write a file unless it exists; see `FileStore.create`."""
         path = self.root / name
         aside = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
         with self.writer(str(aside.relative_to(self.root))) as file:

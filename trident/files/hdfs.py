@@ -89,7 +89,7 @@ class HdfsFiles:
         try:
             new = self._ask(what, "create", self._at(name), _hdfs_native().WriteOptions(block_size=BLOCK))
         except FileExistsError:
-            raise FilesError(f"{self.path(name)} is there already; nothing was overwritten") from None
+            raise FilesError(f"{self.path(name)} exists already; nothing was overwritten") from None
         content = _Content(new, what)
         try:
             yield content
@@ -102,7 +102,7 @@ class HdfsFiles:
             content.let_go()
 
     def create(self, name: str, content: bytes) -> bool:
-        """Write a file unless it is there; see `FileStore.create`."""
+        """Write a file unless it exists; see `FileStore.create`."""
         what = f"cannot write {self.path(name)}"
         folder, slash, last = name.rpartition("/")
         aside = f"{folder}{slash}.{last}-{secrets.token_hex(8)}"
@@ -174,7 +174,7 @@ class HdfsFiles:
         try:
             self._ask(f"cannot delete {self.path(folder)}", "delete", self._at(folder), True)
         except FilesError as error:
-            logger.warning("files that nothing names any more are left for the next start: %s", error)
+            logger.warning("unused files could not be deleted, and are left for the next start: %s", error)
 
     def remove_empty(self) -> None:
         try:
@@ -236,7 +236,7 @@ class _Content:
         _within(self._what, self._file.close)
 
     def let_go(self) -> None:
-        """Mark the file's Python object as closed: else its end closes the file, and waits if the NameNode is away."""
+        """Mark the file's Python object as closed: its finalizer would close the file, and wait for the NameNode."""
         io.RawIOBase.close(self._file)
 
 
@@ -302,8 +302,8 @@ def open_client(system: str) -> Any:
     except (OSError, RuntimeError, ValueError) as error:
         raise FilesRefusedError(
             f"cannot open {system}: {reason(error)}; name a NameNode with its port, or a nameservice of the "
-            f"hdfs-site.xml in the folder HADOOP_CONF_DIR, which must be there for the driver and for every worker"
-            f" (here {_configured()})"
+            f"hdfs-site.xml in the folder HADOOP_CONF_DIR, which the driver and every worker must have (here "
+            f"{_configured()})"
         ) from None
 
 
@@ -338,12 +338,12 @@ def hdfs_files(option: str, url: str, storage: Storage) -> HdfsFiles:
     folder = "/".join(filter(None, path.split("/")))  # a folder has one address: places are compared by it
     if storage.options:
         raise TopologyError(
-            f"{storage.argument}= are options of object stores. HDFS takes its options from core-site.xml and "
+            f"{storage.argument}= is for object stores. HDFS takes its options from core-site.xml and "
             f"hdfs-site.xml in the folder HADOOP_CONF_DIR, on the driver and on every worker"
         )
     if not host or "@" in host:
         raise TopologyError(
             f"{option}={without_user(url)!r}: expected the NameNode or the nameservice, and a folder, such as "
-            f"hdfs://namenode:8020/folder; a user comes from HADOOP_USER_NAME or from Kerberos"
+            f"hdfs://namenode:8020/folder; set the user with HADOOP_USER_NAME or Kerberos"
         )
     return HdfsFiles(f"{SCHEME}{host}", folder)

@@ -56,17 +56,19 @@ class Storage:
         for name, value in (options or {}).items():
             if not isinstance(name, str) or not isinstance(value, str):
                 raise TopologyError(
-                    f"{argument}[{name!r}] is of type {type(value).__name__}; names and values are texts, such as "
+                    f"{argument}[{name!r}] is of type {type(value).__name__}; names and values are strings, such as "
                     f'"true"'
                 )
             if value in SOURCES or (name not in _OPEN and not value.startswith(SOURCES)):
                 raise TopologyError(
                     f'{argument}[{name!r}] may be a secret: write "env:NAME" or "file:path", and let the '
-                    f"environment variable or the file hold it, on the driver and on every worker. Only these options "
-                    f"are written down: {', '.join(sorted(_OPEN))}"
+                    f"environment variable or the file hold it, on the driver and on every worker. Only these "
+                    f"options are stored: {', '.join(sorted(_OPEN))}"
                 )
             if name == "endpoint" and "@" in value:
-                raise TopologyError(f"{argument}['endpoint'] holds a user or password; give them as own options")
+                raise TopologyError(
+                    f"{argument}['endpoint'] contains a user or password; give these as separate options"
+                )
         return cls(tuple(sorted((options or {}).items())), argument)
 
     def shown(self) -> dict[str, str]:
@@ -82,7 +84,7 @@ class Storage:
         """
 
         def unread(problem: str) -> Exception:
-            return error(f"{problem}; it must be there for the driver and for every worker")
+            return error(f"{problem}; the driver and every worker need it")
 
         values = {name: read_secret(f"{self.argument}[{name!r}]", value, unread) for name, value in self.options}
         client = {name: values.pop(name) for name in _OF_CLIENT if name in values}

@@ -65,7 +65,7 @@ class ObjectFiles:
                 return
             content.finish()
         if (size := self.size(name)) != content.size:
-            raise FilesUnavailableError(f"{self.path(name)} has {size} bytes, sent were {content.size}")
+            raise FilesUnavailableError(f"{self.path(name)} has {size} bytes, but {content.size} were sent")
 
     def _put(self, name: str, content: Any) -> None:
         """Write an object with a name that no other writer uses."""
@@ -75,13 +75,13 @@ class ObjectFiles:
             obstore().put(self._store, self._key(name), content, use_multipart=False)
             return
         if not there:
-            raise FilesError(f"{self.path(name)} is there already, with other content; nothing was overwritten")
+            raise FilesError(f"{self.path(name)} exists already with other content; nothing was overwritten")
 
     def _open_parts(self, name: str) -> Any:
         return obstore().open_writer(self._store, self._key(name), buffer_size=_PART, max_concurrency=4)
 
     def create(self, name: str, content: bytes) -> bool:
-        """Write an object unless it is there; see `FileStore.create`.
+        """Write an object unless it exists; see `FileStore.create`.
 
         Raises FilesRefusedError for a store without conditional writes: it could not tell which writer came first.
         """
@@ -159,7 +159,7 @@ class ObjectFiles:
         try:
             self.delete([file.name for file in self.files(folder)])
         except FilesError as error:
-            logger.warning("files that nothing names any more are left for the next start: %s", error)
+            logger.warning("unused files could not be deleted, and are left for the next start: %s", error)
 
     def remove_empty(self) -> None:
         """Do nothing: a prefix exists only as long as an object has it."""
@@ -229,7 +229,7 @@ class _Content:
             with self._asking():
                 parts.__exit__(type(error), error, error.__traceback__)
         except FilesError as failure:
-            logger.warning("the parts of a file that was not finished are left: %s", failure)
+            logger.warning("the parts of an unfinished file could not be deleted: %s", failure)
 
 
 def is_object_url(text: str) -> bool:
@@ -246,10 +246,12 @@ def object_files(option: str, url: str, storage: Storage) -> ObjectFiles:
     bucket, key = bucket_of(url) if is_object_url(url) else ("", "")
     host = bucket.partition("://")[2]
     if "@" in host and not url.startswith(("abfs://", "abfss://")):
-        raise TopologyError(f"{option}: the URL holds credentials; give them to the environment, or by storage options")
+        raise TopologyError(
+            f"{option}: the URL contains credentials; set them in the environment or in the storage options"
+        )
     if not host:
         raise TopologyError(
             f"{option}={url!r}: expected the URL of a bucket and a prefix, such as s3://bucket/prefix, or of a folder "
-            f"on HDFS, such as hdfs://namenode:8020/folder; these are read and written: {', '.join(SCHEMES)}, hdfs://"
+            f"on HDFS, such as hdfs://namenode:8020/folder (supported: {', '.join(SCHEMES)}, hdfs://)"
         )
     return ObjectFiles(bucket, key.strip("/"), storage)

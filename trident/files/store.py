@@ -89,7 +89,7 @@ class FileStore(Protocol):
     # --- deleting -------------------------------------------------------------------------------------------------
 
     def delete(self, names: Iterable[str]) -> None:
-        """Delete files. A file that is gone already is no error."""
+        """Delete files. A missing file is not an error."""
         ...
 
     def remove(self, folder: str) -> None:

@@ -23,7 +23,7 @@ def files_by_url(option: str, url: str, storage: Storage) -> FileStore:
     """
     if url.startswith(OTHER_NAMES):
         raise TopologyError(
-            f"{option}={without_user(url)!r}: {url.partition(':')[0]}:// is not taken. Name the folder by its hdfs:// "
-            f"URL, such as hdfs://namenode:8020/folder"
+            f"{option}={without_user(url)!r}: {url.partition(':')[0]}:// is not supported. Write the folder's "
+            f"hdfs:// URL, such as hdfs://namenode:8020/folder"
         )
     return (hdfs_files if url.startswith(SCHEME) else object_files)(option, url, storage)

@@ -99,14 +99,14 @@ def read_frozen(files: FileStore, frozen: FrozenFiles) -> Iterator[pa.Table]:
             content = files.read(name)
         except FileNotFoundError:
             raise LogCorruptError(
-                f"the frozen file {files.path(name)} is missing; a batch cannot be applied without it. If it lies "
-                f"elsewhere, start with the filesLocation (or without one) under which the batch was frozen"
+                f"the frozen file {files.path(name)} is missing; a batch cannot be applied without it. If it is "
+                f"elsewhere, start with the filesLocation that froze the batch (or without one)"
             ) from None
         size, checksum = memoryview(content).nbytes, zlib.crc32(content)
         if size != file.bytes or checksum != file.checksum:
             raise LogCorruptError(
-                f"the frozen file {files.path(name)} is damaged: it has {size} bytes and CRC32 {checksum}, "
-                f"frozen were {file.bytes} and {file.checksum}"
+                f"the frozen file {files.path(name)} is damaged: it has {size} bytes and CRC32 {checksum}, expected "
+                f"{file.bytes} and {file.checksum}"
             )
         with pa.ipc.open_stream(pa.py_buffer(content)) as reader:
             yield reader.read_all()

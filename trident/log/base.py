@@ -33,7 +33,7 @@ class LogBase:
         """
         for txid, is_present in zip(waiting, present, strict=True):
             if not is_present:
-                raise self._corrupt(f"group {group!r} lacks the frozen content of batch {txid}")
+                raise self._corrupt(f"group {group!r} lacks the frozen results of batch {txid}")
 
     def _batch_record(self, group: str, txid: int, plan: str, time: float, outline: str, checksum: int) -> BatchRecord:
         """Return a batch's record from its stored fields. Raises LogCorruptError if the checksum does not match."""
@@ -57,7 +57,7 @@ class LogBase:
     def _corrupt(self, what: str) -> LogCorruptError:
         return LogCorruptError(
             f"{self._where} is damaged: {what}. Nothing was written. Restore it from a copy, "
-            f"or give up log and states together with topology.reset(name, {self._location})"
+            f"or discard log and states together with topology.reset(name, {self._location})"
         )
 
     def _holder(self, text: str | bytes, lease: Lease | None) -> Holder | None:
@@ -71,19 +71,19 @@ class LogBase:
         return holder if holder.epoch == lease.epoch else None
 
     def _overtaken(self, epoch: int) -> FencedError:
-        return FencedError(f"{self._where} was taken meanwhile by another driver (epoch {epoch}); nothing was written")
+        return FencedError(f"{self._where} was taken by another driver (epoch {epoch}) meanwhile; nothing was written")
 
     def _other_format(self, format: str, ours: str) -> LogError:
         return LogError(
-            f"{self._where} has the format {format!r}, and this version of the library reads {ours!r}: start the "
-            f"topology with the version that wrote the log, or give up log and states together with "
+            f"{self._where} has the format {format!r}, but this version of the library reads {ours!r}: start the "
+            f"topology with the version that wrote the log, or discard log and states together with "
             f"topology.reset(name, {self._location}). Nothing was written"
         )
 
     def _taken_over(self, epoch: int | str, lease: Lease) -> FencedError:
         return FencedError(
-            f"{self._where} was taken over by another driver (epoch {epoch}, ours is {lease.epoch}); "
-            f"this one stops without writing"
+            f"{self._where} was taken over by another driver (epoch {epoch}; this driver has {lease.epoch}), and "
+            f"this driver stops without writing"
         )
 
 

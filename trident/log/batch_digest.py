@@ -11,7 +11,7 @@ from trident.log.protocol import LogReading
 
 
 def batch_digest(log: LogReading, group: str, txid: int) -> str | None:
-    """Return the digest of a frozen batch's record; None if the log does not keep the batch, or not any more.
+    """Return the digest of a frozen batch's record; None if the log does not have the batch.
 
     The record has the time of the plan, in which the batches of two histories differ.
     """

@@ -78,15 +78,16 @@ class FrozenBatches:
 
 def lacking(txid: int, group: str) -> LogCorruptError:
     """Return the error for a batch with frozen content that the log should have, and lacks."""
-    return LogCorruptError(f"group {group!r} lacks the frozen content of batch {txid}")
+    return LogCorruptError(f"group {group!r} lacks the frozen results of batch {txid}")
 
 
 def missed(state: str, txid: int, group: str) -> CodeChangedError:
     """Return the error for a state that lacks a batch, because a program without the state froze that batch."""
     return CodeChangedError(
-        f"state {state!r} stands before batch {txid} of group {group!r}, which was made by a topology without it: what "
-        f"it missed cannot be known. Give it another name=, let it begin anew from the next batch with "
-        f"dropState(name, {state!r}, ...), or give up log and states with topology.reset(name, checkpointLocation)"
+        f"state {state!r} is at a txid before batch {txid} of group {group!r}, which a topology without this state "
+        f"committed: the state's missing input cannot be recovered. Give the state another name=, drop it with "
+        f"dropState(name, {state!r}, ...) so that it starts empty with the next batch, or discard log and states "
+        f"with topology.reset(name, checkpointLocation)"
     )
 
 

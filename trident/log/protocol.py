@@ -85,7 +85,7 @@ class OutputProgress:
 
     @property
     def reached(self) -> int:
-        """The txid that a complete output has reached: it took `last`, and is to have what passed without it."""
+        """The txid that a complete output has reached: `last`, or the last batch that it missed and must get."""
         return max(self.last, self.missed)
 
 

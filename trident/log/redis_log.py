@@ -111,7 +111,7 @@ class RedisTransactionLog(LogBase):
         """Return the log's format, topology and uuid. Raises LogAbsentError if there is no log."""
         (identity,) = self._server.ask(command(b"HMGET", self._meta, b"format", b"topology", b"uuid"))
         if identity == [None, None, None]:
-            raise LogAbsentError(f"{self._where} is not there (no key {self._meta.decode()!r})")
+            raise LogAbsentError(f"{self._where} does not exist (no key {self._meta.decode()!r})")
         return list(identity)
 
     def _checked_uuid(self, identity: Sequence[bytes], topology: str) -> str:
@@ -140,7 +140,7 @@ class RedisTransactionLog(LogBase):
         if reply[0] == b"TAKEN":
             raise self._overtaken(int(reply[1]))
         if reply[0] != b"OK":
-            raise LogError(f"{self._where} is gone from its server, or another log took its place; start again")
+            raise LogError(f"{self._where} is gone from its server, or another log replaced it; start again")
         return Lease(int(reply[1]), token)
 
     def lease(self) -> Lease | None:
@@ -304,7 +304,7 @@ class RedisTransactionLog(LogBase):
         with self._lock:
             if self._last_frozen.get(group) != txid - 1:
                 self.sync(lease)  # a fenced driver gets FencedError first: it explains the rest
-                raise LogError(f"group {group!r}: batch {txid} cannot freeze, it does not follow the last one")
+                raise LogError(f"group {group!r}: batch {txid} cannot freeze: it does not follow the last frozen batch")
             write = WriteRequest(self._meta).must(key, "frozen", b"%d" % (txid - 1))
             write.set(self._frozen_key(group, txid), self._content(group, txid, 1, outputs))
             fields: dict[str, bytes | str | int]
@@ -334,8 +334,8 @@ class RedisTransactionLog(LogBase):
         size = sum(len(output.body) for output in outputs.values())
         if size > MOST_BYTES:
             raise LogError(
-                f"{self._where}: batch {txid} of group {group!r} froze {size} bytes, and a log in Redis takes at "
-                f"most {MOST_BYTES}. Make batches smaller, or give a checkpointLocation that all executors reach"
+                f"{self._where}: batch {txid} of group {group!r} froze {size} bytes; the limit of a log in Redis is "
+                f"{MOST_BYTES}. Make batches smaller, or give a checkpointLocation that all executors reach"
             )
         index = {name: [int(o.files), o.rows, o.checksum] for name, o in outputs.items()}
         bodies: dict[str, bytes | str | int] = {f"{stage}/{name}": o.body for name, o in outputs.items()}
@@ -351,7 +351,7 @@ class RedisTransactionLog(LogBase):
             return {}
         (bodies,) = self._server.ask(command(b"HMGET", key, *[f"{stage}/{name}".encode() for name in index]))
         if None in bodies:
-            raise self._corrupt(f"group {group!r}: a part of what batch {txid} froze is missing")
+            raise self._corrupt(f"group {group!r}: some frozen results of batch {txid} are missing")
         return {
             name: FrozenOutput(body, bool(files), rows, checksum)
             for (name, (files, rows, checksum)), body in zip(index.items(), bodies, strict=True)
@@ -366,7 +366,7 @@ class RedisTransactionLog(LogBase):
             frozen = self._last_frozen.get(group, 0)
             if last != b"%d" % (txid - 1) or frozen < txid:
                 self.sync(lease)
-                raise LogError(f"group {group!r}: batch {txid} cannot commit, it is not the next frozen one")
+                raise LogError(f"group {group!r}: batch {txid} cannot commit: it is not the next frozen batch")
             write = WriteRequest(self._meta).must(key, "committed", last).must(key, "frozen", b"%d" % frozen)
             times = {} if time is None else {f"c:{txid}": repr(time)}
             write.set(key, {"committed": txid, **times})
@@ -402,7 +402,7 @@ class RedisTransactionLog(LogBase):
         (birth,) = self._server.ask(command(b"HGET", self._states, f"birth:{state}".encode()))
         if birth is None:
             self.sync(lease)
-            raise LogError(f"state {state!r} cannot publish a snapshot: this log does not know it")
+            raise LogError(f"state {state!r} cannot publish a snapshot: it is not in this log")
         write = WriteRequest(self._meta).must(self._states, f"birth:{state}", birth)
         self._write(lease, write.set(self._states, {f"manifest:{state}": manifest}))
 
@@ -493,10 +493,10 @@ class RedisTransactionLog(LogBase):
         if status == "FENCED":
             raise self._taken_over(detail, lease)
         if status != "OK":
-            what = f"it fell back to epoch {detail}" if status == "REWOUND" else f"{detail!r} has another value"
+            what = f"it went back to epoch {detail}" if status == "REWOUND" else f"{detail!r} has another value"
             raise LogError(
-                f"{self._where}: the server lost its last writes ({what}). This driver stops; the next start says "
-                f"whether the states can go on; if not, restore a newer copy of the log"
+                f"{self._where}: the server lost its last writes ({what}). This driver stops; the next start checks "
+                f"whether the states can continue; if not, restore a newer copy of the log"
             )
 
     def _hash(self, key: bytes) -> Fields:
@@ -520,8 +520,8 @@ class RedisTransactionLog(LogBase):
 
     def _gone(self) -> LogError:
         return LogError(
-            f"{self._where} is gone from its server, which was emptied or lost everything. Restore it from a copy, or "
-            f"give up log and states together with topology.reset(name, log=...)"
+            f"{self._where} is gone from its server, which was emptied or lost its data. Restore it from a copy, "
+            f"or discard log and states together with topology.reset(name, log=...)"
         )
 
 

@@ -62,12 +62,12 @@ class LogServer:
         if info.get("aof_enabled") != "1":
             raise self._forgetful(server, "appendonly is off")
         if info.get("cluster_enabled") == "1" and info.get("connected_slaves", "0") != "0":
-            raise self._forgetful(server, "a replica in its cluster may take over without the last writes")
+            raise self._forgetful(server, "a replica in its cluster may replace it without the last writes")
 
     def _check_setting(self, server: Address, setting: bytes, value: bytes, reply: Reply) -> None:
         if isinstance(reply, redis.ResponseError):
             raise LogError(
-                f"{self._where}: the server at {server.shown} does not say whether it keeps what it confirms "
+                f"{self._where}: the server at {server.shown} does not say whether confirmed writes are durable "
                 f"(CONFIG GET {setting.decode()}: {reply}). Grant its user +config|get, or, if you know that "
                 f"{setting.decode()} is {value.decode()}, pass RedisLog(..., requireDurable=False)"
             )
@@ -76,9 +76,9 @@ class LogServer:
 
     def _forgetful(self, server: Address, what: str) -> LogError:
         return LogError(
-            f"{self._where}: the server at {server.shown} may lose what it has confirmed ({what}), and nothing heals a "
-            f"log. Set appendonly yes, appendfsync always and no-appendfsync-on-rewrite no, on a master that no "
-            f"replica takes over from; or accept that with RedisLog(..., requireDurable=False)"
+            f"{self._where}: the server at {server.shown} may lose confirmed writes ({what}), and a log cannot be "
+            f"healed. Set appendonly yes, appendfsync always and no-appendfsync-on-rewrite no, on a master that no "
+            f"replica can replace; or accept the loss with RedisLog(..., requireDurable=False)"
         )
 
     def ask(self, *commands: bytes, patience: float | None = None) -> list[Reply]:

@@ -37,4 +37,4 @@ class NoHome:
     def publish(self, manifest: bytes, lease: Lease) -> None:
         if not manifest:  # a drop publishes an empty manifest, which changes nothing here
             return
-        raise AssertionError("a state that is only read or dropped publishes nothing")
+        raise AssertionError("a state opened for reading or dropping publishes nothing")

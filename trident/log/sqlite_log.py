@@ -285,7 +285,7 @@ class SqliteLog(LogBase):
                 "UPDATE groups SET frozen = ? WHERE name = ? AND frozen = ?", (txid, group, txid - 1)
             ).rowcount
             if moved != 1:
-                raise LogError(f"group {group!r}: batch {txid} cannot freeze, it does not follow the last one")
+                raise LogError(f"group {group!r}: batch {txid} cannot freeze: it does not follow the last frozen batch")
             moves = [(compact(position), name, group) for name, position in positions.items()]
             db.executemany("UPDATE streams SET position = ? WHERE name = ? AND grp = ?", moves)
             db.execute("INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?, NULL)", row)
@@ -328,7 +328,7 @@ class SqliteLog(LogBase):
                 (txid, group, txid - 1, txid),
             )
             if moved.rowcount != 1:
-                raise LogError(f"group {group!r}: batch {txid} cannot commit, it is not the next frozen one")
+                raise LogError(f"group {group!r}: batch {txid} cannot commit: it is not the next frozen batch")
             db.execute("UPDATE batches SET committed = ? WHERE grp = ? AND txid = ?", (time, group, txid))
             db.executemany("UPDATE served SET last = ? WHERE output = ?", [(txid, output) for output in took])
 
@@ -358,7 +358,7 @@ class SqliteLog(LogBase):
     def publish(self, lease: Lease, state: str, manifest: bytes) -> None:
         with self._write(lease, durable=True) as db:
             if db.execute("UPDATE states SET manifest = ? WHERE name = ?", (manifest, state)).rowcount != 1:
-                raise LogError(f"state {state!r} cannot publish a snapshot: this log does not know it")
+                raise LogError(f"state {state!r} cannot publish a snapshot: it is not in this log")
 
     # --- retention ---------------------------------------------------------------------------------------------
 
@@ -437,8 +437,8 @@ class SqliteLog(LogBase):
             pairs = zip(self._watched, now, self._files, strict=True)
             gone = [path.name for path, one, other in pairs if one != other]
             raise LogError(
-                f"{self._where} was removed or replaced while this driver runs ({', '.join(gone)}): what it writes "
-                f"would be lost. It stops; put the checkpoint back, or give up log and states with "
+                f"{self._where} was removed or replaced during this run ({', '.join(gone)}): the driver's writes "
+                f"would be lost, so it stops. Restore the checkpoint, or discard log and states with "
                 f"topology.reset(name, ...)"
             )
 

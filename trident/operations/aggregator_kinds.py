@@ -63,8 +63,8 @@ def read_folding(target: Any, inputs: spark.StructType, declared: Declared, step
     if kind == "emitter":
         raise step.error(
             TopologyError,
-            f"{brief(target)} is an Aggregator, which emits tuples and holds no value for a state; give {_COMBINER}, "
-            f"{_REDUCER}, or take aggregate for the batch and a state behind it",
+            f"{brief(target)} is an Aggregator, which emits tuples and has no value for a state; give {_COMBINER}, "
+            f"{_REDUCER}, or use aggregate for the batch and a state after it",
         )
     if kind == "reducer":
         return _read_reducer(target, declared, step, presents=False)
@@ -79,7 +79,7 @@ def check_not_pandas(target: Any, step: Step) -> None:
         raise step.error(
             TopologyError,
             f"{brief(target)} is a function of pandas objects: it sees all tuples of a batch at once, and its values "
-            "for two batches cannot be combined. Take aggregate for the batch and a state behind it, or a "
+            "for two batches cannot be combined. Use aggregate for the batch and a state after it, or a "
             "CombinerAggregator, whose initColumn(columns, groups, count) works on whole columns too",
         )
 
@@ -108,14 +108,15 @@ def bundle_member(inputs: tuple[str, ...], folding: Aggregation | Reduction, ste
     if isinstance(folding, Reduction):
         raise step.error(
             TopologyError,
-            f"{brief(folding.aggregator)} is a ReducerAggregator, and several aggregators in one state are "
-            "CombinerAggregators; give it a state of its own, or make it a combiner",
+            f"{brief(folding.aggregator)} is a ReducerAggregator, but several aggregators in one state must be "
+            f"CombinerAggregators; give it a separate state, or make it a combiner",
         )
     presented = presented_type(folding)
     if presented is None:
         raise step.error(
             TypeDeclarationError,
-            f"the type of {folding.output!r} is not declared: annotate what present(acc) returns, such as -> float",
+            f"the type of {folding.output!r} is not declared: annotate the return type of present(acc), such as -> "
+            f"float",
         )
     return BundleMember(inputs, folding, presented)
 
@@ -155,7 +156,7 @@ def _check_column_methods(target: Any, step: Step) -> None:
     if _has(target, "combineColumn"):
         bind(target.combineColumn, 2, "combineColumn is called with two columns of accumulators", step)
         if not _has(target, "initColumn"):
-            problem = f"{brief(target)} has combineColumn and no initColumn, which makes the columns that it combines"
+            problem = f"{brief(target)} has combineColumn but no initColumn, which makes the columns that it combines"
             raise step.error(TopologyError, f"{problem}: add initColumn(columns, groups, count)")
 
 
@@ -184,8 +185,8 @@ def _read_pandas(
     target: Any, form: PandasForm, inputs: spark.StructType, declared: Declared, step: Step
 ) -> PandasAggregation:
     if form.gives is not None:
-        problem = f"it is annotated to return a {form.gives}, and an aggregate is one value: return the value"
-        raise step.error(TopologyError, f"{problem}, or take each, map or flatMap, which give a row for each tuple")
+        problem = f"it is annotated to return a {form.gives}, but an aggregate is one value: return the value"
+        raise step.error(TopologyError, f"{problem}, or use each, map or flatMap, which return a row for each tuple")
     check_no_lifecycle(target, step)
     output = _one_field(declared, step)
     check_pandas_arguments(target, form.call, inputs.names, step)
@@ -194,7 +195,7 @@ def _read_pandas(
         raise step.error(
             TypeDeclarationError,
             f"the type of output field {output.name!r} is not declared: write it with the field, such as "
-            f"'{output.name} double', or annotate what the function returns, such as -> float",
+            f"'{output.name} double', or annotate the return type of the function, such as -> float",
         )
     return PandasAggregation(target, site_of(target), output.name, types[0], form.call)
 
@@ -206,7 +207,7 @@ def _not_an_aggregator(target: Any, accepted: str, step: Step) -> TopologyError:
     """
     check_not_class(target, step)
     has = [name for name in ("init", "combine", "zero", "reduce", "aggregate", "complete") if _has(target, name)]
-    problem = f"has {', '.join(has)} and is no aggregator;" if has else "is no aggregator;"
+    problem = f"has {', '.join(has)} but is not an aggregator;" if has else "is not an aggregator;"
     builtin = called_like(getattr(target, "__name__", ""))
     hint = "" if builtin is None else f" {builtin}, or"
     return step.error(TopologyError, f"{brief(target)} {problem} give{hint} {accepted}")
@@ -222,7 +223,7 @@ def _has(target: Any, name: str) -> bool:
 def _one_field(declared: Declared, step: Step) -> spark.StructField:
     if len(declared.schema.names) != 1:
         names = ", ".join(declared.schema.names)
-        raise step.error(TopologyError, f"an aggregator gives one field, not {len(declared.schema.names)} ({names})")
+        raise step.error(TopologyError, f"an aggregator returns one field, not {len(declared.schema.names)} ({names})")
     return declared.schema.fields[0]
 
 
@@ -237,12 +238,12 @@ def _presented_field(folding: Aggregation | Reduction, declared: Declared, step:
     if kind is None:
         raise step.error(
             TypeDeclarationError,
-            f"the type of output field {folding.output!r} is not declared: annotate what present(acc) returns",
+            f"the type of output field {folding.output!r} is not declared: annotate the return type of present(acc)",
         )
     if presented is not None and written is not None and written != presented:
         raise step.error(
             TypeDeclarationError,
-            f"present(acc) is annotated to give {type_ddl(presented)}, not {type_ddl(written)}; leave the type out",
+            f"present(acc) is annotated to return {type_ddl(presented)}, not {type_ddl(written)}; leave the type out",
         )
     return spark.StructField(folding.output, kind)
 
@@ -263,8 +264,8 @@ def _builtin_type(
         over = f" over {type_ddl(inputs.fields[0].dataType)}" if inputs.fields else ""
         raise step.error(
             TypeDeclarationError,
-            f"{type(target).__name__}{over} gives {type_ddl(known[-1])}, not {type_ddl(declared)}; "
-            f"write {output!r}, and cast what comes out with expr",
+            f"{type(target).__name__}{over} returns {type_ddl(known[-1])}, not {type_ddl(declared)}; write "
+            f"{output!r}, and cast the result with expr",
         )
     return natural
 
@@ -288,6 +289,6 @@ def _accumulator_type(
         raise step.error(
             TypeDeclarationError,
             f"the type of output field {output!r} is not declared: write it with the field, such as '{output} long', "
-            f"give the aggregator an attribute outputType, or annotate what {methods[0]}() returns",
+            f"give the aggregator an attribute outputType, or annotate the return type of {methods[0]}()",
         )
     return declared

@@ -165,7 +165,10 @@ class Emitting:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PandasAggregation:
-    """A function over pandas objects, in a plan. One call gets all tuples of a group, and returns one value."""
+    """An aggregator in a plan that is a function over pandas objects.
+
+    One call gets all tuples of a group, and returns one value.
+    """
 
     aggregator: Callable[..., Any]
     site: CallSite

@@ -50,7 +50,7 @@ class Returns:
 
     @property
     def known(self) -> bool:
-        """Return whether there is an annotation from which types can be read."""
+        """Return whether the annotation determines types."""
         return self.hint is not inspect.Signature.empty and not self.nothing
 
     @property
@@ -79,7 +79,7 @@ class Returns:
 
     @property
     def arity(self) -> int | None:
-        """The number of values in one result; None if the annotation does not tell it."""
+        """The number of values in one result; None if the annotation does not say."""
         if not self.known or self.hint is Any or _variadic(self.hint):
             return None
         types = several_of(self.hint)

@@ -79,7 +79,7 @@ class FromAvro:
         self.outputFields = value_fields("FromAvro", fields)
         if (schema is None) == (registry is None):
             raise TopologyError(
-                "FromAvro: expected either schema=, by which all values were written, or registry={number: schema} for "
+                "FromAvro: expected either schema=, the schema of all values, or registry={number: schema} for "
                 "values of a schema registry's serializer"
             )
         self._members = [(field.name, field.type) for field in arrow_schema(self.outputFields)]
@@ -91,7 +91,7 @@ class FromAvro:
         if value is None:
             return (None,) * len(self._members)
         if not isinstance(value, bytes):
-            raise ValueError(f"expected binary, got {typed_brief(value)}: Avro is no text")
+            raise ValueError(f"expected binary, got {typed_brief(value)}: Avro values are not text")
         record = _read(value, self._schema) if self._registry is None else self._of_registry(value, self._registry)
         if not isinstance(record, dict):
             raise ValueError(f"expected a record, got {typed_brief(record)}")
@@ -101,7 +101,7 @@ class FromAvro:
         number = schema_number(value)
         if number not in registry:
             known = ", ".join(map(str, sorted(registry)))
-            raise ValueError(f"its schema has the number {number}, and registry= has {known}: add it there")
+            raise ValueError(f"its schema has the number {number}, but registry= has {known}: add it there")
         return _read(value[HEAD:], registry[number])
 
     def __repr__(self) -> str:
@@ -128,7 +128,7 @@ def _parsed(name: str, schema: object) -> Any:
         return fastavro.parse_schema(found)
     except Exception as error:  # fastavro lets errors of many kinds through for a schema that is none
         raise TopologyError(
-            f"FromAvro: {name}={brief(schema)} is no schema of Avro ({type(error).__name__}: {error})"
+            f"FromAvro: {name}={brief(schema)} is not an Avro schema ({type(error).__name__}: {error})"
         ) from None
 
 
@@ -143,16 +143,18 @@ def _read(value: bytes, schema: Any) -> Any:
     except MissingPackageError:
         raise
     except Exception as error:  # as above, for bytes that are no value of the schema
-        raise ValueError(f"not written by this schema ({type(error).__name__}: {error}){_hint(value)}") from None
+        raise ValueError(f"not written with this schema ({type(error).__name__}: {error}){_hint(value)}") from None
     if stream.tell() < len(value):
-        raise ValueError(f"not written by this schema: {len(value) - stream.tell()} bytes are left{_hint(value)}")
+        raise ValueError(
+            f"not written with this schema: {len(value) - stream.tell()} bytes are left over{_hint(value)}"
+        )
     return read
 
 
 def _hint(value: bytes) -> str:
     if not looks_registered(value):
         return ""
-    return "; it begins as values of a schema registry's serializer do: give registry={number: schema}, not schema="
+    return "; it looks like a value of a schema registry's serializer: give registry={number: schema}, not schema="
 
 
 def _converted(value: Any, kind: pa.DataType) -> Any:

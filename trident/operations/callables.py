@@ -30,11 +30,11 @@ _METHODS = {
 """The methods by which each kind of object is recognized. "query" is before "execute", because it has `execute` too."""
 
 _MISPLACED = {
-    "query": "a query function: it belongs to stateQuery",
-    "aggregator": "an aggregator: it belongs to aggregate or persistentAggregate",
-    "reducer": "a ReducerAggregator: it belongs to aggregate or persistentAggregate",
-    "emitter": "an Aggregator: it belongs to aggregate",
-    "updater": "a StateUpdater: it belongs to partitionPersist",
+    "query": "a query function: use it in stateQuery",
+    "aggregator": "an aggregator: use it in aggregate or persistentAggregate",
+    "reducer": "a ReducerAggregator: use it in aggregate or persistentAggregate",
+    "emitter": "an Aggregator: use it in aggregate",
+    "updater": "a StateUpdater: use it in partitionPersist",
 }
 _SCALAR_UDFS = (
     PythonEvalType.SQL_BATCHED_UDF,
@@ -60,7 +60,9 @@ def read_operation(target: Any, step: Step, tuples: bool) -> tuple[Operation, Re
     if call in (Call.VALUES, Call.TUPLE):
         returns = read_returns(target)
         if is_coroutine(target):
-            raise step.error(TopologyError, "it is an async function, and is never awaited here; give a plain one")
+            raise step.error(
+                TopologyError, "it is an async function, which is never awaited here; give a plain function"
+            )
         many = returns.lazy or is_generator(target)
         return Operation(target, operation.site, call, many), returns
     return operation, Returns()
@@ -70,7 +72,7 @@ def _pandas_operation(target: Any, form: PandasForm, step: Step) -> tuple[Operat
     """Return a function of pandas objects as an operation. Raises an error if it returns one value for all tuples."""
     if form.gives is None:
         problem = f"it is annotated to return {shown(Returns(form.value))} for all tuples at once"
-        hint = "an aggregate takes such a function. To give one value for each tuple, return a pd.Series"
+        hint = "only an aggregate accepts such a function. To return one value for each tuple, return a pd.Series"
         raise step.error(TopologyError, f"{problem}; {hint}")
     return Operation(target, site_of(target), form.call), Returns(pandas=form.gives)
 
@@ -87,11 +89,12 @@ def call_of(target: Any, step: Step, plain: Call) -> Call:
     if is_udf(target):
         if target.evalType not in _SCALAR_UDFS:
             raise step.error(
-                TopologyError, "it is a udf over groups or whole batches; a verb takes one that gives a value a row"
+                TopologyError,
+                "it is a udf over groups or whole batches; a verb takes a udf that returns a value for each row",
             )
         return Call.UDF
     if target is expr:
-        raise step.error(TopologyError, "expr makes an expression of text: give expr('upper(line)')")
+        raise step.error(TopologyError, "a SQL expression is written expr('upper(line)')")
     check_not_class(target, step)
     kind = operation_kind(target)
     if kind in _MISPLACED:
@@ -100,7 +103,7 @@ def call_of(target: Any, step: Step, plain: Call) -> Call:
         return Call.FILTER if kind == "isKeep" else Call.FUNCTION
     if not callable(target):
         raise step.error(
-            TopologyError, f"{brief(target)} is no operation; give a callable, a Function, a Filter or expr(...)"
+            TopologyError, f"{brief(target)} is not an operation; give a callable, a Function, a Filter or expr(...)"
         )
     return Call.COLUMN_BUILDER if read_returns(target).column else plain
 
@@ -122,18 +125,18 @@ def check_arguments(operation: Operation, names: tuple[str, ...], step: Step) ->
         return
     if call is Call.TUPLE:
         takes_fields = _takes(target, len(names)) and len(names) != 1
-        hint = f"; name the fields to give it one argument a field: {', '.join(names)!r}" if takes_fields else ""
+        hint = f"; name the fields to pass one argument for each: {', '.join(names)!r}" if takes_fields else ""
         bind(target, 1, f"it is called with one TridentTuple of all fields{hint}", step, yields=True)
     elif call.pandas:
         check_pandas_arguments(target, call, names, step)
     elif call in (Call.VALUES, Call.COLUMN_BUILDER):
         kind = "Column" if call is Call.COLUMN_BUILDER else "argument"
-        bind(target, len(names), f"it is called with one {kind} a field ({', '.join(names)})", step, yields=True)
+        bind(target, len(names), f"it is called with one {kind} for each field ({', '.join(names)})", step, yields=True)
     elif call is Call.UDF:
         bind(
             getattr(target, "func", target),
             len(names),
-            f"it is called with one Column a field ({', '.join(names)})",
+            f"it is called with one Column for each field ({', '.join(names)})",
             step,
         )
 
@@ -142,7 +145,7 @@ def check_pandas_arguments(target: Any, call: Call, names: Sequence[str], step: 
     """Refuse a function of pandas objects that cannot be called with these fields."""
     fields = ", ".join(names)
     if call is Call.SERIES:
-        bind(target, len(names), f"it is called with one pandas Series a field ({fields})", step)
+        bind(target, len(names), f"it is called with one pandas Series for each field ({fields})", step)
     else:
         bind(target, 1, f"it is called with one pandas DataFrame of the fields ({fields})", step)
 
@@ -153,15 +156,15 @@ def _absent(*_: object) -> None:
 
 def check_predicate(operation: Operation, returns: Returns, step: Step) -> None:
     """Refuse an operation that cannot be a predicate: it appends fields, returns many results, or returns no bool."""
-    hint = "; a filter gives a bool. To append fields, give outputFields"
+    hint = "; a filter returns a bool. To append fields, give outputFields"
     if operation.call is Call.FUNCTION:
         raise step.error(TopologyError, f"{operation.site.name} is a Function, which appends fields{hint}")
     if operation.many:
-        raise step.error(TypeDeclarationError, f"it gives many results{hint}")
+        raise step.error(TypeDeclarationError, f"it returns many results{hint}")
     if returns.nothing:
         raise step.error(TypeDeclarationError, f"it is annotated to return None{hint}")
     if returns.pandas == "DataFrame":
-        problem = "it is annotated to return a DataFrame; a filter over pandas objects gives a Series of bool"
+        problem = "it is annotated to return a DataFrame; a filter over pandas objects returns a Series of bool"
         raise step.error(TypeDeclarationError, f"{problem}. To append fields, give outputFields")
     if returns.known:
         kind = type_of(returns.hint)
@@ -183,8 +186,9 @@ def check_no_lifecycle(target: Any, step: Step) -> None:
         if callable(getattr(target, name, None)):
             raise step.error(
                 TopologyError,
-                f"its method {name} would never be called: only a Function, a Filter and a MultiReducer are prepared "
-                "and cleaned up. Make what it needs in __init__, or at its first use with functools.cached_property",
+                f"its method {name} would never be called: only a Function, a Filter and a MultiReducer have "
+                f"prepare and cleanup. Create its resources in __init__, or at the first use with "
+                f"functools.cached_property",
             )
 
 
@@ -255,7 +259,7 @@ def bind(
     if not yields and is_generator(target):
         name = getattr(target, "__name__", type(target).__name__)
         instead = "collector.emit([...])" if "collector" in usage else "return"
-        raise step.error(TopologyError, f"{name} yields, and nothing reads what it yields: write {instead}; {usage}")
+        raise step.error(TopologyError, f"{name} yields values that are never read: write {instead}; {usage}")
     try:
         signature = inspect.signature(target)
     except (TypeError, ValueError):  # a builtin without a signature

@@ -17,11 +17,11 @@ from trident.operations.aggregates.base import BuiltinAggregator
 from trident.operations.aggregators import CombinerAggregator, ReducerAggregator
 from trident.operations.annotations import may_be_none
 
-_WAY_OUT = "return the value, or annotate it as '-> ... | None' if a null is meant"
+_WAY_OUT = "return the value, or annotate it as '-> ... | None' if it may be null"
 
 
 class GaveNothingError(TypeError):
-    """A method of an aggregator gave None for values that are none."""
+    """A method of an aggregator returned None for values that are not None."""
 
 
 def check_returns(method: Callable[..., Any], step: Step) -> None:
@@ -35,7 +35,7 @@ def init_value(aggregator: CombinerAggregator, tuple: Any) -> Any:
     """Call a combiner's `init`. Raises GaveNothingError if it gives None for a tuple without a null."""
     value = aggregator.init(tuple)
     if value is None and all(each is not None for each in tuple) and not _may_be_none(aggregator, "init"):
-        raise GaveNothingError(f"gave None in init for {short_repr(tuple)} ({_WAY_OUT})")
+        raise GaveNothingError(f"returned None from init for {short_repr(tuple)} ({_WAY_OUT})")
     return value
 
 
@@ -43,7 +43,7 @@ def combine_values(aggregator: CombinerAggregator, a: Any, b: Any) -> Any:
     """Call a combiner's `combine`. Raises GaveNothingError if it gives None for two values."""
     value = aggregator.combine(a, b)
     if value is None and a is not None and b is not None and not _may_be_none(aggregator, "combine"):
-        raise GaveNothingError(f"gave None in combine for {short_repr(a)} and {short_repr(b)} ({_WAY_OUT})")
+        raise GaveNothingError(f"returned None from combine for {short_repr(a)} and {short_repr(b)} ({_WAY_OUT})")
     return value
 
 
@@ -52,7 +52,7 @@ def reduce_value(aggregator: ReducerAggregator, curr: Any, tuple: Any) -> Any:
     value = aggregator.reduce(curr, tuple)
     if value is not None or curr is None or any(each is None for each in tuple) or _may_be_none(aggregator, "reduce"):
         return value
-    raise GaveNothingError(f"gave None in reduce for {short_repr(curr)} and {short_repr(tuple)} ({_WAY_OUT})")
+    raise GaveNothingError(f"returned None from reduce for {short_repr(curr)} and {short_repr(tuple)} ({_WAY_OUT})")
 
 
 def checked_init(aggregator: CombinerAggregator) -> Callable[[Any], Any]:

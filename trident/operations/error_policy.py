@@ -58,12 +58,12 @@ def read_policy(onError: object, operation: Operation, step: Step) -> OnError | 
         near = did_you_mean(onError, _NAMES) if isinstance(onError, str) else ""
         raise step.error(
             TopologyError,
-            f"onError={brief(onError)}{near}: 'fail', 'skip', 'deadLetter' and DeadLetter(...) are accepted",
+            f"onError={brief(onError)}{near}: expected 'fail', 'skip', 'deadLetter' or DeadLetter(...)",
         )
     if policy is not None and operation.call.native:
         raise step.error(
             TopologyError,
-            "onError needs a function that is called with one tuple at a time; an operation that Spark runs itself "
-            "fails as a whole. Catch the error in the expression (try_cast, try_divide), or write it in Python",
+            "onError needs a function that is called with one tuple at a time; an operation of Spark fails for all "
+            "tuples at once. Catch the error in the expression (try_cast, try_divide), or write it in Python",
         )
     return policy

@@ -33,4 +33,4 @@ class FirstOfKey(ColumnUpdater):
     @property
     def why_driver(self) -> str | None:
         """The reason why executors cannot compute the update; None if they can."""
-        return None if self.config is None else "the driver keeps the times at which keys are forgotten"
+        return None if self.config is None else "the driver keeps the times at which keys expire"

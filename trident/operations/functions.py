@@ -14,7 +14,7 @@ from trident.operations.update_forms import UpdateForm
 class Call(enum.Enum):
     """The way in which an operation is called."""
 
-    VALUES = "one positional argument a field"
+    VALUES = "one positional argument for each field"
     TUPLE = "one TridentTuple"
     FUNCTION = "Function.execute(tuple, collector)"
     FILTER = "Filter.isKeep(tuple)"
@@ -23,7 +23,7 @@ class Call(enum.Enum):
     COLUMN = "a ready Column"
     UDF = "a ready Spark udf"
     FRAME = "a callable from DataFrame to DataFrame"
-    SERIES = "one pandas Series a field, for many tuples at once"
+    SERIES = "one pandas Series for each field, for many tuples at once"
     PANDAS_FRAME = "one pandas DataFrame of the fields, for many tuples at once"
 
     @property

@@ -51,7 +51,7 @@ _OF_ALL = {"inner": False, "full": True, "outer": True}
 
 
 def join_type_like(text: str) -> str | None:
-    """Return the `joinType` for a text in the words of this library or of PySpark; None if the text means none.
+    """Return the `joinType` for a text from this library's or PySpark's vocabulary; None if the text is unknown.
 
     >>> join_type_like("left_outer"), join_type_like("full"), join_type_like("user")
     ('left', 'full', None)
@@ -71,19 +71,20 @@ def read_join_types(joinType: object, count: int, step: Step) -> tuple[bool, ...
         if joinType in _OF_TWO:
             raise step.error(
                 TopologyError,
-                f"joinType={joinType!r} is for two streams, and these are {count}: give a list of a JoinType for each, "
+                f"joinType={joinType!r} needs two streams, not {count}: give a list with a JoinType for each, "
                 f"such as [{', '.join(['INNER', 'OUTER', 'OUTER', '...'][: min(count, 4)])}]",
             )
         like = join_type_like(joinType)
         near = f"; did you mean {like!r}?" if like else did_you_mean(joinType, [*_OF_ALL, *_OF_TWO])
         raise step.error(
             TopologyError,
-            f"there is no joinType {joinType!r}; there are 'inner', 'left', 'right', 'full', and a list of "
-            f"JoinType.INNER or JoinType.OUTER for each stream{near}",
+            f"unknown joinType {joinType!r}; expected 'inner', 'left', 'right', 'full', or a list of JoinType.INNER "
+            f"or JoinType.OUTER for each stream{near}",
         )
     if not isinstance(joinType, list | tuple) or not all(kind in tuple(JoinType) for kind in joinType):
         raise step.error(
-            TopologyError, f"joinType is 'inner', 'left', 'right', 'full' or a list of JoinTypes, not {joinType!r}"
+            TopologyError,
+            f"expected joinType 'inner', 'left', 'right', 'full' or a list of JoinTypes, not {joinType!r}",
         )
     if len(joinType) != count:
         raise step.error(TopologyError, f"joinType lists {len(joinType)} JoinTypes for {count} streams")
@@ -95,4 +96,4 @@ def read_join_mode(mode: object, step: Step) -> bool:
     if mode in tuple(JoinOutFieldsMode):
         return mode == JoinOutFieldsMode.PRESERVE
     near = did_you_mean(mode, [known.value for known in JoinOutFieldsMode]) if isinstance(mode, str) else ""
-    raise step.error(TopologyError, f"there is no mode {mode!r}; there are 'compact' and 'preserve'{near}")
+    raise step.error(TopologyError, f"unknown mode {mode!r}; expected 'compact' or 'preserve'{near}")

@@ -111,8 +111,8 @@ class FromJson:
     def _read_exactly(self, value: bytes | str) -> tuple[Any, ...]:
         if looks_registered(value):
             raise ValueError(
-                "it begins with a zero byte, as values of a schema registry's serializer do: FromJson(..., "
-                "registry=True) reads those of JSON, FromAvro(..., registry={number: schema}) those of Avro"
+                "it looks like a value of a schema registry's serializer, since it begins with a zero byte: for "
+                "JSON use FromJson(..., registry=True), for Avro FromAvro(..., registry={number: schema})"
             )
         text = value if isinstance(value, str) else bytes(value).decode()
         return tuple(read_object(text, self._schema, self._values).values())

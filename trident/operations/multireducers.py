@@ -116,9 +116,9 @@ def read_multi_reducer(target: Any, grouped: bool, step: Step) -> MultiReduction
     calls = _GROUPED if grouped else _PLAIN
     if not all(callable(getattr(target, name, None)) for name in calls):
         methods = ", ".join(f"{name}({arguments})" for name, (_, arguments) in calls.items())
-        raise step.error(TopologyError, f"{brief(target)} is no MultiReducer: give an object with {methods}")
+        raise step.error(TopologyError, f"{brief(target)} is not a MultiReducer: give an object with {methods}")
     check_not_class(target, step)
     kind = "grouped" if grouped else "not grouped"
     for name, (count, arguments) in calls.items():
-        bind(getattr(target, name), count, f"it is called with ({arguments}), for the streams are {kind}", step)
+        bind(getattr(target, name), count, f"it is called with ({arguments}), because the streams are {kind}", step)
     return MultiReduction(target, site_of(target))

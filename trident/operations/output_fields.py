@@ -30,7 +30,8 @@ def read_outputs(outputs: OutputsLike, step: Step) -> Declared:
     else:
         raise step.error(
             TopologyError,
-            f"outputFields are text such as 'word string', a list of names or a StructType, not {brief(outputs)}",
+            f"expected outputFields as text such as 'word string', a list of names or a StructType, not "
+            f"{brief(outputs)}",
         )
     return Declared(_schema([field for field, _ in fields], step), tuple(typed for _, typed in fields))
 
@@ -97,7 +98,7 @@ def resolve(declared: Declared, operation: Operation, returns: Returns, step: St
 def keep_names(schema: spark.StructType, operation: Operation, returns: Returns, step: Step) -> spark.StructType:
     """Return the output fields of a map that declares none: the input fields, with the map's own types if any."""
     if operation.call.native:
-        raise step.error(TypeDeclarationError, "name what it gives, with its type: outputFields='name type'")
+        raise step.error(TypeDeclarationError, "declare its result with a type: outputFields='name type'")
     declared = Declared(schema, (False,) * len(schema.names))
     _check_result(declared, operation, returns, step)
     types = own_types(operation.target, len(schema.names), step) or returns.types(len(schema.names))
@@ -164,13 +165,12 @@ def _check_result(declared: Declared, operation: Operation, returns: Returns, st
     if operation.call.native or operation.call is Call.FUNCTION:
         return
     if returns.nothing:
-        raise step.error(
-            TypeDeclarationError, f"it is annotated to return None, and gives no ({', '.join(schema.names)})"
-        )
+        raise step.error(TypeDeclarationError, f"it is annotated to return None, not ({', '.join(schema.names)})")
     if returns.arity is not None and returns.arity != count and not (returns.eager and count > 1):
         raise step.error(
             TypeDeclarationError,
-            f"it is annotated to give {returns.arity} value{'' if returns.arity == 1 else 's'} ({shown(returns)}) for "
+            f"it is annotated to return {returns.arity} value{'' if returns.arity == 1 else 's'} ({shown(returns)}) "
+            f"for "
             f"{count} output field{'s' if count > 1 else ''} ({', '.join(schema.names)})",
         )
     if returns.pandas == "Series" and count > 1:
@@ -189,8 +189,8 @@ def _check_list(declared: Declared, returns: Returns, step: Step) -> None:
         expected = f"{count} fields" if count > 1 else type_ddl(kind)
         raise step.error(
             TypeDeclarationError,
-            f"it is annotated to give a whole {shown(returns)} where the output is {expected}; "
-            "to give many tuples yield them or use flatMap, to give one list declare an array type",
+            f"it is annotated to return a whole {shown(returns)}, but the output is {expected}; to emit many tuples "
+            f"yield them or use flatMap, to return one list declare an array type",
         )
 
 
@@ -206,16 +206,16 @@ def _missing_type(declared: Declared, operation: Operation, returns: Returns) ->
         return f"{fields} is not declared: {typed_text}"
     write = f"write it with the field, such as {example!r}"
     if operation.call.native:
-        return f"{fields} is known to Spark only, and a topology is built without it: {write}"
+        return f"{fields} is known only to Spark, which is not used to build a topology: {write}"
     if operation.call is Call.FUNCTION:
         return f"{fields} is not declared: {write}, or give the Function an attribute outputType"
     if operation.call.pandas:
-        return f"{fields} is not declared, and pandas has no type of Spark's: {write}"
+        return f"{fields} is not declared, and a pandas type does not determine it: {write}"
     why = f" (its annotation cannot be used: {returns.problem})" if returns.problem else ""
     if not why and returns.known:
-        why = f" (its annotation {shown(returns)} stands for no type)"
+        why = f" (its annotation {shown(returns)} is not a type)"
     many = "Iterator[str]" if operation.many else "str" if len(declared.typed) == 1 else "tuple[str, int]"
-    return f"{fields} is not declared{why}: {write}, or annotate what it returns, such as -> {many}"
+    return f"{fields} is not declared{why}: {write}, or annotate its return type, such as -> {many}"
 
 
 def _typed_text(declared: Declared) -> str | None:
@@ -226,7 +226,7 @@ def _typed_text(declared: Declared) -> str | None:
     for field, typed in zip(declared.schema.fields, declared.typed, strict=True):
         if not typed and " " in field.name and _is_typed(field.name):
             names = ", ".join(declared.schema.names)
-            return f"a list holds names alone, here {field.name!r}; write fields with types as one text, {names!r}"
+            return f"a list contains only names, such as {field.name!r}; write fields with types as one text, {names!r}"
     return None
 
 

@@ -57,9 +57,9 @@ def read_pandas_form(target: Any, step: Step) -> PandasForm | None:
 def _check_no_iterator(hints: Iterable[Any], step: Step) -> None:
     if any(_of_pandas(hint) for hint in hints if _iterates(hint)):
         problem = (
-            "it takes or gives an Iterator of pandas objects, and is called with one slice of the tuples at a time"
+            "it takes or returns an Iterator of pandas objects, but is called with one slice of the tuples at a time"
         )
-        hint = "take and return the objects themselves; what is made once goes into the prepare(context) of an object"
+        hint = "take and return the objects themselves; create resources once in the prepare(context) of an object"
         raise step.error(TypeDeclarationError, f"{problem}: {hint}")
 
 
@@ -69,18 +69,18 @@ def _check_all_of_pandas(kinds: Mapping[str, Kind | None], returned: Any, step: 
         listed = ", ".join(map(repr, other)) or "its parameters"
         raise step.error(
             TypeDeclarationError,
-            f"some of its annotations are of pandas, and {listed} not: annotate every parameter and what it returns, "
-            f"such as {_ACCEPTED}",
+            f"some of its annotations are of pandas, and {listed} not: annotate every parameter and the return "
+            f"type, such as {_ACCEPTED}",
         )
     if returned is inspect.Signature.empty:
         raise step.error(
             TypeDeclarationError,
-            "it takes pandas objects, and does not say what it returns: annotate -> pd.Series or -> pd.DataFrame (one "
-            "row for each tuple), or the type of the one value that an aggregate takes, such as -> float",
+            "it takes pandas objects, but its return type is not annotated: write -> pd.Series or -> pd.DataFrame "
+            "(one row for each tuple), or, for an aggregate, the type of its one value, such as -> float",
         )
     if "DataFrame" in kinds.values() and len(kinds) > 1:
-        problem = "a DataFrame holds all input fields and stands alone"
-        raise step.error(TypeDeclarationError, f"{problem}, not beside other parameters: write {_ACCEPTED}")
+        problem = "a DataFrame contains all input fields, so it must be the only parameter"
+        raise step.error(TypeDeclarationError, f"{problem}: write {_ACCEPTED}")
 
 
 def _read_annotations(target: Any) -> tuple[dict[str, Any], Any] | None:

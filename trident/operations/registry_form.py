@@ -14,7 +14,7 @@ def schema_number(value: bytes) -> int:
     if len(value) < HEAD or value[0]:
         raise ValueError(
             f"expected a value of a schema registry's serializer, which begins with a zero byte and a number of four "
-            f"bytes; it begins with {bytes(value[:HEAD])!r}. Leave registry= out if the values are bare"
+            f"bytes; got {bytes(value[:HEAD])!r}. Omit registry= if the values have no such prefix"
         )
     return int.from_bytes(value[1:HEAD], "big")
 

@@ -54,10 +54,11 @@ def check_comparator(comparator: object, compared: str, step: Step) -> None:
     if isinstance(comparator, str) or not callable(comparator):
         field = isinstance(comparator, str) and comparator.isidentifier()
         verb = step.label.rpartition(":")[2]
-        hint = f"; to go by a field write {verb.removesuffix('By')}By({comparator!r})" if field else ""
+        hint = f"; to compare a field write {verb.removesuffix('By')}By({comparator!r})" if field else ""
         raise step.error(
             TopologyError,
-            f"{brief(comparator)} is no comparator; give a callable of two {compared} that returns a number below 0, 0 "
+            f"{brief(comparator)} is not a comparator; give a callable of two {compared} that returns a number "
+            f"below 0, 0 "
             f"or above 0{hint}",
         )
     bind(comparator, 2, f"it is called with two {compared}", step)

@@ -50,13 +50,13 @@ class StatefulOperation:
         raise NotImplementedError(f"{type(self).__name__} has no execute(tuple, collector)")
 
     def prePrepare(self, txid: int) -> None:
-        """Write values that are still in memory into the state: the batch has no further tuples, and is frozen next."""
+        """Write values that are still in memory to the state: the batch has no more tuples, and is frozen next."""
 
     def preCommit(self, txid: int) -> None:
         """Prepare for the writing of the frozen changes. Called again with each try of the commit."""
 
     def preRollback(self) -> None:
-        """Drop values of the batch that are in memory: the batch failed, and its tuples come again."""
+        """Drop values of the batch that are in memory: the batch failed, and its tuples will be processed again."""
 
 
 class TransactionOperation:
@@ -90,7 +90,7 @@ class TransactionOperation:
         raise NotImplementedError(f"{type(self).__name__} has no initState(checkpoint)")
 
     def rollback(self, checkpoint: Any) -> None:
-        """Go back to this checkpoint (None: to the beginning). The tuples after the checkpoint come again."""
+        """Go back to this checkpoint (None: to the beginning). The tuples after the checkpoint are emitted again."""
         raise NotImplementedError(f"{type(self).__name__} has no rollback(checkpoint)")
 
     def execute(self, tuple: Any, collector: TridentCollector) -> None:
@@ -141,9 +141,9 @@ class Stateful(UpdateForm):
     def why_driver(self) -> str | None:
         """The reason why executors cannot call the operation; None if they can."""
         if self.transactional:
-            return "a TransactionOperation keeps its state by itself, in the driver"
+            return "a TransactionOperation keeps its own state, in the driver"
         if overrides(self.operation.target, "preCommit"):
-            return "its preCommit is called in the driver, on an object that has seen none of the tuples"
+            return "the driver calls its preCommit, on an object that has seen none of the tuples"
         return None
 
     @property
@@ -182,10 +182,10 @@ def read_stateful(target: Any, emits: bool, step: Step) -> tuple[Operation, Retu
         _check_never_called(target, checkpoints, step)
         return operation, returns
     if operation_kind(target) or not callable(target):
-        raise step.error(TopologyError, f"{brief(target)} is no stateful operation; give {_ACCEPTED}")
+        raise step.error(TopologyError, f"{brief(target)} is not a stateful operation; give {_ACCEPTED}")
     operation, returns = read_operation(target, step, tuples=True)
     if operation.call is not Call.TUPLE:
-        raise step.error(TopologyError, f"{brief(target)} is no function of a tuple and the state; give {_ACCEPTED}")
+        raise step.error(TopologyError, f"{brief(target)} is not a function of a tuple and the state; give {_ACCEPTED}")
     check_no_lifecycle(target, step)
     bind(target, 2, "it is called with one TridentTuple and the KeyValueState", step, yields=emits)
     return operation, returns
@@ -197,5 +197,5 @@ def _check_never_called(target: Any, checkpoints: bool, step: Step) -> None:
     for name in never:
         if callable(getattr(target, name, None)):
             instead = "initState begins a run" if name in ("prepare", "cleanup") else "extend TransactionOperation"
-            instead = "finishBatch, commit, ackCommit and rollback are its calls" if name in _HOOKS else instead
+            instead = "its calls are finishBatch, commit, ackCommit and rollback" if name in _HOOKS else instead
             raise step.error(TopologyError, f"its method {name} would never be called by statefulEach: {instead}")

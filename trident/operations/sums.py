@@ -15,7 +15,7 @@ def beyond_type(aggregation: Aggregation, inputs: tuple[str, ...]) -> str:
     total = _total_type(aggregation)
     if total is None:
         return ""
-    return f"the sum of {inputs[0]!r} is beyond {type_ddl(total)}; {wider_input(aggregation, inputs)}"
+    return f"the sum of {inputs[0]!r} does not fit {type_ddl(total)}; {wider_input(aggregation, inputs)}"
 
 
 def wider_input(aggregation: Aggregation, inputs: tuple[str, ...]) -> str:
@@ -27,7 +27,7 @@ def wider_input(aggregation: Aggregation, inputs: tuple[str, ...]) -> str:
     name = quote(inputs[0])
     cast = f"each(expr('cast({name} as double)'), '{name} double', replace=True)"
     without_spark = f"each('{name}', float, '{name} double', replace=True) on the embedded engine"
-    return f"make its input field {wider} before it, by {cast}, or {without_spark}; or keep such values out"
+    return f"convert its input field to {wider} first, with {cast}, or {without_spark}; or filter such values out"
 
 
 def _total_type(aggregation: Aggregation) -> spark.DataType | None:

@@ -25,11 +25,11 @@ def read_updater(target: Any, step: Step) -> Updating:
     check_not_class(target, step)
     kind = operation_kind(target)
     if kind not in ("", "updater") or not (kind or callable(target)):
-        raise step.error(TopologyError, f"{brief(target)} is no state updater; give {_ACCEPTED}")
+        raise step.error(TopologyError, f"{brief(target)} is not a state updater; give {_ACCEPTED}")
     check_no_lifecycle(target, step)
     call = target.updateState if kind else target
     if is_coroutine(call):
-        raise step.error(TopologyError, "it is an async function, and is never awaited here; give a plain one")
+        raise step.error(TopologyError, "it is an async function, which is never awaited here; give a plain function")
     bind(call, 3, "it is called with the state, a list of TridentTuples and a collector", step)
     return Updating(call, site_of(target))
 

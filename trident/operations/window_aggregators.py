@@ -93,7 +93,7 @@ def _kind_of(target: Any, step: Step) -> Literal["combiner", "reducer", "aggrega
         check_not_pandas(target, step)
         builtin = called_like(getattr(target, "__name__", ""))
         hint = "" if builtin is None else f"{builtin}, or "
-        raise step.error(TopologyError, f"{brief(target)} is no aggregator; give {hint}{_ACCEPTED}")
+        raise step.error(TopologyError, f"{brief(target)} is not an aggregator; give {hint}{_ACCEPTED}")
     check_not_class(target, step)
     return kind
 
@@ -106,6 +106,6 @@ def _presented_field(output: str, kind: spark.DataType | None, step: Step) -> sp
     if kind is None:
         raise step.error(
             TypeDeclarationError,
-            f"the type of {output!r} is not declared: annotate what present(acc) returns, such as -> float",
+            f"the type of {output!r} is not declared: annotate the return type of present(acc), such as -> float",
         )
     return spark.StructType([spark.StructField(output, kind)])

@@ -20,7 +20,7 @@ from trident.base.short_texts import brief
 from trident.base.step import Step, caller
 from trident.base.years import LONGEST
 
-TOO_LONG = "at most 10,000 years ('3652425 days') are accepted; no two times lie that far apart"
+TOO_LONG = "expected at most 10,000 years ('3652425 days'); no two times are further apart"
 """The reason why a duration is not accepted. (Sums of times and much longer durations would not fit into 64 bits.)"""
 
 _MOST_PANES = 10_000
@@ -28,8 +28,8 @@ _MOST_PANES = 10_000
 
 
 _LOCAL = (
-    "windows begin at whole multiples of their length in UTC. For days of local time let timestampField be a "
-    "timestamp_ntz of local time, or group by a date field"
+    "windows begin at whole multiples of their length in UTC. For days of local time use a timestamp_ntz of local "
+    "time as timestampField, or group by a date field"
 )
 _ELSEWHERE = {
     **dict.fromkeys(("timeZone", "timezone", "zone", "tz", "offset", "startTime"), _LOCAL),
@@ -148,9 +148,8 @@ class TimeWindow(_Window):
         if self.length // self.pane > _MOST_PANES:
             raise step.error(
                 TopologyError,
-                f"a length of {length_text} with a slide of {slide_text} is made of {self.length // self.pane:,} "
-                f"pieces of {duration_text(self.pane)}, at most {_MOST_PANES:,} are accepted: take a slide that goes "
-                "into the length evenly",
+                f"a length of {length_text} with a slide of {slide_text} has {self.length // self.pane:,} panes of "
+                f"{duration_text(self.pane)}; the limit is {_MOST_PANES:,}: choose a slide that divides the length",
             )
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Best-effort branches, which never delay a batch. Each runs in a thread of its own, beside the commits.
+"""Best-effort branches, which never delay a batch. Each runs in a separate thread, in parallel with the commits.
 
 The tuples that enter a branch are frozen, as those of an output are, but no commit depends on what the branch does. A
 tuple on which a function fails there is skipped, and a progress event counts it. If a batch fails for another reason,
@@ -42,7 +42,7 @@ class BranchOutputs(Protocol):
 
 
 class BatchListener(Protocol):
-    """Is told the outcome of each batch of a branch."""
+    """Gets the outcome of each batch of a branch."""
 
     def ran(self, group: str, attempt: TransactionAttempt, result: StageResult, seconds: float) -> None: ...
 
@@ -80,7 +80,7 @@ class BestEffortOutlet:
         groups = cut_nodes(sink.branch.roots(), {}).groups
         if not groups or not groups[0].stages:
             raise TopologyError(
-                f"{sink.step} ({sink.site.location}): the branch has no effect; end it in peek, Debug or foreachBatch"
+                f"{sink.step} ({sink.site.location}): the branch has no effect; end it with peek, Debug or foreachBatch"
             )
         (branch,) = groups
         self._group = replace(branch, skips=True)
@@ -101,7 +101,7 @@ class BestEffortOutlet:
             self._waiting.append((result, txid))
             self._changed.notify_all()
         if left_out is not None:
-            self._failed(*left_out, OutputError(f"{self._sink.step}: the branch is behind; the batch is left out"))
+            self._failed(*left_out, OutputError(f"{self._sink.step}: the branch is too slow; it skips this batch"))
 
     def close(self) -> None:
         """Wait some seconds for the queued batches, then end the branch."""
@@ -146,7 +146,7 @@ class BestEffortOutlet:
         if stage_result.skipped:
             self._listener.skipped(self._feeding_group, attempt, _PHASE, stage_result.skipped)
         for output in stage.outputs:
-            assert isinstance(output.step, ForeachBatch), "a branch ends in nothing else"
+            assert isinstance(output.step, ForeachBatch), "a branch has no other end"
             self._outputs(output.step, stage_result.results[output.name], txid)
 
     def _failed(self, result: Result, txid: int, error: BaseException) -> None:

@@ -41,7 +41,7 @@ class MetricOutlet:
             number = row.pop(self._sink.number) or 0
             if not number >= 0:  # negative, or NaN
                 logger.warning(
-                    "%s: batch %d adds %s to %s%s; a counter only grows, so it is left out",
+                    "%s: batch %d adds %s to %s%s; a counter only grows, so this value is skipped",
                     self._sink.step,
                     txid,
                     number,
@@ -53,14 +53,14 @@ class MetricOutlet:
         self._added = txid
 
     def _count(self, number: float, labels: dict[str, str]) -> None:
-        """Add a number. If the registry refuses it, say so once: a batch must not fail for a metric."""
+        """Add a number. If the registry refuses it, log that once: a batch must not fail because of a metric."""
         number = number if isinstance(number, int) else float(number)  # a decimal and a float cannot be added
         try:
             self._metrics.count(self._sink.metric, self._sink.help, number, **labels, **self._labels)
         except ValueError as error:
             if not self._refused:
                 self._refused = True
-                logger.warning("%s: nothing is counted from here on: %s", self._sink.step, error)
+                logger.warning("%s: counting stops here: %s", self._sink.step, error)
 
 
 def _text(value: object) -> str:

@@ -186,7 +186,7 @@ class _FunctionOutlet:
             # an earlier run froze may have been handed over by a version that recorded no attempts.
             attempt = self._run.memory.attempt(self._sink.name, txid, int(txid <= self._run.last_frozen))
             try:
-                check_ran(self._sink.function(rows, txid, attempt), "hand the rows over in the function itself")
+                check_ran(self._sink.function(rows, txid, attempt), "process the rows in the function itself")
             except (Exception, SystemExit) as error:
                 # SystemExit, too: a function that calls `sys.exit` fails its batch, and is named like any other.
                 cause = translated(error)

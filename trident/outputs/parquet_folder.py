@@ -115,7 +115,7 @@ def owner_of(path: Path) -> Owner | None:
 def owner_in(path: str, record: dict[str, Any]) -> Owner:
     """Return the owner in a record. Raises OutputConflictError for a record of a later version."""
     if record.get("format") != FORMAT:
-        raise OutputConflictError(f"{path} was written in a format that this version does not know: {record!r:.200}")
+        raise OutputConflictError(f"{path} has a format that this version does not know: {record!r:.200}")
     owner = {key: value for key, value in record.items() if key != "format"}
     return Owner(**{**owner, "partitions": tuple(owner["partitions"])})
 
@@ -160,7 +160,7 @@ def batch_of(path: Path, txid: int) -> Batch | None:
             return None
         raise OutputConflictError(f"{folder} was not published by this output: it has no {MANIFEST}") from None
     except (ValueError, KeyError, TypeError) as error:
-        raise OutputConflictError(f"{folder / MANIFEST} is not what was published: {error}") from None
+        raise OutputConflictError(f"{folder / MANIFEST} was changed after it was published: {error}") from None
     return Batch(txid, folder, parts, str(manifest.get("frozen", "")), after)
 
 
@@ -172,8 +172,8 @@ def check_begins(place: str, txid: int, after: int, last: int) -> None:
     """
     if last and after > last:
         raise OutputConflictError(
-            f"{place}: batch {after}, which follows batch {last}, is gone, and the next one there is batch {txid}: "
-            f"another reader took it away, or the place was damaged. Bring it back; or to read what is behind it: "
+            f"{place}: batch {after}, which follows batch {last}, is missing, and the next batch there is {txid}: "
+            f"another reader removed it, or the files were damaged. Restore it; or read the batches after it: "
             f"afterTxid={txid - 1}"
         )
 
@@ -185,9 +185,9 @@ def check_follows(place: str, txid: int, after: int, before: int | None) -> None
     """
     if before is not None and after != before:
         raise OutputConflictError(
-            f"{place}: batch {txid} was published after batch {after or 'none'}, and follows batch {before or 'none'}: "
-            f"batches between were deleted, or a part of the output was restored from an older copy. Put them back; or "
-            f"read what is behind them: afterTxid={txid - 1}"
+            f"{place}: batch {txid} was published after batch {after or 'none'}, but follows batch "
+            f"{before or 'none'}: batches between were deleted, or a part of the output was restored from an older "
+            f"copy. Restore them; or read the batches after them: afterTxid={txid - 1}"
         )
 
 
@@ -197,7 +197,7 @@ def check_files(batch: Batch) -> None:
         path = batch.folder / part.name
         size = path.stat().st_size if path.exists() else None
         if size != part.bytes:
-            what = "is gone" if size is None else f"has {size} bytes, published were {part.bytes}"
+            what = "is gone" if size is None else f"has {size} bytes, but {part.bytes} were published"
             raise OutputConflictError(f"{path} {what}: the batch was changed after it was published")
 
 
@@ -210,9 +210,9 @@ def record_in(path: str, text: bytes) -> dict[str, Any]:
     try:
         content = json.loads(text)
     except ValueError as error:
-        raise OutputConflictError(f"{path} is not what was written there: {error}") from None
+        raise OutputConflictError(f"{path} was changed after it was written: {error}") from None
     if not isinstance(content, dict):
-        raise OutputConflictError(f"{path} is not what was written there: {content!r:.100}")
+        raise OutputConflictError(f"{path} was changed after it was written: {content!r:.100}")
     return content
 
 
@@ -231,8 +231,8 @@ def own_folder(path: Path, owner: Owner) -> None:
         others = sorted(name for name in os.listdir(path) if name != OWN_FOLDER)
         if others:
             raise OutputConflictError(
-                f"the folder {path} of output {owner.output!r} holds other things ({', '.join(others[:5])}): name a "
-                "folder that is empty or does not exist"
+                f"the folder {path} of output {owner.output!r} contains other files ({', '.join(others[:5])}): "
+                f"choose a folder that is empty or does not exist"
             )
         present = _write_owner(path, owner, is_new)
     check_owner(str(path), present, owner)
@@ -258,7 +258,7 @@ def check_not_ahead(path: str, owner: Owner, last: int, last_frozen: int) -> Non
     """Raise OutputConflictError if the output has a batch that the log never froze."""
     if last > last_frozen:
         raise OutputConflictError(
-            f"the folder {path} of output {owner.output!r} holds batch {last}, and the log froze only up to "
+            f"the folder {path} of output {owner.output!r} has batch {last}, but the log froze only up to "
             f"{last_frozen}: the log is an old copy. Restore the newest log, or give the output another path"
         )
 
@@ -271,15 +271,15 @@ def check_owner(path: str, present: Owner | None, owner: Owner) -> None:
             "again once nothing else changes the folder"
         )
     if (present.topology, present.output) != (owner.topology, owner.output):
-        renamed = f"; or, if only its stream was renamed, give it name={present.output!r}: then it goes on there"
+        renamed = f"; or, if only its stream was renamed, give it name={present.output!r}: it then continues there"
         way_out = renamed if present.topology == owner.topology else ""
         raise OutputConflictError(
             f"the folder {path} belongs to output {present.output!r} of topology {present.topology!r}; give output "
-            f"{owner.output!r} a path of its own{way_out}"
+            f"{owner.output!r} a separate path{way_out}"
         )
     if present.log != owner.log:
         raise OutputConflictError(
-            f"the folder {path} of output {owner.output!r} was written under another log (uuid {present.log}) than "
+            f"the folder {path} of output {owner.output!r} belongs to another log (uuid {present.log}) than "
             f"this one (uuid {owner.log}): its batches have other txids. Start with the checkpointLocation that "
             "belongs to it, or give the output another path"
         )
@@ -287,7 +287,7 @@ def check_owner(path: str, present: Owner | None, owner: Owner) -> None:
         by = f" by {', '.join(present.partitions)}" if present.partitions else ""
         now = f" by {', '.join(owner.partitions)}" if owner.partitions else ""
         raise OutputConflictError(
-            f"the folder {path} of output {owner.output!r} holds ({present.schema}){by}, the topology writes "
+            f"the folder {path} of output {owner.output!r} has ({present.schema}){by}, but the topology writes "
             f"({owner.schema}){now}; give the output another path"
         )
 
@@ -317,7 +317,7 @@ def open_staging(path: Path, log: str, lease: Lease) -> None:
 
 
 def _remove_at_once(folder: Path, parent: Path) -> None:
-    """Remove a folder whose driver may still be alive: it must not publish what is left in the middle of a removal."""
+    """Remove a folder whose driver may still be alive: it must not publish a half-removed folder."""
     aside = parent / f"{_GONE}-{secrets.token_hex(8)}"
     with suppress(FileNotFoundError):  # its driver was faster
         folder.rename(aside)

@@ -77,13 +77,13 @@ class ManifestBatches:
         check_owner(str(self), present, owner)
 
     def open(self, owner: Owner, lease: Lease) -> None:
-        """Do nothing: a sleeper can create nothing but files that later drivers compare with theirs."""
+        """Do nothing: a suspended driver can create only files that later drivers compare with theirs."""
 
     def _check_empty(self, owner: Owner) -> None:
         others = next((file.name for file in self.place.files() if not file.name.startswith(f"{OWN_FOLDER}/")), None)
         if others is not None:
             raise OutputConflictError(
-                f"the prefix {self} of output {owner.output!r} holds other things ({others}): name one that is empty"
+                f"the prefix {self} of output {owner.output!r} contains other objects ({others}): choose an empty one"
             )
 
     # --- writing --------------------------------------------------------------------------------------------------
@@ -123,13 +123,13 @@ class ManifestBatches:
             return None
         owner = self.owner()
         if owner is None or record.get("log") != owner.log:
-            raise OutputConflictError(f"{name} is of log {record.get('log')}, and {self} is not that log's")
+            raise OutputConflictError(f"{name} belongs to log {record.get('log')}, and {self} belongs to another log")
         try:
             if record["format"] != FORMAT or record["txid"] != txid:
                 raise ValueError(f"it is of batch {record['txid']}, in format {record['format']}")
             parts, after = tuple(Part(**part) for part in record["files"]), int(record["after"])
         except (ValueError, KeyError, TypeError) as error:
-            raise OutputConflictError(f"{name} is not what was published: {error}") from None
+            raise OutputConflictError(f"{name} was changed after it was published: {error}") from None
         return _Published(self.place.below(f"{FIELD}={txid}"), parts, str(record.get("frozen", "")), after)
 
     def txids(self) -> list[int]:
@@ -160,7 +160,7 @@ class ManifestBatches:
                 name = f"{FIELD}={txid}/{part.name}"
                 if sizes.get(name) != part.bytes:
                     size = sizes.get(name)
-                    what = "is gone" if size is None else f"has {size} bytes, published were {part.bytes}"
+                    what = "is gone" if size is None else f"has {size} bytes, but {part.bytes} were published"
                     raise OutputConflictError(
                         f"{self.place.path(name)} {what}: the batch was changed after it was published"
                     )

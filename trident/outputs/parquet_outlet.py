@@ -58,19 +58,20 @@ class ParquetOutlet:
         self._note(held)
 
     def _check_complete(self, reached: int, progress: OutputProgress) -> None:
-        """Raise OutputConflictError if readers would find a gap between what the output holds and the next batch."""
+        """Raise OutputConflictError if readers would find a gap between the output's last batch and the next one."""
         if reached >= progress.reached:
             return
         left_out = f"the programs that committed the batches up to {progress.missed} did not have this output"
         fell_back = (
             f"the output took batch {progress.last}: the place was restored from an older copy, batches in it were "
-            f"deleted, or the output had another path meanwhile"
+            f"deleted, or the output had another path for a time"
         )
         why = left_out if progress.missed > progress.last else fell_back
         raise OutputConflictError(
-            f"{self._sink.step}: {self._place} of output {self._sink.name!r} holds the batches up to {reached}, and "
-            f"{why}. Readers are promised no gap. Put back what is missing; or give the output another path, or move "
-            f"away all that this one holds: then it begins after batch {progress.reached}. Nothing was written"
+            f"{self._sink.step}: {self._place} of output {self._sink.name!r} has the batches up to {reached}, but "
+            f"{why}. Going on would leave a gap for readers. Restore the missing batches; or give the output "
+            f"another path, or move everything away from this one: it then starts after batch {progress.reached}. "
+            f"Nothing was written"
         )
 
     def take(self, result: Result, txid: int) -> None:
@@ -97,7 +98,7 @@ class ParquetOutlet:
         """Raise OutputConflictError or FencedError if the place is another output's now, or another driver's."""
         if self._place.owner() != self._owner:
             raise OutputConflictError(
-                f"{self._sink.step}: the folder {self._place} is no longer this output's; start the topology anew"
+                f"{self._sink.step}: the folder {self._place} no longer belongs to this output; restart the topology"
             )
         check_taken(self._place.store, self._sink.name, self._run)
 
@@ -110,9 +111,9 @@ class ParquetOutlet:
         if not last or place.holds(last) or (last_noted(place.store) == last and not place.txids()):
             return
         raise OutputConflictError(
-            f"{self._sink.step}: batch {last} was published in {place} and is gone: batches were deleted, and earlier "
-            f"ones were not, or the place was restored from an older copy. Readers are promised no gap. Put back what "
-            f"is missing; or give the output another path"
+            f"{self._sink.step}: batch {last} was published in {place} and is missing: it was deleted, or the files "
+            f"were restored from an older copy. Going on would leave a gap for readers. Restore the missing "
+            f"batches, or give the output another path"
         )
 
     def _is_published(self, result: Result, txid: int) -> bool:
@@ -124,8 +125,9 @@ class ParquetOutlet:
             self._check_ours()  # a copy of the log explains it better
             count = "other rows" if published.rows == result.num_rows else f"{published.rows} rows"
             raise OutputConflictError(
-                f"{self._sink.step}: batch {txid} in {self._place} has {count}, the log froze {result.num_rows}: one "
-                "of them is not this topology's. Restore the newest log, or give the output another path"
+                f"{self._sink.step}: batch {txid} in {self._place} has {count}, but the log froze "
+                f"{result.num_rows}: one of the two does not belong to this topology. Restore the newest log, or "
+                f"give the output another path"
             )
         return True
 
@@ -156,7 +158,7 @@ class ParquetOutlet:
         """Return the error for a driver that finds its staging folder gone."""
         self._check_ours()
         return OutputConflictError(
-            f"{self._sink.step}: what was written of batch {txid} is gone from {self._place}; start the topology anew"
+            f"{self._sink.step}: the staged files of batch {txid} are gone from {self._place}; restart the topology"
         )
 
     def _write_files(self, result: Result, target: Target) -> list[Part]:

@@ -92,11 +92,11 @@ class ParquetPlace(Protocol):
         ...
 
     def note(self, txid: int, former: int) -> None:
-        """Record that a batch is published, in place of the `former` one; see `parquet_progress`."""
+        """Record that a batch is published, instead of the `former` one; see `parquet_progress`."""
         ...
 
     def holds(self, txid: int) -> bool:
-        """Return whether a published batch is there, perhaps not as it was."""
+        """Return whether a published batch exists, perhaps changed."""
         ...
 
     def published(self, txid: int) -> "Published | None":
@@ -158,7 +158,7 @@ class FolderBatches:
         return parquet_folder.publish(self.path, target.folder, batch)
 
     def note(self, txid: int, former: int) -> None:
-        """Record a published batch, without an fsync: a power loss that takes the record takes later removals, too."""
+        """Record a published batch, without an fsync: a power loss that loses the record also loses later removals."""
         record = self.path / record_name(txid)
         record.parent.mkdir(exist_ok=True)
         record.touch()
@@ -187,8 +187,8 @@ class FolderBatches:
 
 
 _NO_PLACE = (
-    "a batch is published on a disk of this machine, on an object store or on HDFS, such as s3:// or hdfs://, and "
-    "{scheme}: is none of these"
+    "{scheme}: is not supported; a batch is published on a local disk, on an object store (such as s3://) or on "
+    "HDFS (hdfs://)"
 )
 
 
@@ -198,7 +198,7 @@ def parquet_place(path: str | Path, storage: Storage) -> "FolderBatches | Manife
     if is_files_url(text):
         return ManifestBatches(files_by_url("path", text, storage))
     if storage.options:
-        raise TopologyError(f"{storage.argument}= is an option of object stores, and {path} is in none")
+        raise TopologyError(f"{storage.argument}= is an option of object stores, and {path} is not in one")
     return FolderBatches(local_path("path", path, _NO_PLACE))
 
 
@@ -210,8 +210,8 @@ def check_outside(sink: WriteParquet, own: Sequence[FileStore]) -> None:
         root = os.path.realpath(files.root) if isinstance(files, DiskFiles) else files.address
         if f"{address}/".startswith(f"{root}/"):
             raise TopologyError(
-                f"{sink.step}: the path {place} lies within {root}, where the topology keeps its own files, and a "
-                f"reset deletes those: give the output a path outside"
+                f"{sink.step}: the path {place} is inside {root}, where the topology keeps its own files, which a "
+                f"reset deletes: give the output a path outside"
             )
 
 

@@ -1,4 +1,4 @@
-"""The progress of a Parquet output: a record of its last batch, which stays when readers take batches away.
+"""The progress of a Parquet output: a record of its last batch, which remains when readers remove batches.
 
     _trident/progress/00000000000000000007   batch 7, and all before it, were published
 

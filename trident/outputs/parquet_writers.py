@@ -1,4 +1,4 @@
-"""The drivers that write a Parquet output: a record of each at the output itself, which fences out the one before.
+"""The drivers that write a Parquet output: a record of each in the output itself, which fences out the previous one.
 
     _trident/writers/00000000000000000003.json   the driver with the lease of epoch 3
 
@@ -22,7 +22,7 @@ _WRITERS = f"{OWN_FOLDER}/writers"
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """A driver that took the output. `since`: the txid after which the output's batches lie in this place."""
+    """A driver that took the output. `since`: the txid after which the output's batches are in this place."""
 
     lease: Lease
     since: int
@@ -68,8 +68,8 @@ def check_taken(place: FileStore, output: str, run: RunIdentity) -> None:
     epoch = newest_epoch(place, _WRITERS)
     if epoch is None or epoch < run.epoch:
         raise OutputConflictError(
-            f"{place.address} is no longer output {output!r}'s: it does not say that this driver took it, so it was "
-            f"removed or restored from an older copy; start the topology anew"
+            f"{place.address} no longer belongs to output {output!r}: it has no record of this driver, so it was "
+            f"removed or restored from an older copy; restart the topology"
         )
     if epoch > run.epoch:
         raise _taken(place.address, output, epoch, run)
@@ -77,8 +77,8 @@ def check_taken(place: FileStore, output: str, run: RunIdentity) -> None:
 
 def _taken(where: str, output: str, epoch: int, run: RunIdentity) -> FencedError:
     return FencedError(
-        f"another driver (epoch {epoch}, ours is {run.epoch}) took output {output!r} at {where}: this one stops. If no "
-        f"other driver of this log did, a copy of the checkpoint was started elsewhere"
+        f"another driver (epoch {epoch}; this driver has {run.epoch}) took output {output!r} at {where}: this "
+        f"driver stops. If you started no other driver, a copy of the checkpoint was started elsewhere"
     )
 
 
@@ -86,4 +86,4 @@ def _writer_in(path: str, record: dict[str, Any]) -> Writer:
     try:
         return Writer(Lease(int(record["epoch"]), str(record["token"])), int(record["since"]))
     except (KeyError, ValueError, TypeError):
-        raise OutputConflictError(f"{path} is not what was written there: {record!r:.100}") from None
+        raise OutputConflictError(f"{path} was changed after it was written: {record!r:.100}") from None

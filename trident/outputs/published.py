@@ -97,7 +97,7 @@ def _after(place: ParquetPlace, after: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class _ReadManifested(OnWorker):
-    """A function from numbers of files to their rows."""
+    """A function that takes the numbers of files and returns their rows."""
 
     files: FileStore
     names: tuple[str, ...]

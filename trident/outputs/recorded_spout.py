@@ -127,7 +127,7 @@ class _RecordedExecutor(SpoutExecutor):
         """Return a recorded batch. Raises SourceUnreadableError if it is gone, OutputConflictError if a file is."""
         batch = parquet_folder.batch_of(self._path, txid)
         if batch is None:
-            raise SourceUnreadableError(f"RecordedSpout: batch {txid} of {self._path} is gone; bring its folder back")
+            raise SourceUnreadableError(f"RecordedSpout: batch {txid} of {self._path} is missing; restore its folder")
         parquet_folder.check_files(batch)
         return batch
 
@@ -151,15 +151,15 @@ class _RecordedExecutor(SpoutExecutor):
             return
         if last == 0:
             if before not in self._told:
-                text = "RecordedSpout: %s begins with batch %d: the batches up to %d are gone, and are not played"
+                text = "RecordedSpout: %s begins with batch %d: the batches up to %d are missing, and are not played"
                 logger.warning(text, self._path, batch.txid, before)
             self._told.add(before)
             return
         raise DataLossError(
-            f"RecordedSpout: batch {before} of {self._path} is gone: this stream has played up to batch {last}, and "
-            f"the next one there is batch {batch.txid}. Bring its folder back. Or play what is there from its "
-            f"beginning, by a stream of another name, with newStream(..., anew=True): then its batches count beside "
-            f"those that were played before"
+            f"RecordedSpout: batch {before} of {self._path} is missing: this stream has played up to batch {last}, "
+            f"and the next batch there is {batch.txid}. Restore its folder. Or play the remaining batches from the "
+            f"beginning with a stream with another name, with newStream(..., anew=True): they then count in "
+            f"addition to the batches played before"
         )
 
     def _check_played(self, previous: Metadata, last: int) -> None:
@@ -174,12 +174,12 @@ class _RecordedExecutor(SpoutExecutor):
         batch = parquet_folder.batch_of(self._path, last)
         found = None if batch is None else self._digest(self._batch(last))
         if found != expected:
-            what = "is gone" if found is None else f"holds other rows now (checksum {found}, played was {expected})"
+            what = "is gone" if found is None else f"now has other rows (checksum {found}, but {expected} was played)"
             raise DataLossError(
-                f"RecordedSpout: batch {last} of {self._path}, the last one that this stream has played, {what}: the "
-                f"recording is an older copy, or was changed. Bring the recording back that was played. Or play this "
-                f"one from its beginning, by a stream of another name, with newStream(..., anew=True): then its "
-                f"batches count beside those that were played before"
+                f"RecordedSpout: batch {last} of {self._path}, the last one that this stream has played, {what}: "
+                f"the recording is an older copy, or was changed. Restore the recording that was played. Or play "
+                f"this one from its beginning with a stream with another name, with newStream(..., anew=True): its "
+                f"batches then count in addition to those played before"
             )
 
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
@@ -206,7 +206,7 @@ class _RecordedExecutor(SpoutExecutor):
         if metadata["recording"] != self._log:
             raise SpoutContractError(
                 f"RecordedSpout: this stream has played the recording {metadata['recording']} up to batch "
-                f"{metadata['txid']}, and {self._path} holds another one ({self._log}). Put the first one back, or "
+                f"{metadata['txid']}, but {self._path} has another one ({self._log}). Restore the first one, or "
                 f"give the stream another name, with newStream(..., anew=True)"
             )
         return int(metadata["txid"])

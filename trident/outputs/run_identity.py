@@ -1,4 +1,4 @@
-"""The run that an output works for, and what the log of the run knows of its outputs."""
+"""The run that an output works for, and the log's record of its outputs."""
 
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -15,7 +15,7 @@ class OutputMemory(Protocol):
         ...
 
     def progress(self, output: str) -> OutputProgress:
-        """Return how far the batches came to an output before this run."""
+        """Return the progress of an output before this run."""
         ...
 
     def attempt(self, output: str, txid: int, least: int) -> int:
@@ -28,7 +28,7 @@ class OutputMemory(Protocol):
 
 
 class ProcessMemory:
-    """The memory of outputs without a log of their own, such as those of a best-effort branch: it ends with the run."""
+    """The memory of outputs that are not in the log, such as those of a best-effort branch: it ends with the run."""
 
     def __init__(self) -> None:
         self._tried: dict[str, tuple[int, int]] = {}

@@ -30,5 +30,5 @@ def as_html(svg: str) -> str:
 def write(drawn: Picture, format: str) -> str:
     """Return the picture in a format: svg, mermaid, dot or json."""
     if format not in _WRITERS:
-        raise TopologyError(f"no picture in format {format!r}; there are {', '.join(_WRITERS)}")
+        raise TopologyError(f"unknown picture format {format!r}; expected one of {', '.join(_WRITERS)}")
     return _WRITERS[format](drawn)

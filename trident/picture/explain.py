@@ -108,15 +108,15 @@ def _headline(label: str, first: Node) -> str:
 
 _WRITERS = {
     "executors": "the executors",
-    "auto": "the executors where they have the result in files, else the driver",
+    "auto": "the executors if the result is in files, else the driver",
     "refused": "the executors, which only Spark has; a start on this engine is refused",
 }
 """The writers of a state in words, by the `writers` of its factory; no entry means the driver, as usual."""
 
 
 _READERS = {
-    "executors": "; the executors ask it",
-    "auto": "; where a batch is large the executors may ask it, else the driver",
+    "executors": "; the executors read it",
+    "auto": "; the executors may read it for a large batch, else the driver",
 }
 """The readers of a static state in words, by the `writers` of its factory; without an entry it is the driver."""
 

@@ -27,22 +27,22 @@ class DefiningCells:
         return [node for node, run in self._runs.items() if run.cell == now.cell and run.request != now.request]
 
     def run_of(self, node: Node) -> CellRun | None:
-        """Return the run that defined a step; None if no cell did."""
+        """Return the run that defined a step; None if it was not defined in a cell."""
         return self._runs.get(node)
 
     def replace(self, nodes: Iterable[Node]) -> None:
-        """Record that these steps were taken out because a cell ran again."""
+        """Record that these steps were removed because a cell ran again."""
         for node in nodes:
             self._runs.pop(node, None)
             self._replaced.add(node)
 
     def has_replaced(self, node: Node) -> bool:
-        """Return whether a step was taken out because a cell ran again."""
+        """Return whether a step was removed because a cell ran again."""
         return node in self._replaced
 
 
 def note_of(own: Iterable[Node], others: Mapping[Node, CellRun | None]) -> str:
-    """Return a note for the user about steps that were taken out; "" if none of them has a name.
+    """Return a note for the user about steps that were removed; "" if none of them has a name.
 
     `own`: the steps that the cell itself had defined. `others`: steps that were built on them, with their cells' runs.
     """
@@ -50,7 +50,7 @@ def note_of(own: Iterable[Node], others: Mapping[Node, CellRun | None]) -> str:
     theirs = [f"{name} ({run or 'no cell'})" for node, run in others.items() if (name := _name(node))]
     lines = [f"This cell ran before. It replaces: {', '.join(mine)}."] if mine else []
     if theirs:
-        lines.append(f"Gone, because they were built on that: {', '.join(theirs)}. Run these cells again.")
+        lines.append(f"Removed, because they were built on these: {', '.join(theirs)}. Run their cells again.")
     return " ".join(lines)
 
 

@@ -38,7 +38,7 @@ _TRIDENT = {
 
 _WINDOW = "not exactly-once: a replayed batch enters its windows again"
 
-_UNFENCED = "as long as one driver lives and the store loses nothing: it has no conditional put"
+_UNFENCED = "only while one driver lives and the store loses nothing: it has no conditional put"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,17 +125,17 @@ def check_exactly_once(topology: TopologyPlan) -> None:
         promise = promise_of(node)
         if promise is not None and promise is not Promise.EXACTLY_ONCE:
             weak_spout = _weakest(node) is SpoutKind.NON_TRANSACTIONAL
-            way_out = "take a transactional or opaque spout" if weak_spout else "leave out guarantee='at-least-once'"
+            way_out = "use a transactional or opaque spout" if weak_spout else "leave out guarantee='at-least-once'"
             raise GuaranteeError(
-                f"requireExactlyOnce=True, and output {node.name} ({node.step}) is promised less: "
-                f"{promise.value}; {way_out}"
+                f"requireExactlyOnce=True, and output {node.name} ({node.step}) guarantees only: {promise.value}; "
+                f"{way_out}"
             )
     if weak:
         lines = [
             f"  {each.state} ({each.kind.value}, {each.store}) from {each.origin}: {each}; {_way_out(each)}"
             for each in weak
         ]
-        raise GuaranteeError("requireExactlyOnce=True, and these states are promised less:\n" + "\n".join(lines))
+        raise GuaranteeError("requireExactlyOnce=True, but these states guarantee less:\n" + "\n".join(lines))
 
 
 def _sources(node: Node) -> list[SpoutSource]:
@@ -148,8 +148,8 @@ def _trusted(node: Node) -> str:
     if not streams:
         return ""
     return (
-        f"what Spark's workers read of {', '.join(streams)} by reference (a replay must have the same rows; the driver "
-        f"compares rows that it reads itself, as on engine='embedded')"
+        f"rows of {', '.join(streams)} that Spark's workers read by reference (a "
+        f"replay must have the same rows; with engine='embedded' the driver compares them)"
     )
 
 
@@ -176,7 +176,7 @@ def _promise(spout: SpoutKind, state: StateKind) -> Promise:
 def _no_exactness(spout: SpoutKind) -> str:
     """Return why Storm's Trident is not exactly-once with a spout of this kind."""
     if spout is SpoutKind.NON_TRANSACTIONAL:
-        return "not exactly-once: a failed batch does not come back as it was"
+        return "not exactly-once: a failed batch is not replayed as it was"
     return "not exactly-once: a replayed batch is added again"
 
 
@@ -184,7 +184,7 @@ def _way_out(guarantee: Guarantee) -> str:
     if guarantee.promise is Promise.AT_LEAST_ONCE:
         return "make the state transactional or opaque"
     if guarantee.promise is Promise.EXACTLY_ONCE:
-        return "take a store of this library, or a BackingMap with a conditional put"
-    return "take a transactional or opaque spout" + (
+        return "use a store of this library, or a BackingMap with a conditional put"
+    return "use a transactional or opaque spout" + (
         ", and a transactional or opaque state" if guarantee.promise is Promise.NOTHING else ""
     )

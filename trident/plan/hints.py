@@ -23,10 +23,14 @@ def hints_in(nodes: Iterable[Node]) -> dict[str, int]:
 def check_hints(option: str, given: object) -> dict[str, int]:
     """Return `given` if it is a mapping from names to numbers of partitions; otherwise raise TopologyError."""
     if not isinstance(given, Mapping):
-        raise TopologyError(f"{option}={given!r}: expected a dict of names and numbers of partitions, {{'words': 4}}")
+        raise TopologyError(
+            f"{option}={given!r}: expected a dict of step names and numbers of partitions, {{'words': 4}}"
+        )
     for name, count in given.items():
         if not isinstance(name, str) or not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            raise TopologyError(f"{option}: {name!r}: {count!r}: expected a step's name, and a whole number from 1 on")
+            raise TopologyError(
+                f"{option}: {name!r}: {count!r}: expected a step's name and a whole number of at least 1"
+            )
     return dict(given)
 
 
@@ -47,7 +51,7 @@ def named_hints(option: str, given: object, known: Hints) -> dict[str, int]:
                 f"there are {', '.join(known)}" if known else "there is none: write .parallelismHint(n) in the stream"
             )
             raise TopologyError(
-                f"{option}: no parallelismHint {name!r} in a batch group{did_you_mean(name, names)}; {there}"
+                f"{option}: no batch group has a parallelismHint {name!r}{did_you_mean(name, names)}; {there}"
             )
         found |= dict.fromkeys(steps, count)
     return found

@@ -27,8 +27,8 @@ def check_one_batch(nodes: Sequence[Node], step: Step) -> None:
         )
     if requests and spouts:
         raise step.wrong(
-            f"the requests of DRPC function {next(iter(requests))!r} are in no batch of {', '.join(spouts)}: "
-            "a request reads what batches left behind by stateQuery"
+            f"the requests of DRPC function {next(iter(requests))!r} are in no batch of {', '.join(spouts)}: to "
+            f"read the results of batches, a request uses stateQuery"
         )
 
 
@@ -68,8 +68,8 @@ def merged(
             why = "other types" if len(theirs) == len(mine) else f"{len(theirs)} field{'s' if len(theirs) > 1 else ''}"
             raise step.error(
                 TypeDeclarationError,
-                f"stream {at} has {why}: ({ddl(other)}) where stream 1 has ({ddl(first)}); "
-                "a merge goes by position, so bring them to the same types with project or expr('cast(...)')",
+                f"stream {at} has {why}: ({ddl(other)}), but stream 1 has ({ddl(first)}); "
+                "a merge matches fields by position, so make the types equal with project or expr('cast(...)')",
             )
         if outputs is None:
             _check_places(first.names, other.names, at, step)
@@ -93,9 +93,9 @@ def _check_places(mine: Sequence[str], theirs: Sequence[str], number: int, step:
             wanted = ", ".join(mine)
             order = f"project({wanted!r})" if set(mine) == set(theirs) else "project"
             raise step.wrong(
-                f"stream {number} has ({', '.join(theirs)}) where stream 1 has ({wanted}); a merge goes by position, "
-                f"and {name!r} would become {here!r}. To merge by name (unionByName), bring it into the order of "
-                f"stream 1 before with {order}; to merge by position, name the result: outputFields={wanted!r}"
+                f"stream {number} has ({', '.join(theirs)}), but stream 1 has ({wanted}); a merge matches fields by "
+                f"position, so {name!r} would become {here!r}. To merge by name (unionByName), reorder the fields "
+                f"first with {order}; to merge by position, name the result: outputFields={wanted!r}"
             )
 
 
@@ -123,8 +123,8 @@ def check_same_keys(keys: Sequence[tuple[str, ...]], schemas: Sequence[spark.Str
         if types != kinds[0]:
             raise step.error(
                 TypeDeclarationError,
-                f"the keys have other types: {_typed(keys[0], kinds[0])} and {_typed(names, types)}; "
-                "bring them to one type with expr('cast(...)')",
+                f"the keys have different types: {_typed(keys[0], kinds[0])} and {_typed(names, types)}; make the "
+                f"types equal with expr('cast(...)')",
             )
     check_comparable(select(schemas[0], keys[0]), step)
 

@@ -124,7 +124,7 @@ class Filter(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Map(Node):
-    """The function's emissions in place of every tuple: exactly one for map, any number for flatMap."""
+    """The function's emissions instead of each tuple: exactly one for map, any number for flatMap."""
 
     source: Node
     inputs: tuple[str, ...]

@@ -70,9 +70,9 @@ class Register:
         if not branch:
             return "belongs to another topology"
         return (
-            f"does not meet the branch that begins with bestEffort at {branch}: that may lose batches, holds "
-            "functions, peeks, Debugs and foreachBatch only, and meets no other stream and no state; write this on the "
-            "stream before it"
+            f"cannot join the branch that begins with bestEffort at {branch}: the branch may lose batches, so it "
+            f"has only functions, peek, Debug and foreachBatch, and no other stream and no state; write this on the "
+            f"stream before it"
         )
 
     def step(self, stream: str, verb: str) -> Step:
@@ -112,8 +112,8 @@ class Register:
         if self.branch and not may_lose_batches(node):
             raise TopologyError(
                 f"{node.step} (called at {node.site.location}): the branch that begins with bestEffort at "
-                f"{self.branch} may lose batches, so it holds peeks, Debugs and foreachBatch, and nothing that is "
-                "to be exact; write this on the stream before it"
+                f"{self.branch} may lose batches, so it takes only peek, Debug and foreachBatch, and nothing that "
+                f"must be exact; write this on the stream before it"
             )
         _check_free_names(node)
         for above in built_on(node):
@@ -139,13 +139,13 @@ class Register:
             first = self.states[name]
             raise step.error(
                 DuplicateNameError,
-                f"state {name!r} is updated by {first.step} ({first.site.location}) already, and it takes one step; "
-                "merge the streams before it, or give this state another name=",
+                f"state {name!r} is already updated by {first.step} ({first.site.location}), and only one step may "
+                f"update a state; merge the streams first, or give this state another name=",
             )
         if name in self.statics:
             location = self.statics[name].site.location
             raise step.error(
-                DuplicateNameError, f"state {name!r} is a static one ({location}); give this another name="
+                DuplicateNameError, f"state {name!r} is a static state ({location}); give this state another name="
             )
 
     def check_free_sink(self, name: str, step: Step) -> None:
@@ -154,7 +154,7 @@ class Register:
             first = self.sinks[name]
             raise step.error(
                 DuplicateNameError,
-                f"an output {name!r} is there already, {first.step} ({first.site.location}); "
+                f"there is already an output {name!r}, {first.step} ({first.site.location}); "
                 "give this one another name=",
             )
 
@@ -244,8 +244,8 @@ class Register:
             return ends[0]
         answers = " and ".join(f"{node.step} ({node.site.location})" for node in ends)
         raise TopologyError(
-            f"DRPC function {function!r} has {len(ends)} answers, {answers}: the answer is the one step that "
-            "no other reads. Merge or join them; where a cell ran twice, begin it with a new TridentTopology"
+            f"DRPC function {function!r} has {len(ends)} answers, {answers}: expected exactly one last step, which "
+            f"is the answer. Merge or join them; if a cell ran twice, create a new TridentTopology in it"
         )
 
     def _answering(self) -> list[Node]:
@@ -280,5 +280,5 @@ def _check_free_names(node: Node) -> None:
     name = reserved(name for schema in schemas for name in schema.names)
     if name is not None:
         raise Step(node.step, node.site).wrong(
-            f"field {name!r}: names that begin with {RESERVED!r} are the engines' own; name it otherwise"
+            f"field {name!r}: names that begin with {RESERVED!r} are reserved; choose another name"
         )

@@ -24,16 +24,16 @@ def check_counts_once(source: Node, aggregator: Any, every_change: Container[Nod
     if state is None:
         return
     raise step.wrong(
-        f"its tuples come from newValuesStream() of state {state.state.name!r} ({state.site.location}), where each new "
-        f"value of a key replaces its former one. {counting} over all batches would count a key again at each change. "
-        "To count each key once, aggregate the tuples from which that state comes; to keep the latest, greatest or "
-        "smallest value, take Last(), Max() or Min(), or an aggregator of yours with idempotent = True, for which a "
-        "value that comes again changes nothing. If changes are what you count, write newValuesStream(everyChange=True)"
+        f"its tuples come from newValuesStream() of state {state.state.name!r} ({state.site.location}), where each "
+        f"new value of a key replaces the previous one. {counting} over all batches would count a key again at each "
+        f"change. To count each key once, aggregate the input of that state; to keep the latest, greatest or "
+        f"smallest value, use Last(), Max() or Min(), or your own aggregator with idempotent = True (a repeated "
+        f"value changes nothing). To count the changes themselves, write newValuesStream(everyChange=True)"
     )
 
 
 def _counting(aggregator: Any) -> str | None:
-    """Return the name of an aggregator for which a value that comes again counts again; None if it does not."""
+    """Return the name of an aggregator that would count a repeated value again; None if it would not."""
     if isinstance(aggregator, Bundle):
         return next(filter(None, (_counting(member.aggregation.aggregator) for member in aggregator.members)), None)
     if getattr(aggregator, "idempotent", False) is True:  # a user's may say so, too

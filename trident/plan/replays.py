@@ -10,7 +10,7 @@ from trident.spouts.dead_letters import ReplaySpout
 
 
 def with_replays(register: Register, label: str, node: nodes.Node) -> nodes.Node:
-    """Return a step of the stream `label`; if it makes dead letters that may come back, with a source that has them.
+    """Return a step of the stream `label`; if its dead letters may be replayed, with a source that emits them.
 
     They enter here and not where the stream is `replayable`: what lies between has had the tuple already, and so have
     the other branches.

@@ -64,12 +64,12 @@ def appended(
         field = taken.get(name.lower())
         if field is None or (replace and field == name):
             continue
-        alike = "" if field == name else f" (as {field!r}, the same to Spark)"
+        alike = "" if field == name else f" (as {field!r}, which Spark considers the same name)"
         own_name = "" if field == name else f" and the name {field!r}"
         way_out = "" if replace is None else f", or replace the field: give replace=True{own_name}"
         raise step.error(
             DuplicateFieldError,
-            f"output field {name!r} is a field of {of} already{alike}: ({ddl(schema)}); give it another name{way_out}",
+            f"output field {name!r} is already a field of {of}{alike}: ({ddl(schema)}); give it another name{way_out}",
         )
     new = {output.name: output for output in outputs.fields}
     fields = [new.pop(field.name, field) for field in schema.fields]
@@ -85,7 +85,7 @@ def renamed(schema: spark.StructType, renames: Mapping[str, str], step: Step) ->
         if name.lower() in taken:
             raise step.error(
                 DuplicateFieldError,
-                f"two fields would be called {name!r} (to Spark, which knows no case): ({', '.join(names)}) "
+                f"two fields would be called {name!r} (Spark ignores case): ({', '.join(names)}) "
                 f"in place of ({ddl(schema)}); give them different names",
             )
         taken.add(name.lower())
@@ -104,7 +104,7 @@ def check_query_keys(inputs: spark.StructType, keys: spark.StructType, state: st
         accepted = f"its key is ({ddl(keys)})" if keys.fields else "it has no key fields, one value for all"
         raise step.error(
             TypeDeclarationError if len(inputs.fields) == len(keys.fields) else TopologyError,
-            f"state {state!r} cannot be asked by ({ddl(inputs)}): {accepted}",
+            f"state {state!r} cannot be queried by ({ddl(inputs)}): {accepted}",
         )
 
 

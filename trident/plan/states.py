@@ -94,7 +94,7 @@ def _executors_combine(node: nodes.PersistentAggregate) -> None:
 
 
 def _by_watermark(node: nodes.Node) -> str:
-    return "the driver keeps a watermark, and what waits for it"
+    return "the driver keeps a watermark, and the tuples that wait for it"
 
 
 def _without_keys(keys: tuple[str, ...]) -> str | None:
@@ -105,11 +105,11 @@ def _why_updater(node: nodes.PartitionPersist) -> str | None:
     if (why := node.updating.why_driver) is not None:
         return why
     if keeper_of(node) is not None:
-        return "only the newest dead letters are kept, so all of them are looked at"
+        return "only the newest dead letters are kept, so an update compares all of them"
     entering = {field.name: field.dataType for field in node.source.schema if field.name in node.inputs}
     for field in node.keys:
         if entering.get(field.name) != field.dataType:
-            return f"its tuples have no field {field.name!r} like that of its state's key; give it as an input field"
+            return f"its tuples lack the key field {field.name!r} of its state; give it as an input field"
     return _without_keys(tuple(node.keys.names))
 
 

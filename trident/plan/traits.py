@@ -330,7 +330,7 @@ TRAITS: Mapping[type[nodes.Node], Traits[Any]] = {
         _never,
         reads.everything,
         _spark,
-        summary=lambda node: f"branch {node.name}, never holds a batch up",
+        summary=lambda node: f"branch {node.name}, never delays a batch",
     ),
     # several sources, within one batch
     nodes.Merge: Traits("meeting", _always, reads.of_merge, _spark, lambda node: "within ONE batch"),

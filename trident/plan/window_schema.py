@@ -37,7 +37,7 @@ def time_field(schema: spark.StructType, name: str | None, step: Step) -> spark.
     if not isinstance(kind, spark.TimestampType | spark.TimestampNTZType):
         raise step.error(
             TypeDeclarationError,
-            f"field {name!r} is {type_ddl(kind)}, and a window goes by a timestamp or timestamp_ntz; make one before"
+            f"field {name!r} is {type_ddl(kind)}, but a window needs a timestamp or timestamp_ntz; create one first"
             f"{_timestamp_hint(name, kind, schema)}",
         )
     return kind
@@ -60,8 +60,8 @@ def _timestamp_hint(name: str, kind: spark.DataType, schema: spark.StructType) -
     taken = {field.lower() for field in schema.names}
     free = next((new for new in ("at", "time") if new.lower() not in taken), "eventTime")
     return (
-        f", such as .each({name!r}, expr({text!r}), '{free} timestamp'); on the embedded engine, where no expr runs, "
-        "by a function that returns a datetime"
+        f", such as .each({name!r}, expr({text!r}), '{free} timestamp'); on the embedded engine, which has no expr, "
+        f"with a function that returns a datetime"
     )
 
 
@@ -127,7 +127,7 @@ def _fields(fields: list[spark.StructField], group: spark.StructType, step: Step
     for field in fields:
         if names.count(field.name.lower()) > 1:
             raise step.wrong(
-                f"field {field.name!r} is a window's own: rename the one of the stream before, with project or each"
+                f"field {field.name!r} is added by the window: rename the stream's field first, with project or each"
             )
     return spark.StructType([spark.StructField(field.name, field.dataType) for field in fields])
 

@@ -277,14 +277,15 @@ def _read_held(
         # The gate let commits go on during this read, and would do so again.
         if time.monotonic() - began > commit_gate.HOLD_SECONDS:
             raise SnapshotMovedError(
-                f"a read took longer than {commit_gate.HOLD_SECONDS:g} s, the limit for holding commits back: {moved}; "
-                f"read less at once, or read the latest values (isolation='latest')"
+                f"a read took longer than {commit_gate.HOLD_SECONDS:g} s, the limit for holding commits back: "
+                f"{moved}; read fewer keys at once, or read the latest values (isolation='latest')"
             ) from moved
         # This is no takeover, since the watch would have noticed one: another program writes, or the store was
         # replaced.
         if time.monotonic() > until:
             raise SnapshotMovedError(
-                f"no read as of {snapshot.shown} for {_HELD_SECONDS:g} s, though this driver held its commits back: "
+                f"no read as of {snapshot.shown} succeeded within {_HELD_SECONDS:g} s, although this driver held "
+                f"its commits back: "
                 f"{moved}; another program writes to the state, or its store was replaced; a restart heals it"
             ) from moved
         time.sleep(pause)

@@ -54,7 +54,8 @@ def read_previous(source: ReadSource, states: Sequence[str], body: Callable[[Sna
             if time.monotonic() - began > limit:
                 shown = ", ".join(f"txid {txid_before(txid)} of {group}" for group, txid in txids.items())
                 raise SnapshotMovedError(
-                    f"no read as of {shown} for {limit:g} s: {moved}; a batch takes that long to commit, or another "
+                    f"no read as of {shown} succeeded within {limit:g} s: {moved}; a batch takes that long to "
+                    f"commit, or another "
                     f"program writes to the state. Read the last committed batch instead (without asOf='previous')"
                 ) from moved
             time.sleep(pause)

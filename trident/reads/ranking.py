@@ -71,7 +71,7 @@ def _way_out(kind: pa.DataType) -> str:
     if not pa.types.is_struct(kind):
         return "give by=, a function of the value that returns one number, text or time"
     names = ", ".join(repr(kind.field(at).name) for at in range(kind.num_fields))
-    return f"name the field that ranks them by by=, one of {names}"
+    return f"name the field that ranks them with by=, one of {names}"
 
 
 def _with_plain_keys(table: pa.Table) -> pa.Table:

@@ -42,7 +42,7 @@ def expires(factory: StateFactory) -> bool:
 
 
 class Position(NamedTuple):
-    """A place in the changes of a state: the state's incarnation (`life`; None: the current one), and a txid.
+    """A position in the changes of a state: the state's incarnation (`life`; None: the current one), and a txid.
 
     A state that was dropped or reset begins a new incarnation, in which the same txids mean other batches. So they do
     after a log was restored from an older copy, within the same incarnation: `digest` says which batch is meant (None:
@@ -121,8 +121,8 @@ class StateChanges:
         self._where = f"state {view.name!r}"
         if view.kind is StateKind.NON_TRANSACTIONAL:
             raise StateError(
-                f"{self._where} is nonTransactional: its values belong to no txid, so nothing can say what changed "
-                f"after one; declare it opaque or transactional, or read it with GET /state/{view.name}"
+                f"{self._where} is nonTransactional: its values have no txid, so the changes after a txid are "
+                f"unknown; declare it opaque or transactional, or read it with GET /state/{view.name}"
             )
         if passing:
             raise self._expires()
@@ -149,10 +149,10 @@ class StateChanges:
             txid = max(self.committed(), birth.txid)
             return Position(life, txid, batch_digest(self._log, birth.group, txid))
         if after.life not in (None, life) or after.txid < birth.txid:
-            raise self._ended(f"began anew after txid {birth.txid}", str(after))
+            raise self._ended(f"was recreated after txid {birth.txid}", str(after))
         frozen = self._log.history(birth.group).last_frozen
         if after.txid > frozen:
-            raise self._ended(f"is at txid {frozen}: its log is an older copy, or began anew", str(after))
+            raise self._ended(f"is at txid {frozen}: its log is an older copy, or a new one", str(after))
         self._check_batch(after)
         return Position(life, after.txid, after.digest)
 
@@ -166,18 +166,18 @@ class StateChanges:
         """Raise StateEndedError if the data read may belong to another incarnation of the state than `life`."""
         now, birth = self._life()
         if now != life:
-            raise self._ended(f"began anew after txid {birth.txid}", f"{life}")
+            raise self._ended(f"was recreated after txid {birth.txid}", f"{life}")
 
     def _check_batch(self, place: Position) -> None:
         """Raise StateEndedError if the log has another batch at a place than the one that its reader has read."""
         if is_other_batch(self._log, self.group, place.txid, place.digest):
-            what = f"has another batch {place.txid} now: its log was restored from an older copy, and went on"
+            what = f"now has another batch {place.txid}: its log was restored from an older copy and continued"
             raise self._ended(what, str(place))
 
     def _ended(self, what: str, place: str) -> StateEndedError:
         return StateEndedError(
-            f"{self._where} {what}, and the reader's place ({place}) is of another life of it: what it holds is of no "
-            f"use any more; begin again with a snapshot"
+            f"{self._where} {what}, and the reader's position ({place}) is from before that: its values are no "
+            f"longer valid; start again with a snapshot"
         )
 
     # --- changes -------------------------------------------------------------------------------------------------
@@ -304,16 +304,16 @@ class StateChanges:
 
     def _missed(self, after: int, kept: int) -> ChangesMissedError:
         return ChangesMissedError(
-            f"{self._where}: the log keeps only the batches after txid {kept}, and a reader at txid {after} lacks "
-            f"those before: begin again with a snapshot (rewindBytes= lets the log keep more)",
+            f"{self._where}: the log keeps only the batches after txid {kept}, but a reader at txid {after} needs "
+            f"earlier ones: start again with a snapshot (a larger rewindBytes= keeps more)",
             after + 1,
             kept,
         )
 
     def _expires(self) -> StateError:
         return StateError(
-            f"{self._where} has ttlSecs: its values expire without being changed by a batch, so its changes "
-            f"cannot be told; read it with GET /state/{self._view.name}"
+            f"{self._where} has ttlSecs: its values expire without a batch, so their changes are unknown; read it "
+            f"with GET /state/{self._view.name}"
         )
 
     # --- values as readers see them ------------------------------------------------------------------------------

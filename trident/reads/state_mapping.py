@@ -155,7 +155,7 @@ class Listings:
         return self.pairs_of(self._listed(caller) if limit is None else self.entries(limit))
 
     def length(self, caller: FrameType) -> int:
-        """Return the number of keys: of the listing that `caller` is making, if there is one; otherwise as of now."""
+        """Return the number of keys: of the listing in `caller`'s loop, otherwise the current number."""
         rows = self.of_expression.rows(caller)
         return self._count() if rows is None else rows
 

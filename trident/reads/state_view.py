@@ -124,7 +124,7 @@ class StateView(StateMapping):
         if asOf not in (None, *get_args(AsOfBatch)):
             raise ValueError(
                 f"asOf={asOf!r}: expected 'previous', the batch before the last committed one, or None for that one; "
-                f"a state keeps no value before the previous one"
+                f"earlier values are not kept"
             )
         if asOf is not None and self.kind is StateKind.NON_TRANSACTIONAL:
             raise StateError(
@@ -133,7 +133,8 @@ class StateView(StateMapping):
             )
         if asOf is not None and isolation == "latest":
             raise ValueError(
-                f"asOf={asOf!r} and isolation='latest' contradict each other: the latest values are of no one batch"
+                f"asOf={asOf!r} and isolation='latest' contradict each other: the latest values do not belong to "
+                f"one batch"
             )
         return asOf
 
@@ -212,7 +213,7 @@ class StateView(StateMapping):
     def value(self) -> Any:
         """The value of a global state (one without key fields); None if nothing is stored yet."""
         if len(self._shape.keys):
-            raise StateKeyError(f"state {self.name!r} is keyed by {self._keyed()}: ask view[key], not view.value")
+            raise StateKeyError(f"state {self.name!r} is keyed by {self._keyed()}: read view[key], not view.value")
         return self._read([()])[0]
 
     # --- all of it -------------------------------------------------------------------------------------------
@@ -368,8 +369,8 @@ class StateView(StateMapping):
     def _unreadable(self, entries: pa.Table | pa.RecordBatch, error: OutsideYears) -> Exception:
         key = entry_text(entries.select(self._shape.keys.names), error.row)
         return StateValueError(
-            f"state {self.name!r}{key and f', {key}'}: it holds the time {error.text}; {OUTSIDE_YEARS}. "
-            f"toArrow() shows it all the same; dropState(name, {self.name!r}, ...) lets the state begin anew without it"
+            f"state {self.name!r}{key and f', {key}'}: it contains the time {error.text}; {OUTSIDE_YEARS}. "
+            f"toArrow() can show it; dropState(name, {self.name!r}, ...) removes the state, which then starts empty"
         )
 
     def _presented(self, values: list[Any], entries: pa.Table | pa.RecordBatch) -> list[Any]:
@@ -448,7 +449,7 @@ class StateView(StateMapping):
         fields = list(self._shape.keys)
         if not fields:
             if any(key != () for key in keys):
-                raise StateKeyError(f"state {self.name!r} is one global value without a key: ask view.value")
+                raise StateKeyError(f"state {self.name!r} is one global value without a key: read view.value")
             return _rows_without_columns(len(keys))
         if len(fields) == 1:
             columns: list[Any] = [keys]

@@ -67,7 +67,7 @@ def _open(node: StaticState) -> ReadableStore:
 
 
 def _written(node: StaticState, store: Store, shape: StateShape) -> Incarnation | None:
-    """Return the incarnation of the state that is stored; None if its store does not know it.
+    """Return the incarnation of the state that is stored; None if the store does not have it.
 
     Raises StateError if the state's topology has not written it yet, or wrote it with another shape or kind.
     """
@@ -75,7 +75,7 @@ def _written(node: StaticState, store: Store, shape: StateShape) -> Incarnation 
     if report.identity is None:
         raise StateError(
             f"{node.step} ({node.site.location}): topology {node.writer!r} has no state {node.state.name!r} in "
-            f"{node.state.factory!r} yet; start its writer first, or correct the names"
+            f"{node.state.factory!r} yet; start the topology that writes it first, or correct the names"
         )
     # Compared without the aggregator, which the reader does not know: only the state's writer combines values.
     held, declared = ((text or "").rpartition(" by ")[0] for text in (report.fingerprint, shape.fingerprint))

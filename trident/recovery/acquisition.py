@@ -88,7 +88,7 @@ def begin(
     """
     before, lease = log.lease(), None
     if after is not None and after != (before or NO_LEASE):
-        raise OvertakenError(f"another driver took the log {settings.log_at} first; nothing was written")
+        raise OvertakenError(f"another driver took the log {settings.log_at} before this one; nothing was written")
     holder = Holder(0, socket.gethostname(), os.getpid(), settings.clock.time(), settings.leaseSecs)
     with overtaken(after), explaining(log, before):
         joined = join_log(program, log, settings)
@@ -263,8 +263,8 @@ def _check_our_drivers(
         _check_not_ahead(name, report, history.last_frozen, settings)
     raise StateAheadError(
         f"state {name!r} was held by a driver of epoch {foreign[0].epoch} that this log, {settings.log_at}, did not "
-        f"start (its own epochs go up to {issued}): it is an old copy, or a copy of it was started elsewhere. Start "
-        f"with the newest log, or {settings.way_out}"
+        f"start (its own epochs go up to {issued}): this log is an old copy, or a copy of it was started elsewhere. "
+        f"Start with the newest log, or {settings.way_out}"
     )
 
 
@@ -287,10 +287,10 @@ def _check_ours(
         )
     if stored.log != log.uuid:
         raise LogMismatchError(
-            f"state {name!r} was written under another log (uuid {stored.log}) than the one {settings.log_at} "
+            f"state {name!r} belongs to another log (uuid {stored.log}) than the one {settings.log_at} "
             f"(uuid {log.uuid}): the checkpoint was removed, moved or mixed up. "
-            f"Start with the checkpointLocation (or log=) that belongs to it; or, only where that log is gone for "
-            f"good, {settings.way_out}, with force=True"
+            f"Start with the checkpointLocation (or log=) that belongs to it; or, only if that log is permanently "
+            f"lost, {settings.way_out}, with force=True"
         )
     check_same_shape(node, report, program.shapes[name], log, settings)
 
@@ -313,9 +313,9 @@ def _check_states(
         report, birth = stores[name].report(), known.get(name)
         if name not in (founded := _founded(known)) and drop in founded:
             raise StateLostError(
-                f"state {name!r} was dropped alone, and is the watermark of state {drop!r}, which would open again "
-                f"what it has closed: {settings.drop(drop, node.state.factory.survives)} lets both begin anew from the "
-                f"next batch; or {settings.way_out}"
+                f"state {name!r} is the watermark of state {drop!r} and was dropped without it, so windows that "
+                f"were closed would open again: {settings.drop(drop, node.state.factory.survives)} drops both, "
+                f"which then start empty with the next batch; or {settings.way_out}"
             )
         if birth is None or not birth.founded:
             if birth is not None and report.reached <= birth.txid:
@@ -323,8 +323,8 @@ def _check_states(
             if report.identity is not None:
                 raise StateAheadError(
                     f"state {name!r} exists, but the log {settings.log_at} does not know it: the log is an old copy. "
-                    f"Restore the newest log. If this is the newest, a driver that was taken over founded the state "
-                    f"after a drop: {settings.drop(drop, node.state.factory.survives)} drops it; or {settings.way_out}"
+                    f"Restore the newest log. If this is the newest, a replaced driver created the state after a "
+                    f"drop: {settings.drop(drop, node.state.factory.survives)} drops it; or {settings.way_out}"
                 )
         if birth is not None and frozen > birth.txid:
             if any(group.marker is None for group in report.groups):
@@ -339,9 +339,9 @@ def _check_no_later_stage(name: str, report: StoreReport, furthest: int, birth: 
     """Raise StateAheadError if a state has a batch of which the log lacks the state's stage."""
     if report.reached > max(furthest, birth.txid):  # a state founded after that batch is at its birth
         raise StateAheadError(
-            f"state {name!r} stands at txid {report.reached}, but the log {settings.log_at} lacks a later "
-            f"stage of batch {furthest}: it is an old copy, or that stage is new in this topology. Restore the "
-            f"newest log, or start the former code once, or {settings.way_out}"
+            f"state {name!r} is at txid {report.reached}, but the log {settings.log_at} lacks a later stage of "
+            f"batch {furthest}: the log is an old copy, or this topology added that stage. Restore the newest log, "
+            f"or start the previous code once, or {settings.way_out}"
         )
 
 
@@ -364,10 +364,10 @@ def _lost(node: StateWriter, frozen: int, birth: Birth, in_memory: bool, setting
     drop = dropped_by(node)
     way = settings.drop(drop, "checkpoint") if in_memory else f"{settings.drop(drop, 'server')} and force=True"
     return StateLostError(
-        f"state {node.state.name!r} is gone from {node.state.factory!r}, or parts of it are, and the log at txid "
-        f"{frozen} knows that it was born at {birth.txid}. If it lies elsewhere (another server, database, prefix, "
-        f"kind of store), declare it so; else restore the store from a copy; or let it begin anew from the next batch "
-        f"with {way}; or {settings.way_out}"
+        f"state {node.state.name!r} is missing in {node.state.factory!r}, completely or in part, although the log "
+        f"at txid {frozen} says that it was created at {birth.txid}. If it is elsewhere (another server, database, "
+        f"prefix, kind of store), declare that; otherwise restore the store from a copy; or drop it with {way}, so "
+        f"that it starts empty with the next batch; or {settings.way_out}"
     )
 
 
@@ -399,7 +399,7 @@ def _acquire(stores: Mapping[str, Store], births: Mapping[str, Birth], log: Tran
 def _check_not_ahead(name: str, report: StoreReport, frozen: int, settings: Settings) -> None:
     if report.reached > frozen:
         raise StateAheadError(
-            f"state {name!r} stands at txid {report.reached}, but the log {settings.log_at} froze only up to {frozen}: "
+            f"state {name!r} is at txid {report.reached}, but the log {settings.log_at} froze only up to {frozen}: "
             f"the log is an old copy. Restore the newest log, or {settings.way_out}"
         )
 
@@ -411,7 +411,8 @@ def _check_groups_known(program: Program, log: TransactionLog) -> None:
         waiting = log.history(name).frozen
         if name not in ours and waiting:
             raise CodeChangedError(
-                f"batch {waiting[0]} of the batch group {name!r} is frozen and not committed, and this topology has no "
-                f"such group (it has {', '.join(sorted(ours))}); start the former program once, so that it commits. "
+                f"batch {waiting[0]} of the batch group {name!r} is frozen but not committed, and this topology has "
+                f"no such group (it has {', '.join(sorted(ours))}); start the previous program once, which commits "
+                f"the batch. "
                 f"Nothing was written"
             )

@@ -33,7 +33,7 @@ OWN_NAMES = (f"{FROZEN}/", f"{STATES}/", f"{_DRIVERS}/", PROBE, ANSWER)
 
 
 def check_log_there(settings: Settings, file: str) -> None:
-    """Raise LogMismatchError if the folder belongs to a log with a missing or empty file: no new one may begin there.
+    """Raise LogMismatchError if the folder belongs to a log with a missing or empty file: a new one may not be created.
 
     Nothing is written.
     """
@@ -42,14 +42,14 @@ def check_log_there(settings: Settings, file: str) -> None:
         return
     if not path.exists():
         raise LogMismatchError(
-            f"{settings.folder} was written under a log (uuid {owner}) that is not in it: it was removed, or it is in "
+            f"{settings.folder} belongs to a log (uuid {owner}) that is not in it: the log was removed, or is in "
             f"Redis. Start with the log=RedisLog(...) that belongs to it, or restore {file}; or {settings.way_out}"
         )
     if holds_no_log(path):
         raise LogMismatchError(
-            f"{settings.folder} was written under a log (uuid {owner}), and {file} in it is empty: it was emptied, or "
-            f"{file}-wal, which held its last writes, was removed or not copied with it. Restore both from a copy that "
-            f"was taken of both; or {settings.way_out}. Nothing was touched"
+            f"{settings.folder} belongs to a log (uuid {owner}), but {file} in it is empty: it was emptied, or "
+            f"{file}-wal, which had its last writes, was removed or not copied. Restore both files from one copy; "
+            f"or {settings.way_out}. Nothing was changed"
         )
 
 
@@ -60,9 +60,9 @@ def check_own_folder(settings: Settings, uuid: str) -> None:
         _take(settings, uuid)
     elif owner not in (None, uuid):
         raise LogMismatchError(
-            f"{settings.folder} was written under another log (uuid {owner}) than the one {settings.log_at} (uuid "
-            f"{uuid}): they were mixed up, or the log was removed. Start with the log that belongs to it (where it "
-            f"lies in that folder, without log=; else with its log=RedisLog(...)), or {settings.way_out}"
+            f"{settings.folder} belongs to another log (uuid {owner}) than the one {settings.log_at} (uuid "
+            f"{uuid}): the location was mixed up, or the log was removed. Start with the log that belongs to the "
+            f"folder (without log= if the log is in it, otherwise with its log=RedisLog(...)), or {settings.way_out}"
         )
 
 
@@ -84,17 +84,17 @@ def check_own_objects(settings: Settings, log: TransactionLog) -> str:
         if named := _names_files(log):
             where = f" at {kept_at}" if kept_at else ""
             raise LogMismatchError(
-                f"filesLocation={settings.files_location!r} has no files of topology {settings.name!r}, and its log "
-                f"names some{where} ({named}): start with the filesLocation under which they were written (or without "
-                f"one, if they lie under the checkpointLocation), or copy them to {place.address} with {OWNER}"
+                f"filesLocation={settings.files_location!r} has no files of topology {settings.name!r}, but its log "
+                f"names some{where} ({named}): start with the filesLocation that has them (or without one, if they "
+                f"are under the checkpointLocation), or copy them to {place.address} with {OWNER}"
             )
         place.create(OWNER, f"{log.uuid}\n".encode())
         owner = objects_owner(place)
     if owner != log.uuid:
         raise LogMismatchError(
-            f"{place.address} was written under another log (uuid {owner}) than the one {settings.log_at} (uuid "
-            f"{log.uuid}): they were mixed up, or the log was removed. Start with the log that belongs to it, or give "
-            f"another filesLocation, or {settings.way_out}"
+            f"{place.address} belongs to another log (uuid {owner}) than the one {settings.log_at} (uuid "
+            f"{log.uuid}): the location was mixed up, or the log was removed. Start with the log that belongs to "
+            f"it, or give another filesLocation, or {settings.way_out}"
         )
     return kept_at
 
@@ -148,8 +148,8 @@ def check_objects_ours(place: FileStore | None, lease: Lease) -> None:
 
 def _taken(place: FileStore, epoch: int, lease: Lease) -> FencedError:
     return FencedError(
-        f"another driver (epoch {epoch}, ours is {lease.epoch}) took the files at {place}; this one stops. If no other "
-        f"driver of this log did, a copy of the log was started elsewhere"
+        f"another driver (epoch {epoch}; this driver has {lease.epoch}) took the files at {place}; this driver "
+        f"stops. If you started no other driver, a copy of the log was started elsewhere"
     )
 
 
@@ -160,9 +160,9 @@ def check_location_given(files: FileStore | None, kept_at: str, topology: str) -
     """
     if kept_at and (files is None or isinstance(files, DiskFiles)):
         raise LogMismatchError(
-            f"the files of topology {topology!r} lie at {kept_at}, as its log says: give "
-            f"filesLocation={kept_at.removesuffix(f'/{topology}')!r}. If this is a copy of the log, do not: its "
-            f"topology would delete what the other one needs; reset the copy. Nothing was touched"
+            f"the files of topology {topology!r} are at {kept_at}, according to its log: give "
+            f"filesLocation={kept_at.removesuffix(f'/{topology}')!r}. If this is a copy of the log, reset the copy "
+            f"instead: its topology would delete files that the original needs. Nothing was changed"
         )
 
 
@@ -176,7 +176,7 @@ def record_own_objects(settings: Settings, log: TransactionLog, lease: Lease, ke
     own = "" if settings.objects is None else settings.objects.address
     if now not in (kept_at, own):
         raise LogMismatchError(
-            f"another driver of topology {settings.name!r} has put its files at {now} during this start; start again"
+            f"another driver of topology {settings.name!r} moved its files to {now} during this start; start again"
         )
     if now != own:
         log.keep_files_at(lease, own)
@@ -195,10 +195,10 @@ def check_files_of(files: FileStore, uuid: str, kept_at: str, log_at: str, other
         owner, expected = objects_owner(files), bool(kept_at) or any(True for _ in files.files())
     if owner != uuid and (owner is not None or expected):
         whose = "no log (there is no log.uuid)" if owner is None else f"the log of uuid {owner}"
-        elsewhere = f", which keeps its files at {kept_at}" if kept_at else ""
+        elsewhere = f", whose files are at {kept_at}" if kept_at else ""
         raise LogMismatchError(
-            f"the files at {files} belong to {whose}, and {log_at} is {uuid or 'none'}{elsewhere}: give the location "
-            f"and the log that the topology was started with{otherwise}. Nothing was touched"
+            f"the files at {files} belong to {whose}, and {log_at} is {uuid or 'none'}{elsewhere}: give the "
+            f"location and the log with which the topology was started{otherwise}. Nothing was changed"
         )
 
 

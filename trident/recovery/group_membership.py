@@ -89,7 +89,7 @@ def _names(
 
 
 def _group_of_states(group: Group, births: Mapping[str, Birth], settings: Settings) -> str | None:
-    """Return the log's group of the drivers that wrote these states; None if the log does not know the states.
+    """Return the log's group of the drivers that wrote these states; None if the states are not in the log.
 
     Raises CodeChangedError if several groups wrote them.
     """
@@ -100,11 +100,10 @@ def _group_of_states(group: Group, births: Mapping[str, Birth], settings: Settin
     if len(states) > 1:
         first, second, *_ = sorted(states, key=lambda log_group: -len(states[log_group]))
         raise CodeChangedError(
-            f"merge, join or a query now connects streams whose states were written apart: "
-            f"{listed(states[first])} by the batch group {first!r}, {listed(states[second])} by {second!r}, and their "
-            f"txids mean different batches. Leave these streams apart{_apart(group)}; or let the states of one side "
-            f"begin anew, with "
-            f"{drops_of(group, states[second], settings)}; or give these other names (name=)"
+            f"merge, join or a query now connects streams of two batch groups: {first!r} wrote "
+            f"{listed(states[first])}, {second!r} wrote {listed(states[second])}, and their txids mean different "
+            f"batches. Keep these streams separate{_apart(group)}; or drop the states of one side, which then start "
+            f"empty, with {drops_of(group, states[second], settings)}; or give these states other names (name=)"
         )
     return next(iter(states), None)
 
@@ -118,8 +117,8 @@ def _apart(group: Group) -> str:
     if query is None:
         return ""
     return (
-        f": with asOf='committed', {query.step} ({query.site.location}) asks state "
-        f"{query.updated.state.name!r} without connecting its stream"
+        f": with asOf='committed', {query.step} ({query.site.location}) reads state {query.updated.state.name!r} "
+        f"without connecting its stream"
     )
 
 
@@ -129,10 +128,10 @@ def _separated_states(
     sides = sorted((group, other), key=lambda side: len(_written(side, log_group, births)))
     few, many = (_written(side, log_group, births) for side in sides)
     return CodeChangedError(
-        f"the states {listed(many)} and {listed(few)} were written by one batch group, {log_group!r}, and "
-        f"nothing connects "
-        f"their streams any more: they cannot both go on with its txids. Leave them connected; or let one side begin "
-        f"anew, with {drops_of(sides[0], few, settings)}; or give these other names (name=)"
+        f"the states {listed(many)} and {listed(few)} were written by one batch group, {log_group!r}, but their "
+        f"streams are no longer connected, and only one side can continue with its txids. Keep the streams "
+        f"connected; or drop the states of one side, which then start empty, with "
+        f"{drops_of(sides[0], few, settings)}; or give these other names (name=)"
     )
 
 
@@ -149,7 +148,7 @@ def _former_groups(group: Group, known: Members, continued: Mapping[str, str]) -
 
 
 def _txid_before_first(group: Group, known: Members, reached: Mapping[str, int], continued: Mapping[str, str]) -> int:
-    """Return the last txid of the former groups of these streams and outputs; 0 if there are none.
+    """Return the last txid of the earlier groups of these streams and outputs; 0 if there are none.
 
     The new group begins after it: no output may see the same txid twice.
     """
@@ -162,8 +161,8 @@ def _check_output(name: str, group: Group, known: Members, reached: Mapping[str,
     if reached.get(former, 0) > reached[group.name]:
         raise CodeChangedError(
             f"output {name!r} had batches up to txid {reached[former]} of the batch group {former!r}; it is now in "
-            f"group {group.name!r}, which stands at txid {reached[group.name]}: it would see txids again, with other "
-            f"tuples. Give it another name= (then it is another output), or leave its stream apart{_apart(group)}"
+            f"group {group.name!r}, which is at txid {reached[group.name]}: it would get the same txids again, with "
+            f"other tuples. Give it another name= (it is then a new output), or keep its stream separate{_apart(group)}"
         )
 
 

@@ -18,8 +18,8 @@ def check_incarnation(name: str, report: StoreReport, birth: Birth, settings: Se
     """Raise StateLostError if the store holds the contents of a state that was dropped."""
     if of_another_life(report, birth):
         raise StateLostError(
-            f"state {name!r} was dropped and began anew after txid {birth.txid}, and its store holds it as it was "
-            f"before that: the store fell back. Restore it from a newer copy, or drop it again with "
+            f"state {name!r} was dropped and recreated after txid {birth.txid}, but its store has it as it was "
+            f"before: the store was restored from an older copy. Restore it from a newer copy, or drop it again with "
             f"dropState({settings.name!r}, {name!r}, ...)"
         )
 
@@ -28,7 +28,8 @@ def check_this_log(name: str, report: StoreReport, uuid: str) -> None:
     """Raise LogMismatchError if drivers of another log wrote the state: txids of two logs mean different batches."""
     if report.identity is not None and report.identity.log != uuid:
         raise LogMismatchError(
-            f"the store of state {name!r} holds what another log (uuid {report.identity.log}) wrote, while a driver of "
-            f"this log (uuid {uuid}) runs: the store fell back to before a reset, or another store took its place. "
-            f"Restore it from a newer copy, or give up log and states with topology.reset(name, checkpointLocation)"
+            f"the store of state {name!r} has the state of another log (uuid {report.identity.log}), while a driver "
+            f"of this log (uuid {uuid}) runs: the store was restored to a time before a reset, or was replaced by "
+            f"another store. Restore it from a newer copy, or discard log and states with topology.reset(name, "
+            f"checkpointLocation)"
         )

@@ -59,11 +59,11 @@ def _names(
         return match.names
     kept, drop = sorted(states - dropped), _Drop(log, settings)
     missing = [lead for lead in (f"state {name}" for name in kept) if lead not in present]
-    ways = [f"Start the former program once, so that the batch commits, then this one. {drop.for_former(kept)}"]
+    ways = [f"Start the previous program once, which commits the batch, then this one. {drop.for_former(kept)}"]
     if missing and _Match.of(then, group.outline, {*gone, *missing}).differs is None:
-        ways.append(f"Or drop what this program lacks, then start this one: {drop.all_of(missing)}")
+        ways.append(f"Or drop the states that this program lacks, then start it: {drop.all_of(missing)}")
     raise CodeChangedError(
-        f"batch {txid} of group {group.name!r} is frozen and not committed, and another program froze it: "
+        f"batch {txid} of group {group.name!r} is frozen but not committed, and another program froze it: "
         f"{match.differs}. Nothing was written. {'. '.join([*ways, f'Or {settings.way_out}'])}"
     )
 
@@ -82,9 +82,9 @@ class _Drop:
         """
         states = without_watermarks(kept)
         drops = [self._one(state) for state in states[:3]] + (["..."] if len(states) > 3 else [])
-        ways = [f"drop the state at which it fails ({' or '.join(drops)})"] if drops else []
-        ways.append("remove the output at which it fails")
-        return f"If it cannot commit any more, first {', or '.join(ways)}"
+        ways = [f"drop the state on which it fails ({' or '.join(drops)})"] if drops else []
+        ways.append("remove the output on which it fails")
+        return f"If it can no longer commit, first {', or '.join(ways)}"
 
     def all_of(self, leads: Iterable[str]) -> str:
         return " and ".join(map(self._one, without_watermarks([lead.removeprefix("state ") for lead in leads])))
@@ -169,17 +169,17 @@ def _differs(then: Outline, part: Part, now: Outline, gone: set[str]) -> str:
         )
     other = next((candidate for candidate in now.parts if candidate.name == part.name), None)
     if other is None:
-        return f"{froze}, and this program has none of that name"
+        return f"{froze}, but this program has none with that name"
     differences = []
     if part.stage != other.stage:
-        differences.append(f"it was made in stage {part.stage}, and is made in stage {other.stage} now")
+        differences.append(f"it was computed in stage {part.stage}, and is now computed in stage {other.stage}")
     if part.schema != other.schema:
-        differences.append(f"its fields are {other.schema} now")
+        differences.append(f"its fields are now {other.schema}")
     if set(part.leads) - gone != set(other.leads) - gone:
-        differences.append(f"it leads to {_leads(other)} now")
+        differences.append(f"it now leads to {_leads(other)}")
     if part.shape != other.shape:
         differences.append(_other_steps(then.above(part), now.above(other)))
-    return f"{froze}, and it is different in this program: {', and '.join(differences)}"
+    return f"{froze}, but it is different in this program: {', and '.join(differences)}"
 
 
 def _other_steps(then: Sequence[Step], now: Sequence[Step]) -> str:
@@ -190,8 +190,8 @@ def _other_steps(then: Sequence[Step], now: Sequence[Step]) -> str:
             lost.remove(shape)
             new.remove(shape)
     if not lost and not new:
-        return "the steps above it stand in another order or give other fields now"
-    return f"of the steps above it, {_listed(lost)} became {_listed(new)}"
+        return "the steps before it now have another order or other fields"
+    return f"of the steps before it, {_listed(lost)} became {_listed(new)}"
 
 
 def _listed(shapes: Sequence[str]) -> str:

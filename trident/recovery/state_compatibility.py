@@ -22,11 +22,13 @@ def check_same_shape(
     if report.fingerprint is not None and not shape.fits(report.fingerprint):
         held, declared = shown_shapes(report.fingerprint, shape.fingerprint)
         raise StateShapeError(
-            f"state {name!r} holds {held}, the topology declares {declared} "
+            f"state {name!r} has {held}, but the topology declares {declared} "
             f"({_changed(report.fingerprint, shape.fingerprint)}). {ways}"
         )
     if report.kind is not None and report.kind is not kind:
-        raise StateShapeError(f"state {name!r} is {report.kind.value}, the topology declares it {kind.value}. {ways}")
+        raise StateShapeError(
+            f"state {name!r} is {report.kind.value}, but the topology declares it {kind.value}. {ways}"
+        )
 
 
 def _changed(stored: str, declared: str) -> str:
@@ -52,7 +54,7 @@ def _differences(was: Fingerprint, now: Fingerprint) -> list[str]:
 def _aggregation_differences(was: str, now: str) -> list[str]:
     """Return in words how the aggregators or their windows differ."""
     if was.startswith(f"{WATERMARK}(") and now.startswith(f"{WATERMARK}("):
-        return ["the watermark goes by another field"]
+        return ["the watermark uses another field"]
     (by, window), (now_by, now_window) = window_of(was), window_of(now)
     parts = [] if by == now_by else [_changed_aggregators(by, now_by)]
     if window is None or now_window is None:
@@ -62,7 +64,7 @@ def _aggregation_differences(was: str, now: str) -> list[str]:
     if window.sizes != now_window.sizes:
         parts.append(f"another {' and '.join(_resized(window, now_window))}")
     if window.field != now_window.field:
-        parts.append(f"the window goes by {now_window.field!r}, and went by {window.field!r}")
+        parts.append(f"the window used {window.field!r} and now uses {now_window.field!r}")
     return parts
 
 
@@ -76,8 +78,8 @@ def _changed_aggregators(was: str, now: str) -> str:
     changes = [f"{field!r} is new" for field in today if field not in then]
     changes += [f"{field!r} is gone" for field in then if field not in today]
     kept = [field for field in then if field in today and then[field] != today[field]]
-    changes += [f"{field!r} was of {then[field]} and is of {today[field]}" for field in kept]
-    return f"another aggregator: {'; '.join(changes)}" if changes else "the aggregators come in another order"
+    changes += [f"{field!r} was made by {then[field]} and is now made by {today[field]}" for field in kept]
+    return f"another aggregator: {'; '.join(changes)}" if changes else "the aggregators have another order"
 
 
 def _resized(was: WindowMeaning, now: WindowMeaning) -> list[str]:
@@ -100,14 +102,15 @@ def _ways_out(name: str, factory: StateFactory, log: LogReading, settings: Setti
     first, force = "", not waiting and lease is not None and lease.token != ""
     if birth is not None and waiting:
         first = (
-            f"Batch {waiting[0]} of group {birth.group!r} is frozen and not committed: what it brings is not in the "
-            f"state yet, and a drop or an export now would miss it. Start the former program once, so that it commits. "
-            f"Then go on in one of these ways. "
+            f"Batch {waiting[0]} of group {birth.group!r} is frozen but not committed: its changes are not in the "
+            f"state yet, and a drop or an export now would miss them. Start the previous program once, which "
+            f"commits the batch. Then choose one of these ways. "
         )
-    reason = " (force=True fences a driver that holds the log: it was killed, or it still runs)" if force else ""
+    reason = " (force=True fences the driver that has the log, in case it still runs)" if force else ""
     return (
-        f"{first}Give the new state another name= (the stored one stays, and openState reads it); or let it begin anew "
-        f"from the next batch with {settings.drop(name, factory.survives, force=force)}{reason}; or "
+        f"{first}Give the new state another name= (the stored state stays, and openState can read it); or drop it "
+        f"with {settings.drop(name, factory.survives, force=force)}{reason}, so that it starts empty with the next "
+        f"batch; or "
         f"{settings.way_out}. To "
         f"keep its values, export them first (trident state export)"
     )

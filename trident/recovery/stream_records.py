@@ -1,4 +1,4 @@
-"""The log's record of each stream of a program: its former name, its position, and the states that it feeds.
+"""The log's record of each stream of a program: its earlier name, its position, and the states that it feeds.
 
 A stream continues at its position in the log, whatever group it is in now. Three things are refused before anything is
 written. A renamed stream would be read again from its start. Another source under a known name could not use the
@@ -79,8 +79,8 @@ def _continued(program: Program, known: Members, settings: Settings) -> dict[str
     for spout in spouts:
         if spout.formerly in {other.stream for other in spouts}:
             raise TopologyError(
-                f"{spout.step} ({spout.site.location}): formerly={spout.formerly!r} is a stream of this topology too. "
-                f"If another stream took that name over, remove formerly=: it has done its work"
+                f"{spout.step} ({spout.site.location}): formerly={spout.formerly!r} is also a stream of this "
+                f"topology. If another stream now has that name, remove formerly=: it is no longer needed"
             )
         old = known.streams.get(spout.formerly or "")
         if spout.formerly is None or old is None:
@@ -98,27 +98,27 @@ def _two_beginnings(spout: SpoutSource, known: Members, settings: Settings) -> C
     """Return the error for a stream that could continue its former name's position or an own one."""
     free = next(name for n in count(2) if (name := f"{spout.stream}{n}") not in known.streams)
     return CodeChangedError(
-        f"{spout.step} ({spout.site.location}): formerly={spout.formerly!r}, and the log {settings.log_at} "
-        f"knows where {spout.formerly!r} stands and where an earlier stream {spout.stream!r} stood. To "
-        f"continue at {spout.formerly!r}, take a name that the log does not know, such as "
+        f"{spout.step} ({spout.site.location}): formerly={spout.formerly!r}, but the log {settings.log_at} has the "
+        f"position of {spout.formerly!r} and of an earlier stream {spout.stream!r}. To continue from "
+        f"{spout.formerly!r}, use a name that is not in the log, such as "
         f"newStream({free!r}, ..., formerly={spout.formerly!r}); "
-        f"to continue at {spout.stream!r}, remove formerly=. Nothing was written"
+        f"to continue from {spout.stream!r}, remove formerly=. Nothing was written"
     )
 
 
 def _check_no_twins(former: Mapping[str, str]) -> None:
-    """Raise TopologyError if two streams continue the same former one."""
+    """Raise TopologyError if two streams continue the same earlier stream."""
     for name, old_name in former.items():
         twin = next((other for other in former if other != name and former[other] == old_name), None)
         if twin is not None:
             raise TopologyError(
-                f"the streams {name!r} and {twin!r} both say formerly={old_name!r}, and only one of them can "
+                f"the streams {name!r} and {twin!r} both have formerly={old_name!r}, but only one of them can "
                 f"continue there: remove it from the other"
             )
 
 
 def _way_to_rename(spout: SpoutSource, group: Group, gone: Sequence[str], known: Members) -> str:
-    """Return the code by which a stream continues one that is gone: the likeliest, and the others."""
+    """Return the code with which a stream continues a missing one: the likeliest, then the others."""
     likely = sorted(gone, key=lambda name: (*_likeness(known, name, spout, group), name))
     others = f" (or {' or '.join(map(repr, likely[1:]))}, whichever it was)" if likely[1:] else ""
     return f"newStream({spout.stream!r}, ..., formerly={likely[0]!r}){others}"
@@ -142,17 +142,17 @@ def _check_renames(program: Program, known: Members, former: Mapping[str, str], 
         return
     ways = [_way_to_rename(spout, groups[spout.stream], gone, known) for spout in new]
     raise CodeChangedError(
-        f"the log {settings.log_at} knows where the streams {listed(gone)} stand, and this topology has no such "
-        f"stream, but {listed([spout.stream for spout in new])}, which the log does not know. For one that was only "
+        f"the log {settings.log_at} has the positions of the streams {listed(gone)}, which this topology lacks; "
+        f"instead it has {listed([spout.stream for spout in new])}, which are not in the log. If a stream was only "
         f"renamed, give its former name, so that it continues there: {'; '.join(ways)}. With a wrong former name it "
-        f"continues at a wrong position. For one that is new say newStream({new[0].stream!r}, ..., anew=True), "
-        f"so that it begins at its source's start. If this is another program, start it under a name of its own "
+        f"continues at a wrong position. If a stream is new, write newStream({new[0].stream!r}, ..., anew=True), so "
+        f"that it starts at the beginning of its source. If this is another program, start it under another name "
         f"(name=, now {settings.name!r}) or in another folder (checkpointLocation=). Nothing was written"
     )
 
 
 def _likeness(known: Members, name: str, spout: SpoutSource, group: Group) -> tuple[int, int, int, int]:
-    """Return a sort key by which the likeliest former name of a stream comes first.
+    """Return a sort key by which the likeliest earlier name of a stream comes first.
 
     A stream that had this name before comes first. Otherwise the key compares the states that both
     streams feed, the outputs of their groups, and the kinds of their sources.
@@ -192,10 +192,10 @@ def _record(
         return StreamRecord(group.name, None, source, feeds=feeds)
     if used and last.source != source:
         raise CodeChangedError(
-            f"{spout.step} ({spout.site.location}): the log knows where a {last.source} stands under the name "
-            f"{spout.stream!r}, and the source is now a {source}, which cannot go on there. Put the former source "
-            f"back; or say newStream({spout.stream!r}, ..., anew=True), so that it begins at its start (states and "
-            f"outputs stay as they are). Nothing was written"
+            f"{spout.step} ({spout.site.location}): the log has the position of a {last.source} under the name "
+            f"{spout.stream!r}, but the source is now a {source}, which cannot continue there. Restore the previous "
+            f"source; or write newStream({spout.stream!r}, ..., anew=True), so that it starts at the beginning "
+            f"(states and outputs stay as they are). Nothing was written"
         )
     began = last.began if last.source == source else last.position
     parted = _left_states(last, feeds, births)
@@ -251,10 +251,10 @@ def _check_missed(
     missed = [state for state, position in parted.items() if position != stream.position]
     if missed:
         raise CodeChangedError(
-            f"stream {name!r} fed {listed(missed)} in an earlier program, and moved on in programs in which it did "
-            f"not: the state would lack what it brought meanwhile. Leave {name!r} out of these states, as in the "
-            f"program that ran last; or let them begin anew from the next batch, with "
-            f"{drops_of(group, missed, settings)}; or give them other names (name=). Nothing was written"
+            f"stream {name!r} fed {listed(missed)} in an earlier program, and was then read by programs in which it "
+            f"did not: the state would lack the tuples read meanwhile. Leave {name!r} out of these states, as in "
+            f"the last program; or drop them with {drops_of(group, missed, settings)}, so that they start empty "
+            f"with the next batch; or give them other names (name=). Nothing was written"
         )
 
 
@@ -276,21 +276,24 @@ def _warnings(
         return []
     if last is not None and spout.anew and record.position is not None:
         return [
-            f"newStream({spout.stream!r}, ..., anew=True) has no effect: the log knows this stream, and it "
-            f"continues at its position. Remove anew=True: after the next renaming, the source would be read "
-            f"again from its "
-            f"start"
+            f"newStream({spout.stream!r}, ..., anew=True) has no effect: this stream is in the log, and continues "
+            f"at its position. Remove anew=True: after the next renaming, the source would be read again from its "
+            f"beginning"
         ]
     if last is not None and (former is None or _may_have_fed(last, old)):
         return []
     likely = [name for name, stream in absent.items() if _may_have_fed(stream, old)]
     if not likely:
         return []
-    begins = "is new to the log and begins at its source's start" if former is None else f"goes on as {former!r}"
+    begins = (
+        ("is not in the log and starts at the beginning of its source")
+        if former is None
+        else f"continues as {former!r}"
+    )
     return [
-        f"stream {spout.stream!r} {begins}. It feeds {listed(old)}, as {listed(likely)} did, which this topology "
-        f"lacks. If it is that stream under another name, tuples are counted twice or left out: stop it before its "
-        f"first batch, and say newStream({spout.stream!r}, ..., formerly={min(likely)!r})"
+        f"stream {spout.stream!r} {begins}. It feeds {listed(old)}, as the stream {listed(likely)} did, which this "
+        f"topology lacks. If it is that stream under another name, tuples are counted twice or lost: stop the "
+        f"topology before its first batch, and write newStream({spout.stream!r}, ..., formerly={min(likely)!r})"
     ]
 
 
@@ -298,7 +301,7 @@ def _changes(spout: SpoutSource, record: StreamRecord) -> list[str]:
     """Return a warning if a stream continues at its position with a source that reads in another way than before."""
     changed_since = getattr(spout.spout, "changedSince", None)
     change = None if changed_since is None or record.position is None else changed_since(record.position)
-    return [] if change is None else [f"stream {spout.stream!r} goes on where it stood: {change}"]
+    return [] if change is None else [f"stream {spout.stream!r} continues at its position: {change}"]
 
 
 def _may_have_fed(stream: StreamRecord, states: Collection[str]) -> bool:
@@ -314,7 +317,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def drops_of(group: Group, states: Sequence[str], settings: Settings) -> str:
-    """Return, in words for messages, the calls that let these states of a group begin again."""
+    """Return the calls that drop these states of a group, as text for messages."""
     drops = {dropped_by(node): node.state.factory for node in group.states if node.state.name in states}
     return " and ".join(settings.drop(name, factory.survives) for name, factory in sorted(drops.items()))
 

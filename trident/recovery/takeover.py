@@ -33,7 +33,7 @@ def explained(error: BaseException, log: TransactionLog, lease: Lease | None) ->
     if not _later(now, lease):
         return error
     fenced = FencedError(
-        f"another driver took this topology over meanwhile (epoch {now.epoch if now else 0}); this one stops. "
+        f"another driver has taken this topology over (epoch {now.epoch if now else 0}); this driver stops. "
         f"Its last error: {error}"
     )
     fenced.__cause__ = error

@@ -58,16 +58,16 @@ class Replay:
         ]
 
     def _step_of(self, letter: Row, spouts: Mapping[str, ReplaySpout]) -> str:
-        """Return the step before which a letter enters: the one on which it died, on whichever branch that is."""
+        """Return the step before which a letter enters: the step on which its tuple failed, on any branch."""
         if letter.step in spouts:
             return str(letter.step)
-        accepted = f"dead letters of {self.stream!r} come back before {', '.join(spouts)}"
+        accepted = f"dead letters of {self.stream!r} are replayed before {', '.join(spouts)}"
         if self.into is None:
             raise TopologyError(
-                f"dead letter {letter.id} died on {letter.step}, and no step of the program has this label now; "
-                f"{accepted}. If one of them takes its place, on the same branch, name it: "
-                f"replayDeadLetters({self.stream!r}, into={next(iter(spouts))!r}). On another branch the tuple would "
-                f"count where it has counted already. Or leave such letters out, with where="
+                f"dead letter {letter.id} comes from {letter.step}, but no step of the program has this label now; "
+                f"{accepted}. If one of them replaces it, on the same branch, name it: "
+                f"replayDeadLetters({self.stream!r}, into={next(iter(spouts))!r}). On another branch the tuple "
+                f"would count twice. Or exclude such letters with where="
             )
         if self.into not in spouts:
             raise TopologyError(f"into={self.into!r}: {accepted}{did_you_mean(self.into, spouts)}")
@@ -104,8 +104,12 @@ def _replay_spouts(stream: str, nodes: Iterable[Node]) -> dict[str, ReplaySpout]
     replays = [spout for spout in spouts if isinstance(spout, ReplaySpout)]
     streams = sorted({spout.stream for spout in replays})
     if stream not in streams:
-        way_out = f"they come back into {', '.join(streams)}" if streams else "write stream.replayable() where they do"
-        raise TopologyError(f"no dead letters come back into {stream!r}{did_you_mean(stream, streams)}; {way_out}")
+        way_out = (
+            (f"they can be replayed into {', '.join(streams)}")
+            if streams
+            else "write stream.replayable() where they enter"
+        )
+        raise TopologyError(f"no dead letters are replayed into {stream!r}{did_you_mean(stream, streams)}; {way_out}")
     return {spout.step: spout for spout in replays if spout.stream == stream}
 
 

@@ -67,7 +67,7 @@ class Watch:
         lease = self._log.lease()
         if lease != self._lease:
             epoch = lease.epoch if lease else 0
-            self._break(FencedError(f"the log was taken over by another driver (epoch {epoch}); this one stops"))
+            self._break(FencedError(f"another driver (epoch {epoch}) has taken over the log; this driver stops"))
             return
         for run in self._runs.values():
             if run.done.is_set():
@@ -86,7 +86,7 @@ class Watch:
             groups = store.groups_of()
             if any(map(self._fenced, groups)):
                 check_this_log(state, store.report(), self._log.uuid)  # after a reset epochs begin at 1 again
-                raise FencedError(f"state {state!r} was taken over by another driver; this one stops")
+                raise FencedError(f"another driver has taken over state {state!r}; this driver stops")
         except (FencedError, LogMismatchError) as error:
             run.post(on.Broken(error))
             return
@@ -112,7 +112,7 @@ class Watch:
         # A missing or older lease also says that the store was rewound: to before this driver acquired it. A heal may
         # be asked for every second: it looks first, and does nothing to a store that is up to date.
         if any(group.lease != self._lease or (group.marker or 0) < committed for group in groups):
-            run.logger.warning("state %r was rewound (%s); healing it up to txid %d", state, groups, committed)
+            run.logger.warning("state %r went back (%s); healing it up to txid %d", state, groups, committed)
             run.heal(state)
 
     def _fenced(self, group: GroupStatus) -> bool:

@@ -1,4 +1,4 @@
-"""The check at a start that no state and no output outlives the log, which alone knows the batches in them."""
+"""The check at a start that no state and no output outlives the log, which records the batches in them."""
 
 from trident.base.errors import TopologyError
 from trident.compiler.program import Program
@@ -20,18 +20,18 @@ def check_lasting(program: Program, settings: Settings) -> None:
             place = sink_traits(sink).place(sink)
             if place and not logged:
                 raise TopologyError(
-                    f"output {sink.name!r} ({place}) outlives this process, and without a log "
-                    f"its batches are not known: give start(..., checkpointLocation=...) or log=RedisLog(...)"
+                    f"output {sink.name!r} ({place}) outlives this process, so its batches must be in a log: give "
+                    f"start(..., checkpointLocation=...) or log=RedisLog(...)"
                 )
         for step in group.states:
             name, factory = step.state.name, step.state.factory
             if factory.survives == "server" and not logged:
                 raise TopologyError(
-                    f"state {name!r} ({factory!r}) outlives this process, and without a log "
-                    f"its content is not known: give start(..., checkpointLocation=...) or log=RedisLog(...)"
+                    f"state {name!r} ({factory!r}) outlives this process, so its batches must be in a log: give "
+                    f"start(..., checkpointLocation=...) or log=RedisLog(...)"
                 )
             if factory.survives != "server" and logged and settings.objects is None:
                 raise TopologyError(
-                    f"state {name!r} ({factory!r}) lives in this process, and the log in Redis outlives it: "
-                    f"give start(..., filesLocation=...) or checkpointLocation=... too, for its snapshots"
+                    f"state {name!r} ({factory!r}) is in this process's memory, and the log in Redis outlives it: "
+                    f"give start(..., filesLocation=...) or checkpointLocation=... too, for the state's snapshots"
                 )

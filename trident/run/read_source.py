@@ -58,7 +58,7 @@ class RunReadSource:
     def check(self) -> None:
         """Raise TridentError in a forked child, and FencedError after another driver took over the run."""
         if os.getpid() != self._process:
-            raise TridentError(f"topology {self._name!r} runs in the process that forked this one; ask it there")
+            raise TridentError(f"topology {self._name!r} runs in the process that forked this one; call it there")
         for run in self._runs.values():
             if isinstance(run.error, FencedError):
                 raise run.error

@@ -51,7 +51,7 @@ def is_busy() -> bool:
 
 
 def stop_all_soon() -> bool:
-    """Ask all topologies of this process to stop. Return at once, without taking a lock, whether there are any.
+    """Ask all topologies of this process to stop. Return whether there are any, without waiting or taking a lock.
 
     A signal handler calls this, in a thread that may hold the lock.
     """
@@ -79,8 +79,8 @@ def reserve(name: str, replace: bool, start: object) -> None:
             return
     if not replace or holder is None:
         raise TopologyActiveError(
-            f"a topology named {name!r} is active in this process already. Stop it (trident.active() lists the running "
-            f"ones), start this one under another name=, or take its place with replace=True"
+            f"a topology named {name!r} is already active in this process. Stop it (trident.active() lists active "
+            f"topologies), start this one under another name=, or replace it with replace=True"
         )
     holder.stop()
     reserve(name, False, start)
@@ -100,7 +100,7 @@ def enter(name: str, running: "Running") -> None:
 
 
 def release(name: str, running: "Running") -> None:
-    """Free a name if `running` holds it."""
+    """Free a name if it belongs to `running`."""
     with _lock:
         if name in _running and _running[name] is running:
             del _running[name]

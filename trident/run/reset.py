@@ -67,7 +67,7 @@ def reset(
     Raises TopologyActiveError while the topology runs in this process. Unless `force`, raises LogError if declared
     states exist but no log is at that place, or if a state belongs to another log. Raises StateOwnedError if the place
     of a declared state holds a state of another topology. Raises LogMismatchError if the files there belong to another
-    log or to none, unless `force`. After any of these errors nothing was touched.
+    log or to none, unless `force`. After any of these errors nothing was changed.
 
     Files and keys of others are left in place: below `filesLocation` only frozen results and snapshots of the topology
     are deleted.
@@ -111,9 +111,7 @@ def _check_may_reset(name: str, checkpointLocation: str | Path | None, log: "Red
     if any(running.name == name for running in registry.running_here()):
         raise TopologyActiveError(f"topology {name!r} is active in this process; stop it before you reset it")
     if checkpointLocation is None and log is None:
-        raise TopologyError(
-            "reset needs the place of the log: give checkpointLocation= or log= as you gave it to start"
-        )
+        raise TopologyError("reset needs the location of the log: give the checkpointLocation= or log= of its start")
 
 
 def _check_own_files(files: FileStore | None, uuid: str, kept_at: str, name: str, log_at: str) -> None:
@@ -121,7 +119,7 @@ def _check_own_files(files: FileStore | None, uuid: str, kept_at: str, name: str
     check_location_given(files, kept_at, name)
     # A folder with a log of its own is reset with that log, beside the one that was given.
     if files is not None and not (isinstance(files, DiskFiles) and (files.root / LOG_FILE).exists()):
-        by_force = ", or say force=True if the other log is gone"
+        by_force = ", or use force=True if the other log is gone"
         check_files_of(files, uuid, kept_at, f"the log {log_at}", by_force)
 
 
@@ -244,8 +242,8 @@ def _log_of(name: str, state: str, store: Store) -> str | None:
         return ""
     if identity is not None and (identity.topology, identity.name) != (name, state):
         raise StateOwnedError(
-            f"the place of state {state!r} holds the state {identity.name!r} of topology {identity.topology!r}; "
-            f"nothing was touched"
+            f"the location of state {state!r} has the state {identity.name!r} of topology {identity.topology!r}; "
+            f"nothing was changed"
         )
     return None if identity is None else identity.log
 
@@ -254,18 +252,18 @@ def _check_no_states(present: Mapping[str, str], name: str, log_at: str) -> None
     """Raise LogError if states exist but their log does not."""
     if present:
         raise LogError(
-            f"no log of topology {name!r} is {log_at}, and states of it stand where the program "
-            f"declares them: {', '.join(present)}. Say where their log is, or force=True if it is gone. "
-            f"Nothing was touched"
+            f"there is no log of topology {name!r} {log_at}, but its states exist: {', '.join(present)}. Give the "
+            f"location of their log, or force=True if it is gone. "
+            f"Nothing was changed"
         )
 
 
 def _check_this_logs(foreign: Mapping[str, str], log_at: str) -> None:
     for state, uuid in foreign.items():
         raise LogMismatchError(
-            f"state {state!r} stands under another log (uuid {uuid}) than the one {log_at}, and a driver may be at "
-            f"work on it: reset with the checkpointLocation= (or log=) of that log, or say force=True if it is gone. "
-            f"To give up only the log that is here, remove it by hand. Nothing was touched"
+            f"state {state!r} belongs to another log (uuid {uuid}) than the one {log_at}, and a driver may be using "
+            f"it: reset with the checkpointLocation= (or log=) of that log, or use force=True if that log is gone. "
+            f"To discard only the log given here, remove it by hand. Nothing was changed"
         )
 
 
@@ -313,19 +311,19 @@ def _warn_if_unknown(folder: Path) -> None:
 
 
 def _states_of(log: TransactionLog) -> set[str]:
-    """Return the states that the log knows, without states in memory, which have their files beside the log."""
+    """Return the states in the log, except states in memory, whose files are next to the log."""
     try:
         return {state for state in log.births() if not log.manifest(state)}
     except LogError as error:
-        logger.warning("the log that is reset does not say which states it knows: %s", error)
+        logger.warning("the list of states in the log that is reset cannot be read: %s", error)
         return set()
 
 
 def _warn_of(name: str, others: set[str]) -> None:
     for state in sorted(others):
         warnings.warn(
-            f"reset: the log knew a state {state!r}, which this program does not declare; if it lies on a server, it "
-            f"stays there, and dropState({name!r}, {state!r}, url= or factory= (where it lies), force=True) drops it",
+            f"reset: the log had a state {state!r}, which this program does not declare; if it is on a server, it "
+            f"stays there until dropState({name!r}, {state!r}, url= or factory= (its location), force=True) drops it",
             RuntimeWarning,
             stacklevel=user_level(),
         )

@@ -119,7 +119,7 @@ class RunningTopology:
 
     @property
     def isActive(self) -> bool:
-        """Return whether any batch group is still at work."""
+        """Return whether any batch group is still running."""
         return not self._ended.is_set()
 
     @property
@@ -302,7 +302,7 @@ class RunningTopology:
         self._logger.info("topology %r runs with the parallelism hints %s", self.name, self.parallelismHints)
 
     def _over(self) -> Condition | None:
-        """Return the condition of a run that has ended or is asked to; None for any other run."""
+        """Return the condition of a run that has ended or was asked to end; None for any other run."""
         return self.condition if self._ended.is_set() or self._stop_asked else None
 
     # --- waiting and stopping ----------------------------------------------------------------------------------
@@ -358,7 +358,7 @@ class RunningTopology:
         """
         self.stop_soon()
         if not self._owns_this_thread() and not self._ended.wait(STOP_SECONDS):
-            self._logger.warning("topology %r does not end in %g s; it is left behind", self.name, STOP_SECONDS)
+            self._logger.warning("topology %r does not end within %g s; it is abandoned", self.name, STOP_SECONDS)
         if self._ended.is_set():
             self._stop_servers()  # those that went on to show why the run had failed
         sigterm.unwatch()
@@ -571,8 +571,8 @@ class RunningTopology:
     def _check_other_thread(self, method: str) -> None:
         if self._owns_this_thread():
             raise TridentError(
-                f"topology {self.name!r}: {method}() was called by a listener, spout or function that runs in one of "
-                f"the topology's own threads, which cannot wait for itself; call it from another thread"
+                f"topology {self.name!r}: {method}() was called in a thread of the topology, by a listener, spout "
+                f"or function, which cannot wait for itself; call it from another thread"
             )
 
     def _raise_failure(self) -> None:
@@ -589,8 +589,8 @@ class RunningTopology:
         error = self.exception()
         if error is None and self._runs and not self._awaited and not any(run.committed for run in self._runs.values()):
             self._logger.warning(
-                "topology %r stopped before its first batch, so its states are empty; processAllAvailable() or "
-                "awaitTermination() before the stop waits for batches",
+                "topology %r stopped before its first batch, so its states are empty; to wait for batches, call "
+                "processAllAvailable() or awaitTermination() before stop()",
                 self.name,
             )
         elif error is None:
@@ -607,7 +607,7 @@ class RunningTopology:
             server.stop()
 
     def _end(self) -> None:
-        """Close the run, unless a group is still at work."""
+        """Close the run, unless a group is still running."""
         with self._lock:
             if self._ended.is_set() or not all(r.done.is_set() for r in self._runs.values()):
                 return
@@ -620,7 +620,7 @@ class RunningTopology:
                 self.progress.flush(_PATIENCE)
                 self._end_spans()
             except Exception:  # committed batches stay committed, even if the run does not close well
-                self._logger.exception("topology %r did not close in good order", self.name)
+                self._logger.exception("topology %r did not close cleanly", self.name)
             finally:
                 self._log_end()
                 registry.release(self.name, self)  # before a caller hears of the end, and starts the next one

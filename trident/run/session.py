@@ -29,8 +29,8 @@ def _alive(spark: "SparkSession") -> "SparkSession":
 
     if not callable(getattr(spark, "createDataFrame", None)):
         raise TopologyError(
-            f"start takes a SparkSession, not {short(spark)}; without one it takes the active session, or makes one"
+            f"start takes a SparkSession, not {short(spark)}; without one it uses the active session, or creates one"
         )
     if spark.is_stopped if is_connect(spark) else spark.sparkContext._jsc is None:  # type: ignore[attr-defined]  # noqa: SLF001
-        raise TopologyError("the SparkSession has been stopped; give one that is alive, or none")
+        raise TopologyError("the SparkSession has been stopped; give a running one, or none")
     return spark

@@ -1,4 +1,4 @@
-"""A standby: it watches the log until the driver that holds it has stopped, or has been silent for long."""
+"""A standby: it watches the log until its driver has stopped, or has been silent for too long."""
 
 import contextlib
 import logging
@@ -25,7 +25,7 @@ _STOP_SECONDS = 20.0
 
 
 class Standby:
-    """A start that waits for its turn; ``trident.standbys()`` lists those of this process."""
+    """A start that waits to take over; ``trident.standbys()`` lists those of this process."""
 
     def __init__(self, settings: Settings) -> None:
         """Create the standby; `start` calls this."""
@@ -59,12 +59,12 @@ class Standby:
             lease, renewals = log.lease() or NO_LEASE, log.renewals()
             now = clock.monotonic()
             if not lease.token:
-                self._logger.info("topology %r takes over: no driver holds its log", self.name)
+                self._logger.info("topology %r takes over: its log has no driver", self.name)
                 return lease
             if lease != told:
                 told, self.holder = lease, log.holder()
-                text = "topology %r stands by for %g s of silence: the driver of epoch %d holds its log (%s)"
-                self._logger.info(text, self.name, self._limit, lease.epoch, self.holder or "it does not say who it is")
+                text = "topology %r waits as a standby for %g s of silence: the driver of epoch %d has its log (%s)"
+                self._logger.info(text, self.name, self._limit, lease.epoch, self.holder or "it gives no name")
             silent = silent + min(now - before, 2 * LOOK_SECONDS) if (lease, renewals) == seen else 0.0
             before, seen = now, (lease, renewals)
             if silent >= self._limit:
@@ -86,7 +86,9 @@ class Standby:
     def check(self) -> None:
         """Raise StandbyStoppedError after a stop."""
         if self._stopped:
-            raise StandbyStoppedError(f"topology {self.name!r} was stopped while it stood by; it took nothing over")
+            raise StandbyStoppedError(
+                f"topology {self.name!r} was stopped while it was a standby; it took nothing over"
+            )
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
@@ -108,7 +110,7 @@ class Standby:
         """
         self.stop_soon()
         if not self._ended.wait(_STOP_SECONDS):
-            text = "the start of topology %r does not end in %g s; it is left behind"
+            text = "the start of topology %r does not end within %g s; it is abandoned"
             self._logger.warning(text, self.name, _STOP_SECONDS)
         if self._running is not None:
             self._running.stop()
@@ -150,16 +152,18 @@ def check_turn(settings: Settings) -> None:
     if not settings.standby:
         if settings.takeover is False:
             raise TopologyError(
-                "takeover=False: a start takes over at once, or stands by with standby=True until the driver that "
-                "holds the log has stopped or is silent for leaseSecs"
+                "takeover=False: a start takes over at once; with standby=True it waits until the log's driver has "
+                "stopped, or is silent for leaseSecs"
             )
         return
     if settings.takeover:
         raise TopologyError(
-            "standby=True with takeover=True: a standby waits for its turn, takeover=True does not; give one of them"
+            "standby=True and takeover=True contradict each other: a standby waits, a takeover does not; give one "
+            "of them"
         )
     if not settings.lasting and settings.log is None:
         raise TopologyError(
-            "standby=True without a log that others share: give checkpointLocation=, or log=RedisLog(...) for drivers "
+            "standby=True needs a log that the drivers share: give checkpointLocation=, or log=RedisLog(...) for "
+            "drivers "
             "on other machines"
         )

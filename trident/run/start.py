@@ -145,12 +145,12 @@ def _check_fit(topology: TopologyPlan, program: Program, settings: Settings) -> 
         check_exactly_once(topology)
         if not kept:
             raise GuaranteeError(
-                "requireExactlyOnce=True without a checkpointLocation: what is promised ends with the process; name one"
+                "requireExactlyOnce=True needs a checkpointLocation: without one the guarantee ends with the process"
             )
     if outside and not kept:
         raise TopologyError(
-            f"filesLocation={settings.filesLocation!r} without a log that outlives this process, and only the log says "
-            f"which files count: give start(..., log=RedisLog(...)) or checkpointLocation=..."
+            f"filesLocation={settings.filesLocation!r} needs a log that outlives this process, because only the log "
+            f"says which files are valid: give start(..., log=RedisLog(...)) or checkpointLocation=..."
         )
     check_lasting(program, settings)
     check_writers(program, settings.lasting or outside)
@@ -277,7 +277,10 @@ def _record(context: RunContext, kept_at: str) -> None:
 def _begin(
     program: Program, log: TransactionLog, settings: Settings, renewal: LeaseRenewal, waiting: Standby | None
 ) -> Begun:
-    """Take the log and the states. With `waiting`, wait for the turn first; wait again if another driver was faster."""
+    """Take the log and the states.
+
+    With `waiting`, wait until the log is free; wait again if another driver was faster.
+    """
     taken = renewal.begin if settings.lasting or settings.log is not None else _nothing
     if waiting is None:
         return begin(program, log, settings, taken=taken)
@@ -285,10 +288,10 @@ def _begin(
         try:
             return begin(program, log, settings, waiting.wait(log), taken)
         except OvertakenError:
-            logger.info("topology %r: another driver took the log first; it stands by", settings.name)
+            logger.info("topology %r: another driver took the log first; this one waits as a standby", settings.name)
         except LogBusyError as error:
             # Until the driver that was stopped in the middle of a write goes on or dies, nobody can write the file.
-            logger.warning("topology %r cannot take over: %s; it stands by", settings.name, error)
+            logger.warning("topology %r cannot take over: %s; it waits as a standby", settings.name, error)
 
 
 def _tell(context: RunContext) -> None:
@@ -299,11 +302,11 @@ def _tell(context: RunContext) -> None:
     where, epoch, engine = settings.log_at, begun.lease.epoch, context.engine.name
     log.info("topology %r starts on engine %r, log %s, epoch %d; %s", settings.name, engine, where, epoch, known)
     if begun.died:
-        log.info("the driver of epoch %d did not give the log back: it died, or it is fenced out now", epoch - 1)
+        log.info("the driver of epoch %d did not release the log: it died, or is now fenced out", epoch - 1)
     for name, history in begun.histories.items():
         if history.frozen:
             first, last = history.frozen[0], history.last_frozen
-            waiting = "group %r: batches %d to %d are frozen and not committed; they are committed first"
+            waiting = "group %r: batches %d to %d are frozen but not committed; they are committed first"
             log.info(waiting, name, first, last, extra={"group": name})
 
 
@@ -419,8 +422,8 @@ def _warn(context: RunContext) -> None:
         history = begun.histories[birth.group]
         if 0 < birth.txid == history.last_frozen:
             warned.append(
-                f"state {state!r} is new, and its stream stands at txid {birth.txid}: the batches up to there are not "
-                f"in it. To have them in it too, {settings.way_out}"
+                f"state {state!r} is new, but its stream is at txid {birth.txid}: the batches up to there are not "
+                f"in the state. To include them, {settings.way_out}"
             )
     for text in dict.fromkeys(warned):
         warnings.warn(text, RuntimeWarning, stacklevel=user_level())

@@ -1,4 +1,4 @@
-"""The switches of a run: inactive and active, and other numbers of partitions. One caller at a time changes them."""
+"""The switches of a run: active or inactive, and the numbers of partitions. Only one caller at a time changes them."""
 
 import contextlib
 import threading
@@ -74,8 +74,8 @@ class Switches:
                     run.pause()
                 if not self._quiet(limit):
                     raise TimeoutError(
-                        f"topology {self._name!r} has not committed within {limit:g} s what was planned; it goes on "
-                        f"with the former numbers of partitions{self._held_up()}"
+                        f"topology {self._name!r} did not commit its planned batches within {limit:g} s; it "
+                        f"continues with the previous numbers of partitions{self._held_up()}"
                     )
                 self._check_not_over("rebalance")
                 for run in self._runs.values():

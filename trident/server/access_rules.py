@@ -40,7 +40,7 @@ def is_loopback(host: str) -> bool:
 
 @dataclass(frozen=True)
 class Rights:
-    """The DRPC functions and states that a token may ask a server for. It may ask for nothing else.
+    """The DRPC functions and states that a token allows. It allows nothing else.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class Rights:
         if function in self.functions or state in self.states:
             return
         allowed = [*(f"POST /drpc/{name}" for name in self.functions), *(f"/state/{name}" for name in self.states)]
-        raise RequestError(403, "Forbidden", f"this token may ask only: {', '.join(allowed) or 'nothing'}")
+        raise RequestError(403, "Forbidden", f"this token allows only: {', '.join(allowed) or 'nothing'}")
 
 
 @dataclass(frozen=True)
@@ -82,12 +82,12 @@ class Grant:
 
     @classmethod
     def none(cls) -> "Grant":
-        """Return the grant of a request of which nothing is known."""
+        """Return the grant of an unknown request."""
         return cls("nobody", Rights())
 
     @property
     def isLimited(self) -> bool:
-        """True for a client that may not ask everything: it learns nothing of the server's inside."""
+        """True for a client with limited rights: it gets no information about the server itself."""
         return self.rights is not None
 
     def check(self, function: str | None, state: str | None) -> None:
@@ -150,10 +150,10 @@ class AccessRules:
     def check_host(self, host: str) -> None:
         """Raise RequestError unless the server answers under this Host."""
         if not self.knows(host):
-            raise RequestError(421, "HostNotAllowed", "the server does not answer under this Host; see allowedHosts")
+            raise RequestError(421, "HostNotAllowed", "this Host is not allowed; see allowedHosts")
 
     def grant_if_any(self, authorization: str | None) -> Grant:
-        """Return the permissions of a request; nothing if it brings no token of this server."""
+        """Return the permissions of a request; none if it has no token of this server."""
         try:
             return self.grant_of(authorization)
         except RequestError:

@@ -108,7 +108,7 @@ class _Answers:
 
     def _check_size(self, size: int) -> None:
         if size > self._limits.bodyBytes:
-            raise RequestError(413, "BodyTooLarge", f"the body may have {self._limits.bodyBytes} bytes at most")
+            raise RequestError(413, "BodyTooLarge", f"the body may have at most {self._limits.bodyBytes} bytes")
         if self._arriving > self._limits.inFlight * self._limits.bodyBytes:
             raise RequestError(503, "Overloaded", "too many bodies arrive at the same time", {"Retry-After": "1"})
 
@@ -222,7 +222,7 @@ class _Answers:
         if "top" in asked:
             count, by = self._count("top", asked["top"]), asked.get("by")
             if by is not None and by not in value_fields(view):
-                fields = ", ".join(value_fields(view)) or "none, as it is no struct"
+                fields = ", ".join(value_fields(view)) or "none, since it is not a struct"
                 raise RequestError(400, "InvalidQuery", f"by={by!r}: the fields of the value are {fields}")
             await self._waiting.reach(request, {}, self._limits.timeoutSecs)
             table = await self._listings.ranked(request, view, count, by)
@@ -257,7 +257,7 @@ class _Answers:
         return json_answer({"status": "alive"})
 
     async def _ready(self, request: Request) -> Response:
-        """Answer whether states can be read now; to those who may ask everything, also as of which txids."""
+        """Answer whether states can be read now; to clients with full rights, also the txids."""
         limited = visit_of(request).grant.isLimited
         try:
             txids = await self._in_thread(lambda: self._served.asOfTxid, 5.0)
@@ -273,7 +273,7 @@ def _argument(name: str, kind: pa.DataType | None, value: Any) -> Any:
         return value if kind is None else from_json(value, kind)
     except ValueError:
         raise RequestError(
-            400, "DRPCArgumentError", f"argument {name!r} came as {short_repr(value)}: expected {type_name(kind)}"
+            400, "DRPCArgumentError", f"argument {name!r} is {short_repr(value)}: expected {type_name(kind)}"
         ) from None
 
 

@@ -35,7 +35,7 @@ def read_body(body: bytes, kind: type[_T]) -> _T:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise RequestError(400, "InvalidBody", f"the body is not what is expected: {error}") from None
+        raise RequestError(400, "InvalidBody", f"the body is not valid: {error}") from None
 
 
 def json_body(content: Any) -> bytes:

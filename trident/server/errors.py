@@ -29,7 +29,7 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
 
 
 def status_of(error: Exception) -> int:
-    """Return the HTTP status of an error: 4xx if the request is wrong, 503 if asking again may help, 500 otherwise.
+    """Return the HTTP status of an error: 4xx if the request is wrong, 503 if a retry may help, 500 otherwise.
 
     >>> status_of(errors.DRPCArgumentError("...")), status_of(errors.StateRecoveringError("...")), status_of(KeyError())
     (400, 503, 500)
@@ -45,12 +45,12 @@ def body_of(error: Exception, limited: bool = False, number: str = "") -> dict[s
     `limited`: for a client that may not ask everything. A message about the server's inside, with paths, lines and
     addresses, is not for it. `number`: the number under which the server's log has the error.
     """
-    log = f"; its log says why, under the number {number}" if number else ""
+    log = f"; its log has the reason, under the number {number}" if number else ""
     if isinstance(error, RequestError):
         return {"error": {"type": error.kind, "message": str(error)}}
     if isinstance(error, errors.TridentError):
         hidden = limited and status_of(error) >= 500
-        message = f"the server could not answer{log or '; ask again'}" if hidden else str(error)
+        message = f"the server could not answer{log or '; try again'}" if hidden else str(error)
         return {"error": {"type": type(error).__name__, "message": message}}
     # What an unknown error says may hold anything, such as values or paths.
     return {"error": {"type": "InternalError", "message": f"the server failed{log}"}}

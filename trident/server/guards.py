@@ -49,11 +49,11 @@ class Guards:
         """Returns whether the server is about to stop. Answers without an end then end themselves."""
 
     def tell_no_request(self, client: str, status: int) -> None:
-        """Tell bytes that were no request; see `Ledger`."""
+        """Record bytes that were not a request; see `Ledger`."""
         self._ledger.tell_no_request(client, status)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer a request. This raises nothing: an error becomes an answer, or the end of the connection."""
+        """Answer a request. This never raises: an error becomes an answer, or the end of the connection."""
         if scope["type"] != "http":
             return
         found = find_door(self.doors, scope)
@@ -63,12 +63,12 @@ class Guards:
             await self._answer(request, found, told.send)
         except asyncio.CancelledError:  # the server stops, and waits no longer for this answer
             if not told.isBegun:
-                stopping = RequestError(503, "Stopping", "the server stops; ask again", {"Connection": "close"})
+                stopping = RequestError(503, "Stopping", "the server is stopping; try again", {"Connection": "close"})
                 await refusal(stopping)(scope, receive, told.send)
         except (ClientDisconnect, OSError):
             pass  # the client has gone before it had its answer
         except Exception as error:
-            log_failure("an answer broke off", error)
+            log_failure("an answer was interrupted", error)
         finally:
             told.end()
 
@@ -120,7 +120,7 @@ class Guards:
             raise RequestError(
                 429,
                 "TooManyRequests",
-                f"{self._limits.requestsPerSec:g} requests a second are allowed; ask again in {wait:.3g} s",
+                f"{self._limits.requestsPerSec:g} requests per second are allowed; try again in {wait:.3g} s",
                 {"Retry-After": str(math.ceil(wait))},
             )
 
@@ -156,7 +156,7 @@ class _Told:
         await self._send({**message, "body": body[last:]} if last else message)
 
     def end(self) -> None:
-        """Note that there is nothing else to send."""
+        """Note that the answer is complete."""
         self._unsent.note(self, 0, _nothing)
         self.tell(CLIENT_GONE)
 
@@ -201,7 +201,7 @@ def log_failure(what: str, error: Exception) -> str:
 
 def _no_door(request: Request, found: Found) -> RequestError:
     method, path = request.method, request.scope["path"]
-    hint = "GET /openapi.json describes what there is"
+    hint = "GET /openapi.json describes the API"
     if found.allowed:
         allow = {"Allow": ", ".join(found.allowed)}
         return RequestError(405, "MethodNotAllowed", f"{method} {path}: Method Not Allowed; {hint}", allow)

@@ -119,7 +119,7 @@ class LimitedProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if self._bytes > MOST_HEAD_BYTES + _MOST_FRAMING * self._body:
-            self.send_400_response(f"the head of a request may have {MOST_HEAD_BYTES} bytes at most")
+            self.send_400_response(f"the head of a request may have at most {MOST_HEAD_BYTES} bytes")
         elif self._body > self._limits.bodyBytes + _MOST_UNREAD:
             self.transport.close()  # whoever reads bodies has refused this one
             self._give_up()
@@ -130,7 +130,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         if len(self.pipeline) >= _MOST_PIPELINED:
-            raise ValueError("too many requests wait for an answer")  # httptools makes it a 400
+            raise ValueError("too many requests are waiting for an answer")  # httptools makes it a 400
         self._phase, self._since = Phase.BODY, self.loop.time()
         super().on_headers_complete()
 

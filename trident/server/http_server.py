@@ -41,14 +41,14 @@ def rules_for(
     """
     secret, limited = read_token(token), _limited(tokens or {})
     if secret in limited:
-        raise TopologyError("tokens: one of them is the server's own token, which may ask everything; give it another")
+        raise TopologyError("tokens: one of them is also the server's token, which allows everything; use another one")
     if tls is not None:
         tls.check()
     proven = secret is not None or limited or (tls is not None and tls.provesClients)
     if not is_loopback(host) and not proven and not insecure:
         raise TopologyError(
-            f"host={host!r}: other machines could read every state; give token='env:NAME' (or 'file:path'), ask "
-            f"clients for certificates (tls=TLS(cert, key, clientCA)), or listen at 127.0.0.1"
+            f"host={host!r}: other machines could read every state; give token='env:NAME' (or 'file:path'), require "
+            f"client certificates (tls=TLS(cert, key, clientCA)), or listen on 127.0.0.1"
         )
     return AccessRules(secret, {*_LOOPBACK_NAMES, host, *allowedHosts}, limited)
 
@@ -158,7 +158,7 @@ class Server(Ending):
                 break
             deadline.wait(0.01)
         if not self._server.started:
-            raise TopologyError(f"the server at {self.url} did not start; the log of uvicorn says why")
+            raise TopologyError(f"the server at {self.url} did not start; see the log of uvicorn")
         logger.info("topology %r is served at %s", served.name, self.url)
 
     def _run(self) -> None:

@@ -1,4 +1,4 @@
-"""Dead letters over HTTP: list the newest in each state that keeps them, and put them back into their stream."""
+"""Dead letters over HTTP: list the newest in each state that keeps them, and replay them into their stream."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -60,7 +60,7 @@ def letters_of(served: Served, entries: Mapping[str, pa.Table], most: int) -> Le
 def replay(served: Served, wanted: ReplayWanted) -> Replayed:
     """Put dead letters back into their stream. Raises RequestError if the topology does not allow that."""
     if wanted.state not in letter_states(served.watched.plan):
-        raise RequestError(404, "StateNotFound", f"{wanted.state!r} is no state that keeps dead letters")
+        raise RequestError(404, "StateNotFound", f"{wanted.state!r} is not a state of dead letters")
     try:
         return Replayed(served.watched.replay(wanted.stream, wanted.state, wanted.ids))
     except TridentError as error:

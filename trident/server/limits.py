@@ -1,4 +1,4 @@
-"""The limits of a server: how much a client may send, ask and wait for."""
+"""The limits of a server: how much a client may send, request and wait for."""
 
 from collections.abc import Collection
 from dataclasses import dataclass

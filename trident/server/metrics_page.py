@@ -25,7 +25,7 @@ def _reads(served: Served) -> MetricsRegistry:
     now = MetricsRegistry()
     try:
         for group, txid in served.asOfTxid.items():
-            now.set("trident_served_txid", "Txid that reads are as of now.", txid, topology=served.name, group=group)
+            now.set("trident_served_txid", "Txid as of which states are read.", txid, topology=served.name, group=group)
         ready = True
     except TridentError:
         ready = False

@@ -15,21 +15,21 @@ from trident.server.served import Served
 from trident.server.state_pages import value_fields
 
 _ERRORS = {
-    400: "the request is wrong; the message says what is expected",
+    400: "the request is wrong; the message has the details",
     401: "the token is missing or wrong",
-    403: "the token may not ask for this",
+    403: "the token does not allow this",
     404: "there is no such function, state or key",
     405: "the path has other methods; the header Allow names them",
     408: "the body took too long",
     409: "this server is behind minTxid",
-    410: "the state was dropped or reset since the server opened it, or since the place of the feed",
-    413: "the body is too large, or asks for too many keys",
+    410: "the state was dropped or reset since the server opened it, or since the position of the feed",
+    413: "the body is too large, or has too many keys",
     415: "the body is not JSON",
     421: "the Host header names a host that the server does not know",
     429: "too many requests in a second",
     500: "a function of the topology raised an error",
-    503: "the states cannot be read now, or the server has too much to do; ask again",
-    504: "no answer within the time",
+    503: "the states cannot be read now, or the server is busy; try again",
+    504: "no answer within the timeout",
 }
 
 
@@ -61,9 +61,12 @@ def _paths(served: Served, limits: Limits) -> Iterable[tuple[str, dict[str, Any]
         yield f"/state/{name}/{{key}}", {"get": _get(view)}
         if served.group_of(name) is not None:
             yield f"/state/{name}/changes", {"get": _changes(name)}
-    yield "/healthz", {"get": _operation("Say that the process lives", _answer({"status": {"type": "string"}}), [])}
+    yield (
+        "/healthz",
+        {"get": _operation("Report that the process is alive", _answer({"status": {"type": "string"}}), [])},
+    )
     ready = _answer({"status": {"type": "string"}, "asOfTxid": _TXIDS})
-    yield "/readyz", {"get": _operation("Say whether states can be read now", ready, [503, 504])}
+    yield "/readyz", {"get": _operation("Report whether states can be read now", ready, [503, 504])}
 
 
 def _function(function: DRPCFunction, limits: Limits) -> dict[str, Any]:
@@ -128,7 +131,9 @@ def _changes(state: str) -> dict[str, Any]:
         "rows": {"enum": ["json", "arrow"]},
     }
     operation = _operation(
-        f"Follow what batches change in state {state}, as events without an end", {}, [400, 401, 403, 410, 421, 503]
+        f"Follow the changes that batches make to state {state}, as an endless stream of events",
+        {},
+        [400, 401, 403, 410, 421, 503],
     )
     operation["responses"]["200"] = {
         "description": "events: position, change, snapshot, missed, ended",

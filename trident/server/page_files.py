@@ -1,4 +1,7 @@
-"""The files of the page: HTML, styles and scripts. They come with the package, so the page works without a network."""
+"""The files of the page: HTML, styles and scripts.
+
+They are part of the package, so the page works without a network.
+"""
 
 import hashlib
 from functools import cache
@@ -31,7 +34,7 @@ _HEADERS = {
 
 
 def file_doors() -> list[Door]:
-    """Return the doors of the page's files. The files hold nothing of the topology, so they need no token."""
+    """Return the doors of the page's files. The files contain no data of the topology, so they need no token."""
     return [Door("/", _answer, needsToken=False), Door("/page/{path:path}", _answer, needsToken=False)]
 
 

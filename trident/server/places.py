@@ -27,7 +27,7 @@ class Places:
         self._taken = Counter[str]()
 
     def take(self, holder: str) -> GiveBack | None:
-        """Take a place, and return the function that gives it back; None if the holder gets none now.
+        """Take a place, and return the function that frees it; None if the holder cannot have one now.
 
         The check and the count are one step: there is no await between them.
         """
@@ -50,9 +50,9 @@ class Places:
         if (give_back := self.take(holder)) is not None:
             return give_back
         mine = self._taken[holder]
-        share = f", and this token has its share of them ({mine})" if self._taken.total() < self._most else ""
+        share = f", of which this token already uses its share ({mine})" if self._taken.total() < self._most else ""
         raise RequestError(
-            503, self._kind, f"this server has {self._most} {self._what}{share}; ask again", {"Retry-After": "1"}
+            503, self._kind, f"this server allows {self._most} {self._what}{share}; try again", {"Retry-After": "1"}
         )
 
     @contextmanager

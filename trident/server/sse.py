@@ -1,4 +1,4 @@
-"""Server-Sent Events: their format, and an answer without an end."""
+"""Server-Sent Events: their format, and an endless answer."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any

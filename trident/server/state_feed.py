@@ -134,7 +134,7 @@ class StateFeed:
                 yield STILL_HERE
 
     async def _round(self, reader: "_Reader") -> AsyncIterator[bytes]:
-        """Yield the next change. If there is none, wait a little, and from time to time yield the reader's place."""
+        """Yield the next change. If there is none, wait a little, and from time to time yield the reader's position."""
         if await self._is_due(reader):
             first = True
             async for part in self._parts(reader):
@@ -200,7 +200,7 @@ class StateFeed:
             }
         self._metrics.count(
             "trident_feed_rows_total",
-            "Changed and removed keys that feeds of changes told.",
+            "Changed and removed keys sent to feeds of changes.",
             part.entries.num_rows + part.removed.num_rows,
             state=reader.state,
         )

@@ -1,4 +1,4 @@
-"""TLS of a server: its certificate, and the certificates that clients must bring."""
+"""TLS of a server: its certificate, and the certificates that clients must present."""
 
 import ssl
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The answers that their clients have not taken yet. They stay in memory, so all of them together have a limit."""
+"""The answers that clients have not received yet. They are in memory, so their total size is limited."""
 
 import time
 from collections.abc import Callable, Hashable
@@ -29,7 +29,7 @@ class Unsent:
         """The unsent bytes of all answers."""
 
     def note(self, answer: Hashable, left: int, cut: Callable[[], None]) -> None:
-        """Note that a client has taken a part of its answer, of which `left` bytes are left; `cut` ends it."""
+        """Note that a client has received a part of its answer; `left` bytes remain, and `cut` ends the connection."""
         self._forget(answer)
         now = self._clock()
         if left:

@@ -20,7 +20,7 @@ class Visit:
 
     @property
     def holder(self) -> str:
-        """The token of the request, as those know it who share places."""
+        """The token of the request, by which places are shared."""
         return self.grant.holder
 
     def enter(self) -> None:

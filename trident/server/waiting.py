@@ -27,7 +27,7 @@ _LOOK_SECONDS = 0.02
 
 
 class Waiting:
-    """The requests of one server that wait for a txid. One look serves all of them, and none holds a thread."""
+    """The requests of one server that wait for a txid. One check serves all of them, and none blocks a thread."""
 
     def __init__(self, served: Served, in_thread: InThread, shared: bool) -> None:
         self._served, self._in_thread = served, in_thread
@@ -67,7 +67,7 @@ class Waiting:
             at = ", ".join(
                 f"{group} is at txid {self._committed.get(group)}, not {txid}" for group, txid in behind.items()
             )
-            raise RequestError(409, "Behind", f"this server is behind what the client has seen: {at}") from None
+            raise RequestError(409, "Behind", f"this server has not reached the client's txid: {at}") from None
         finally:
             del self._waiters[arrived]
 
@@ -96,7 +96,7 @@ class Waiting:
 
     @staticmethod
     def _behind(least: Mapping[str, int], committed: Mapping[str, int]) -> dict[str, int]:
-        """Return the groups that lack batches. A group of another topology says nothing here."""
+        """Return the groups that lack batches. Groups of other topologies are ignored."""
         return {group: txid for group, txid in least.items() if committed.get(group, txid) < txid}
 
 

@@ -16,7 +16,7 @@ class _Advice(NamedTuple):
     ways: tuple[str, ...]
 
 
-_COMMITTED = "Everything that was committed is kept, exactly. The next start goes on behind it."
+_COMMITTED = "Every committed batch is kept. The next start continues after the last one."
 _FROZEN = "The batch is frozen: its results are kept in the log, and the next start commits them. Nothing is lost."
 _AGAIN = "Start the topology again with the same name and checkpoint."
 
@@ -27,21 +27,21 @@ _ADVICE: tuple[tuple[type[BaseException], _Advice], ...] = (
     (
         errors.FencedError,
         _Advice(
-            "Another driver has taken this topology over.",
-            "This driver has stopped writing. The other one goes on exactly where this one was.",
+            "Another driver has taken over this topology.",
+            "This driver has stopped writing. The other driver continues exactly where this one stopped.",
             (
-                "Look at the page of the driver that runs now.",
-                "If nobody was meant to start a second one, look for a scheduler that starts the program twice.",
+                "Open the page of the current driver.",
+                "If you did not start a second driver, look for a scheduler that starts the program twice.",
             ),
         ),
     ),
     (
         errors.CallHangsError,
         _Advice(
-            "A function of your code did not come back, and could not be called again.",
+            "A function of your code did not return, and could not be called again.",
             _COMMITTED,
             (
-                "The message names the call and its line: give what it waits for a time limit.",
+                "The message names the call and its line: set a timeout on the operation for which it waits.",
                 "If it is only slow, raise messageTimeoutSecs.",
                 _AGAIN,
             ),
@@ -50,10 +50,10 @@ _ADVICE: tuple[tuple[type[BaseException], _Advice], ...] = (
     (
         errors.FilesUnavailableError,
         _Advice(
-            "The object store or HDFS with the run's files did not answer for as long as it was asked.",
-            _COMMITTED + " What was frozen is kept too.",
+            "The object store or HDFS with the run's files did not answer, although requests were repeated.",
+            _COMMITTED + " Frozen batches are kept too.",
             (
-                "Bring the store up again, and check its address: filesLocation, and the endpoint in filesStorage.",
+                "Restart the store, and check its address: filesLocation, and the endpoint in filesStorage.",
                 _AGAIN,
             ),
         ),
@@ -61,23 +61,24 @@ _ADVICE: tuple[tuple[type[BaseException], _Advice], ...] = (
     (
         errors.FilesRefusedError,
         _Advice(
-            "The object store or HDFS with the run's files refused: wrong credentials, no such bucket, or no right.",
-            _COMMITTED + " What was frozen is kept too.",
-            ("The message has the store's reason: put that right, on the driver and on every worker.", _AGAIN),
+            "The object store or HDFS with the run's files refused a request: wrong credentials, no such bucket, or "
+            "no permission.",
+            _COMMITTED + " Frozen batches are kept too.",
+            ("The message has the store's reason: correct it, on the driver and on every worker.", _AGAIN),
         ),
     ),
     (
         errors.StateUnavailableError,
         _Advice(
-            "The store of a state did not answer for as long as commits are repeated (commitRetrySecs).",
+            "The store of a state did not answer for commitRetrySecs, the time for which commits are repeated.",
             _FROZEN,
-            ("Bring the store's server up again, and check its address and password.", _AGAIN),
+            ("Restart the store's server, and check its address and password.", _AGAIN),
         ),
     ),
     (
         errors.StateFullError,
         _Advice(
-            "The store of a state takes no more data.",
+            "The store of a state is full.",
             _FROZEN,
             ("Give it more memory or disk, or let values expire (ttlSecs).", _AGAIN),
         ),
@@ -85,11 +86,11 @@ _ADVICE: tuple[tuple[type[BaseException], _Advice], ...] = (
     (
         errors.StateLostError,
         _Advice(
-            "A store lost a state, or more of it than the log can write again.",
-            "The log still has what was committed last, but not the whole state.",
+            "A store lost a state, or more batches of it than the log still has.",
+            "The log still has the last commits, but not the whole state.",
             (
-                "Restore the store from its backup, as of the txid that the message names.",
-                "Or drop the state (trident state drop), so that it begins anew.",
+                "Restore the store from a backup that has the txid in the message.",
+                "Or drop the state (trident state drop), which then starts empty.",
                 _AGAIN,
             ),
         ),
@@ -99,7 +100,7 @@ _ADVICE: tuple[tuple[type[BaseException], _Advice], ...] = (
         _Advice(
             "The stored state was written with other keys, another kind or another aggregator.",
             "Nothing was changed.",
-            ("Put the former declaration back, give the state another name, or drop the state.", _AGAIN),
+            ("Restore the previous declaration, give the state another name, or drop the state.", _AGAIN),
         ),
     ),
     (
@@ -107,23 +108,24 @@ _ADVICE: tuple[tuple[type[BaseException], _Advice], ...] = (
         _Advice(
             "A state could not be read or written.",
             _FROZEN,
-            ("The message names the state and the reason.", "Once that is put right: " + _AGAIN.lower()),
+            ("The message names the state and the reason.", "Then: " + _AGAIN.lower()),
         ),
     ),
     (
         errors.OutputUnavailableError,
         _Advice(
-            "The target of an output was away or full for as long as hand-overs are repeated (commitRetrySecs).",
+            "The target of an output was unavailable or full for commitRetrySecs, the time for which a batch is "
+            "handed over again.",
             _FROZEN,
-            ("Bring the target up again, or make room.", _AGAIN),
+            ("Restart the target, or free some space.", _AGAIN),
         ),
     ),
     (
         errors.OutputError,
         _Advice(
-            "An output did not take a batch.",
+            "An output did not accept a batch.",
             _FROZEN,
-            ("The message names the output and the reason: put that right.", _AGAIN),
+            ("The message names the output and the reason, which has to be corrected.", _AGAIN),
         ),
     ),
     (
@@ -132,33 +134,33 @@ _ADVICE: tuple[tuple[type[BaseException], _Advice], ...] = (
             "A source lost tuples before the topology read them.",
             _COMMITTED,
             (
-                "The message says what is lost, and which option of the spout goes on without it.",
-                "To lose nothing the next time, let the source keep its data for longer.",
+                "The message names the lost tuples, and the option of the spout that continues without them.",
+                "To prevent this, let the source keep its data for longer.",
             ),
         ),
     ),
     (
         errors.SourceChangedError,
         _Advice(
-            "A source that should only grow has changed or deleted rows.",
+            "A source whose rows must not change has changed or deleted some.",
             _COMMITTED,
-            ("The message says which rows, and how to go on without them.",),
+            ("The message names the rows, and a way to continue without them.",),
         ),
     ),
     (
         errors.SpoutError,
         _Advice(
-            "A source could not give its tuples.",
+            "A source could not be read.",
             _COMMITTED,
-            ("The message names the source and the reason: put that right.", _AGAIN),
+            ("The message names the source and the reason, which has to be corrected.", _AGAIN),
         ),
     ),
     (
         errors.CodeChangedError,
         _Advice(
-            "The program was changed, and cannot commit a batch that the former program has frozen.",
+            "The program was changed, and cannot commit a batch that the previous program froze.",
             _FROZEN,
-            ("Start the former program once, so that it commits the batch.", "Then start the new one."),
+            ("Start the previous program once, which commits the batch.", "Then start the new one."),
         ),
     ),
     (
@@ -168,7 +170,7 @@ _ADVICE: tuple[tuple[type[BaseException], _Advice], ...] = (
             _COMMITTED,
             (
                 "The message names the step, the function and the tuple: correct the function.",
-                'Or let such tuples out of the batch: onError="skip", or onError="deadLetter" to keep them.',
+                'Or leave such tuples out of the batch: onError="skip", or onError="deadLetter" to keep them.',
                 _AGAIN,
             ),
         ),
@@ -176,7 +178,7 @@ _ADVICE: tuple[tuple[type[BaseException], _Advice], ...] = (
     (
         errors.SparkFailedError,
         _Advice(
-            "Spark could not do the work.",
+            "A Spark job failed.",
             _COMMITTED,
             ("Spark's own log says why: memory of the workers, a lost executor, a missing package.", _AGAIN),
         ),
@@ -184,7 +186,7 @@ _ADVICE: tuple[tuple[type[BaseException], _Advice], ...] = (
     (
         errors.LedgerError,
         _Advice(
-            "Tuples of a batch were lost or doubled on their way, every time.",
+            "Tuples of a batch were lost or repeated between steps, in every attempt.",
             _COMMITTED,
             (
                 "Look at the step and the partition that the error names; look at Spark's log for lost executors.",
@@ -211,9 +213,9 @@ _ADVICE: tuple[tuple[type[BaseException], _Advice], ...] = (
 )
 
 _ANY = _Advice(
-    "The topology stopped because of an error that it could not repair by trying again.",
+    "The topology stopped because of an error that persisted after retries.",
     _COMMITTED,
-    ("Put right what the message names.", _AGAIN),
+    ("Correct the cause that the message names.", _AGAIN),
 )
 
 
@@ -223,7 +225,7 @@ def fault_of(error: BaseException, lasting: bool = True) -> Fault:
     For a BatchFailedError, the advice is that for its cause. `lasting`: whether the run has a log that outlives it.
 
     >>> fault_of(errors.FencedError("epoch 2 holds the log")).meaning
-    'Another driver has taken this topology over.'
+    'Another driver has taken over this topology.'
     """
     chain = _chain(error)
     telling = chain[1:] if isinstance(error, errors.BatchFailedError) and len(chain) > 1 else chain

@@ -21,4 +21,4 @@ class BranchSpout:
 
     def open(self) -> NoReturn:
         """Raise an error, because the run itself passes batches to the branch."""
-        raise AssertionError("a branch is handed its batches and opens no spout")
+        raise AssertionError("a branch gets its batches from the run and opens no spout")

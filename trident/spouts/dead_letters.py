@@ -60,7 +60,7 @@ class ReplaySpout:
 
     @property
     def kind(self) -> SpoutKind:
-        """Transactional, because a plan holds the letters themselves: the same txid gives the same tuples."""
+        """Transactional, because a plan contains the letters themselves, so a txid always has the same tuples."""
         return SpoutKind.TRANSACTIONAL
 
     @property
@@ -101,16 +101,16 @@ class ReplaySpout:
             missing = [name for name in fields.names if name not in json.loads(text)]
             if missing:
                 raise TopologyError(
-                    f"dead letter {id} cannot come back before {self.step}: its tuple has no field {missing[0]!r}, and "
-                    f"the stream has ({ddl(self.fields)}) there; go back to the fields of the program in which it "
-                    f"died, or leave such letters out, with where="
+                    f"dead letter {id} cannot be replayed before {self.step}: its tuple has no field "
+                    f"{missing[0]!r}, but the stream there has ({ddl(self.fields)}); restore the fields of the "
+                    f"program that made the letter, or exclude such letters with where="
                 )
         try:
             texts = pa.array([text.encode() for _, text in letters], pa.binary())
             values = Documents(kind, bare=True).unpack(texts).values
         except StateCorruptError:
             raise TopologyError(
-                f"dead letter {letters[0][0]} cannot come back before {self.step}: its tuple is no longer one of "
+                f"dead letter {letters[0][0]} cannot be replayed before {self.step}: its tuple no longer fits "
                 f"({ddl(self.fields)})"
             ) from None
         columns = values.flatten() if letters else [pa.array([], field.type) for field in fields]
@@ -140,7 +140,7 @@ class ReplaySpout:
                 self.waits_for = f"the dead letters cannot be read: {error}"
                 return None
             if known and as_of < last:  # the read may still hold the letters that the last replay removes
-                self.waits_for = f"the letters are read as of batch {as_of}, and batch {last} removes some"
+                self.waits_for = f"the letters are read as of batch {as_of}, but batch {last} removes some"
                 return None
             if letters:
                 return {
@@ -152,7 +152,7 @@ class ReplaySpout:
         return None
 
     def succeeded(self, metadata: Metadata) -> None:
-        """Forget the requests up to the one in `metadata`, because the batch that put its letters back is committed."""
+        """Forget the requests up to the one in `metadata`, because the batch that replayed its letters is committed."""
         if isinstance(metadata, dict) and metadata.get("run") == self._run:
             with self._lock:
                 self._asked = [request for request in self._asked if request[0] > int(metadata["number"])]

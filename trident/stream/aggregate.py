@@ -178,7 +178,7 @@ def inputs_of(stream: StreamBase[Any], call: Arguments) -> tuple[str, ...]:
     own = call.operation.inputFields if isinstance(call.operation, BuiltinAggregator) else None
     if own is not None and call.inputs is not None:
         listed = ", ".join(own)
-        problem = f"the call names the input fields {call.inputs!r}, and the aggregator its own, {listed!r}"
+        problem = f"the call names the input fields {call.inputs!r}, and the aggregator also names some, {listed!r}"
         raise call.step.wrong(f"{problem}: name them once")
     names = stream._inputs(call.inputs if own is None else list(own), call.step)
     return () if isinstance(call.operation, Count) else names

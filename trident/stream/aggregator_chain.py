@@ -110,8 +110,8 @@ class ChainedAggregate(NotASequence, Generic[StreamT]):
         members, step = read_members(self._stream, scope, args, inputFields, aggregator, outputFields)
         if self._scope not in (None, scope):
             raise step.wrong(
-                f"the chain's other members are of {VERBS[self._scope or scope]}: a chain is all aggregate or all "
-                "partitionAggregate"
+                f"the chain's other members use {VERBS[self._scope or scope]}: a chain has only aggregate or only "
+                f"partitionAggregate"
             )
         chain = self
         for member in members:
@@ -132,7 +132,7 @@ class ChainedAggregate(NotASequence, Generic[StreamT]):
             if name.lower() in taken:
                 raise step.error(
                     DuplicateFieldError,
-                    f"output field {name!r} is {taken[name.lower()]} in this chain already; give it another name",
+                    f"output field {name!r} is already {taken[name.lower()]} in this chain; give it another name",
                 )
 
     def __repr__(self) -> str:
@@ -144,5 +144,7 @@ class ChainedAggregate(NotASequence, Generic[StreamT]):
         def __getattr__(self, name: str) -> NoReturn:
             message = unknown_verb(self, name, names_elsewhere.STREAM)
             if not name.startswith("_") and hasattr(type(self._stream), name):
-                message = f"'ChainedAggregate' has no verb {name!r}; the stream behind the chain has: chainEnd().{name}"
+                message = (
+                    f"'ChainedAggregate' has no verb {name!r}; the stream after the chain has it: chainEnd().{name}"
+                )
             raise AttributeError(message, name=name, obj=self)

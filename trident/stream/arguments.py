@@ -40,7 +40,7 @@ def _why_not_one(candidates: Sequence[object], before: Sequence[object], usage: 
     texts = before[1:] or [text for text in before if "filter" in usage and _EXPRESSION.search(str(text))]
     hint = _operation_meant(texts, usage)
     if hint:
-        return f"{texts[0]!r} is a string, and the operation is a function or object: {hint}"
+        return f"{texts[0]!r} is a string, but the operation must be a function or object: {hint}"
     return "the operation is missing"
 
 
@@ -87,18 +87,18 @@ def several(call: Arguments) -> list[Arguments]:
     beside = {"inputFields": call.inputs, "outputFields": call.outputs}
     for name, fields in beside.items():
         if fields is not None:
-            problem = f"{name} {fields!r} stands beside several aggregators, and each of them has its own fields"
+            problem = f"{name} {fields!r} cannot be given with several aggregators, each of which has its own fields"
             raise call.step.wrong(f"{problem}; write {_SEVERAL}")
     if not call.operation:
         raise call.step.wrong(f"the mapping names no aggregator; write {_SEVERAL}")
     calls = []
     for outputs, value in call.operation.items():
         if not isinstance(outputs, str):
-            problem = f"{brief(outputs)} is no output field"
+            problem = f"{brief(outputs)} is not an output field"
             raise call.step.wrong(f"{problem}; write {_SEVERAL}")
         inputs, operation = _with_inputs(value)
         if is_fields(operation) or isinstance(operation, tuple):
-            problem = f"{outputs!r}: {brief(value)} is no aggregator, nor a pair of input fields and aggregator"
+            problem = f"{outputs!r}: {brief(value)} is neither an aggregator nor a pair of input fields and aggregator"
             raise call.step.error(TopologyError, f"{problem}; write {_SEVERAL}")
         step = replace(call.step, label=f"{call.step.label}: {outputs!r}", function=operation_site(operation))
         calls.append(Arguments(inputs, operation, outputs, step))
@@ -133,7 +133,7 @@ def check_factory(factory: object, step: Step, usage: str) -> None:
     hint = "call it, " if callable(factory) and not isinstance(factory, type) else ""
     raise step.wrong(
         f"{brief(factory)} is not a state factory: {hint}give MemoryMapState.opaque(), RedisMapState.opaque(url) or "
-        f"the like; write {usage}"
+        f"similar; write {usage}"
     )
 
 
@@ -147,7 +147,7 @@ def name_of(owner: str, name: object, step: Step, default: str | None = None) ->
 
 
 def _operation_meant(values: Sequence[object], usage: str) -> str:
-    """Return a suggestion for `values[0]`, a text in the place of the operation; "" if there is no suggestion."""
+    """Return a suggestion for `values[0]`, a text instead of the operation; "" if there is no suggestion."""
     text = values[0] if values else None
     if not isinstance(text, str):
         return ""
@@ -188,6 +188,6 @@ def _one(name: str, positional: list[Any], keyword: Any, step: Step, usage: str)
     values = positional + ([] if keyword is None else [keyword])
     if len(values) > 1:
         listed = " and ".join(map(repr, values))
-        hint = "fields go into one argument, such as 'a, b'; " if len(positional) > 1 else ""
+        hint = "give the fields in one argument, such as 'a, b'; " if len(positional) > 1 else ""
         raise step.wrong(f"{name} given {len(values)} times, {listed}; {hint}write {usage}")
     return values[0] if values else None

@@ -32,7 +32,7 @@ class NotASequence(CheckedCalls):
         raise TypeError("a Stream has no truth value: it only describes what happens to each batch")
 
     def __iter__(self) -> NoReturn:
-        raise TypeError("a stream has no end and cannot be iterated; take(n) gives tuples of its spout's first batch")
+        raise TypeError("a stream has no end and cannot be iterated; take(n) returns tuples of its spout's first batch")
 
     def __getitem__(self, name: object) -> NoReturn:
         raise TypeError(f"a field of a stream is not an object: name {name!r} in a verb, such as project({name!r})")

@@ -44,13 +44,13 @@ def verb(function: _F) -> _F:
     """
     name = getattr(function, "__name__", "")
     if not callable(function) or isinstance(function, type) or not name.isidentifier():
-        raise TopologyError(f"verb makes a verb of a named function, not of {brief(function)}")
+        raise TopologyError(f"verb needs a named function, not {brief(function)}")
     if name.startswith("_"):
         raise TopologyError(f"{name!r} begins with '_': the name of a verb is public")
     existing = getattr(Stream, name, None)
     if existing is not None and _origin(existing) != _origin(function):
-        whose = f"{_origin(existing)} has made it" if hasattr(existing, _MARK) else "it is built in"
-        raise TopologyError(f"a stream has a verb {name!r} already ({whose}); give {brief(function)} another name")
+        whose = f"made by {_origin(existing)}" if hasattr(existing, _MARK) else "it is built in"
+        raise TopologyError(f"a stream already has a verb {name!r} ({whose}); give {brief(function)} another name")
 
     @functools.wraps(function)
     def method(self: Stream, *args: Any, **keywords: Any) -> Any:

@@ -36,7 +36,7 @@ class DeadLetterVerbs(StreamBase[StreamT]):
         step = self._step("deadLetters")
         failing = steps_with_dead_letters(nodes.walk(self._node))
         if not failing:
-            raise step.wrong(f"no step that leads here makes dead letters; {_HOW}")
+            raise step.wrong(f"no step before this one makes dead letters; {_HOW}")
         return dead_letters_of(self._register, failing, self._new)
 
     def replayable(self) -> StreamT:
@@ -54,10 +54,10 @@ class DeadLetterVerbs(StreamBase[StreamT]):
         """
         step = self._step("replayable")
         if rules.is_request(self._node):
-            raise step.wrong("a DRPC request that fails returns its error to the caller, and nothing comes back")
+            raise step.wrong("a DRPC request that fails returns its error to the caller, so there is nothing to replay")
         if self._label in self._register.replayable:
             site = self._register.replayable[self._label].site
-            raise step.wrong(f"dead letters come back into {self._label!r} at {site.location} already")
+            raise step.wrong(f"dead letters are already replayed into {self._label!r} at {site.location}")
         joins.check_one_batch([self._node], step)
         marked = nodes.Project(self._node, self.fields, **step.gives(self.schema))
         self._register.replayable[self._label] = marked

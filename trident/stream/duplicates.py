@@ -25,7 +25,7 @@ class DuplicateVerbs(StreamBase[StreamT], Generic[StreamT, StatefulT]):
     __slots__ = ()
 
     def _through(self, node: nodes.Emitted) -> StatefulT:
-        """Return the stream of the tuples that `node` emits, which are those that an update of a state lets through."""
+        """Return the stream of the tuples that `node` emits, which are those that an update of a state emits."""
         raise NotImplementedError
 
     def dropDuplicates(
@@ -85,15 +85,15 @@ class DuplicateVerbs(StreamBase[StreamT], Generic[StreamT, StatefulT]):
         step = self._step("dropDuplicates")
         check_no_requests(self._node, step)
         if is_factory(fields):
-            raise step.wrong(f"{brief(fields)} stands in the place of the fields; write {_USAGE}")
+            raise step.wrong(f"{brief(fields)} is given instead of the fields; write {_USAGE}")
         names = rules.chosen(self.schema, self._inputs(fields, step), step).names
         step = Step(f"{step.label}({', '.join(names)})" if fields is not None else step.label, step.called)
         factory = factory_or_memory(stateFactory, step, _USAGE)
         updating = _read_updating(timestampField, within, lateness, step)
         if updating.config is not None and getattr(factory, "ttlSecs", None) is not None:
             raise step.wrong(
-                f"{brief(factory)} has ttlSecs, and with a timestampField event time tells how long a key is "
-                "remembered: leave one of the two out"
+                f"{brief(factory)} has ttlSecs, but with a timestampField event time decides how long a key is "
+                f"remembered: omit one of the two"
             )
         keys = select(self.schema, names)
         rules.check_comparable(keys, step)
@@ -130,6 +130,6 @@ def _read_updating(
             )
         return FirstOfKey(step.called, None)
     if within is None:
-        raise step.wrong("with a timestampField, say how long a key is remembered: within='10 minutes'")
+        raise step.wrong("a timestampField needs the time for which a key is remembered: within='10 minutes'")
     span = microseconds(within, "within", step)
     return FirstOfKey(step.called, EventTime(timestampField, within if lateness is None else lateness, step), span)

@@ -225,8 +225,8 @@ class EachVerbs(StreamBase[StreamT]):
         for name in outputs.names:
             if name in group:
                 raise step.wrong(
-                    f"the group field {name!r} cannot be replaced; replace it before groupBy, or in the stream without "
-                    "groups, which toStream() gives"
+                    f"the group field {name!r} cannot be replaced; replace it before groupBy, or in the ungrouped "
+                    f"stream toStream()"
                 )
         policy = self._policy(onError, operation, step)
         return self._then(nodes.Each(self._node, inputs, operation, outputs, policy, **step.gives(schema)))
@@ -245,7 +245,7 @@ class EachVerbs(StreamBase[StreamT]):
         """Return the input fields, the function, and its output fields with types. Refuse a Filter."""
         inputs, operation, returns = self._operation(call, tuples=call.inputs is None)
         if operation.call is Call.FILTER:
-            raise call.step.wrong("it is a Filter, which gives no fields; leave out the outputFields")
+            raise call.step.wrong("it is a Filter, which has no output fields; omit the outputFields")
         assert call.outputs is not None
         return inputs, operation, resolve(read_outputs(call.outputs, call.step), operation, returns, call.step)
 
@@ -276,7 +276,7 @@ class EachVerbs(StreamBase[StreamT]):
     def _debug(self, call: Arguments, debug: Debug, onError: object) -> StreamT:
         step = call.step
         if onError != "fail":
-            raise step.wrong("Debug never fails, and takes no onError")
+            raise step.wrong("Debug never fails, so it takes no onError")
         if call.outputs is not None:
             raise step.wrong("Debug has no outputFields")
         inputs = self._inputs(call.inputs, step)

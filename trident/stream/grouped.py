@@ -130,7 +130,7 @@ class GroupedVerbs(
     def _check_group(self, missing: Sequence[str], step: Step) -> None:
         """Raise an error if `missing`, the group fields that would be missing after `step`, is not empty."""
         if missing:
-            raise step.wrong(f"the group field {missing[0]!r} must stay; toStream() gives the stream without groups")
+            raise step.wrong(f"the group field {missing[0]!r} must stay; toStream() returns the ungrouped stream")
 
     def _with_stream(self, stream: StreamT, group: tuple[str, ...] | None = None) -> Self:
         """Return `stream` grouped by the fields `group`; by the group fields of this stream if None."""
@@ -146,7 +146,7 @@ class GroupedVerbs(
 
         def __getattr__(self, name: str) -> NoReturn:
             if not name.startswith("_") and hasattr(type(self._stream), name) and name not in names_elsewhere.GROUPED:
-                message = f"'GroupedStream' has no verb {name!r}; the stream without groups has: toStream().{name}"
+                message = f"'GroupedStream' has no verb {name!r}; the ungrouped stream has it: toStream().{name}"
             else:
                 message = unknown_verb(self, name, names_elsewhere.GROUPED, self.fields)
             raise AttributeError(message, name=name, obj=self)

@@ -199,7 +199,7 @@ def _interval(between: object, step: Step) -> tuple[int, int]:
     assert lower is not None
     assert upper is not None
     if lower > upper:
-        raise step.wrong(f"between={between!r} ends before it begins; write {_BETWEEN}")
+        raise step.wrong(f"between={between!r} has its end before its start; write {_BETWEEN}")
     return lower, upper
 
 
@@ -211,7 +211,7 @@ def _common_time(schemas: list[StructType], fields: tuple[str, str], step: Step)
     left, right = (time_field(schema, field, step) for schema, field in zip(schemas, fields, strict=True))
     if left != right:
         raise step.wrong(
-            f"field {fields[0]!r} is {type_ddl(left)} and {fields[1]!r} {type_ddl(right)}: bring both to one type"
+            f"field {fields[0]!r} is {type_ddl(left)} and {fields[1]!r} {type_ddl(right)}: convert both to one type"
         )
     return left
 

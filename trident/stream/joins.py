@@ -92,7 +92,7 @@ def joined(
     step = Step(f"{step.label}({', '.join(key_names[0])})", step.called)
     if isinstance(outputFields, str) and join_type_like(outputFields):
         raise step.wrong(
-            f"{outputFields!r} stands in the place of outputFields; write joinType={join_type_like(outputFields)!r}, "
+            f"{outputFields!r} is given instead of outputFields; write joinType={join_type_like(outputFields)!r}, "
             f"or [{outputFields!r}] if it is a field's name"
         )
     outer, preserve = read_join_types(joinType, len(streams), step), read_join_mode(mode, step)
@@ -102,7 +102,7 @@ def joined(
     return add_stream(streams[0], label, node)
 
 
-_STREAM_OF = {"GroupedStream": "; its toStream() is one", "TridentState": "; its newValuesStream() is one"}
+_STREAM_OF = {"GroupedStream": "; use its toStream()", "TridentState": "; use its newValuesStream()"}
 
 
 def check_is_list(streams: object, verb: str) -> None:

@@ -105,7 +105,7 @@ class KafkaOutputVerbs(StreamBase[StreamT]):
         check_output(self, step)
         if not isinstance(bootstrapServers, str) or not bootstrapServers:
             raise step.wrong(
-                f"bootstrapServers={typed_brief(bootstrapServers)}: expected 'host:port', several with commas between"
+                f"bootstrapServers={typed_brief(bootstrapServers)}: expected 'host:port', several separated by commas"
             )
         if not isinstance(topic, str) or not _TOPIC.fullmatch(topic):
             raise step.wrong(f"topic={typed_brief(topic)}: expected the name of a topic, such as 'orders'")
@@ -165,7 +165,9 @@ def _field(
         raise step.wrong(f"{parameter}={name!r}: expected one field")
     kind = schema[names[0]].dataType
     if not fits(kind):
-        way_out = "; make one, as by each(expr('to_json(struct(*))'), 'value string')" if fits is _is_text else ""
+        way_out = (
+            ("; create one, such as with each(expr('to_json(struct(*))'), 'value string')") if fits is _is_text else ""
+        )
         raise step.error(
             TypeDeclarationError, f"{parameter}: field {names[0]!r} is {type_ddl(kind)}: expected {accepted}{way_out}"
         )

@@ -121,7 +121,7 @@ def _as_one(operation: Operation, returns: Returns, step: Step) -> tuple[Operati
     if operation.call is Call.FUNCTION:
         raise step.wrong("it is a Function, which emits any number of tuples; use each or flatMap")
     if operation.many:
-        raise step.error(TypeDeclarationError, "it gives many tuples for one, and map exactly one; use flatMap")
+        raise step.error(TypeDeclarationError, "it returns many tuples for one, but map exactly one; use flatMap")
     return operation, returns
 
 
@@ -133,7 +133,7 @@ def _as_many(operation: Operation, returns: Returns, step: Step) -> tuple[Operat
     if operation.call is Call.FILTER:
         raise step.wrong("it is a Filter; use filter")
     if operation.call is Call.UDF:
-        raise step.wrong("a udf gives one value a row; use map, or expr('explode(...)')")
+        raise step.wrong("a udf returns one value per row; use map, or expr('explode(...)')")
     if operation.call.native or operation.many:
         return operation, returns
     if returns.eager:
@@ -141,6 +141,6 @@ def _as_many(operation: Operation, returns: Returns, step: Step) -> tuple[Operat
     elif returns.known and (type_of(returns.hint) is not None or several_of(returns.hint) is not None):
         raise step.error(
             TypeDeclarationError,
-            f"it is annotated to return {shown(returns)}, and flatMap wants many; yield them, or return a list",
+            f"it is annotated to return {shown(returns)}, but flatMap needs many; yield them, or return a list",
         )
     return Operation(operation.target, operation.site, operation.call, many=True), returns

@@ -71,7 +71,7 @@ class MetricVerbs(StreamBase[StreamT]):
         if not isinstance(metric, str) or not _METRIC.fullmatch(metric) or metric.startswith("trident_"):
             raise step.wrong(
                 f"metric={typed_brief(metric)}: expected letters, digits, '_' and ':', such as 'orders_total'; "
-                f"names that begin with 'trident_' are the library's own"
+                f"names that begin with 'trident_' are reserved"
             )
         if not isinstance(help, str):
             raise step.wrong(f"help={typed_brief(help)}: expected a text")
@@ -101,14 +101,14 @@ class MetricVerbs(StreamBase[StreamT]):
             where = f"{other.step} ({other.site.location})"
             if other.metric != metric and exposed == names_exposed(other.metric, Counter):
                 raise step.wrong(
-                    f"metric={metric!r}: for Prometheus it is the same as {other.metric!r} of {where}, because a "
-                    f"counter's name gets '_total' there; take another name"
+                    f"metric={metric!r}: in Prometheus it has the same name as {other.metric!r} of {where}, because "
+                    f"a counter's name gets the suffix '_total'; choose another name"
                 )
             theirs = [name for name in other.schema.fieldNames() if name != other.number]
             if other.metric == metric and sorted(theirs) != sorted(labels):
                 raise step.wrong(
                     f"metric={metric!r}: it has the labels ({', '.join(labels)}) here, and ({', '.join(theirs)}) in "
-                    f"{where}; a metric has the same labels everywhere, so take another name"
+                    f"{where}; a metric has the same labels everywhere, so choose another name"
                 )
 
 

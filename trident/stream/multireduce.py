@@ -22,7 +22,7 @@ def multi_reduced(
     grouped = [isinstance(stream, GroupedStream) for stream in streams]
     if any(grouped) and not all(grouped):
         plain = streams[grouped.index(False)]
-        problem = f"{brief(plain)} is not grouped, and other streams are: group all of them, or none"
+        problem = f"{brief(plain)} is not grouped, but other streams are: group all of them, or none"
         raise Step("multiReduce", caller("multiReduce")).wrong(problem)
     sources: list[Stream] = [stream.toStream() for stream in streams] if all(grouped) else list(streams)
     label, step = label_and_step(register, "multiReduce", sources)

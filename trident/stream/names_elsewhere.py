@@ -1,7 +1,7 @@
 """Names from PySpark, Storm and other libraries, each with its replacement in a Trident program, for error messages."""
 
 _FEW = "applyAssembly(FirstN(n, 'field')) for the first n of a batch in an order"
-_STATE = "groupBy('key').persistentAggregate(state, aggregator, 'value'), or statefulEach with an operation of your own"
+_STATE = "groupBy('key').persistentAggregate(state, aggregator, 'value'), or statefulEach with your own operation"
 _RENAMED = "rename('old', 'new'), or rename({'old': 'new', ...}) for several"
 _OVER_ALL = "persistentAggregate(...) over all batches"
 _START = "start(name=..., checkpointLocation=...)"
@@ -13,8 +13,8 @@ STREAM = {
     "agg": f"{_OVER_ALL}, aggregate({{'n': Count(), 'sum': Sum('field')}}) over each batch",
     "alias": "rename('old', 'new') for a field, name('...') for a step",
     "avg": f"{_OVER_ALL}, or aggregate('field', Average(), 'mean') over each batch",
-    "cache": "nothing: what several steps read is evaluated once",
-    "coalesce": "parallelismHint(n) behind shuffle() or partitionBy(...)",
+    "cache": "nothing: a step that several others read is evaluated once",
+    "coalesce": "parallelismHint(n) after shuffle() or partitionBy(...)",
     "collect": "take(n) for the first batch, and start the topology to run it",
     "columns": "fields",
     "console": "peek(print), or each(Debug())",
@@ -31,9 +31,9 @@ STREAM = {
     "foreach": "peek(function), or foreachBatch(function)",
     "foreachPartition": "each with a Function that has prepare(context) and cleanup()",
     "getOutputFields": "fields",
-    "having": "filter('count', ...) behind aggregate",
+    "having": "filter('count', ...) after aggregate",
     "head": "take(n)",
-    "late": "late() of the stream that window(...) gives",
+    "late": "late() of the stream that window(...) returns",
     "leftJoin": "joinTable(state, keys, joinType='left') with a table, join(..., joinType='left') within one batch",
     "limit": _FEW,
     "mapInArrow": _BATCH,
@@ -43,7 +43,7 @@ STREAM = {
     "multiReduce": "topology.multiReduce([s, t], ...)",
     "newDRPCStream": "topology.newDRPCStream('function')",
     "newStream": "topology.newStream('name', spout)",
-    "newValuesStream": "newValuesStream() of the state that persistentAggregate or partitionPersist gives",
+    "newValuesStream": "newValuesStream() of the state that persistentAggregate or partitionPersist returns",
     "orderBy": _FEW,
     "persist": "persistentAggregate(...)",
     "print": "peek(print), or show(n) for the first batch",
@@ -65,9 +65,9 @@ STREAM = {
     "transformWithState": _STATE,
     "union": "merge(...)",
     "unionAll": "merge(...)",
-    "unionByName": "merge(...), which goes by position: project the fields into one order before",
+    "unionByName": "merge(...), which matches fields by position: use project first to give them one order",
     "updateStateByKey": _STATE,
-    "watermark": "watermark() of the stream that window(...) gives",
+    "watermark": "watermark() of the stream that window(...) returns",
     "where": "filter(expr('n > 3')), or filter('n', function)",
     "withColumn": "each(expr(...), 'name type', replace=True)",
     "withColumnRenamed": _RENAMED,
@@ -93,21 +93,21 @@ _ASKED = "running.state('name') of a running topology, openState(...) of any, or
 
 STATE = {
     **dict.fromkeys(("get", "items", "keys", "multiGet", "query", "toArrow", "toPandas", "value", "values"), _ASKED),
-    "parallelismHint": "it on the stream before: a state takes a batch from any number of partitions",
+    "parallelismHint": "it on the stream before: a state accepts a batch from any number of partitions",
     "stateQuery": "stream.stateQuery(state, 'key', MapGet(), 'value')",
 }
 
-_RUNNING = "the running topology that start(...) gives"
+_RUNNING = "the running topology that start(...) returns"
 
 TOPOLOGY = {
     **dict.fromkeys(("build", "execute", "run", "submit", "submitTopology"), _START),
     **dict.fromkeys(("awaitTermination", "drpc", "processAllAvailable", "state", "stop"), _RUNNING),
     **dict.fromkeys(("setResourceDefaults", "setNumWorkers"), _RESOURCES),
-    **dict.fromkeys(("setBolt", "addBolt"), "a verb of a stream: each('field', function, 'new string') and its like"),
+    **dict.fromkeys(("setBolt", "addBolt"), "a verb of a stream: each('field', function, 'new string'), for example"),
     **dict.fromkeys(("setSpout", "newTransactionalStream", "newDRPCSpout"), "newStream('name', spout)"),
     "setMaxTaskParallelism": "start(parallelismHints={'words': 4}) for the partitions of each step",
     "setNumAckers": "start(ledger=True): a batch has one ledger in place of ackers",
-    "newValuesStream": "newValuesStream() of the state that persistentAggregate or partitionPersist gives",
+    "newValuesStream": "newValuesStream() of the state that persistentAggregate or partitionPersist returns",
     "readStream": "newStream('name', spout)",
     "static": "newStaticState(...)",
     "union": "merge(...)",
@@ -134,7 +134,7 @@ MODULE = {
     "VariancePop": "VarPop",
     "TridentUtils": "nothing: fields are text such as 'word, count', and each call checks its own",
     "Values": "a tuple or list: collector.emit([...])",
-    "WindowConfig": "TumblingCountWindow, SlidingEventTimeWindow and their like",
+    "WindowConfig": "TumblingCountWindow, SlidingEventTimeWindow and similar",
     "from_avro": "FromAvro('user bigint', schema=...)",
     "from_json": "FromJson('user bigint')",
     "start_local": "trident.testing.local.start_local",

@@ -179,7 +179,11 @@ class OutputVerbs(StreamBase[StreamT]):
             theirs = _real(other.path)
             if not (f"{mine}/".startswith(f"{theirs}/") or f"{theirs}/".startswith(f"{mine}/")):
                 continue
-            how = f"{where} already" if mine == theirs else f"{other.path}, and of it and {where} one lies in the other"
+            how = (
+                f"{where} already"
+                if mine == theirs
+                else (f"{other.path}, and one of it and {where} is inside the other")
+            )
             raise step.error(
                 DuplicateNameError, f"{other.step} ({other.site.location}) writes to {how}; name another path"
             )
@@ -191,21 +195,21 @@ class OutputVerbs(StreamBase[StreamT]):
         if wrong is not None:
             kind = type_ddl(self.schema[wrong].dataType)
             raise step.error(
-                TypeDeclarationError, f"field {wrong!r} is {kind}, which Parquet cannot hold; project it away"
+                TypeDeclarationError, f"field {wrong!r} is {kind}, which Parquet cannot store; remove it with project"
             )
         taken = [name for name in schema.names if name.lower() == "txid"]
         if taken:
             raise step.error(
                 DuplicateFieldError,
-                f"field {taken[0]!r} is called like the folders of the batches, txid=1, txid=2: give it another name",
+                f"field {taken[0]!r} has the name of the batch folders, txid=1, txid=2: give it another name",
             )
         for name in partitions:
             if not names_folders(schema.field(name).type):
                 kind = type_ddl(self.schema[name].dataType)
                 raise step.error(
                     TypeDeclarationError,
-                    f"partitionBy field {name!r} is {kind}: expected string, integer, boolean or date, which can name "
-                    "folders",
+                    f"partitionBy field {name!r} is {kind}: expected string, integer, boolean or date, from which "
+                    f"folders can be named",
                 )
         if partitions and len(partitions) == len(schema):
             raise step.wrong("partitionBy names every field; leave at least one for the files")
@@ -225,7 +229,7 @@ class OutputVerbs(StreamBase[StreamT]):
             yields=True,
         )
         if is_coroutine(function) or is_generator(function):
-            raise step.wrong("a call runs none of its code, as it is a coroutine or a generator: give a plain function")
+            raise step.wrong("it is a coroutine or a generator, so a call does not run its code: give a plain function")
         check_output(self, step)
         node = nodes.ForeachBatch(
             self._node,
@@ -246,18 +250,17 @@ def _real(where: str) -> str:
 def _folder(path: object, storage: Mapping[str, str] | None, step: Step) -> tuple[str, Storage]:
     """Return the folder or URL that an output's path names, and the options of its store."""
     if not isinstance(path, str | Path) or not str(path):
-        raise step.wrong(f"path={path!r}: name a folder; write writeParquet(path, partitionBy=, name=)")
+        raise step.wrong(f"path={path!r}: expected a folder; write writeParquet(path, partitionBy=, name=)")
     why = (
-        "a batch is published by renaming a folder of a disk, or by a manifest on an object store or HDFS, such as "
-        "s3:// or hdfs://, and {scheme}: is none of these. Name one of them, or write there with foreachBatch and a "
-        "table format that has transactions"
+        "{scheme}: is not supported: a batch is published on a local disk, on an object store (such as s3://) or on "
+        "HDFS (hdfs://). Use one of these, or write there with foreachBatch and a table format that has transactions"
     )
     try:
         options = Storage.of(storage, "storage")
         if is_files_url(str(path)):
             return files_by_url("path", str(path), options).address, options
         if storage:
-            raise TopologyError(f"storage= is an option of object stores, and {path} is in none")
+            raise TopologyError(f"storage= is an option of object stores, and {path} is not in one")
         return str(local_path("path", path, why)), options
     except TopologyError as error:
         raise step.wrong(str(error)) from None
@@ -266,7 +269,7 @@ def _folder(path: object, storage: Mapping[str, str] | None, step: Step) -> tupl
 def check_output(stream: StreamBase[Any], step: Step) -> None:
     """Raise an error for an output on a stream of DRPC requests: its tuples only become answers."""
     if rules.is_request(stream._node):
-        raise step.wrong("DRPC requests leave as the function's answer, and nowhere else")
+        raise step.wrong("DRPC requests end only in the function's answer")
 
 
 def output_name(stream: StreamBase[Any], verb: str, name: str | None, step: Step) -> str:

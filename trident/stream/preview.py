@@ -91,12 +91,12 @@ class PreviewVerbs(StreamBase[StreamT]):
     def _check_visible(self, verb: str) -> None:
         if rules.is_request(self._node):
             raise TopologyError(
-                f"{self._node.step}: {verb} looks at a spout's first batch, and this stream carries DRPC requests; "
-                "start the topology and ask running.drpc.execute(...)"
+                f"{self._node.step}: {verb} reads a spout's first batch, but this stream has DRPC requests; start "
+                f"the topology and call running.drpc.execute(...)"
             )
         for node in walk(self._node):
             if isinstance(node, StateStep | CommittedQuery):
                 raise TopologyError(
-                    f"{self._node.step}: {verb} runs no state, and {node.step} ({node.site.location}) is one; "
-                    f"{verb} the stream before it, or start the topology"
+                    f"{self._node.step}: {verb} runs without states, but {node.step} ({node.site.location}) has "
+                    f"one; {verb} the stream before it, or start the topology"
                 )

@@ -92,7 +92,7 @@ class QueryVerbs(GroupwiseVerbs[StreamT]):
         step, updated = call.step, state._node
         check_replace(replace, step, _USAGE)
         if asOf not in (None, *get_args(AsOf)):
-            raise step.wrong(f"asOf={brief(asOf)} is not 'committed'; leave it out to read the batch before")
+            raise step.wrong(f"asOf={brief(asOf)} : expected 'committed'; omit it to read as of the previous batch")
         query, outputs = _read_query(call, updated)
         keys = keys_of(updated)
         whole = not keys.names or isinstance(query.function, TupleCollectionGet)
@@ -156,7 +156,7 @@ def _get_output(declared: Declared, updated: nodes.HeldState, step: Step) -> Str
     if len(declared.schema.names) != 1:
         names = ", ".join(declared.schema.names)
         what = "" if step.function is None else step.function.name
-        raise step.wrong(f"{what} gives one field, not {len(declared.schema.names)} ({names})")
+        raise step.wrong(f"{what} returns one field, not {len(declared.schema.names)} ({names})")
     return StructType([_shown_value(declared.schema.fields[0], declared.typed[0], updated, step)])
 
 
@@ -169,8 +169,8 @@ def _part_outputs(
         if field.name not in parts:
             listed = ", ".join(parts)
             raise step.wrong(
-                f"the value of state {updated.state.name!r} has the fields ({listed}), not {field.name!r}: name those "
-                f"that you want, or one other name for all of them as a struct{did_you_mean(field.name, parts)}"
+                f"the value of state {updated.state.name!r} has the fields ({listed}), not {field.name!r}: name the "
+                f"fields that you want, or one other name for all of them as a struct{did_you_mean(field.name, parts)}"
             )
         kind = parts[field.name]
         _check_type(field, typed, kind, step)
@@ -217,11 +217,11 @@ def _shown_value(output: StructField, typed: bool, updated: nodes.HeldState, ste
         raise step.error(
             TypeDeclarationError,
             f"the type of {output.name!r} is not declared: {function_of(updated)} presents its values; write the "
-            f"type with the field, such as '{output.name} double', or annotate what present(acc) returns",
+            f"type with the field, such as '{output.name} double', or annotate the return type of present(acc)",
         )
     if typed and held is not None and output.dataType != held:
         raise step.error(
             TypeDeclarationError,
-            f"state {updated.state.name!r} gives {type_ddl(held)}, not {type_ddl(output.dataType)}; leave the type out",
+            f"state {updated.state.name!r} has {type_ddl(held)}, not {type_ddl(output.dataType)}; leave the type out",
         )
     return StructField(output.name, held or output.dataType)

@@ -37,7 +37,7 @@ class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
         return self._placed(Placing.SHUFFLE)
 
     def localOrShuffle(self) -> StreamT:
-        """Spread the tuples evenly, unless there are as many partitions already as `parallelismHint` asks for.
+        """Spread the tuples evenly, unless there are already as many partitions as `parallelismHint` sets.
 
         Meaning: ``org.apache.storm.trident.Stream.localOrShuffle``.
         """
@@ -134,9 +134,13 @@ class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
         if operation.call not in (Call.VALUES, Call.TUPLE):
             raise step.wrong(f"partition takes a plain callable; write {_PARTITION}")
         if operation.many:
-            raise step.wrong("it gives its partitions one by one; return an index, or a list of them")
+            raise step.wrong("it yields its partitions one by one; return an index, or a list of them")
         count = 1 if operation.call is Call.TUPLE else len(inputs)
-        what = "one TridentTuple" if operation.call is Call.TUPLE else f"one argument a field ({', '.join(inputs)})"
+        what = (
+            "one TridentTuple"
+            if operation.call is Call.TUPLE
+            else (f"one argument for each field ({', '.join(inputs)})")
+        )
         bind(operation.target, count + 1, f"it is called with {what} and the number of partitions", step)
         return self._then(nodes.Repartition(self._node, Placing.CUSTOM, inputs, operation, **step.gives(self.schema)))
 

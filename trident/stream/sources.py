@@ -127,7 +127,7 @@ class SourceVerbs(Drawable):
         self._register.begin_call()
         step = Step(f"{name}/0:{verb}" if isinstance(name, str) else verb, caller(verb))
         if isinstance(spout, str) and not isinstance(name, str):
-            raise step.wrong(f"the name {spout!r} comes first; write {verb}(name, spout)")
+            raise step.wrong(f"give the name {spout!r} first; write {verb}(name, spout)")
         self._check_name("a stream", name, self._register.streams, step)
         label = f"{name}/0:{verb}({type(spout).__name__})"
         try:
@@ -214,4 +214,4 @@ class SourceVerbs(Drawable):
     def _check_name(self, what: str, name: str, taken: dict[str, Any], step: Step) -> None:
         name_of(what, name, step)
         if name in taken:
-            raise step.error(DuplicateNameError, f"{what} of this name begins at {taken[name].site.location} already")
+            raise step.error(DuplicateNameError, f"{what} of this name already begins at {taken[name].site.location}")

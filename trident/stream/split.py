@@ -169,14 +169,14 @@ def _operation(call: Arguments, inputs: tuple[str, ...]) -> Operation:
     step = call.step
     operation, returns = read_operation(call.operation, step, tuples=call.inputs is None)
     if operation.call.native:
-        raise step.wrong("it is a function of Spark; give a Python function, which can send tuples to streams")
+        raise step.wrong("it is a Spark function; give a Python function, which can send tuples to streams")
     if operation.call.pandas:
-        problem = "it is a function of pandas objects, and each tuple chooses its streams for itself"
+        problem = "it is a function of pandas objects, but the streams are chosen for each tuple"
         raise step.wrong(f"{problem}: give a function of values, or a filter for each stream")
     if operation.call is Call.FILTER:
         raise step.wrong("it is a Filter; give a function or a Function, which can send tuples to streams")
     if returns.nothing:
-        raise step.error(TypeDeclarationError, "it is annotated to return None, and sends nothing")
+        raise step.error(TypeDeclarationError, "it is annotated to return None, so it sends no tuple")
     check_arguments(operation, inputs, step)
     return operation
 
@@ -184,7 +184,9 @@ def _operation(call: Arguments, inputs: tuple[str, ...]) -> Operation:
 def declared_streams(streams: object, step: Step, usage: str) -> tuple[tuple[str, StructType], ...]:
     """Return the declared streams with their fields. Raises an error for a wrong declaration."""
     if not isinstance(streams, Mapping) or not streams:
-        problem = "name the streams" if not streams else f"streams is a dict of names and fields, not {streams!r}"
+        problem = (
+            "name the streams" if not streams else (f"expected streams as a dict of names and fields, not {streams!r}")
+        )
         raise step.wrong(f"{problem}; write {usage}")
     if len(streams) > _MOST:
         raise step.wrong(f"at most {_MOST} streams can be named, not {len(streams)}")
@@ -194,7 +196,7 @@ def declared_streams(streams: object, step: Step, usage: str) -> tuple[tuple[str
 def _checked(name: object, step: Step) -> str:
     stream = name_of("a stream", name, step)
     if hasattr(SplitStreams, stream):
-        raise step.wrong(f"{stream!r} is an attribute of the streams' collection: name the stream otherwise")
+        raise step.wrong(f"{stream!r} is an attribute of the collection of streams: choose another name")
     return stream
 
 

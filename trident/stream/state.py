@@ -97,7 +97,9 @@ class StateBase(Drawable, Generic[StreamT]):
 
         def __getattr__(self, name: str) -> NoReturn:
             if not name.startswith("_") and hasattr(self._stream_type, name) and name not in names_elsewhere.STATE:
-                message = f"'TridentState' has no verb {name!r}; the stream of its new values has: newValuesStream()."
+                message = (
+                    f"'TridentState' has no verb {name!r}; the stream of its new values has it: newValuesStream()."
+                )
                 message += name
             else:
                 message = unknown_verb(self, name, names_elsewhere.STATE)

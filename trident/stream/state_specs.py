@@ -47,8 +47,8 @@ def _at_least_once(factory: StateFactory, step: Step) -> Any:
         return replace(factory, kind=StateKind.NON_TRANSACTIONAL)  # type: ignore[type-var]
     except (TypeError, ValueError) as error:
         raise step.wrong(
-            f"guarantee='at-least-once' keeps every state as a nonTransactional one, and {brief(factory)} cannot be "
-            f"that: {error}"
+            f"guarantee='at-least-once' makes every state nonTransactional, but {brief(factory)} cannot be that: "
+            f"{error}"
         ) from None
 
 

@@ -43,7 +43,7 @@ class StatefulVerbs(PersistVerbs[StreamT, StateT]):
         return self._state_of(self._update)
 
     def watermark(self) -> StateT:
-        """Return the state that holds the watermark, for `stateQuery` with SnapshotGet.
+        """Return the state with the watermark, for `stateQuery` with SnapshotGet.
 
         Raises TopologyError without event time.
 

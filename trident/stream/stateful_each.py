@@ -134,15 +134,15 @@ def _held(
         for argument, value in given.items():
             if value is not None:
                 raise step.wrong(
-                    f"{argument} {value!r} is for an operation over a KeyValueState; the state of a "
+                    f"{argument} {value!r} needs an operation over a KeyValueState; the state of a "
                     f"TransactionOperation is one value, its checkpoint; write {_USAGE}"
                 )
         return StructType([]), _CHECKPOINT
     if group:
         if keyFields is not None:
             raise step.wrong(
-                f"keyFields {keyFields!r} stand beside groups; of a grouped stream the group fields "
-                f"({', '.join(group)}) are the key: leave one of the two out"
+                f"keyFields {keyFields!r} cannot be given for a grouped stream, whose key is its group fields "
+                f"({', '.join(group)}): omit one of the two"
             )
         keyFields = select(stream.schema, group)
     target = stateful.operation.target

@@ -22,7 +22,7 @@ def static_factory(
     """
     if isinstance(source, Mapping) or _reads(source):
         if topology is not None:
-            raise step.wrong(f"{brief(source)} is not a topology's state: leave out topology={topology!r}")
+            raise step.wrong(f"{brief(source)} is not the state of a topology: omit topology={topology!r}")
         return StaticMapState(source), name or f"static{number + 1}"  # type: ignore[return-value]
     if not is_factory(source):
         raise step.wrong(
@@ -36,8 +36,8 @@ def static_factory(
         )
     if name is None or topology is None:
         raise step.wrong(
-            f"whose state in {source!r}? Give name=, the state's name where it is written, and topology=, the name of "
-            "the topology that writes it"
+            f"the state in {source!r} is not identified: give name=, the state's name, and topology=, the name of "
+            f"the topology that writes it"
         )
     return source, name  # type: ignore[return-value]
 

@@ -77,7 +77,7 @@ class TableVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
         step = self._step("toTable")
         check_no_requests(self._node, step)
         if is_factory(keyFields):
-            raise step.wrong(f"{brief(keyFields)} stands in the place of keyFields; write {_TABLE}")
+            raise step.wrong(f"{brief(keyFields)} is given instead of keyFields; write {_TABLE}")
         keys = rules.chosen(self.schema, self._inputs(keyFields, step), step)
         step = Step(f"{step.label}({', '.join(keys.names)})", step.called)
         factory = factory_or_memory(stateFactory, step, _TABLE)
@@ -103,8 +103,8 @@ class TableVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
         others = [name for name in self.fields if name not in keys]
         if not others:
             raise step.wrong(
-                f"({ddl(self.schema)}) has no field beside the key that the table could hold; to know which keys "
-                "came, write dropDuplicates"
+                f"({ddl(self.schema)}) has only the key, so the table would have no value; to find out which keys "
+                f"occurred, write dropDuplicates"
             )
         return _nullable(select(self.schema, others))
 
@@ -115,7 +115,7 @@ class TableVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
         joinType: str = "inner",
         outputFields: OutputsLike | None = None,
     ) -> StreamT:
-        """Append to every tuple the value that a state holds for its key.
+        """Append to every tuple the value of its key in a state.
 
         A batch sees the state as the batch before left it, a DRPC request as of the last committed batch. A later
         change of the state does not change tuples that were emitted before. To join two streams by time, use
@@ -148,15 +148,15 @@ class TableVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
         """
         step = self._step("joinTable")
         if not isinstance(state, StateBase):
-            hint = "; stream.toTable(keyFields) makes a table of it" if isinstance(state, StreamBase) else ""
+            hint = "; stream.toTable(keyFields) makes it a table" if isinstance(state, StreamBase) else ""
             raise step.wrong(f"{brief(state)} is not a state of this topology{hint}; write {_JOIN}")
         if state._register is not self._register:
             raise step.wrong(f"state {state.name!r} {self._register.why_foreign(state._register)}")
         if joinType not in _TYPES:
             near = did_you_mean(joinType, _TYPES) if isinstance(joinType, str) else ""
             raise step.wrong(
-                f"joinType={joinType!r}: expected 'inner' or 'left'{near}; a table's rows that no tuple asks for "
-                "leave no trace in a stream"
+                f"joinType={joinType!r}: expected 'inner' or 'left'{near}; rows of the table without a matching "
+                f"tuple do not appear in the stream"
             )
         updated = state._node
         held = keys_of(updated)
@@ -177,8 +177,8 @@ def _value_fields(updated: nodes.HeldState, step: Step) -> StructType:
     if kind is None:
         raise step.error(
             TypeDeclarationError,
-            f"the type of the values is not declared: {function_of(updated)} presents them; annotate what "
-            "present(acc) returns",
+            f"the type of the values is not declared: {function_of(updated)} presents them; annotate the return "
+            f"type of present(acc)",
         )
     fields = kind.fields if isinstance(kind, StructType) else [StructField(value_of(updated).name, kind)]
     return _nullable(StructType(fields))

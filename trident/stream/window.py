@@ -227,10 +227,10 @@ def windowed(
     if not isinstance(config, WindowConfig):
         raise step.wrong(
             f"{brief(config)} is not a window; give TumblingCountWindow(3), TumblingDurationWindow('5 seconds'), "
-            f"TumblingEventTimeWindow('1 hour', 'at') or the like; write {usage}"
+            f"TumblingEventTimeWindow('1 hour', 'at') or similar; write {usage}"
         )
     if rules.is_request(stream._node):
-        raise step.wrong("DRPC requests fill no window; they read states with stateQuery")
+        raise step.wrong("DRPC requests cannot fill a window; they read states with stateQuery")
     factory, args = arguments.factory, arguments.args
     if factory is None and args and is_factory(args[0]):
         factory, args = args[0], args[1:]
@@ -255,8 +255,8 @@ def windowed(
     check_counts_once(stream._node, windowing.aggregator, stream._register.everyChange, step)
     if kept and not windowing.panes:
         raise step.wrong(
-            "keepFor keeps results in the state, and this state holds tuples: give a CombinerAggregator and a window "
-            "by time, or put the results into a state with persistentAggregate or partitionPersist"
+            "keepFor keeps results in the state, but this state has tuples: use a CombinerAggregator and a time "
+            "window, or store the results in a state with persistentAggregate or partitionPersist"
         )
     return _WindowNodes(stream, group, inputs, windowing, factory, arguments.name, step).add_all()
 
@@ -265,7 +265,7 @@ def _check_keeps_all(factory: object, step: Step) -> None:
     """Refuse a state factory with ``ttlSecs``: an entry of an open window must not expire."""
     if getattr(factory, "ttlSecs", None) is not None:
         raise step.wrong(
-            f"{brief(factory)} has ttlSecs, and a window needs its entries until it is complete: give a state that "
+            f"{brief(factory)} has ttlSecs, but a window needs its entries until it is complete: give a state that "
             "keeps all keys; a window removes entries that it no longer needs (keepFor= keeps results longer)"
         )
 

@@ -36,7 +36,7 @@ class WindowedVerbs(PersistVerbs[StreamT, StateT]):
         window = self._window
         if not isinstance(window.windowing.config, EventTimeWindow | SessionWindow):
             raise step.wrong(
-                f"no tuple is late for {window.windowing.config!r}: only windows by event time have late tuples"
+                f"no tuple is late for {window.windowing.config!r}: only event-time windows have late tuples"
             )
         return self._new(late_for(self, window, self._before, step), self._label)
 
@@ -61,8 +61,8 @@ class WindowedVerbs(PersistVerbs[StreamT, StateT]):
         if not window.windowing.panes:
             step = self._register.step(self._label, "state")
             raise step.wrong(
-                f"state {window.state.name!r} holds waiting tuples, not results: put the results into a state of their "
-                "own, with persistentAggregate or partitionPersist"
+                f"state {window.state.name!r} has waiting tuples, not results: store the results in a separate "
+                f"state, with persistentAggregate or partitionPersist"
             )
         return self._state_of(window)
 

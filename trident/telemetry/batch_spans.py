@@ -40,7 +40,10 @@ def provider_of(environment: Mapping[str, str]) -> "TracerProvider | None":
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError as error:
-        logger.warning("no traces: the package of %r is missing: pip install 'trident-pyspark[otel]'", error.name)
+        logger.warning(
+            "there will be no traces, because the package of %r is missing: pip install 'trident-pyspark[otel]'",
+            error.name,
+        )
         return None
     named = {} if environment.get("OTEL_SERVICE_NAME") else {"service.name": "trident"}
     # A provider of our own: the global one belongs to the program.

@@ -40,7 +40,7 @@ class _Open:
 
 
 class Trace:
-    """Makes progress events and passes them on to `tell`. Thread-safe.
+    """Makes progress events and passes them to `tell`. Thread-safe.
 
     `run` holds name, id, runId and engine, which are part of every event.
     """

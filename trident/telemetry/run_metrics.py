@@ -49,7 +49,7 @@ class RunMetrics:
         elif event["event"] == "failed":
             self.registry.count(
                 "trident_failures_total",
-                "Failed attempts, and failed tries at a commit.",
+                "Failed attempts at batches and at commits.",
                 1,
                 phase=event["phase"],
                 **labels,
@@ -87,15 +87,25 @@ class RunMetrics:
         for name, state in event["states"].items():
             self._state(state, {**labels, "state": name})
         for name, output in event.get("outputs", {}).items():
-            count("trident_output_rows_total", "Rows that an output took.", output["rows"], output=name, **labels)
+            count("trident_output_rows_total", "Rows that an output accepted.", output["rows"], output=name, **labels)
         for step in event.get("steps", []):
             if "in" in step:
                 self._step(step, {**labels, "step": step["name"]})
         for stream, source in event.get("sources", {}).items():
             about = {**labels, "stream": stream, "unit": source["unit"]}
-            gauge("trident_source_read", "How much of a source is read, in its unit.", source["read"], **about)
-            gauge("trident_source_known", "How much a source is known to have, in its unit.", source["known"], **about)
-            gauge("trident_source_lag", "How much of a source is not read yet, in its unit.", source["lag"], **about)
+            gauge(
+                "trident_source_read",
+                "The part of a source that was read, in the source's unit.",
+                source["read"],
+                **about,
+            )
+            gauge("trident_source_known", "The known size of a source, in the source's unit.", source["known"], **about)
+            gauge(
+                "trident_source_lag",
+                "The part of a source that is not read yet, in the source's unit.",
+                source["lag"],
+                **about,
+            )
 
     def _step(self, step: Mapping[str, Any], labels: dict[str, str]) -> None:
         count = self.registry.count
@@ -106,7 +116,7 @@ class RunMetrics:
     def _state(self, state: Mapping[str, Any], labels: dict[str, str]) -> None:
         count = self.registry.count
         count("trident_state_keys_total", "Keys of a state that batches touched.", state["keys"], **labels)
-        count("trident_state_keys_written_total", "Keys that batches wrote into a state.", state["written"], **labels)
+        count("trident_state_keys_written_total", "Keys that batches wrote to a state.", state["written"], **labels)
         if "dropped" in state:
             count("trident_state_dropped_tuples_total", "Tuples that a state held back.", state["dropped"], **labels)
         if DROPPED in state:
@@ -127,7 +137,7 @@ class RunMetrics:
             )
         for step, tuples in event.get("skipped", {}).items():
             self.registry.count(
-                "trident_skipped_tuples_total", "Tuples that were left out.", tuples, step=step, **labels
+                "trident_skipped_tuples_total", "Tuples that were skipped.", tuples, step=step, **labels
             )
 
 

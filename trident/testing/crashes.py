@@ -111,8 +111,8 @@ def crash(where: str) -> DriverCrashedError:
     mortal = [log for log in list(_logs) if log.lose(error)]
     if not mortal:
         return DriverCrashedError(
-            f"{where}: no driver can die here. Start the topology within crash_at, by start_local or the function of "
-            f"an engines fixture, with a checkpointLocation or a log"
+            f"{where}: a crash is not possible here. Start the topology within crash_at, with start_local or the "
+            f"function of an engines fixture, and with a checkpointLocation or a log"
         )
     return error
 
@@ -127,7 +127,8 @@ def crash_options(crashes: bool, options: Mapping[str, Any]) -> dict[str, Any]:
     checkpoint, log = options.get("checkpointLocation"), options.get("log")
     if checkpoint is None and log is None:
         raise ValueError(
-            "a driver that dies leaves nothing to go on with: give a start with a CRASH a checkpointLocation= (or log=)"
+            "a topology without a log cannot continue after a crash: give a start with a CRASH a "
+            "checkpointLocation= (or log=)"
         )
     return {**options, "log": _MortalLogFactory(checkpoint, log)}
 

@@ -70,7 +70,9 @@ class Script:
                 self.batches.append(table_of(part, schema, f"TestSource, batch {len(self.batches)}"))
                 self.marks.append([])
         if FAIL in self.marks[-1]:
-            raise SpoutContractError("TestSource: a FAIL at the end; it makes an attempt at the batch behind it fail")
+            raise SpoutContractError(
+                "TestSource: a FAIL at the end has no effect: it makes an attempt at the next batch fail"
+            )
         self.handed_out = 0
         """The number of batches handed out for emission. A non-transactional source emits none of them again."""
         self._lock = threading.Lock()
@@ -91,7 +93,7 @@ class Script:
             self._resumes += 1
 
     def may_plan(self, batch: int, arm: Callable[[str], None]) -> bool:
-        """Pass those marks before a batch that need not hold it back. Return whether the batch can be planned.
+        """Pass the marks before a batch that do not delay it. Return whether the batch can be planned.
 
         A FAIL and a CRASH are left to `emit`. `arm` is called with the crash point of each ``CRASH.at``.
         """

@@ -41,7 +41,8 @@ def ended_by_user_code(where: str, error: BaseException) -> UserFunctionError:
     In a thread of a pool no interrupt arrives, so only user code raises it. It must not end what asked for the call.
     """
     failed = UserFunctionError(
-        f"{where}: user code raised {type(error).__name__}: {error}; it ended this call only. Raise an Exception"
+        f"{where}: user code raised {type(error).__name__}: {error}; only this call was ended. Raise a subclass of "
+        f"Exception instead"
     )
     failed.__cause__ = error
     return failed

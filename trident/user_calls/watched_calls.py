@@ -169,7 +169,7 @@ class WatchedCalls:
             # The call waited in its lane after one that hung, and its caller has gone on: the batch may be at another
             # attempt.
             if call.abandoned:
-                raise AttemptCancelledError(f"{call.subject.what} is not called: it was given up before it began")
+                raise AttemptCancelledError(f"{call.subject.what} is not called: it was cancelled before it started")
             # The time of waiting in the lane does not count: the call's limit begins here.
             call.since, call.thread = self._clock.monotonic(), threading.get_ident()
             # A call of `watch` is added here; a call of a lane was added when it was submitted.
@@ -197,7 +197,7 @@ class WatchedCalls:
             return min([self._deadline(call) for call in self._calls if not call.abandoned], default=otherwise)
 
     def _deadline(self, call: _Call) -> float:
-        """Return the time at which the call is given up.
+        """Return the time at which the call times out.
 
         A call that waits for its lane gets more time than its limit, because the call before it may use up its
         own limit first.
@@ -313,7 +313,7 @@ class WatchedCalls:
         with self._lock:
             subjects = [call.subject for call in self._calls if call.lane in hanging_lanes]
         for subject in subjects:
-            self._logger.warning("group %r: %s does not return; it is left behind", self._group, subject)
+            self._logger.warning("group %r: %s does not return; it is abandoned", self._group, subject)
         return hanging_lanes
 
 

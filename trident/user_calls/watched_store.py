@@ -30,7 +30,7 @@ _CLOSING = 2.0
 
 
 class WatchedStore:
-    """The store of one state, whose calls are watched: at a start by `calls`, after `join` by those of the run."""
+    """The store of one state, whose calls are watched: by `calls` at a start, by the run's calls after `join`."""
 
     def __init__(self, store: Store, state: str, make: Callable[..., object], calls: WatchedCalls) -> None:
         self.unwatched = store
@@ -101,7 +101,7 @@ class WatchedStore:
         if closing.done():
             closing.result()
         else:
-            logger.warning("state %r: close does not return, %s; it is left behind", self._state, self._site)
+            logger.warning("state %r: close does not return, %s; it is abandoned", self._state, self._site)
 
 
 def watched(store: Store, state: str, factory: StateFactory, calls: WatchedCalls) -> Store:

@@ -92,7 +92,7 @@ class _Partition:
         where = f"{self._name}.commit({attempt.txid})"
         after = json_of(call(self._spout, "commit", attempt.txid, finished), where)
         if after is None:
-            raise SpoutContractError(f"{where} returned None, which stands for the beginning of the source")
+            raise SpoutContractError(f"{where} returned None, which means the beginning of the source")
         if (problem := too_large(json.dumps(after))) is not None:
             raise SpoutContractError(f"{where} returned a checkpoint {problem}. {WAY_OUT}")
         self._place = (after,)
@@ -133,8 +133,8 @@ class _Partition:
                 )
             if message is not None:
                 raise SpoutContractError(
-                    f"{self._name}.nextTuple: emit(..., messageId={message!r}): nobody would acknowledge the message, "
-                    f"since a TransactionSpout has checkpoints; leave the id out, or extend RichSpout"
+                    f"{self._name}.nextTuple: emit(..., messageId={message!r}): a TransactionSpout has checkpoints "
+                    f"and acknowledges no message; leave the id out, or extend RichSpout"
                 )
             rows.append(values)
 

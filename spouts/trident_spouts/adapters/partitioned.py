@@ -119,7 +119,9 @@ class _PartitionsExecutor:
         if emission is None or emission.rows == 0:
             return start if after is None else after, None
         if after is None:
-            raise SpoutContractError(f"{where} returned rows without metadata: the same rows would come again for ever")
+            raise SpoutContractError(
+                f"{where} returned rows without metadata: the same rows would be read again for ever"
+            )
         return after, emission
 
     def _metadata(self, batch: _Batch) -> tuple[Metadata, Metadata]:

@@ -32,7 +32,7 @@ _KEPT_COMMITS = 256
 _MOST_COMMITS = 1000
 """The most commits that one plan reads."""
 _LISTING_SECS = 5.0
-_ANEW = "to begin anew, replace the stream by one of another name, with newStream(..., anew=True)"
+_ANEW = "to start over, replace the stream by one with another name, with newStream(..., anew=True)"
 
 log = logging.getLogger("trident.spouts")
 
@@ -74,7 +74,7 @@ class Range(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """The most that one batch holds."""
+    """The maximum size of a batch."""
 
     files: int
     bytes: int
@@ -136,10 +136,10 @@ class Planner:
             position = before.end
             self._check_same_table(before)
         look, room = self._look, _Room(self._limits, budget)
-        assert look is not None, "both ways have looked at the table"
+        assert look is not None, "the plan and the check have both read the table's state"
         end = self._end_in_snapshot(position, room) if position.snapshot else self._end_in_log(position, room)
         if end != position and not self._unchanged(position):  # so that all commits that were read are of one table
-            raise SourceUnreadableError(f"{self._folder.shown}: the table was made anew while a batch was planned")
+            raise SourceUnreadableError(f"{self._folder.shown}: the table was recreated while a batch was planned")
         self._measure(position, end, look)
         if end == position and (before is not None or self._starting != "latest"):
             return None
@@ -205,7 +205,7 @@ class Planner:
             raise DataLossError(
                 f"{self._folder.shown}: startingVersion={self._starting!r}, and the table's log begins with version "
                 f"{look.earliest}: older versions were cleaned up. Start with startingVersion='snapshot' (all rows "
-                f"that the table has now, then what is added) or startingVersion={look.earliest}"
+                f"that the table has now, then those added later) or startingVersion={look.earliest}"
             )
         return TablePosition(version, 0)
 
@@ -217,15 +217,15 @@ class Planner:
         look = self._look_again()
         if look.id != before.table:
             raise DataLossError(
-                f"{self._folder.shown}: the table was dropped and made anew (id {before.table} before, {look.id} now), "
-                f"with what was not read of it; {_ANEW}"
+                f"{self._folder.shown}: the table was dropped and recreated (id {before.table} before, {look.id} "
+                f"now), and its unread rows are gone; {_ANEW}"
             )
         commit = self._read(last)
         other = commit is not None and before.check not in (None, commit.check)
         if look.version < last or other:
             raise DataLossError(
-                f"{self._folder.shown}: version {last} is not the one that was read: the table was restored, or copied "
-                f"back, and is at version {look.version} now; {_ANEW}"
+                f"{self._folder.shown}: version {last} is not the version that was read: the table was restored or "
+                f"copied back, and is now at version {look.version}; {_ANEW}"
             )
         self._remember(position)
 
@@ -318,14 +318,14 @@ class Planner:
             raise SourceChangedError(
                 f"{self._folder.shown}: version {commit.version} ({commit.operation or 'no operation named'}) {what} "
                 f"that the table had: {commit.removed or len(commit.files)} of its files are "
-                f"{'replaced or removed' if commit.removed else 'there again'}. To leave "
-                f"such versions out, with all that they add, start with onChange='skip'"
+                f"{'replaced or removed' if commit.removed else 'there again'}. To skip such versions, including "
+                f"the rows that they add, start with onChange='skip'"
             )
         if commit.changes:
             if commit.version not in self._skipped:
                 self._skipped.add(commit.version)
                 log.warning(
-                    "%s: version %s (%s) %s: it is left out because of onChange='skip'",
+                    "%s: version %s (%s) %s: skipped because of onChange='skip'",
                     self._folder.shown, commit.version, commit.operation, what,
                 )  # fmt: skip
             return ()
@@ -343,8 +343,8 @@ class Planner:
         for file in files:
             if "://" in file.path or file.path.startswith(("/", "file:")):
                 raise SourceUnreadableError(
-                    f"{self._folder.shown}: its data file {file.path} lies outside the table: shallow clones are not "
-                    f"supported; read the table that was cloned"
+                    f"{self._folder.shown}: its data file {file.path} is outside the table: shallow clones are not "
+                    f"supported; read the original table instead"
                 )
         return files
 

@@ -71,8 +71,8 @@ def check_readable(reader: int, features: Sequence[str], configuration: Mapping[
 def vectors_error(shown: str, where: str) -> SourceUnreadableError:
     """Return the error for files with deletion vectors."""
     return SourceUnreadableError(
-        f"{shown}: {where} has data files with deletion vectors, which DeltaSpout does not read. Have the files "
-        f"written anew (REORG TABLE ... APPLY (PURGE)), or begin a stream behind it, with startingVersion="
+        f"{shown}: {where} has data files with deletion vectors, which DeltaSpout does not read. Rewrite the files "
+        f"(REORG TABLE ... APPLY (PURGE)), or start a stream after this version, with startingVersion="
     )
 
 
@@ -92,7 +92,7 @@ def check_fields(declared: StructType, table: StructType, shown: str) -> None:
         if kind.simpleString() != field.dataType.simpleString():
             raise SpoutContractError(
                 f"{shown}: the table has {field.name!r} as {type_ddl(kind)}, the topology reads it as "
-                f"{type_ddl(field.dataType)}; start the program anew if the table was changed, or correct schema="
+                f"{type_ddl(field.dataType)}; restart the program if the table was changed, or correct schema="
             )
 
 
@@ -107,9 +107,9 @@ def snapshot_files(folder: TableFolder, version: int) -> tuple[DataFile, ...]:
         if look_at(folder).earliest <= version:
             raise
         raise DataLossError(
-            f"{folder.shown}: version {version}, as of which it is being read, is no longer in the table's log "
-            f"({error}). Keep the log for longer (delta.logRetentionDuration); to begin anew, replace the stream by "
-            f"one of another name, with newStream(..., anew=True)"
+            f"{folder.shown}: version {version}, which is being read, is no longer in the table's log ({error}). "
+            f"Keep the log for longer (delta.logRetentionDuration); to start over, replace the stream by one with "
+            f"another name, with newStream(..., anew=True)"
         ) from error
     if "deletionVectors" in (table.protocol().reader_features or ()) and _has_vectors(table):
         raise vectors_error(folder.shown, f"version {version}")

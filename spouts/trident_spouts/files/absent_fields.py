@@ -41,7 +41,7 @@ class AbsentFields:
             keys = keys_of(lines)
             absent = [name for name in fields if name not in keys] if keys else []
             where = f"none of the first {len(lines)} line(s) of {stretch.path} has the field"
-            _warn(absent, where, "which is read as null there; they have", keys)
+            _warn(absent, where, "which is read as null there; the lines have", keys)
 
 
 def _warn(absent: Sequence[str], where: str, there: str, names: Sequence[str]) -> None:

@@ -50,7 +50,7 @@ class _Bz2Streams:
             elif self._unpacker.needs_input:
                 data = self._file.read(_BLOCK)
                 if not data:
-                    raise EOFError("the file ends before the end of its last stream")
+                    raise EOFError("the compressed data is incomplete: the file ends too early")
             if block := self._unpacker.decompress(data, size):
                 return block
 
@@ -93,8 +93,8 @@ def hint_of_compression(data: bytes) -> str:
     if suffix is None:
         return ""
     if suffix in UNREADABLE:
-        return f"; it looks like a {suffix} file, which is not read: pack it anew as .gz, .bz2 or .zst"
-    return f"; it looks compressed: a file is unpacked by the suffix of its name, here {suffix}"
+        return f"; it looks like a {suffix} file, which is not supported: compress it again as .gz, .bz2 or .zst"
+    return f"; it looks compressed: give its name the suffix {suffix}, by which a file is decompressed"
 
 
 def is_compressed(name: str) -> bool:

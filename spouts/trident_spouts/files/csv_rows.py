@@ -110,7 +110,7 @@ class Grammar:
             raise RowError(f"the quotes of value {number} are not closed{hint}")
         end = quoted.end()
         if not data.startswith(self._sep, end) and _END_OF_ROW.match(data, end) is None:
-            raise RowError(f"value {number} goes on after its closing quote")
+            raise RowError(f"value {number} has more text after its closing quote")
         return Cell(self._unescaped(quoted[1]), True), end
 
     def _unescaped(self, text: bytes) -> bytes:

@@ -112,7 +112,7 @@ class FileExecutor(SpoutExecutor):
             except StaleListingError:
                 pass
             self._listed_at = float("-inf")
-        raise SourceUnreadableError(f"FileSpout: the files at {self._place} come and go faster than they can be listed")
+        raise SourceUnreadableError(f"FileSpout: the files at {self._place} change faster than they can be listed")
 
     def read_so_far(self, position: Metadata) -> ReadSoFar | None:
         listing, newest = self._listing, self._newest[::-1]  # each is replaced as a whole, by the thread that plans
@@ -150,7 +150,7 @@ class FileExecutor(SpoutExecutor):
         return self._known[1]
 
     def _is_quiet(self, seen: ReadFiles, former: list[ListedFile]) -> bool:
-        """Return whether nothing happened to any file since `seen` was recognized by the listing before, `former`.
+        """Return whether nothing happened to any file since `seen` was recognized by the previous listing, `former`.
 
         A status proves it, unless a change is too recent.
         """
@@ -182,7 +182,7 @@ class FileExecutor(SpoutExecutor):
         has_read = seen.entries or seen.forgotten.present.number
         if not self._listing and has_read and seen.root == self._place.address and not self._place.is_there():
             raise SourceUnreadableError(
-                f"FileSpout: cannot list {self._place}: the folder {seen.root}, which was read before, is not there"
+                f"FileSpout: cannot list {self._place}: the folder {seen.root}, which was read before, no longer exists"
             )
         cut = self._place.sorted and self._planner.by_name and len(self._listing) >= most
         self._whole = not after and not cut
@@ -211,7 +211,7 @@ class FileExecutor(SpoutExecutor):
             if hidden is None
             else (
                 f" that is not hidden: files and folders whose names begin with _ or ., or end in ._COPYING_, are left "
-                f"out, because writers hide unfinished files so. {hidden} is one; rename it to have it read"
+                f"out, because this is how programs hide unfinished files. {hidden} is one; rename it to read it"
             )
         )
         _log.warning("FileSpout: there is no file at %s%s", self._place, why or nested_hint(self._place))

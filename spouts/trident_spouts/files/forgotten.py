@@ -29,7 +29,7 @@ class Known(NamedTuple):
     """The `digest` of the content, or of an object the checksum of its tag; 0 if it is not known."""
 
     def fits(self, file: ListedFile) -> bool:
-        """Return whether a file may be this one, unchanged. By its tag, an object is known to be the same."""
+        """Return whether a file may be this one, unchanged. An object is compared by its ETag."""
         same_tag = not file.tag or tag_checksum(file.tag) == self.proof
         return file.size == self.end and self.inode in (0, file.inode) and same_tag
 
@@ -134,7 +134,7 @@ class Forgotten:
     def look(
         self, past: Sequence[ListedFile], unread: Sequence[ListedFile], birth: Callable[[ListedFile], int]
     ) -> Look:
-        """Look at all listed files without an entry: those that sort as if they were read, `past`, and the others."""
+        """Check all listed files without an entry: `past`, which sort before the last file read, and the others."""
         suspects, doubtful = dict[str, Known](), list[ListedFile]()
         unknown, unproved = list[ListedFile](), list[ListedFile]()
         inodes = {known.inode: known for known in self.known.values() if known.inode}
@@ -158,7 +158,7 @@ class Forgotten:
             return Look(frozenset(file.name for file in unknown), suspects, (*doubtful, *unproved))
         arrived = [file for file in unread if self._is_fresh(file) and file.name not in suspects]
         if self.present.fits(Fingerprint().plus(sums)):
-            guess = f"{len(unproved)} of them were changed, and have their old sizes and times" if unproved else ""
+            guess = f"{len(unproved)} of them were changed but have their old sizes and times" if unproved else ""
             return Look(frozenset(), suspects, tuple(doubtful), guess)
         return self._look_far_back(past, unknown, unproved, arrived, birth, suspects, doubtful)
 
@@ -172,7 +172,7 @@ class Forgotten:
         suspects: Mapping[str, Known],
         doubtful: Sequence[ListedFile],
     ) -> Look:
-        """Look at files of which some were read so long ago that nothing is known of them one by one, and some changed.
+        """Check files of which some were read too long ago to have a record of their own, and some were changed.
 
         If some are gone and no other one has changed since the last look, none came. Otherwise it is unknown.
         """
@@ -181,9 +181,9 @@ class Forgotten:
             came = list(unknown)
         old = [] if self.complete else [file for file in arrived if file.inode and 0 < birth(file) <= self.born]
         new = not self.complete and len(arrived) > len(old)
-        guess = "some of them are gone, and a new file that has the name of one of those is read" if new else ""
+        guess = "some of them are gone; a new file with the name of one of those is read" if new else ""
         if not came and any(file.tag for file in unknown):  # a store may set the time of an upload to its beginning
-            guess = "some are gone, and an object that came meanwhile with a time as old as theirs counts as read"
+            guess = "some are gone; an object that was added since, with a time as old as theirs, counts as read"
         return Look(frozenset(), suspects, (*doubtful, *unproved, *came, *old), guess)
 
     def _known(
@@ -200,7 +200,7 @@ class Forgotten:
         return not file.changed or file.changed > self.changed - bool(file.tag)
 
     def looked(self, past: Sequence[ListedFile], listing: Iterable[ListedFile], late: frozenset[str]) -> "Forgotten":
-        """Return the evidence after a look, of which nothing is in doubt, or all of that counts as read.
+        """Return the evidence after a check, in which no file is in doubt or all doubtful files count as read.
 
         As long as late files wait to be read, the time of the last change stays, by which files are noticed.
         """

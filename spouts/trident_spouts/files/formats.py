@@ -73,8 +73,9 @@ class Text:
             return parse_schema("line string")
         if [type(field.dataType) for field in declared.fields] != [StringType]:
             raise TypeDeclarationError(
-                f'FileSpout: format="text" gives one string a line, not ({ddl(declared)}); write schema="line string", '
-                f"and split the line with each(...)"
+                f'FileSpout: format="text" emits one string per line, not ({ddl(declared)}); '
+                'write schema="line string", and '
+                "split the line with each(...)"
             )
         return declared
 
@@ -272,8 +273,8 @@ def _check_signs(csv: Csv) -> None:
         empty = name == "quote" and sign == ""
         if not isinstance(sign, str) or not (empty or (len(sign) == 1 and sign.isascii() and sign not in "\r\n\0")):
             raise TopologyError(
-                f"Csv: {name}={sign!r}: expected one character of ASCII that is no newline"
-                f"{', or the empty text for values that are never quoted' if name == 'quote' else ''}"
+                f"Csv: {name}={sign!r}: expected one ASCII character that is not a newline"
+                f"{', or the empty string if values are never quoted' if name == 'quote' else ''}"
             )
     if csv.sep in (csv.quote, csv.escape):
         raise TopologyError(f"Csv: sep={csv.sep!r} is the {'quote' if csv.sep == csv.quote else 'escape'} too")

@@ -137,7 +137,7 @@ _DECODER = msgspec.json.Decoder()
 
 
 def read_stretch_at_once(data: bytes, target: pa.Schema, values: ValueReader = STRICT) -> pa.Table | None:
-    """Return the tuples of the JSON objects in `data`; None if a line may be malformed and must be read by itself.
+    """Return the tuples of the JSON objects in `data`; None if a line may be malformed and must be read separately.
 
     (Arrow's own reader of JSON is faster, but crashes the process on some malformed lines.)
     """
@@ -184,16 +184,16 @@ def read_object(line: str, target: pa.Schema, values: ValueReader = STRICT) -> d
 def _hint_of_lines(line: str) -> str:
     """Return a hint for the error about a line that may be a part of an array, or of an object over several lines."""
     if line.startswith("\ufeff"):
-        return " (a byte order mark within a file: files were joined)"
+        return " (a byte order mark inside a file: several files were joined)"
     start = line.strip()[:1]
     if start not in ("[", "{") or (start == "{" and line.strip() != "{"):
         return ""
     way = "jq -c '.[]'" if start == "[" else "jq -c ."
-    return f" (a file has one object a line; {way} writes {'an array' if start == '[' else 'objects'} so)"
+    return f" (expected one object per line; {way} writes {'an array' if start == '[' else 'objects'} in this form)"
 
 
 def keys_of(lines: Sequence[bytes]) -> list[str]:
-    """Return the keys of the JSON objects in these lines, each once. Lines that are no objects are left out."""
+    """Return the keys of the JSON objects in these lines, each once. Lines that are not objects are skipped."""
     keys: dict[str, None] = {}
     for line in lines:
         # The reader of the values says what is wrong with a line. In early versions DecodeError is no ValueError.

@@ -41,7 +41,7 @@ def _name_of(file: ListedFile) -> str:
 
 
 def hidden_file(place: FilePlace) -> str | None:
-    """Return the name of a file that the listing leaves out because it is hidden; None if there is no such file."""
+    """Return the name of a hidden file that the listing skips; None if there is no such file."""
     return next((file.name for file in _list(place, hidden=True)), None)
 
 
@@ -66,8 +66,8 @@ def check_readable(files: list[ListedFile], place: FilePlace) -> None:
     for file in files:
         if file.name.lower().endswith(UNREADABLE):
             raise MalformedInputError(
-                f"FileSpout: {place.path(file.name)} is compressed in a way that is not read; files of lines may be "
-                f"plain, .gz, .bz2 or .zst: pack it anew, or select the other files by a glob such as '*.txt'"
+                f"FileSpout: {place.path(file.name)} has an unsupported compression; expected plain text, .gz, .bz2 "
+                f"or .zst: compress it again, or select the other files with a glob such as '*.txt'"
             )
 
 
@@ -87,11 +87,12 @@ def _is_hidden(part: str) -> bool:
 
 
 def nested_hint(place: FilePlace) -> str:
-    """Return words about files in subfolders, which are not read without a glob; "" if there are none."""
+    """Return a hint about files in subfolders, which are read only with a glob; "" if there are none."""
     name = nested_file(place)
     if name is None:
         return ""
     return (
-        f": its files are in subfolders, such as {name}; a glob reads these: {place}/**/*.parquet (a folder's name, "
+        f": its files are in subfolders, such as {name}; read these with a glob: {place}/**/*.parquet (a folder's "
+        f"name, "
         f"such as day=1, gives no field)"
     )

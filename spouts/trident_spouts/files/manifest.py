@@ -62,9 +62,9 @@ class ManifestFile:
         """Raise SpoutContractError unless the first `read` of the `names` have this checksum."""
         if len(names) < read or self.checksum(names[:read]) != checksum:
             raise SpoutContractError(
-                f"FileSpout: {self} has other names than when its first {read} files were read; a manifest may only "
-                f"get more names at its end. Bring the former names back, or give the stream another name, with "
-                f"newStream(..., anew=True), to read the files that are named now"
+                f"FileSpout: {self}: the first {read} names were changed after their files were read; names may "
+                f"only be added at the end. Restore the earlier names, or give the stream another name, with "
+                f"newStream(..., anew=True), to read the files that the manifest names now"
             )
 
     def _place_of(self, name: str) -> str:
@@ -86,8 +86,8 @@ class ManifestFile:
             return self.place.look(name)
         except FileNotFoundError:
             raise SourceUnreadableError(
-                f"FileSpout: {self} names {self.place.path(name)}, which is not there; a file is named when it is "
-                f"complete, and stays until it was read"
+                f"FileSpout: {self} names {self.place.path(name)}, which does not exist; name a file once it is "
+                f"complete, and keep it until it was read"
             ) from None
         except SourceUnreadableError:
             raise
@@ -122,8 +122,8 @@ class ManifestFile:
             if url.startswith(f"{root.rstrip('/')}/"):
                 return url[len(root.rstrip("/")) + 1 :]
         raise MalformedInputError(
-            f"{self} names {path}, which lies elsewhere than the manifest; expected a path relative to the manifest's "
-            f"folder, or one that begins with {root if '://' in root else '/'}"
+            f"{self} names {path}, which is in another place than the manifest; expected a path relative to the "
+            f"manifest's folder, or one that begins with {root if '://' in root else '/'}"
         )
 
 

@@ -60,7 +60,7 @@ class ObjectPlace:
         return place
 
     def is_there(self) -> bool:
-        """Return True: a prefix without objects is one that has none yet."""
+        """Return True: a prefix always exists, even without objects."""
         return True
 
     def deep(self) -> "ObjectPlace":
@@ -112,7 +112,7 @@ class ObjectPlace:
     def _listed(self, name: str, about: Any) -> ListedFile:
         tag = about["e_tag"] or about["version"]
         if not tag:
-            raise SourceUnreadableError(f"FileSpout: {self.bucket} gives no tags (ETag) to its objects")
+            raise SourceUnreadableError(f"FileSpout: {self.bucket} returns no ETags for its objects")
         # In whole seconds: some stores list fractions that they tell nowhere else.
         time = int(about["last_modified"].timestamp()) * 10**9  # the store sets it: no client can
         return ListedFile(time, name, about["size"], tag=tag, changed=time)
@@ -146,8 +146,8 @@ class ObjectPlace:
                 ) from None
             except failures().PreconditionError:
                 raise SpoutContractError(
-                    f"FileSpout: {self.path(file.name)} was planned with {file.size} bytes and the tag {file.tag}, and "
-                    f"was replaced since; an object must not change. Nothing of this attempt counts. Restore the old "
+                    f"FileSpout: {self.path(file.name)} was planned with {file.size} bytes and the ETag {file.tag}, "
+                    f"and was replaced since; an object must not change. This attempt is discarded. Restore the old "
                     f"object, or restart the topology, which then plans the batch again. Give new content new names"
                 ) from None
 

@@ -149,13 +149,13 @@ class FilesEmission(Emission):
         where = os.path.dirname(str(self.paths[0]))
         if not self._local:
             return (
-                f"FileSpout: a file in {where} needs Spark's own scan {why}, which reads local disks only; write the "
-                f"files anew with a current version, or unset the setting"
+                f"FileSpout: a file in {where} needs Spark's own reader {why}, which reads local disks only; "
+                f"rewrite the files with a current version, or unset the setting"
             )
         return (
             f"FileSpout: a file in {where} has times in nanoseconds, a column without a type (all of it is null), or "
-            f"columns of equal names but for case, which Spark cannot read, and one needs Spark {why}; for times, "
-            f"{IN_MICROSECONDS}"
+            f"columns whose names differ only in case, which Spark cannot read; but another file needs Spark {why}. "
+            f"For times, {IN_MICROSECONDS}"
         )
 
     def check_planned(self) -> None:
@@ -233,9 +233,9 @@ def _check_fields(path: PlannedFile, columns: pa.Schema, schema: StructType) -> 
         alike = [column for column in columns.names if column.lower() == field.name.lower()]
         if (name is None and alike) or columns.names.count(field.name) > 1:
             raise SpoutContractError(
-                f"FileSpout: {path} has {len(alike)} columns that may be the field {field.name!r}: "
-                f"{', '.join(map(repr, alike))}; declare the one that is meant, as it is written there, and rename "
-                f"columns of one name"
+                f"FileSpout: {path} has {len(alike)} columns that match the field {field.name!r}: "
+                f"{', '.join(map(repr, alike))}; declare the field with the exact name of one of them, and rename "
+                f"columns that have the same name"
             )
         if name is not None and not _castable(columns.field(name).type, field.type):
             raise SpoutContractError(
@@ -269,8 +269,8 @@ def read_parquet(path: FileRef, schema: StructType) -> pa.Table:
     table = pa.Table.from_batches(read_groups(groups, schema), arrow_schema(schema))
     if only_spark_reads(metadata) and any(_has_old_days(chunk) for column in table.columns for chunk in column.chunks):
         raise SourceUnreadableError(
-            f"FileSpout: {path} has days before {_NEW_DAYS} or times before {_NEW_TIMES.date()} by the calendar of "
-            f"Spark 2: only Spark reads them; start the topology on Spark"
+            f"FileSpout: {path} has days before {_NEW_DAYS} or times before {_NEW_TIMES.date()} in the calendar of "
+            f"Spark 2, which only Spark reads; start the topology with engine='spark'"
         )
     return table
 

@@ -178,7 +178,7 @@ def _checked(path: FileRef, before: ListedFile | None) -> ListedFile | None:
 
 
 def column_of(name: str, columns: Sequence[str]) -> str | None:
-    """Return the name of the column that Spark reads for field `name`: the same name, else the same in another case.
+    """Return the name of the column that Spark reads for field `name`: the same name, else one that differs in case.
 
     Return None if there is no such column, or more than one in another case.
 

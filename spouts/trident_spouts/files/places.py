@@ -43,13 +43,13 @@ class ListedFile(NamedTuple):
         return cls(mtime, name, status.st_size, status.st_ino, status.st_dev, changed=changed)
 
     def same_status(self, now: "ListedFile") -> bool:
-        """Return whether a file has the name, size, times and inode that this one had, as far as they are known."""
+        """Return whether a file has the name, size, times and inode as this one, if they are known."""
         known = now if self.changed and now.changed else now._replace(changed=self.changed)
         return known == self
 
 
 def _settled(changed: int) -> int:
-    """Return a time of change (ns) that no later change can get; 0 if the present one is too recent for that."""
+    """Return a time of change (ns) that no later change can have; 0 if it is too recent for that."""
     tick = TICK_NS if changed % 1_000_000_000 else 2_000_000_000  # some file systems keep whole seconds
     return changed if time.time_ns() - changed > tick else 0
 
@@ -116,7 +116,7 @@ class FilePlace(Protocol):
         ...
 
     def files(self, hidden: bool, after: str) -> Iterator[ListedFile]:
-        """Yield the files that exist now: the hidden ones if `hidden`, otherwise the others.
+        """Yield the files that exist now: only hidden ones if `hidden`, otherwise only visible ones.
 
         A place that is `sorted` leaves out the names up to `after`. Raises OSError if the files cannot be listed.
         """

@@ -140,9 +140,9 @@ class Planner:
             found = checks.get(entry.end, (None, None))
             if sure and found[0] == entry.check and entry.digest in (None, found[1]):
                 raise SpoutContractError(
-                    f"FileSpout: {file.name} unpacks to what was read as {name} (to byte {entry.end}), and would "
-                    f"count once more. Rotate logs without compressing them, or let the path match only one of the two "
-                    f"forms, such as '*.log' or '*.gz'; or remove {file.name}"
+                    f"FileSpout: {file.name} decompresses to the content that was read from {name} (to byte "
+                    f"{entry.end}), and would count twice. Rotate logs without compressing them, or make the path "
+                    f"match only one of the two forms, such as '*.log' or '*.gz'; or remove {file.name}"
                 )
 
     def _range(
@@ -202,9 +202,9 @@ class Planner:
             shlex.quote(os.path.join(os.path.dirname(path), mark + os.path.basename(path))) for mark in ("", "_")
         )
         raise SpoutContractError(
-            f"FileSpout: {path} grew after byte {end}, in the middle of a line whose beginning was read as a whole "
-            f"line and counts as one; the rest is not a line of its own. To read on behind it, cut the rest out while "
-            f"nothing writes to the file: {{ head -c {end} {old}; echo; tail -c +{rest + 1} {old}; }} > {new} && "
+            f"FileSpout: {path} grew after byte {end}, in the middle of a line: its first part was read and counted "
+            f"as a whole line. To continue after that line, remove its second part while no program writes to the "
+            f"file: {{ head -c {end} {old}; echo; tail -c +{rest + 1} {old}; }} > {new} && "
             f"mv {new} {old}. To prevent it, let the writer write whole lines, or set Watch(completeAfterSecs=...) to "
             f"more than its pauses within a line"
         )

@@ -140,7 +140,7 @@ class PlannedFile:
         return now
 
     def _same_content(self, file: OpenFile, now: ListedFile, before: ListedFile) -> bool:
-        """Return whether the planned bytes are as planned: not changed since `before`, or all of them the same."""
+        """Return whether the planned bytes are unchanged: no change since `before`, or the same bytes."""
         if now.changed and now.changed == before.changed:
             return True
         ends = self.check is None or checksum(file, self.end) == self.check
@@ -162,8 +162,8 @@ class PlannedFile:
 
     def _replaced(self) -> SourceUnreadableError:
         return SourceUnreadableError(
-            f"FileSpout: {self.path} was renamed, replaced or changed while the batch was read; nothing of this "
-            f"attempt counts"
+            f"FileSpout: {self.path} was renamed, replaced or changed while the batch was read; this attempt is "
+            f"discarded"
         )
 
 
@@ -215,7 +215,7 @@ def check_unchanged(range_: FileRange, place: FilePlace, name: str, txid: int, *
     """
     planned = f"FileSpout: txid {txid} was planned to read {place.path(name)} ({range_.size} bytes, modified "
     planned += f"{iso_time(range_.mtime)})"
-    way_out = "bring the old file back, or start the topology anew: it then plans the batch anew"
+    way_out = "restore the old file, or restart the topology, which then plans the batch again"
     try:
         with place.open(range_.listed._replace(name=name)) as file:
             now = file.status()

@@ -18,7 +18,7 @@ them (at or before the cutoff) it is only known that they were read."""
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The record of one file: the byte up to which it was read, and its modification time (ns) then.
+    """The record of one file: the byte up to which it was read, and its modification time (ns) at that time.
 
     `more` says whether the file was longer than `end`. `inode` and `born` (the time in ms at which the file was made;
     0: not known) identify the file under another name. `check`, the checksum of the ends of the read part (of an
@@ -37,7 +37,7 @@ class Entry:
 
     @property
     def known(self) -> Known:
-        """Return the rest of the entry that stays when it is forgotten."""
+        """Return the part of the entry that is kept when the file is forgotten."""
         return Known(self.inode, self.end, (self.digest if self.inode or self.digest is not None else self.check) or 0)
 
     def fits(self, file: ListedFile) -> bool:
@@ -131,7 +131,7 @@ class ReadFiles:
         return replace(self, cutoff=max(cutoffs, default=None), entries=entries, forgotten=evidence, late=late)
 
     def below(self, root: str) -> "ReadFiles":
-        """Return the same record with names relative to another root, for files that stay in their places.
+        """Return the same record with names relative to another root, for files that are not moved.
 
         >>> ReadFiles(entries={"a": Entry(5, 2)}, root="/data/x").below("/data").entries
         {'x/a': Entry(end=5, mtime=2, more=False, inode=0, check=None, born=0, digest=None, changed=0)}

@@ -273,7 +273,7 @@ class LinesEmission(Emission):
         return read.numbers.mapInArrow(read.read, self.line_format.schema)
 
     def python_only(self, spark: "SparkSession") -> bool:
-        """Return whether the workers read the lines; if there are few, the driver reads them sooner."""
+        """Return whether the workers read the lines. If there are few, the driver is faster."""
         return self._cut(spark) is not None
 
     def reader(self, spark: "SparkSession", names: Sequence[str]) -> WorkerReader | None:

@@ -72,9 +72,9 @@ class Recognizer:
         was, now = ("name", "time") if seen.by_name else ("time", "name")
         most = REMEMBERED if seen.remembered is None else seen.remembered
         raise SpoutContractError(
-            f"FileSpout: this stream has read more than {most:,} files in the order of orderBy={was!r}, and of "
-            f"the older ones it remembers only the last one in that order; with orderBy={now!r} it could not tell "
-            f"which files are unread. Put orderBy={was!r} back, or give the stream another name, with "
+            f"FileSpout: this stream has read more than {most:,} files in the order of orderBy={was!r}. Of the "
+            f"older files it remembers only the last one in that order, so with orderBy={now!r} it cannot know "
+            f"which files are unread. Restore orderBy={was!r}, or give the stream another name, with "
             f"newStream(..., anew=True)"
         )
 
@@ -133,15 +133,14 @@ class Recognizer:
         if self.on_forgotten == "fail":
             raise SpoutContractError(
                 f"FileSpout: {len(doubtful)} file(s) may have been read, or may have changed since they were read: "
-                f"{shown}. The stream remembers {most:,} files and what grows (Watch(rememberedFiles=...)); files read "
-                f"before these must not change, and it cannot be told which part of them is unread. Put them back as "
-                f"they were, or move them away. A new file is read if it is moved in while the topology runs. With "
-                f"Watch(onForgotten='skip') these files count as read: what is new in them is lost. To read all anew, "
-                f"give the stream another name, with newStream(..., anew=True)"
+                f"{shown}. The stream remembers {most:,} files and files that still grow "
+                f"(Watch(rememberedFiles=...)). Files read before these must not change: the stream cannot know "
+                f"which part of them is unread. Restore them as they were, or move them away. A new file is read if "
+                f"it is moved in while the topology runs. With Watch(onForgotten='skip') these files count as read: "
+                f"new content in them is lost. To read everything again, give the stream another name, with "
+                f"newStream(..., anew=True)"
             )
-        _log.warning(
-            "FileSpout: Watch(onForgotten='skip'): %s count(s) as read, and what is new there is left out", shown
-        )
+        _log.warning("FileSpout: Watch(onForgotten='skip'): %s count(s) as read; new content there is skipped", shown)
         unread = {file.name: self._as_read(file) for file in doubtful if not seen.sorts_past(file)}
         return replace(seen, entries={**seen.entries, **unread})
 
@@ -169,8 +168,9 @@ class Recognizer:
         if self._any_present(seen, listing):
             return seen
         raise SpoutContractError(
-            f"FileSpout: this stream has read {seen.root}, and {root} is another folder: it has none of the files that "
-            f"were read last. If the folder was moved, bring one of these back. To read {root} from its beginning too, "
+            f"FileSpout: this stream has read {seen.root}; {root} is another folder: it has none of the files that "
+            f"were read last. If the folder was moved, restore one of these files. To read {root} from its "
+            f"beginning too, "
             f"keep this stream as it was and add a second one. To read it instead, give the stream another name, with "
             f"newStream(..., anew=True)"
         )
@@ -185,8 +185,8 @@ class Recognizer:
             if rebased.sorts_past(file) and _old_name(file, rebased.root or "", seen) is None:
                 raise SpoutContractError(
                     f"FileSpout: this stream has read {seen.root}, of which only the files that were read last are "
-                    f"remembered by name; {file.name} in {rebased.root} is older than these, and would count as read. "
-                    f"Keep this stream as it was, and read the other folders by a second one"
+                    f"remembered by name; {file.name} in {rebased.root} is older than these, and would count as "
+                    f"read. Keep this stream as it was, and read the other folders with a second stream"
                 )
 
     # --- files that are remembered --------------------------------------------------------------------------------
@@ -273,10 +273,10 @@ class Recognizer:
     def _changed_error(self, file: ListedFile, entry: Entry) -> SpoutContractError:
         when = f"modified {iso_time(entry.mtime)}" if entry.mtime else "long ago"
         return SpoutContractError(
-            f"FileSpout: {file.name} was read to byte {entry.end} ({when}) and is "
-            f"another file now, or was written anew ({file.size} bytes, modified {iso_time(file.mtime)}); a file "
+            f"FileSpout: {file.name} was read to byte {entry.end} ({when}) and is now another file, or was "
+            f"rewritten ({file.size} bytes, modified {iso_time(file.mtime)}); a file "
             f"must not change after it was read{', only grow by whole lines' if self.grows(file.name) else ''}. "
-            f"Give the new content another name to have it read, or remove it to leave it out. Logs that are "
+            f"To read the new content, give it another file name; to skip it, remove it. Logs that are "
             f"rotated by renaming are followed if the path matches the new names too, such as app.log*"
         )
 

@@ -195,7 +195,8 @@ class FileSpout:
         first = next((file for file in files if file.size), None)
         if first is None:
             raise TypeDeclarationError(
-                f"FileSpout: there is no Parquet file at {self.path} yet to read the fields from{nested_hint(place)}; "
+                f"FileSpout: the fields are read from a Parquet file, and there is none at {self.path} "
+                f"yet{nested_hint(place)}; "
                 f'give them: schema="word string, n long"'
             )
         self._first_schema.append(footer_schema(PlannedFile(place, first, first.size, None, False, "")))
@@ -211,7 +212,7 @@ class FileSpout:
         return f"{self.format.name} ({ddl(self.schema)})"
 
     def changedSince(self, position: Metadata) -> str | None:
-        """Return in words how this spout reads files differently from before; None if it reads them in the same way.
+        """Return a text about how this spout now reads files differently; None if it reads them in the same way.
 
         `position` is the plan of the stream's last batch. A start logs the result as a warning.
         """
@@ -219,8 +220,8 @@ class FileSpout:
         if before in (None, self.form):
             return None
         return (
-            f"its files were read as {before}, and are read as {self.form} from now on. If {self.path} has the rows of "
-            f"files that were read before, in another form, they count twice"
+            f"its files were read as {before}, and are read as {self.form} from now on. If {self.path} contains "
+            f"rows that were already read in the other format, they count twice"
         )
 
     def open(self) -> SpoutExecutor:

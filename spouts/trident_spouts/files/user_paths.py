@@ -53,9 +53,7 @@ def absolute(path: str | PurePath) -> str:
         several = (
             "; for several files give a glob, such as 'in/*.json', or a Manifest('files.txt')" if _several(path) else ""
         )
-        raise TopologyError(
-            f"FileSpout: path={typed_brief(path)}: expected one path, a text or a pathlib.Path{several}"
-        )
+        raise TopologyError(f"FileSpout: path={typed_brief(path)}: expected one path, a str or a pathlib.Path{several}")
     text = os.fspath(path)
     if text.startswith("file:"):
         text = "/" + text.removeprefix("file:").lstrip("/")
@@ -68,7 +66,7 @@ def absolute(path: str | PurePath) -> str:
         )
     if _hidden(text) != text and not text.startswith(("abfs://", "abfss://")):
         raise TopologyError(
-            f"FileSpout: {_hidden(text)!r} holds credentials; give them to the environment, or by storage="
+            f"FileSpout: {_hidden(text)!r} contains credentials; set them in the environment, or with storage="
         )
     return text
 

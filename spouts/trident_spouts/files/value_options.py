@@ -27,5 +27,5 @@ def check_flat(source: str, fields: StructType) -> None:
         if isinstance(field.dataType, ArrayType | MapType | StructType):
             raise TypeDeclarationError(
                 f"{source} has no values of type {type_ddl(field.dataType)}, the type of "
-                f"{field.name!r}; declare it as a string, and read the string with each(...)"
+                f"{field.name!r}; declare it as a string, and convert the string with each(...)"
             )

@@ -117,12 +117,13 @@ class ValueReader:
         if not self.lenient and ValueReader(True, self.zone).reads(value, kind):
             return ' (numbers="lenient" reads it)'
         if self.zone is None and ValueReader(self.lenient, "UTC").reads(value, kind):
-            return " (it names no time zone: declare timestamp_ntz, or give timeZone=)"
+            return " (it has no time zone: declare timestamp_ntz, or set timeZone=)"
         if kinds.is_timestamp(kind) and self._why(value, kind) == OUTSIDE_YEARS:
             return f" ({OUTSIDE_YEARS})"
         if isinstance(value, str) and (kinds.is_timestamp(kind) or kinds.is_date(kind)) and not _ISO.match(value):
             return (
-                " (expected ISO 8601, such as 2024-02-29; declare another form as a string, and read it with each(...))"
+                " (expected ISO 8601, such as 2024-02-29; for another form declare a string, and convert it with "
+                "each(...))"
             )
         return ""
 

@@ -1,4 +1,4 @@
-"""Addresses of databases: a url, with a user and a password that may lie in an environment variable or a file."""
+"""Addresses of databases: a url, with a user and a password that may be in an environment variable or a file."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -73,13 +73,14 @@ def fields_of(relation: Relation, source: Source) -> StructType:
 def _unreadable(source: Source, column: ColumnType, type_name: str) -> str:
     if type_name == "numeric":
         why = (
-            f"the type numeric without a precision of at most {_MOST_DIGITS} digits. Declare the fields, with one such "
-            f"as '{column.name} decimal(20,4)', which refuses values that do not fit, or '{column.name} string'"
+            f"the type numeric without a precision, or with more than {_MOST_DIGITS} digits. Declare the fields, "
+            f"with one such "
+            f"as '{column.name} decimal(20,4)', which rejects values that do not fit, or '{column.name} string'"
         )
     else:
         why = (
-            f"the type {type_name}, which no field holds exactly. Declare the fields, with '{column.name} string' for "
-            f"its text, or leave it out"
+            f"the type {type_name}, which no field type holds exactly. Declare the fields, with '{column.name} "
+            f"string' for its text, or leave the column out"
         )
     return f"JdbcSpout: {source.name}: column {column.name!r} has {why}: schema='...'"
 
@@ -178,8 +179,8 @@ def _expression(column: ColumnType, field: StructField, relation: Relation, sour
         return name
     accepted = "string" if natural is None else f"{type_ddl(natural)} or string"
     raise TypeDeclarationError(
-        f"JdbcSpout: {source.name}: column {column.name!r} has the type {type_name}, and its field is declared "
-        f"{type_ddl(declared)}; accepted is {accepted}"
+        f"JdbcSpout: {source.name}: column {column.name!r} has the type {type_name}, but its field is declared as "
+        f"{type_ddl(declared)}; expected {accepted}"
     )
 
 

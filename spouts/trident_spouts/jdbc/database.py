@@ -72,7 +72,7 @@ class Session:
         return [(result.ftable(at), result.ftablecol(at), result.fmod(at)) for at in range(result.nfields)]
 
     def permitted(self, work: Callable[[], T]) -> tuple[str | None, T | None]:
-        """Return what `work` reads; or, if the user may not, what the server answered."""
+        """Return the result of `work`, or the server's answer if the user lacks the permission."""
         self._connection.execute(b"savepoint permitted")
         try:
             return None, work()
@@ -97,7 +97,7 @@ class Database:
         self._connection: Any = None
 
     def read(self, work: Callable[[Session], T], begin: str = EACH_STATEMENT, *, keep: bool = False) -> T:
-        """Return what `work` reads in one transaction. If the connection is lost, `work` is called again.
+        """Return the result of `work`, run in one transaction. If the connection is lost, `work` is called again.
 
         With `keep` the transaction stays open until `close`. Raises SourceUnreadableError if the server refuses a
         statement, or cannot be reached for `patience` seconds.
@@ -112,8 +112,8 @@ class Database:
                     raise self._refusal(error) from error
                 if time.monotonic() + pause > until:
                     raise self._error(
-                        f"cannot be read, after {self._patience:g} s of trying ({said(error)}). Check that it runs, "
-                        f"and the address; retrySecs= says how long to wait for it"
+                        f"cannot be read, after {self._patience:g} s of trying ({said(error)}). Check the address, "
+                        f"and that the server runs; retrySecs= sets how long to wait for it"
                     ) from error
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)

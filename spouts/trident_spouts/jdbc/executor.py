@@ -91,7 +91,7 @@ class JdbcExecutor(SpoutExecutor):
         mode = "incremental" if plan.left is None else "snapshot"
         if order != self._source.order or (plan.left is not None) != self._source.snapshot:
             raise TopologyError(
-                f"JdbcSpout: the stream was read with orderBy={order!r}, mode={mode!r}; it can go on only so. To read "
-                f"the table in another way, give it to a stream of another name"
+                f"JdbcSpout: the stream was read with orderBy={order!r}, mode={mode!r} and can only continue with "
+                f"these. To read the table in another way, use a stream with another name"
             )
         return plan

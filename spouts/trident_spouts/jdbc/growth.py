@@ -25,7 +25,7 @@ UTC_CLOCKS = tuple(
 )
 
 _KINDS = {
-    "m": "a materialized view, which a REFRESH fills with rows that were committed late",
+    "m": "a materialized view, which a REFRESH fills with rows committed earlier, in any order",
     "f": "a foreign table: the transactions of its server are not known here",
 }
 
@@ -57,46 +57,46 @@ class Growth:
         """
         source = f"JdbcSpout: {self._column.source.name}"
         for problem in self._shrinks(self._column.name):
-            raise TopologyError(f"{source}: {problem}. To read the rows once, take mode='snapshot'")
+            raise TopologyError(f"{source}: {problem}. To read the rows once, use mode='snapshot'")
         if self._lag:
             return
         for problem in self._not_told(session):
             raise TopologyError(
-                f"{source}: {problem}. Accepted are a number from one sequence (identity, serial, nextval) and a "
-                f"time with time zone from the clock (default now()), of ordinary tables. Otherwise say with "
-                f"isolationLag= for how long rows are to be kept back; a row that comes later than that is left out"
+                f"{source}: {problem}. Expected, in an ordinary table, a number from one sequence (identity, "
+                f"serial, nextval) or a timestamp with time zone whose default is now(). Otherwise set "
+                f"isolationLag=, the time to wait before a row is read; a row that is committed later than that is lost"
             )
 
     def warn(self, session: Session) -> None:
-        """Warn of what the database does not tell: the order of programs' numbers, and what hidden sessions run."""
+        """Warn that the database hides the order of numbers chosen by programs, or the queries of other sessions."""
         source, name = self._column.source.name, self._column.name
         if self._lag or self._origin.numbered_by is not None:
             return
         if self._origin.given:
             _log.warning(
-                "JdbcSpout: %s: no default and no identity gives %s its values, so programs do. A row is waited for if "
-                "its number was chosen in its transaction, and is greater than all that were committed before the "
-                "transaction began. A smaller number, or one that was chosen or reserved before, comes too late if a "
-                "greater one was read: its row is left out. isolationLag= says for how long rows are to be kept back",
+                "JdbcSpout: %s: %s has no default and no identity, so programs choose its values. The stream waits "
+                "for a row if its number was chosen in its transaction, and is greater than every number committed "
+                "before the transaction began. If a smaller number, or one that was chosen earlier, is committed "
+                "after a greater one was read, its row is lost. isolationLag= sets a time to wait before rows are read",
                 source, name,
             )  # fmt: skip
         shown, user = session.one("select pg_has_role('pg_read_all_stats', 'usage'), quote_ident(current_user)")
         if not shown:
             _log.warning(
-                "JdbcSpout: %s: the user may not see what other users' sessions run (pg_stat_activity). So the values "
-                "of %s are waited for by the transactions alone: if a client sends several in one message, a row of a "
-                "later one may be left out. GRANT pg_read_all_stats TO %s makes it exact",
+                "JdbcSpout: %s: the user may not see the queries of other users' sessions (pg_stat_activity), so "
+                "the stream waits for values of %s only by transactions: if a client sends several transactions in "
+                "one message, a row of a later one may be lost. GRANT pg_read_all_stats TO %s makes it exact",
                 source, name, user,
             )  # fmt: skip
 
     def _shrinks(self, name: str) -> Iterator[str]:
         for sequence in self._origin.sequences:
             if sequence.increment < 0:
-                yield f"{name} takes its numbers from {sequence.name}, which counts down (a negative INCREMENT)"
+                yield f"{name} takes its numbers from {sequence.name}, which counts down (its INCREMENT is negative)"
             if sequence.cycles:
                 yield (
-                    f"{name} takes its numbers from {sequence.name}, which begins again at its end (CYCLE). "
-                    f"ALTER SEQUENCE {sequence.name} NO CYCLE lets it only grow"
+                    f"{name} takes its numbers from {sequence.name}, which restarts at its end (CYCLE). To prevent "
+                    f"that: ALTER SEQUENCE {sequence.name} NO CYCLE"
                 )
 
     def _not_told(self, session: Session) -> Iterator[str]:
@@ -105,52 +105,52 @@ class Growth:
             if kind in _KINDS:
                 yield f"the rows come from {table}, {_KINDS[kind]}"
             if subscribed:
-                yield f"the rows come from {table}, which replication fills in another server's order of commits"
+                yield f"the rows come from {table}, which replication fills in the commit order of another server"
         for sequence in self._origin.sequences:
             if sequence.cache > 1:
                 yield (
                     f"{name} takes its numbers from a sequence with CACHE {sequence.cache} ({sequence.name}): a "
-                    f"session may insert rows with smaller numbers at any later time. CACHE 1 avoids that"
+                    f"session may insert rows with smaller numbers at any later time. Use CACHE 1"
                 )
         if len(self._origin.sequences) > 1:
             names = ", ".join(sequence.name for sequence in self._origin.sequences)
-            yield f"{name} takes its numbers from several sequences ({names}), which do not grow together"
+            yield f"{name} takes its numbers from several sequences ({names}), which grow independently"
         yield from self._times(name) if self._column.type.by_clock else self._numbers(name)
 
     def _numbers(self, name: str) -> Iterator[str]:
         yield from self._computed(name)
         for member in self._origin.members:
             if member.default is not None and member.sequence is None:
-                yield f"{name} takes its values from {member.default}, and nothing tells that they grow"
+                yield f"{name} takes its values from {member.default}, which may not grow"
 
     def _times(self, name: str) -> Iterator[str]:
         yield from self._computed(name)
         if self._column.type_name == "date":
-            yield f"{name} is a date: more rows of the same day come after it was read"
+            yield f"{name} is a date: rows of the same day may be added after it was read"
         local = self._column.type_name == "timestamp without time zone"
         if local and not self._column.utc:
             yield (
                 f"{name} is a local time (timestamp without time zone), which goes back with the clocks in autumn, and "
-                "depends on the time zone of the session. With the default timezone('utc', now()) it does not"
+                "depends on the time zone of the session. The default timezone('utc', now()) avoids both"
             )
         elif self._origin.given and self._column.type_name != "date":
             yield (
-                f"{name} has no default, so programs or triggers give its times, and nothing tells that their clocks "
-                f"agree. If the database's clock gives them, ALTER COLUMN {quoted(name)} SET DEFAULT now() says so"
+                f"{name} has no default, so programs or triggers set its times, and their clocks may differ. If the "
+                f"database's clock sets them, declare it: ALTER COLUMN {quoted(name)} SET DEFAULT now()"
             )
         for default in () if local else self._origin.defaults:
             if default not in CLOCKS:
-                yield f"{name} takes its values from {default}, and nothing tells that they grow"
+                yield f"{name} takes its values from {default}, which may not grow"
 
     def _computed(self, name: str) -> Iterator[str]:
         if self._origin.hidden is not None:
             schema = self._origin.hidden.rpartition(" ")[2]
             yield (
-                f"the user may not see what gives {name} its values (the server answered: {self._origin.hidden}). "
-                f"GRANT USAGE ON SCHEMA {schema} to the user shows it"
+                f"the user may not see the source of the values of {name} (the server answered: "
+                f"{self._origin.hidden}). GRANT USAGE ON SCHEMA {schema} to the user"
             )
         if not self._origin.members or any(member.generated for member in self._origin.members):
             yield (
-                f"{name} is computed, by the query, a view or the table, and nothing tells that it grows. Order by a "
-                "column as it is in its table"
+                f"{name} is computed by the query, a view or the table, so it may not grow. Order by a stored "
+                f"column of the table"
             )

@@ -1,4 +1,4 @@
-"""Compares a position's proof with the server as it is now: does it belong to this table, and to its history."""
+"""Compares a position's proof with the current server: whether it belongs to this table and its history."""
 
 import logging
 from collections import Counter
@@ -37,7 +37,7 @@ class History:
         return problem
 
     def begin(self, session: Session, proof: Proof) -> None:
-        """Warn, as a run begins, if each of the last rows was written anew: they may be others of the same numbers.
+        """Warn at the start of a run if all last rows were rewritten: they may be other rows with the same numbers.
 
         DELETE and setval leave no other trace once the sequence has come as far again. Times of the clock do not come
         again.
@@ -48,10 +48,12 @@ class History:
         known = {row[:2] for row in proof.rows}
         if _values(rows) == _values(proof.rows) and all(row.version and row[:2] not in known for row in rows):
             last = f"each of the last {len(proof.rows)} rows up to {self._column.name}={proof.rows[0].value}"
-            self._warn(f"{last} was updated since", "the table was emptied, its sequence set back, and filled again")
+            self._warn(
+                f"{last} was updated since", "the table was emptied, its sequence was reset, and it was filled again"
+            )
 
     def only_deleted(self, proof: Proof, now: Place, to: str) -> bool:
-        """Return whether rows at the end can only be gone because they were deleted: new ones come after them."""
+        """Return whether missing rows at the end were certainly deleted, because new rows will follow them."""
         return self._grows(proof, now, to) and not self._began_anew(proof.place, now, to)
 
     def _grows(self, proof: Proof, now: Place, to: str) -> bool:
@@ -74,7 +76,7 @@ class History:
         return sequence.next(increments.get(sequence.oid, 1))
 
     def _began_anew(self, before: Place, now: Place, to: str | None) -> bool:
-        """Return whether a sequence may have given numbers up to `to` once more.
+        """Return whether a sequence may have returned numbers up to `to` a second time.
 
         RESTART makes a new file, and so does each other option of ALTER SEQUENCE. A sequence that has given no number
         since, or was given other options, tells by its next number.
@@ -92,7 +94,7 @@ class History:
         return False
 
     def _skipped(self, session: Session, proof: Proof, now: Place, rows: list[Row]) -> bool:
-        """Return whether the sequences left out the numbers after the last row: they were restarted further on.
+        """Return whether the sequences skipped numbers after the last row, because they were restarted higher.
 
         A sequence that began anew, and gave the numbers of all of the last rows again, gave those after them, too.
         """
@@ -115,18 +117,18 @@ class History:
         if before.database != now.database:
             yield f"is in another database (number {before.database} before, {now.database} now)"
         if before.table != now.table:
-            yield f"was dropped and made anew (number {before.table} before, {now.table} now)"
+            yield f"was dropped and recreated (oid {before.table} before, {now.table} now)"
         if before.views != now.views:
-            yield f"was defined anew, or a view below it was (digest {before.views} before, {now.views} now)"
+            yield f"or a view below it was redefined (digest {before.views} before, {now.views} now)"
 
     def _numbers(self, before: Place, now: Place, to: str | None) -> Iterator[str]:
-        """Yield why new rows get values up to `to`: the clock or a sequence is there."""
+        """Yield the reasons why new rows get values up to `to`: the clock or a sequence has not passed it."""
         name = self._column.name
         if to is None:
             return
         if self._column.type.by_clock:
             if (moment := self._column.epoch(to)) is not None and now.clock <= moment < before.clock:
-                yield f"was read up to {name}={to}, and the clock of the server has gone back behind that"
+                yield f"was read up to {name}={to}, but the clock of the server now shows an earlier time"
             return
         known = {each.oid: self._next(each) for each in before.sequences}
         names = {each.oid: each.name for each in self._origin.sequences}
@@ -149,8 +151,8 @@ class History:
             rows = f"select from {root} where tableoid = {number} and {column.between(None, to)}"
             if session.one(f"select exists({rows})")[0]:
                 yield (
-                    f"was read up to {quoted(column.name)}={to}, and {table}, which became a part of it since, has "
-                    f"rows with values up to there"
+                    f"was read up to {quoted(column.name)}={to}, and {table}, which became a partition of it since, "
+                    f"has rows with values up to there"
                 )
 
     def _changed(self, session: Session, proof: Proof, now: Place, to: str | None) -> str | None:
@@ -178,7 +180,7 @@ class History:
 
     def _warn_of_gone_rows(self, proof: Proof, now: Place, altered: bool) -> None:
         """Warn that a restart, or with `altered` a change of the sequence, may hide that the rows are others."""
-        gone = f"and the row at {self._column.name}={proof.rows[0].value} is gone or was updated since"
+        gone = f"and the row with {self._column.name}={proof.rows[0].value} was deleted or updated since"
         if proof.place.life != now.life:
             self._warn(f"the server was restarted, {gone}", "the server was restored from a copy")
         elif altered and proof.place.sequence_files != now.sequence_files:
@@ -187,10 +189,10 @@ class History:
     def _filled_again(
         self, session: Session, proof: Proof, now: Place, rows: list[Row], to: str | None, crashed: bool
     ) -> str | None:
-        """Return what tells that a table with none of its last rows as they were is filled again; None if nothing."""
+        """Return the sign that a table whose last rows have all changed was filled again; None if there is no sign."""
         further = all(self._gives_beyond(each, to) for each in now.sequences)
         if self._began_anew(proof.place, now, to) and not (further and self._skipped(session, proof, now, rows)):
-            return "its sequence began anew"
+            return "its sequence was restarted"
         files = dict(proof.place.files)
         made_anew = any(files.get(number, file) != file for number, file in now.files)
         if not (made_anew or crashed) or self._rewritten(proof, rows):
@@ -201,16 +203,16 @@ class History:
         """Yield facts that are impossible in one history of a server."""
         before = proof.place
         if proof.rows and now.timeline != before.timeline:
-            yield f"is on timeline {now.timeline} ({before.timeline} before), without the last row that was read"
+            yield f"is on timeline {now.timeline} ({before.timeline} before), and lacks the last row that was read"
         if now.xid < before.xid or now.wal < before.wal:
             yield f"is on a server whose next transaction is number {now.xid} ({before.xid} before)"
         checkpoint = last_checkpoint(session)
         if checkpoint and checkpoint[0] > before.clock + 1 and checkpoint[1] < before.xid:
-            yield f"is on a server that was at transaction {checkpoint[1]} after it had been at {before.xid}"
+            yield f"is on a server that went back from transaction {before.xid} to transaction {checkpoint[1]}"
         yield from self._impossible_rows(proof, now, again)
 
     def _impossible_rows(self, proof: Proof, now: Place, again: Again) -> Iterator[str]:
-        """Yield the rows that cannot stand beside those that were read."""
+        """Yield the rows that contradict the rows that were read."""
         known = Counter(row.value for row in proof.rows)
         for value, count in Counter(row.value for row in again.rows).items():
             if count > known[value]:  # rows of one value, of which the proof holds some
@@ -232,14 +234,14 @@ class History:
         return bool(numbers) and all(2 < number < proof.finished for number in numbers)
 
     def _content(self, row: Row) -> str:
-        """Return the digest that stays the same as long as the row's version does.
+        """Return the part of the digest that is equal for the same version of a row.
 
         A row of a view may change with other tables, and its row in the table does not.
         """
         return row.digest if self._last_rows.versioned else row.behind
 
     def _deleted(self, session: Session, proof: Proof, now: Place, to: str | None) -> bool:
-        """Return whether new rows come after `to`, and all that are left up to there were read before the proof.
+        """Return whether new rows will follow `to`, and all remaining rows up to `to` were read before the proof.
 
         A table that was truncated and filled again with chosen values has newer ones there.
         """
@@ -249,7 +251,7 @@ class History:
         return all(numbers and max(numbers) < proof.finished for numbers in left)
 
     def _transactions(self, row: Row, now: Place) -> list[int]:
-        """Return the numbers of the transactions that wrote a row, none if its source does not say so."""
+        """Return the numbers of the transactions that wrote a row, none if its source does not have them."""
         return [now.xid - (now.xid - int(version)) % _CYCLE for version in row.version.split()]
 
     def _rewritten(self, proof: Proof, rows: list[Row]) -> bool:
@@ -261,7 +263,7 @@ class History:
         if not self._warned:
             self._warned = True
             _log.warning(
-                "JdbcSpout: %s: %s. If %s, rows up to there that came since are left out",
+                "JdbcSpout: %s: %s. If %s, rows up to there that were added since are lost",
                 self._column.source.name, what, otherwise,
             )  # fmt: skip
 
@@ -271,7 +273,7 @@ def _values(rows: Iterable[Row]) -> set[str]:
 
 
 def _holds_last(rows: Sequence[Row], among: Sequence[Row]) -> bool:
-    """Return whether there are rows, and all those of the first one's value are among these."""
+    """Return whether the proof has rows, and includes all rows with the value of the first one."""
     return bool(rows) and all(row in among for row in rows if row.value == rows[0].value)
 
 

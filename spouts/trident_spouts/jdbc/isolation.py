@@ -59,7 +59,7 @@ union all select '{_PREPARED}' || transaction from pg_prepared_xacts where datab
 
 
 class Moment(NamedTuple):
-    """A moment by two clocks: one of this process that never goes back, and the server's. Both in seconds."""
+    """A time by two clocks, in seconds: this process's monotonic clock, and the server's clock."""
 
     steady: float
     server: float
@@ -79,7 +79,7 @@ class UnderWay(NamedTuple):
 
 
 def under_way(session: Session, sequences: Iterable[int] | None) -> UnderWay:
-    """Return what may still add rows with values below those that this transaction has seen.
+    """Return the transactions and sessions that may still add rows with lower values than this transaction has seen.
 
     `sequences` are those that give all values; None if the values come from the clock or from programs. This
     transaction must have read the source before, because its locks name the tables below a view.
@@ -183,8 +183,9 @@ class Finality:
         if waited >= self._lag + _WARN_SECS and not self._warned:
             self._warned = True
             _log.warning(
-                "JdbcSpout: %s: rows up to %s=%s wait since %d s for %d transactions that may still add rows below. A "
-                "long transaction, or a session that is idle in transaction, holds the stream up (pg_stat_activity)",
+                "JdbcSpout: %s: rows up to %s=%s have waited %d s for %d transactions that may still add earlier "
+                "rows. A long transaction, or a session that is idle in transaction, delays the stream "
+                "(pg_stat_activity)",
                 self._column.source.name, self._column.name, self._waiting[0].text,
                 waited, len(self._waiting[0].waits_for),
             )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Reports of a position that no longer fits the table: the stream stops, or a warning says what is left out."""
+"""Reports of a position that no longer fits the table: the stream stops, or a warning names the skipped rows."""
 
 import logging
 from typing import Literal, TypeAlias
@@ -21,11 +21,11 @@ class Losses:
         """Raise the error, or log a warning, as the user has chosen."""
         if self._on_data_loss == "fail":
             raise error(
-                f"JdbcSpout: {self._name} {loss}. Start with onDataLoss='warn' to go on behind what was read: other "
-                f"rows with values up to there are left out, and rows that are gone stay counted. To read all of the "
-                f"table, give it to a stream of another name, with a state of its own: in the same state, rows that "
+                f"JdbcSpout: {self._name} {loss}. Start with onDataLoss='warn' to continue after the last row that "
+                f"was read: other rows with values up to there are lost, and deleted rows stay counted. To read the "
+                f"whole table, use a stream with another name and a separate state: in the same state, rows that "
                 f"were read would count twice"
             )
         if loss not in self._warned:
             self._warned.add(loss)
-            _log.warning("JdbcSpout: %s %s. Reading goes on behind what was read", self._name, loss)
+            _log.warning("JdbcSpout: %s %s. Reading continues after the last row that was read", self._name, loss)

@@ -97,7 +97,7 @@ class OrderColumn(NamedTuple):
             pass
         raise SourceUnreadableError(
             f"JdbcSpout: {self.source.name}: column {self.name!r} has the value {text}, which cannot be compared; "
-            f"leave such rows out by query="
+            f"exclude such rows with query="
         )
 
     def epoch(self, text: str) -> float | None:

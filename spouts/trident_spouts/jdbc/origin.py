@@ -1,4 +1,4 @@
-"""The origin of a column's values: the table that they come from, and what gives a new row its value, by the catalogue.
+"""The origin of a column's values, by the catalogue: their table, and the source of a new row's value.
 
 The server tells for each column of a query whether it is a column of a table as it is. The definition of a view is
 asked in the same way, so views over views lead to their table, and no SQL is parsed here.
@@ -69,7 +69,7 @@ class Origin(NamedTuple):
 
     @property
     def numbered_by(self) -> list[int] | None:
-        """The sequences that give all values; None if something else may give one."""
+        """The sequences that produce all values; None if a value may have another source."""
         if self.given or not self.members or any(each.default and each.sequence is None for each in self.members):
             return None
         return [sequence.oid for sequence in self.sequences] or None
@@ -115,7 +115,7 @@ def origin_of(session: Session, relation: Relation, source: Source, column: str)
 
 
 def defaults_now(session: Session, origin: Origin) -> str | None:
-    """Return what changes if a default or an identity of the column is given, taken away, or replaced."""
+    """Return a value that changes if a default or an identity of the column is added, removed or replaced."""
     if origin.table is None:
         return None
     numbers = "string_agg(concat_ws(' ', a.attrelid, a.attidentity, d.oid, d.xmin), ',' order by a.attrelid)"

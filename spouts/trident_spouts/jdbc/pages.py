@@ -98,22 +98,22 @@ class PageReader:
             return
         column, source = self.column.name, self.format.source.name
         if rows < page.rows:
-            what = f"{page.rows - rows} of them are gone: deleted, or an update changed {column}"
+            what = f"{page.rows - rows} of them are gone: they were deleted, or an update changed {column}"
         elif rows > page.rows:
             what = (
-                f"{rows - page.rows} more are there now: inserted, or committed late, with values of {column} that had "
-                f"passed (isolationLag= waits for such rows)"
+                f"{rows - page.rows} more are there now: inserted or committed late, with values of {column} that "
+                f"were already read (isolationLag= waits for such rows)"
             )
         else:
-            what = "some of them were updated, or replaced"
+            what = "some of them were updated or replaced"
         behind = "" if page.after is None else f" after {page.after}"
         problem = (
             f"JdbcSpout: {source}: the batch was planned with {page.rows} rows of {column}{behind} up to {page.to}, "
             f"and {what}"
         )
         if self.replans:
-            raise SourceUnreadableError(f"{problem}; the batch is planned anew")
+            raise SourceUnreadableError(f"{problem}; the batch is planned again")
         raise DataLossError(
-            f"{problem}. Nothing of the batch was applied: the next start plans it anew. With kind='opaque' the same "
-            f"run does so"
+            f"{problem}. Nothing of the batch was applied: the next start plans it again. With kind='opaque' the "
+            f"same run plans it again"
         )

@@ -1,4 +1,4 @@
-"""The place of a position: what tells one table, and one history of a server, from another."""
+"""The identity of a table and of its server's history, by which positions are compared."""
 
 from typing import Any, NamedTuple
 
@@ -46,7 +46,7 @@ class SequenceAt(NamedTuple):
     """The options that ALTER SEQUENCE sets, without RESTART; None if the sequence is gone."""
 
     def next(self, increment: int) -> int | None:
-        """Return the number that it gives next; None if the user may not see it."""
+        """Return the sequence's next number; None if the user may not see it."""
         return None if self.last is None else self.last + increment * self.called
 
 
@@ -76,7 +76,7 @@ class Place(NamedTuple):
 
     @property
     def history(self) -> tuple[Any, ...]:
-        """The part that stays the same as long as the server runs and nobody makes new files of the table."""
+        """The part that does not change as long as the server runs and the table keeps its files."""
         kept = self.system, self.database, self.timeline, self.life, self.views, self.query, self.table
         return (*kept, self.files, self.sequence_files)
 

@@ -10,7 +10,7 @@ _LEAST_PAGE = 10_000
 
 
 class Plan(NamedTuple):
-    """A batch. The log keeps the plan as a JSON object; its last value is where the next batch begins."""
+    """The plan of a batch. The log stores it as a JSON object; the next batch begins after its last value."""
 
     table: int | None
     """The number of the table, which changes if the table is re-created; None for a query."""

@@ -1,4 +1,4 @@
-"""Plans of the rows that are added to a table: the next ranges of the order column, as far as they are final."""
+"""Plans of the rows that are added to a table: the next ranges of the order column, up to the last final one."""
 
 from time import monotonic
 from typing import NamedTuple
@@ -30,7 +30,7 @@ class _Look(NamedTuple):
 
 
 class IncrementalPlanner:
-    """Plans batches of the rows that were added after the last batch, as far as they are final."""
+    """Plans batches of the rows that were added after the last batch, up to the last final one."""
 
     def __init__(self, database: Database, source: JdbcSource, first: Opened) -> None:
         self._database, self._source = database, source
@@ -117,7 +117,7 @@ class IncrementalPlanner:
         if standby:
             raise SourceUnreadableError(
                 f"JdbcSpout: the server at {self._database.address.shown} is a standby, which does not know the "
-                f"transactions under way; the url must lead to the primary (target_session_attrs=read-write)"
+                f"open transactions; the url must lead to the primary (target_session_attrs=read-write)"
             )
         greatest = f"(select max({column.sql}) from {source.sql})::text"
         past = f"(select max({column.sql}) from {source.sql} where {column.past})::text"
@@ -126,14 +126,14 @@ class IncrementalPlanner:
         last, passed, has_nulls, server = session.one(f"select {greatest}, {past}, {nulls}, {clock}")
         if has_nulls:
             raise SourceUnreadableError(
-                f"JdbcSpout: {source.name} has rows without a value of {column.name}, which would never be read; make "
-                f"the column NOT NULL, or leave such rows out by query="
+                f"JdbcSpout: {source.name} has rows without a value of {column.name}, which would never be read; "
+                f"make the column NOT NULL, or exclude such rows with query="
             )
         sequences = None if column.type.by_clock else self._opened.origin.numbered_by
         return _Look(last, passed, Moment(monotonic(), server), under_way(session, sequences))
 
     def _place(self, session: Session) -> Place:
-        """Return the place, after checking what the database says of the source, if the place is another one."""
+        """Return the current place. If it has changed, check the source's description in the database first."""
         place, defaults = self._opened.place(session), defaults_now(session, self._opened.origin)
         if (place.history, defaults) != self._checked:
             self._check_unchanged(session)
@@ -144,7 +144,7 @@ class IncrementalPlanner:
         return place
 
     def _check_unchanged(self, session: Session) -> None:
-        """Raise an error if a column, the type of one, or what gives it its values is no longer what can be read."""
+        """Raise an error if a column, its type, or the source of its values is no longer suitable."""
         now = opened(session, self._source)
         if now != self._opened:
             self._open(now)
@@ -168,7 +168,9 @@ class IncrementalPlanner:
         proof = previous.proof
         if proof.place.query != place.query:
             digests = f"digest {proof.place.query} before, {place.query} now"
-            self._losses.tell(f"is not the one that the stream has read: query= was changed ({digests})", TopologyError)
+            self._losses.tell(
+                f"is not the query that the stream has read: query= was changed ({digests})", TopologyError
+            )
             return
         loss = self._another(previous, place) or self._lost(session, previous, look, place)
         if loss is not None:
@@ -180,11 +182,11 @@ class IncrementalPlanner:
         """Return why this is another table than the one that was read; None if it is the same."""
         before, now = previous.table, self._opened.relation.oid
         if before is not None and now is not None and before != now:
-            return f"was dropped and made anew (number {before} before, {now} now)"
+            return f"was dropped and recreated (oid {before} before, {now} now)"
         return next(self._history.another(previous.proof.place, place), None)
 
     def _lost(self, session: Session, previous: Plan, look: _Look, place: Place) -> str | None:
-        """Return which rows that were read the table has lost; None if it has lost none, or some were deleted."""
+        """Return a text about read rows that the table has lost; None if none were lost, or if they were deleted."""
         to, proof = previous.to, previous.proof
         loss = self._history.loss(session, proof, place, to)
         if to is None or not previous.pages or not self._behind(look.greatest, to):
@@ -193,16 +195,16 @@ class IncrementalPlanner:
             return None
         what = "is empty" if look.greatest is None else f"ends at {self._column.name}={look.greatest}"
         return (
-            f"{what} and was read up to {to}: rows were deleted, or the table was truncated or restored. New rows with "
-            f"values up to there would be left out"
+            f"{what} and was read up to {to}: rows were deleted, or the table was truncated or restored. New rows "
+            f"with values up to there would be lost"
         )
 
     def _reason(self, look: _Look) -> str | None:
-        """Return the reason to wait for rows that are there and not final; None with a lag, which keeps rows back."""
+        """Return the reason why existing rows are not final yet; None with a lag, which delays all rows."""
         if self._source.lag:
             return None
         others = f" ({len(look.under_way.begun)} seen)" if look.under_way.begun else ""
-        return f"{self._column.source.name}: what is under way{others} may still add rows before those that are there"
+        return f"{self._column.source.name}: open transactions{others} may still add rows before those that are there"
 
     def _behind(self, greatest: str | None, to: str) -> bool:
         return greatest is None or self._column.value(greatest) < self._column.value(to)

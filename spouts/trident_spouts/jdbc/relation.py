@@ -39,7 +39,7 @@ def table_sql(table: object) -> str:
     if not isinstance(table, str) or not _NAME.fullmatch(table):
         raise TopologyError(
             f"JdbcSpout: table={typed_brief(table)}: expected the name of a table or view, 'orders' or 'shop.orders', "
-            f"as the database spells it; a name with a dot is '\"a.b\"'"
+            f"as the database spells it; a name that contains a dot is written '\"a.b\"'"
         )
     parts = re.findall(_PART, table)
     return ".".join(part if part.startswith('"') else quoted(part) for part in parts)
@@ -84,5 +84,5 @@ def look_up(session: Session, source: Source) -> Relation:
     table = f"{literal(source.table)}::regclass"
     oid, kind = session.one(f"select oid::bigint, relkind::text from pg_class where oid = {table}")
     if kind not in "rpmvf":
-        raise SourceUnreadableError(f"JdbcSpout: {source.name} is no table or view")
+        raise SourceUnreadableError(f"JdbcSpout: {source.name} is not a table or view")
     return Relation(int(oid), kind in "rpm", columns, types)

@@ -59,7 +59,9 @@ class SnapshotPlanner:
         place, proof = self._opened.place(session), previous.proof
         if proof.place.query != place.query:
             digests = f"digest {proof.place.query} before, {place.query} now"
-            self._losses.tell(f"is not the one that the stream has read: query= was changed ({digests})", TopologyError)
+            self._losses.tell(
+                f"is not the query that the stream has read: query= was changed ({digests})", TopologyError
+            )
         another = next(self._history.another(proof.place, place), None)
         loss = another or self._history.loss(session, proof, place, None)
         if loss is not None:
@@ -81,7 +83,7 @@ class SnapshotPlanner:
         if nulls:
             raise SourceUnreadableError(
                 f"JdbcSpout: {source.name} has {nulls} rows without a value of {column.name}, which would not be read; "
-                f"order by a column that is NOT NULL, or leave such rows out by query="
+                f"order by a column that is NOT NULL, or exclude such rows with query="
             )
         opened(session, self._source)
         self._proof = self._last_rows.up_to(session, self._opened.place(session), None)

@@ -1,4 +1,4 @@
-"""The source of a run: its settings, and what the database says of it."""
+"""The source of a run: its settings, and its description in the database."""
 
 import hashlib
 from typing import NamedTuple
@@ -78,6 +78,6 @@ def check_starting(column: OrderColumn, starting: str | None) -> None:
     except (ValueError, ArithmeticError):
         pass
     raise TopologyError(
-        f"JdbcSpout: {column.source.name}: startingFrom={starting} is no value of {column.name!r}, which has the type "
-        f"{column.type_name}"
+        f"JdbcSpout: {column.source.name}: startingFrom={starting}: expected a value of type {column.type_name}, "
+        f"the type of {column.name!r}"
     )

@@ -239,7 +239,7 @@ def _check_url(url: object) -> None:
         return
     raise TopologyError(
         f"JdbcSpout: url={shown_url(url)}: expected postgresql://user@host:5432/database, or env:NAME or file:path "
-        f"that holds it. Other databases are not read yet: take PollingSpout, or a source of your own"
+        f"that contains it. Other databases are not supported yet: use PollingSpout, or write a spout"
     )
 
 
@@ -255,13 +255,13 @@ def _check_starting(starting: object, mode: str) -> None:
     is_value = isinstance(starting, get_args(Value)) and not isinstance(starting, bool)
     if starting not in ("earliest", "latest") and not is_value:
         raise TopologyError(
-            f"JdbcSpout: startingFrom={typed_brief(starting)}: expected 'earliest', 'latest', or a value of orderBy "
-            f"behind which to begin: an int, Decimal, date or datetime"
+            f"JdbcSpout: startingFrom={typed_brief(starting)}: expected 'earliest', 'latest', or the value of "
+            f"orderBy after which to start: an int, Decimal, date or datetime"
         )
     if mode == "snapshot" and starting != "earliest":
         raise TopologyError(
-            f"JdbcSpout: startingFrom={brief(starting)} goes with mode='incremental'; a snapshot is the whole table. "
-            f"For a part of it use query="
+            f"JdbcSpout: startingFrom={brief(starting)} needs mode='incremental': a snapshot is the whole table. "
+            f"For a part of the table use query="
         )
 
 

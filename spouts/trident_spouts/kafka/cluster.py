@@ -54,7 +54,7 @@ def kafka_client(owner: str = "KafkaSpout") -> Any:
 
 
 class Cluster:
-    """A connection to a Kafka cluster. Calls wait for brokers that are away, up to `PATIENCE_SECS`."""
+    """A connection to a Kafka cluster. Calls wait for unavailable brokers, for up to `PATIENCE_SECS`."""
 
     refusals: Mapping[str, str] = _REFUSALS
 
@@ -98,7 +98,7 @@ class Cluster:
         return self._ask("describe the topics", lambda secs: self._describe(names, secs))
 
     def describe_all(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Return the topics of these names. If one is missing, ask again for a while."""
+        """Return the topics of these names. If one is missing, repeat the request for a while."""
         names = list(names)
         until = monotonic() + _ABSENT_SECS
         while True:
@@ -115,7 +115,7 @@ class Cluster:
         return found.cluster_id or None
 
     def compacts(self, topic: str) -> bool | None:
-        """Return whether Kafka compacts a topic, and does not only delete its beginning; None if it does not tell."""
+        """Return whether Kafka compacts a topic instead of only deleting its beginning; None if that is not known."""
         resource = self._kafka.admin.ConfigResource(self._kafka.admin.ResourceType.TOPIC, topic)
         try:
             config = self._admin.describe_configs([resource], request_timeout=_REQUEST_SECS)[resource].result()
@@ -215,7 +215,10 @@ class Cluster:
     # --- waiting ---------------------------------------------------------------------------------------------------
 
     def _ask(self, what: str, request: Callable[[float], T]) -> T:
-        """Send a request, and repeat it while brokers are away. Raises SourceUnreadableError if they stay away."""
+        """Send a request, and repeat it while brokers are unavailable.
+
+        Raises SourceUnreadableError if they remain so.
+        """
         until = monotonic() + PATIENCE_SECS
         self._last_error = None
         while True:

@@ -1,4 +1,4 @@
-"""The evidence that partitions still are those that a stream has read: gathered for positions, compared at a start."""
+"""The evidence that partitions are still those that a stream has read: recorded in positions, compared at a start."""
 
 from collections.abc import Callable, Iterable, Mapping
 

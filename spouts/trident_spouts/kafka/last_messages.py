@@ -26,7 +26,7 @@ _BLIND = 8
 
 
 class LastMessage(NamedTuple):
-    """The last message before some offset. Without a digest: there is no message from `offset` up to there."""
+    """The last message before some offset. Without a digest, there is no message from `offset` up to that offset."""
 
     offset: int
     timestamp: int
@@ -99,7 +99,10 @@ class LastMessages:
         self._compacted[topic] = True
 
     def compacted(self, topic: str) -> bool:
-        """Return whether messages of a topic may have been compacted away. Kafka is asked once for each topic."""
+        """Return whether messages of a topic may have been removed by compaction.
+
+        Kafka is asked once for each topic.
+        """
         if topic not in self._compacted:
             compacts = self._compacts(topic)
             if compacts is None:

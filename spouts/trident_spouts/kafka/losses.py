@@ -13,17 +13,17 @@ _SHOWN = 3
 
 
 GO_ON = (
-    "To go on without what is lost, start with onDataLoss='earliest' (from the first offset that is there) or "
+    "To continue without the lost messages, start with onDataLoss='earliest' (from the first available offset) or "
     "onDataLoss='latest' (from the end)"
 )
 _AGAIN = (
-    "onDataLoss='earliest' goes on from the first offset that is there, and {} counts a second time; "
-    "onDataLoss='latest' goes on from the end, and loses what was not read"
+    "onDataLoss='earliest' continues from the first available offset, and {} counts twice; onDataLoss='latest' "
+    "continues from the end, and unread messages are lost"
 )
-_CORRECT = "Correct bootstrapServers; or, if the stream is to go on in this cluster: "
+_CORRECT = "Correct bootstrapServers; or, to continue in this cluster: "
 _SHORTER = (
-    "onDataLoss='earliest' and onDataLoss='latest' go on at the end of such a partition: what was written since, and "
-    "lies before that end, is not read"
+    "onDataLoss='earliest' and onDataLoss='latest' continue at the end of such a partition: messages written since, "
+    "before that end, are lost"
 )
 
 
@@ -42,7 +42,7 @@ class Loss(NamedTuple):
 def retention_loss(topic: str, partition: int, position: int, earliest: int) -> Loss:
     """Return the loss of a partition with first records that were deleted before they were read."""
     return Loss(
-        f"{topic}-{partition} has lost the offsets {position} to {earliest - 1} before they were read (retention, or "
+        f"{topic}-{partition} has lost offsets {position} to {earliest - 1} before they were read (retention or "
         f"deleted records)"
     )
 
@@ -50,38 +50,38 @@ def retention_loss(topic: str, partition: int, position: int, earliest: int) -> 
 def truncation_loss(topic: str, partition: int, position: int, end: int) -> Loss:
     """Return the loss of a partition that ends before offsets that were read."""
     what = "Kafka has lost records, or was restored"
-    return Loss(f"{topic}-{partition} ends at offset {end} and was read up to {position}: {what}", _SHORTER)
+    return Loss(f"{topic}-{partition} ends at offset {end}, but was read up to {position}: {what}", _SHORTER)
 
 
 def _other_content(topic: str, partition: int, position: int, facts: str) -> Loss:
-    why = "Kafka was restored from an older copy, or lost records, and then gave their offsets to other messages"
-    where = f"{topic}-{partition} is not what was read up to offset {position}"
+    why = "Kafka was restored from an older copy, or lost records, and other messages now have their offsets"
+    where = f"{topic}-{partition} has other messages than those read, up to offset {position}"
     return _read_again(f"{where}: {facts}: {why}", "what was read before")
 
 
 def anew_message_loss(topic: str, partition: int, position: int, known: str, seen: str) -> Loss:
     """Return the loss of a partition that has another message than was read."""
-    return _other_content(topic, partition, position, f"{known} was the last one, and now there is {seen}")
+    return _other_content(topic, partition, position, f"{known} was the last message, and now there is {seen}")
 
 
 def vanished_loss(topic: str, partition: int, position: int, known: str) -> Loss:
     """Return the loss of a partition that does not have a message that was read, though it still has its offset."""
-    return _other_content(topic, partition, position, f"{known} was the last one, and has gone")
+    return _other_content(topic, partition, position, f"{known} was the last message, and is gone")
 
 
 def cut_loss(topic: str, partition: int, position: int, epoch: int, end: int) -> Loss:
     """Return the loss of a partition with a leader that has lost records of an earlier leader's epoch."""
-    return _other_content(topic, partition, position, f"what is left of leader epoch {epoch} ends at offset {end}")
+    return _other_content(topic, partition, position, f"leader epoch {epoch} now ends at offset {end}")
 
 
 def epoch_loss(topic: str, partition: int, position: int, former: int, present: int) -> Loss:
     """Return the loss of a partition with a leader epoch that went back, as it never does in one life of a cluster."""
-    return _other_content(topic, partition, position, f"its leader epoch was {former}, and now is {present}")
+    return _other_content(topic, partition, position, f"its leader epoch was {former}, and is now {present}")
 
 
 def anew_loss(topic: str, former: str | None, present: str | None) -> Loss:
     """Return the loss of a topic that was deleted and re-created under its name."""
-    what = f"topic {topic!r} was deleted and made anew (id {former} before, {present} now)"
+    what = f"topic {topic!r} was deleted and recreated (id {former} before, {present} now)"
     return _read_again(what, "what was copied from the former topic into this one")
 
 
@@ -100,7 +100,7 @@ def _read_again(what: str, twice: str, first: str = "") -> Loss:
 
 def deleted_loss(topic: str) -> Loss:
     """Return the loss of a topic that was deleted."""
-    return Loss(f"topic {topic!r} was deleted, with what was not read of it")
+    return Loss(f"topic {topic!r} was deleted, with messages that were not read")
 
 
 class Losses:
@@ -119,5 +119,5 @@ class Losses:
         for loss in losses:
             if loss.what not in self._told:
                 self._told.add(loss.what)
-                cost = f", and {loss.twice} counts a second time" if loss.twice and self.policy == "earliest" else ""
-                _log.warning("KafkaSpout: %s; reading goes on because of onDataLoss=%r%s", loss, self.policy, cost)
+                cost = f", and {loss.twice} counts twice" if loss.twice and self.policy == "earliest" else ""
+                _log.warning("KafkaSpout: %s; reading continues because of onDataLoss=%r%s", loss, self.policy, cost)

@@ -83,7 +83,7 @@ def check_options(
 
 
 def shown(options: Mapping[str, Option]) -> dict[str, Option]:
-    """Return options as messages show them, with stars in place of secrets.
+    """Return options as messages show them, with stars instead of secrets.
 
     >>> shown({"sasl.username": "me", "sasl.password": "x", "ssl.key.password": "env:KEY"})
     {'sasl.username': 'me', 'sasl.password': '***', 'ssl.key.password': 'env:KEY'}
@@ -121,7 +121,7 @@ def client_options(
 
 
 def java_options(options: Mapping[str, Option]) -> dict[str, str]:
-    """Return the options of a client of confluent-kafka as those of Spark's reader: the Java client's, with a prefix.
+    """Return options of confluent-kafka as options of Spark's reader: Java's names, with a prefix.
 
     Certificates and keys are included as text, so that workers need no files. The Java client ignores options that only
     librdkafka knows.

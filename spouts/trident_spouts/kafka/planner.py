@@ -97,7 +97,10 @@ class Planner:
     # --- the topics ------------------------------------------------------------------------------------------------
 
     def reads(self, name: str) -> bool:
-        """Return whether the spout reads a topic of this name. The stream's former spout may have read other topics."""
+        """Return whether the spout reads a topic of this name.
+
+        An earlier spout of the stream may have read other topics.
+        """
         return name in self._names if isinstance(self._names, tuple) else bool(self._names.fullmatch(name))
 
     def _look(self, previous: Topics) -> tuple[dict[str, Topic], Offsets]:
@@ -307,7 +310,7 @@ class Replays:
         topics = self._cluster.describe_all(names)
         for name in sorted(names):
             if name not in topics or not _same(planned[name], topics[name]):
-                raise self._cluster.unreadable("read", f"topic {name!r} was deleted or made anew after the plan")
+                raise self._cluster.unreadable("read", f"topic {name!r} was deleted or recreated after the plan")
 
 
 def _grown(offsets: list[int], topic: Topic) -> list[int]:

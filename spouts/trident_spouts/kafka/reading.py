@@ -219,7 +219,7 @@ class _Reading:
     def _check(self, error: Any, range_: OffsetRange | None) -> None:
         """Raise SourceUnreadableError for an error that is not temporary."""
         if range_ is not None and error.name() in ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE", "_LOG_TRUNCATION"):
-            raise SourceUnreadableError(f"KafkaSpout: Kafka has not all of {range_} any more: {error.str()}")
+            raise SourceUnreadableError(f"KafkaSpout: Kafka no longer has all of {range_}: {error.str()}")
         if error.fatal() or error.name() in _REFUSALS:
             raise SourceUnreadableError(f"KafkaSpout: cannot read {range_ or 'the topics'}: {error.str()}")
 

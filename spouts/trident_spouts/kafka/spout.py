@@ -120,8 +120,8 @@ class KafkaSpout:
     ) -> None:
         if not isinstance(bootstrapServers, str) or not bootstrapServers:
             raise TopologyError(
-                f"KafkaSpout: bootstrapServers={typed_brief(bootstrapServers)}: expected 'host:port', several with "
-                f"commas between them"
+                f"KafkaSpout: bootstrapServers={typed_brief(bootstrapServers)}: expected 'host:port', several "
+                f"separated by commas"
             )
         check_choice("KafkaSpout: kind", kind, _KINDS)
         check_choice("KafkaSpout: isolationLevel", isolationLevel, get_args(Isolation))
@@ -174,7 +174,7 @@ def _topics(topics: object, pattern: object) -> tuple[str, ...]:
         try:
             re.compile(pattern)  # type: ignore[call-overload]
         except (re.error, TypeError) as error:
-            raise TopologyError(f"KafkaSpout: pattern={pattern!r} is no regular expression ({error})") from None
+            raise TopologyError(f"KafkaSpout: pattern={pattern!r} is not a regular expression ({error})") from None
         return ()
     names = (topics,) if isinstance(topics, str) else tuple(topics) if isinstance(topics, Sequence) else ()
     if not names or not all(isinstance(name, str) and name for name in names) or len(set(names)) != len(names):

@@ -70,7 +70,8 @@ def _given(starting: PartitionOffsets, earliest: Offsets, cluster: Cluster) -> O
         first, last = earliest[topic, number], ends.get((topic, number), offset)
         if not first <= offset <= last:
             raise TopologyError(
-                f"KafkaSpout: startingOffsets begins {topic}-{number} at {offset}; it can begin at {first} to {last}"
+                f"KafkaSpout: startingOffsets begins {topic}-{number} at {offset}; expected an offset from {first} "
+                f"to {last}"
             )
     return given
 
@@ -81,5 +82,5 @@ def check_given(starting: StartingOffsets, topics: Mapping[str, Topic]) -> None:
         for number in offsets:
             if name not in topics or number >= topics[name].partitions:
                 raise TopologyError(
-                    f"KafkaSpout: startingOffsets names {name}-{number}, which is none of the partitions to read"
+                    f"KafkaSpout: startingOffsets names {name}-{number}, which is not one of the partitions to read"
                 )

@@ -27,8 +27,8 @@ from trident_spouts.waiting import waits_of
 logger = logging.getLogger("trident.spouts")
 
 _REPEATED = (
-    "%s.nextTuple emitted one tuple twice under the id %r in one call: it counts once, as a message that was delivered "
-    "twice. If a message holds equal tuples, emit them as a list, and each(...) over it"
+    "%s.nextTuple emitted one tuple twice under the id %r in one call: it counts once, as a message that was "
+    "delivered twice. If a message contains equal tuples, emit them as a list, and split the list with each(...)"
 )
 
 
@@ -190,9 +190,11 @@ class MessageExecutor(SpoutExecutor):
         """
         most = self._spout.maxPending
         if most is not None and len(self._in_flight) + gathered >= most:
-            self._waits = f"maxPending={most}: as many messages are neither acknowledged nor failed"
+            self._waits = (
+                f"maxPending={most}: the queue has that many messages that are neither acknowledged nor failed"
+            )
         elif end is not None and monotonic() >= end:
-            self._waits = "the queue gave only messages that earlier batches hold, for maxSecs"
+            self._waits = "for maxSecs the queue returned only messages that earlier batches already have"
         else:
             return True
         return False

@@ -40,7 +40,7 @@ def number_of(stream: str | None, names: Sequence[str], where: str) -> int:
         return names.index(name)
     listed = f"the streams are {', '.join(names)}"
     if stream is None:
-        raise SpoutContractError(f"{where}: which stream? Write emit(..., stream={names[0]!r}); {listed}")
+        raise SpoutContractError(f"{where}: the stream is missing; write emit(..., stream={names[0]!r}); {listed}")
     near = did_you_mean(stream, names) if isinstance(stream, str) else ""
     raise SpoutContractError(f"{where}: there is no stream {stream!r}; {listed}{near}")
 

@@ -51,16 +51,16 @@ class Outcomes:
         return {message for message, (method, *_) in self._untold.items() if method == "ack"}
 
     def settle(self, waiting: Collection[MessageId]) -> None:
-        """Keep only acks of messages that a committed position still holds as if they had none."""
+        """Keep only the acks of messages that a committed position still lists as unacknowledged."""
         self._returned = {message: None for message in self._returned if message in waiting}
 
     def begin(self, messages: Iterable[MessageId]) -> None:
-        """Note that a new batch holds these messages: the acknowledged one was another delivery."""
+        """Note that a new batch has these messages: an earlier acknowledgement was for another delivery."""
         for message in messages:
             self._returned.pop(message, None)
 
     def tell_again(self) -> None:
-        """Make the calls again that raised, if their pause is over."""
+        """Repeat the calls that raised, if their pause is over."""
         if not self._untold or monotonic() < self._next:
             return
         for message, (method, *arguments) in list(self._untold.items()):

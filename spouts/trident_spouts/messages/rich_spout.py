@@ -111,7 +111,7 @@ class RichSpout(MayWait, ABC):
         """
 
     def ack(self, messageId: MessageId) -> None:  # noqa: B027
-        """Acknowledge a message that this run was given, and that a committed batch holds.
+        """Acknowledge a message of this run that is in a committed batch.
 
         If this method raises, it is called again later, as long as the run lasts; so is ``fail``.
         """
@@ -133,7 +133,7 @@ def check_limits(spout: Any) -> None:
     """Raise TopologyError for a limit or a way of tracking that a spout cannot have."""
     name = type(spout).__name__
     if not isinstance(spout, RichSpout):
-        raise TopologyError(f"{name} has nextTuple, and does not extend RichSpout; write class {name}(RichSpout)")
+        raise TopologyError(f"{name} has nextTuple but does not extend RichSpout; write class {name}(RichSpout)")
     if spout.tracking not in get_args(Tracking):
         raise TopologyError(f"{name}.tracking is {spout.tracking!r}: expected 'tracked', 'emission' or 'none'")
     for limit in ("maxRows", "maxBytes", "maxOverflow"):

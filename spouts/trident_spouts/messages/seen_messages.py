@@ -25,7 +25,7 @@ class SeenBatch(NamedTuple):
     since: float | None = None
 
     def without(self, acks: "Acks", now: float, redelivery: float) -> "Iterator[SeenBatch]":
-        """Yield the messages that still have no ack, without those that an earlier run left too long ago."""
+        """Yield the messages without an ack, except those that an earlier run left too long ago."""
         ids = tuple(message for message in self.ids if message not in acks.returned)
         if self.number > acks.begun:
             yield SeenBatch(self.number, ids)
@@ -51,7 +51,7 @@ class Acks(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SeenMessages:
-    """The position of a stream of messages: the number of its last batch, and the messages that may come again.
+    """The position of a stream of messages: the number of its last batch, and the messages that may be delivered again.
 
     The stream numbers its batches from 1 on; txids would not do, because they also count the batches of other streams
     in the batch group. `batches` holds the ids of each batch that have no ack yet, in order of the batches, and
@@ -73,7 +73,7 @@ class SeenMessages:
     def then(
         self, ids: Iterable[MessageId], acks: Acks, now: float, remember: int, redelivery: float
     ) -> "SeenMessages":
-        """Return the position after one more batch, which holds `ids`.
+        """Return the position after another batch with the messages `ids`.
 
         The newest `remember` acknowledged ids are kept: the queue may not have received the ack. An id without an ack
         is kept as long as a run lasts. One that an earlier run left is kept for `redelivery` seconds after the start of

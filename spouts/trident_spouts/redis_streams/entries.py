@@ -141,9 +141,9 @@ class _Where:
         try:
             text = value.decode()
         except UnicodeDecodeError:
-            return self.error(row, f"{expected}, got bytes that are not UTF-8; declare it as binary")
+            return self.error(row, f"{expected}, got bytes that are not valid UTF-8; declare it as binary")
         hint = "" if kinds.is_string(field.type) else reader.hint(text, field.type)
-        way_out = "declare it as a string to have it as it is, and read the string with each(...)"
+        way_out = "declare it as a string, and convert the string with each(...)"
         return self.error(row, f"{expected}, got {shorten(repr(text))}{hint}; {way_out}")
 
     def texts(self, row: int, fields: dict[bytes, bytes], without: set[bytes]) -> list[tuple[str, str]]:
@@ -161,5 +161,5 @@ def _times(entries: Sequence[Entry], name: str, where: _Where) -> pa.Array:
     milliseconds = [order(entry_id.decode())[0] for entry_id, _ in entries]
     for row, number in enumerate(milliseconds):
         if number > _MOST_MILLISECONDS:
-            raise where.error(row, f"field {name!r}: the id is no time ({OUTSIDE_YEARS})")
+            raise where.error(row, f"field {name!r}: the id is not a valid time ({OUTSIDE_YEARS})")
     return pa.array(milliseconds, pa.int64()).cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))

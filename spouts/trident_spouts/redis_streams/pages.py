@@ -77,14 +77,14 @@ class PageReader:
         if len(entries) == page.entries and digest_of(entries[-1]) == page.digest:
             return
         missing = page.entries - len(entries)
-        what = f"{missing} of them are gone" if missing > 0 else "others are there now"
+        what = f"{missing} of these are gone" if missing > 0 else "there are others now"
         problem = (
             f"RedisStreamSpout: stream {page.stream!r}: the batch was planned with {page.entries} entries after "
             f"{page.after} up to {page.to}, and {what}: they were deleted or trimmed, or the server has lost them"
         )
         if self.replans:
-            raise SourceUnreadableError(f"{problem}; the batch is planned anew")
+            raise SourceUnreadableError(f"{problem}; the batch is planned again")
         raise DataLossError(
-            f"{problem}. Nothing of the batch was applied: the next start plans it anew. With kind='opaque' the "
-            f"same run does so, and with onDataLoss='warn' it goes on with what is there"
+            f"{problem}. Nothing of the batch was applied: the next start plans it again. With kind='opaque' the "
+            f"same run plans it again; with onDataLoss='warn' the run continues with the entries that are there"
         )

@@ -116,11 +116,11 @@ class Planner:
         problem = f"RedisStreamSpout: stream {stream!r}: {lost}"
         if self._on_data_loss == "fail":
             raise DataLossError(
-                f"{problem}. Start with onDataLoss='warn' to go on with what is there; if the stream was made anew and "
-                f"all of it is to be read, give it to a stream of another name"
+                f"{problem}. Start with onDataLoss='warn' to continue with the entries that are there. If the Redis "
+                f"stream was recreated and you want to read all of it, use a stream with another name"
             )
         moved = begin_again(position, look)
-        _log.warning("%s. Reading goes on after %s, with what is there", problem, moved.id)
+        _log.warning("%s. Reading continues after %s, with the entries that are there", problem, moved.id)
         plan.positions[stream], plan.needed = moved, True
         return moved
 

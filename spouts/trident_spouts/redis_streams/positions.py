@@ -27,7 +27,7 @@ class Position(NamedTuple):
 
     @property
     def comparable(self) -> bool:
-        """Return whether a look can show losses: something is known of the stream at `id`."""
+        """Return whether losses can be detected, because the position has data of the stream at `id`."""
         return self.added is not None or self.next is not None
 
 
@@ -99,7 +99,7 @@ def after_page(position: Position, look: Look | None) -> Position:
 
 
 def loss(position: Position, look: Look | None) -> str | None:
-    """Return in words the loss between `position` and `look`, a look at that position; None if nothing was."""
+    """Return a text about the loss between `position` and `look`, a look at that position; None if nothing was."""
     if not position.comparable:
         return None
     if look is None:
@@ -109,37 +109,37 @@ def loss(position: Position, look: Look | None) -> str | None:
 
 
 def _another_life(position: Position, look: Look) -> str | None:
-    """Return in words why this is another stream than the one read, or an older copy of it; None if it is not."""
+    """Return a text saying that this is not the stream that was read, or an older copy; None if it is that stream."""
     if order(look.last) < order(position.id):
         return (
-            f"its last id is {look.last}, but it was read up to {position.id}: it was deleted and made anew, or the "
-            f"server has lost the last entries, as a replica that had not received them"
+            f"its last id is {look.last}, but it was read up to {position.id}: it was deleted and recreated, or the "
+            f"server lost its last entries (for example, a replica without them took over)"
         )
     if position.digest is not None and look.digest not in ("", position.digest):
-        return f"it has another entry {position.id} than the one that was read: it was deleted and made anew"
+        return f"its entry {position.id} is not the one that was read: the stream was deleted and recreated"
     missing = position.digest is not None and not look.digest
     if missing and not look.all_behind(position.id) and order(look.deleted) < order(position.id):
         return (
-            f"the entry {position.id}, which was read, is not there, though nobody deleted it: the server has lost the "
-            f"last entries, as a replica that had not received them, or the stream was made anew"
+            f"the entry {position.id}, which was read, is missing, but was not deleted: the server lost its last "
+            f"entries (for example, a replica without them took over), or the stream was recreated"
         )
     if position.added is not None and look.added < position.added:
         return (
-            f"{look.added} entries were ever added to it, but {position.added} were read or trimmed before: it was "
-            f"deleted and made anew, or the server has an older copy of it"
+            f"{look.added} entries were added to it in total, but {position.added} were read or trimmed before: it "
+            f"was deleted and recreated, or the server has an older copy of it"
         )
     return None
 
 
 def _vanished(position: Position, look: Look) -> str | None:
-    """Return in words which entries after the position have vanished; None if none has."""
+    """Return a text about entries after the position that are missing; None if none are."""
     all_behind = look.all_behind(position.id)
     if position.added is not None and (all_behind or not look.next):
         return _miscount(position, look.added - position.added - (look.length if all_behind else look.entries))
     if all_behind and position.next is not None and look.first != position.next:
         return f"entries from {position.next} on were trimmed or deleted before they were read"
     if order(look.deleted) > max(order(position.id), order(position.deleted)):
-        return f"the entry {look.deleted} was deleted before it was read, and maybe others after {position.id}"
+        return f"the entry {look.deleted} was deleted before it was read, and possibly others after {position.id}"
     return None
 
 
@@ -149,7 +149,7 @@ def _miscount(position: Position, missing: int) -> str | None:
         return f"{entries} after {position.id} vanished before being read: trimmed or deleted"
     if missing < 0:
         return (
-            f"it has {-missing} entries more after {position.id} than were added since: it was deleted and made anew, "
-            f"or the server has lost entries that were read, as a replica that had not received them"
+            f"it has {-missing} more entries after {position.id} than were added since: it was deleted and "
+            f"recreated, or the server lost entries that were read (for example, a replica without them took over)"
         )
     return None

@@ -1,4 +1,4 @@
-"""Reading from the servers at an address: a single server, or a cluster of servers that know the place of a stream.
+"""Reading from the servers at an address: a single server, or a cluster whose servers know the location of a stream.
 
 Only reads are sent, so every request may be sent again, after a lost connection or to another server.
 """
@@ -61,7 +61,7 @@ class StreamServers:
                 return replies
             except AuthenticationError as error:
                 self.close()
-                raise self._error(f"refuses us ({error}). Check user and password in the url") from error
+                raise self._error(f"rejects the login ({error}). Check user and password in the url") from error
             except SourceUnreadableError:  # before OSError, which it is too
                 self.close()
                 raise
@@ -70,8 +70,8 @@ class StreamServers:
                 self._turn += 1
                 if time.monotonic() + pause > until:
                     raise self._error(
-                        f"cannot be read, after {self._patience:g} s of trying ({error}). Check that it runs, and the "
-                        f"address; retrySecs= says how long to wait for it"
+                        f"cannot be read, after {self._patience:g} s of trying ({error}). Check the address, and "
+                        f"that the server runs; retrySecs= sets how long to wait for it"
                     ) from error
             except BaseException:
                 self.close()
@@ -156,9 +156,9 @@ class StreamServers:
         if words & _NOT_NOW or isinstance(reply, redis.exceptions.ClusterDownError | redis.exceptions.TryAgainError):
             raise NotNowError(said)
         if "WRONGTYPE" in words or "wrong kind of value" in said:
-            raise self._error(f"has something else than a stream under that name ({said})")
+            raise self._error(f"has a value of another type under that name ({said})")
         if "NOPERM" in words or isinstance(reply, redis.exceptions.NoPermissionError):
-            raise self._error(f"refuses us ({said}). The user needs the commands {COMMANDS}")
+            raise self._error(f"rejects a command ({said}). The user needs the commands {COMMANDS}")
         if "unknown command" in said:
             raise self._error(f"does not know a command ({said}). Redis 7.0 or newer, or Valkey, is needed")
         raise self._error(f"answered {said}")

@@ -194,7 +194,7 @@ def _names(streams: object) -> tuple[str, ...]:
         raise TopologyError(f"RedisStreamSpout: streams={brief(streams)}: expected the key of a stream, or several")
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise TopologyError(f"RedisStreamSpout: the stream {twice!r} comes twice")
+        raise TopologyError(f"RedisStreamSpout: the stream {twice!r} is given twice")
     return names
 
 

@@ -126,9 +126,9 @@ def read_part(part: Part, storage: Storage, schema: StructType) -> Iterator[pa.R
         raise
     except FileNotFoundError as error:
         raise DataLossError(
-            f"{storage.shown}: the data file {file.path} is gone, and its rows were not read yet: VACUUM, or another "
-            f"program, has removed it. Let VACUUM retain files for longer than the topology may be behind; to go on "
-            f"without what is lost, replace the stream by one of another name, with newStream(..., anew=True)"
+            f"{storage.shown}: the data file {file.path} was removed before its rows were read, by VACUUM or "
+            f"another program. Let VACUUM keep files for longer than the topology may lag; to continue without the "
+            f"lost rows, replace the stream by one with another name, with newStream(..., anew=True)"
         ) from error
     except (OSError, pa.ArrowException) as error:
         raise SourceUnreadableError(
@@ -143,8 +143,8 @@ def one_line(error: BaseException) -> str:
 
 def _other_file_error(storage: Storage, file: DataFile, came: int, expected: str) -> SourceUnreadableError:
     return SourceUnreadableError(
-        f"{storage.shown}: the data file {file.path} has not the {expected} that the table's log tells, but {came}; it "
-        f"was damaged or written over, and must not change"
+        f"{storage.shown}: the data file {file.path} has {came}, but {expected} according to the table's log; it "
+        f"was damaged or overwritten, and must not change"
     )
 
 
@@ -152,7 +152,7 @@ def _rows(parquet: pq.ParquetFile, part: Part, storage: Storage, schema: StructT
     target, where = arrow_schema(schema), f"{storage.shown}: {part.file.path}"
     if only_spark_reads(parquet.metadata) and any(map(_has_days, target.types)):
         raise SourceUnreadableError(
-            f"{where} may have its days and times by the calendar of Spark 2, which only Spark reads: use SparkSpout"
+            f"{where} may have dates and times in the calendar of Spark 2, which only Spark reads: use SparkSpout"
         )
     constants = {name: _constant(value, target.field(name), where) for name, value in part.file.constants
                  if name in target.names}  # fmt: skip
@@ -199,7 +199,7 @@ def _cast(column: pa.Array, field: pa.Field, where: str) -> pa.Array:
     try:
         return cast_column(column, field.type)
     except CastError as error:
-        raise SpoutContractError(f"{where}, field {field.name!r}: {error}, declared is {field.type}") from None
+        raise SpoutContractError(f"{where}, field {field.name!r}: {error}, but {field.type} is declared") from None
 
 
 def _constant(value: Any, field: pa.Field, where: str) -> pa.Scalar:
@@ -217,7 +217,7 @@ def _constant(value: Any, field: pa.Field, where: str) -> pa.Scalar:
         return pc.cast(pa.scalar(value), kind)
     except (pa.ArrowException, ArithmeticError, TypeError, ValueError) as error:
         raise SpoutContractError(
-            f"{where}: the partition column {field.name!r} has {value!r}, declared is {kind} ({error})"
+            f"{where}: the partition column {field.name!r} has {value!r}, but {kind} is declared ({error})"
         ) from None
 
 

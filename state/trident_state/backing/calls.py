@@ -70,7 +70,7 @@ class MapCalls:
 
     @property
     def checks_keys(self) -> bool:
-        """Return whether the map has a method `checkKeys`, because there are keys that it cannot hold."""
+        """Return whether the map has a method `checkKeys`, because it cannot store all keys."""
         return hasattr(self._made_map(), "checkKeys")
 
     def check_keys(self, keys: list[bytes]) -> None:
@@ -104,7 +104,7 @@ class MapCalls:
             self._call(user_map.multiRemove, keys[at : at + self._most])
 
     def warnings(self) -> tuple[str, ...]:
-        """Return the map's warnings about the store behind it; no warnings if the map has no method `warnings`."""
+        """Return the map's warnings about its store; no warnings if the map has no method `warnings`."""
         told = getattr(self._made_map(), "warnings", None)
         return () if told is None else tuple(self._call(told))
 
@@ -120,7 +120,7 @@ class MapCalls:
             made = self._call(self._make)
             if not isinstance(made, BackingMap):
                 raise self._error(
-                    "the maker of the map", f"returned {_describe(made)}, which has no multiGet and multiPut"
+                    "the function that makes the map", f"returned {_describe(made)}, which has no multiGet and multiPut"
                 )
             self._map = made
         return self._map
@@ -149,7 +149,7 @@ class MapCalls:
         except Exception as error:
             raise StateUnavailableError(
                 f"{self._where}: {site_of(of or function)} raised {type(error).__name__}: {error}; "
-                f"whether it did anything is not known, and it is called again"
+                f"it may or may not have taken effect, and is called again"
             ) from error
 
     def _error(self, name: str | None, what: str, function: object = None) -> UserFunctionError:

@@ -95,7 +95,7 @@ class BackingMapState:
 
     @property
     def survives(self) -> Literal["process", "checkpoint", "server"]:
-        """The place of the state beyond a run: "server", which here means the store behind the map."""
+        """The place where the state survives a run: "server", which here means the store of the map."""
         return "server"
 
     @property

@@ -93,8 +93,8 @@ class BackingStore:
             return meta.report
         if self._calls.listed and self._calls.keys():
             raise StateOwnedError(
-                f"{self._where}: its map has entries, and none that says whose they are; nothing was touched. "
-                f"Give the state a map of its own, or empty this one if its entries are not needed"
+                f"{self._where}: its map has entries that belong to no state; nothing was changed. Use a separate "
+                f"map for the state, or empty this one if its entries are not needed"
             )
         return StoreReport(None, None, None, (GroupStatus(None, None, None),))
 
@@ -110,7 +110,7 @@ class BackingStore:
                 self._put_meta(new, None)
             elif self._check_present(meta).lease != lease:
                 check_newest(self._where, meta.lease, lease)
-                raise StateOwnedError(f"{self._where} is there already, at txid {meta.marker}: nothing was created")
+                raise StateOwnedError(f"{self._where} exists already, at txid {meta.marker}: nothing was created")
             self._lease = lease
 
     @property
@@ -124,7 +124,7 @@ class BackingStore:
             meta = self._check_present(read_meta(text, self._where))
             check_newest(self._where, meta.lease, lease)
             if meta.dropping:
-                raise StateBehindError(f"{self._where}: a drop of it was interrupted, and parts of it are gone", -1)
+                raise StateBehindError(f"{self._where}: an earlier drop was interrupted, and parts of it are gone", -1)
             self._put_meta(meta.held_by(lease), text)
             self._lease = lease
 
@@ -144,7 +144,7 @@ class BackingStore:
         return Applied(after, len(written), len(keys) - len(written))
 
     def check_keys(self, keys: pa.Table) -> None:
-        """Raise StateValueError if the map cannot hold a key. A run asks before it freezes a batch."""
+        """Raise StateValueError if the map cannot hold a key. A run calls this before it freezes a batch."""
         if self._calls.checks_keys:
             self._calls.check_keys(self._encoded(keys).to_pylist())
 
@@ -180,7 +180,7 @@ class BackingStore:
 
     def _put(self, keys: list[bytes], values: list[bytes], expected: bytes | None, meta: Meta, txid: int) -> None:
         if self._leaving:
-            raise StateClosedError(f"{self._where}: its run has ended; nothing more of batch {txid} is written")
+            raise StateClosedError(f"{self._where}: its run has ended; the rest of batch {txid} is not written")
         if self._calls.put(keys, values, expected):
             return
         (text,) = self._calls.get([META])
@@ -189,7 +189,7 @@ class BackingStore:
 
     def _put_meta(self, meta: Meta, expected: bytes | None) -> None:
         if not self._calls.put([META], [meta.encoded()], expected):
-            raise StateUnavailableError(f"{self._where}: its meta entry was changed by somebody else just now")
+            raise StateUnavailableError(f"{self._where}: another program changed its meta entry just now")
 
     # --- read ------------------------------------------------------------------------------------------------
 
@@ -324,7 +324,7 @@ class BackingStore:
 
     def _check_present(self, meta: Meta | None) -> Meta:
         if meta is None:
-            raise StateBehindError(f"{self._where}: its map holds nothing of it (any more)", -1)
+            raise StateBehindError(f"{self._where}: its map does not contain this state (any longer)", -1)
         self._check_ours(meta)
         return meta
 
@@ -332,7 +332,7 @@ class BackingStore:
         if (meta.topology, meta.state) != (self._identity.topology, self._identity.name):
             raise StateOwnedError(
                 f"{self._where}: its map holds state {meta.state!r} of topology {meta.topology!r}; nothing was "
-                f"touched. Give each state a map of its own: the maker of the map gets the state's identity"
+                f"changed. Use a separate map for each state: the function that makes the map gets the state's identity"
             )
 
     def _check_next_batch(self, text: bytes | None, lease: Lease, txid: int) -> Meta:

@@ -38,7 +38,9 @@ class MemoryMapState:
 
     def __post_init__(self) -> None:
         if not isinstance(self.kind, StateKind):
-            raise TypeError("say the kind: MemoryMapState.opaque(), .transactional() or .nonTransactional()")
+            raise TypeError(
+                "the kind is missing; write MemoryMapState.opaque(), .transactional() or .nonTransactional()"
+            )
         if self.maxBytes is not None and (type(self.maxBytes) is not int or self.maxBytes <= 0):
             raise ValueError(f"maxBytes={self.maxBytes!r}: expected a positive number of bytes, or None for no limit")
         object.__setattr__(self, "ttlSecs", read_ttl(self.ttlSecs, self.kind))

@@ -99,12 +99,12 @@ def read_segment(files: FileStore, segment: Segment, schema: pa.Schema, where: s
         buffer = pa.py_buffer(files.read(segment.name))
     except FileNotFoundError:
         raise StateLostError(
-            f"{where}: file {segment.name} of its snapshot at txid {segment.txid} is gone from {files.address}; "
-            f"restore it from a copy; if it lies elsewhere, start with that checkpointLocation or filesLocation; or "
-            f"give up log and states with topology.reset(name, checkpointLocation)"
+            f"{where}: file {segment.name} of its snapshot at txid {segment.txid} is missing in {files.address}; "
+            f"restore it from a copy; if it is elsewhere, start with that checkpointLocation or filesLocation; or "
+            f"discard log and states with topology.reset(name, checkpointLocation)"
         ) from None
     if buffer.size != segment.bytes or zlib.crc32(buffer) != segment.checksum:
-        raise _damaged(where, segment, files, f"{buffer.size} bytes whose checksum is not the one written")
+        raise _damaged(where, segment, files, f"{buffer.size} bytes with a wrong checksum")
     try:
         with pa.ipc.open_file(buffer) as reader:
             if not reader.schema.equals(schema):
@@ -156,5 +156,5 @@ def _write_batches(sink: Summed, batches: Iterable[pa.RecordBatch]) -> int:
 def _damaged(where: str, segment: Segment, files: FileStore, what: str) -> StateCorruptError:
     return StateCorruptError(
         f"{where}: file {segment.name} of its snapshot at txid {segment.txid} is damaged ({what}); restore the file in "
-        f"{files.address} from a copy, or give up log and states with topology.reset(name, checkpointLocation)"
+        f"{files.address} from a copy, or discard log and states with topology.reset(name, checkpointLocation)"
     )

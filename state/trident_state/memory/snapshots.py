@@ -166,7 +166,7 @@ class Snapshots:
         intact = self.files.size(segment.name) == segment.bytes
         if not intact:
             _log.warning(
-                "%s: file %s of its snapshot was removed or cut; it is written again", self._where, segment.name
+                "%s: file %s of its snapshot was removed or truncated; it is written again", self._where, segment.name
             )
         return intact
 
@@ -248,13 +248,13 @@ class Snapshots:
     def _check_ours(self, manifest: Manifest) -> None:
         if manifest.identity != self._identity:
             raise StateOwnedError(
-                f"{self._where}: the snapshot in its place belongs to {manifest.identity}, this is {self._identity}"
+                f"{self._where}: expected a snapshot of {self._identity}, got one of {manifest.identity}"
             )
         if not self._shape.fits(manifest.fingerprint) or manifest.kind is not self._kind:
             held, declared = shown_shapes(manifest.fingerprint, self._shape.fingerprint)
             raise StateShapeError(
-                f"{self._where}: its snapshot holds {manifest.kind.value} {held}, "
-                f"the topology declares {self._kind.value} {declared}"
+                f"{self._where}: its snapshot has {manifest.kind.value} {held}, but the topology declares "
+                f"{self._kind.value} {declared}"
             )
 
 

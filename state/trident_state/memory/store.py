@@ -121,7 +121,7 @@ class MemoryStore:
             if self._marker is not None:
                 if self._lease == lease:
                     return
-                raise StateOwnedError(f"{self._where} is there already, at txid {self._marker}: nothing was created")
+                raise StateOwnedError(f"{self._where} exists already, at txid {self._marker}: nothing was created")
             self._snapshots.create_manifest(lease, birth)
             self._lease, self._marker, self._expiry = lease, birth, Expiry()
 
@@ -239,8 +239,8 @@ class MemoryStore:
             return None
         return StateFullError(
             f"{self._where} holds {entries.bytes:,} bytes in {len(entries):,} keys; {growth:,} more for this batch "
-            f"go beyond maxBytes={self._max_bytes:,}. Nothing was changed; raise maxBytes. (A RedisMapState has "
-            f"room too, and begins empty: what is here stays here. Export it first, as long as it fits)"
+            f"exceed maxBytes={self._max_bytes:,}. Nothing was changed; raise maxBytes. (Or use a RedisMapState, "
+            f"which starts empty: the values here are not moved, so export them first)"
         )
 
     # --- read ------------------------------------------------------------------------------------------------
@@ -413,7 +413,10 @@ class MemoryStore:
         self._snapshots.postpone()
         self._unsaved, self._unsaved_batches = 0, 0
         trace = None if isinstance(error, OSError | FilesError) else error
-        text = "%s: the snapshot failed (%s); the log keeps what it lacks, and it is tried again"
+        text = (
+            "%s: the snapshot failed (%s) and is tried again; until then the log keeps the batches after the "
+            "previous snapshot"
+        )
         _log.error(text, self._where, error, exc_info=trace)
 
     def _save(self, cut: Cut) -> None:
@@ -436,7 +439,11 @@ class MemoryStore:
         try:
             self.snapshot()
         except Exception as error:
-            _log.warning("%s: no last snapshot was taken (%s); the log keeps what it lacks", self._where, error)
+            _log.warning(
+                "%s: no last snapshot was taken (%s); the log keeps the batches after the previous snapshot",
+                self._where,
+                error,
+            )
 
 
 def _start_thread(name: str, work: Callable[[], None]) -> None:

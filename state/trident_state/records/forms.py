@@ -170,11 +170,11 @@ class PackedRecords:
         data, offsets = buffers_of(records)
         starts, ends = offsets[:-1], offsets[1:]
         if np.any(ends - starts < 13):
-            raise StateCorruptError("a record is shorter than its head")
+            raise StateCorruptError("a record is shorter than its header")
         heads = np.ascontiguousarray(data[starts[:, None] + np.arange(13)])
         cuts = starts + 13 + np.ascontiguousarray(heads[:, 9:]).view("<u4")[:, 0].astype(np.int64)
         if np.any(heads[:, 0]) or np.any(cuts > ends):
-            raise StateCorruptError("a record's head does not fit its length")
+            raise StateCorruptError("a record's header does not match its length")
         txids = np.ascontiguousarray(heads[:, 1:9]).view("<i8")[:, 0]
         return Triples(txids, self._column(data, cuts, ends), self._column(data, starts + 13, cuts))
 
@@ -195,4 +195,4 @@ def unpack_records(form: Records, records: Sequence[bytes | None], where: str) -
     try:
         return form.unpack(one_chunk(pa.array(records, pa.binary())))
     except StateCorruptError as error:
-        raise StateCorruptError(f"{where}: {error}; what is stored was not written by this library") from error
+        raise StateCorruptError(f"{where}: {error}; another program wrote the stored value") from error

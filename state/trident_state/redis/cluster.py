@@ -41,7 +41,7 @@ class Servers:
             return known
 
     def forget(self, slots: SlotMap | None = None) -> None:
-        """Let the next call of `slots` ask the servers again, unless another thread has learned other slots meanwhile.
+        """Make the next call of `slots` query the servers again, unless another thread has updated the slots meanwhile.
 
         This method takes no lock, because another thread may hold the lock while it asks a server that hangs.
         """

@@ -1,4 +1,4 @@
-"""Routing: each of many commands goes to the server of its key. The replies come back in the order of the commands.
+"""Routing: each of many commands goes to the server of its key. The replies are returned in the order of the commands.
 
 A command goes to the server that holds the hash slot of its first key; a single server holds all slots. This module
 sends only reads again: the store decides whether a write may be sent again.
@@ -135,8 +135,8 @@ class Link:
     def _connection(self, server: Address | None, slot: int) -> Connection:
         if server is None:
             raise StateUnavailableError(
-                f"{self._servers.where}: no server of the cluster at {self._servers.address.shown} holds slot {slot} "
-                f"just now; commits wait for one"
+                f"{self._servers.where}: no server of the cluster at {self._servers.address.shown} serves slot "
+                f"{slot} at the moment; commits wait for one"
             )
         connection = self._open.get(server)
         if connection is None:
@@ -211,7 +211,7 @@ class Links:
         check_all(replies, self._servers.where, self._servers.address)
 
     def forget(self) -> None:
-        """Ask for the servers again, and connect again, because the address now belongs to other servers."""
+        """Query the servers again, and reconnect, because the address now leads to other servers."""
         self._servers.forget()
         self._close_idle()
 

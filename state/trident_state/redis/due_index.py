@@ -52,8 +52,8 @@ class DueIndex:
         for group, entries in zip(groups, replies[1::2], strict=True):
             if metas[group].dues not in (None, str(entries)):
                 raise StateRecoveringError(
-                    f"{self._where}: {entries} of {metas[group].dues} entries are left of a group's index of due "
-                    f"times: somebody removed the others. The next start builds the index anew"
+                    f"{self._where}: {entries} of {metas[group].dues} entries of a group's index of due times are "
+                    f"left: another client removed the rest. The next start rebuilds the index"
                 )
         return replies[::2]
 
@@ -87,7 +87,7 @@ class DueIndex:
             status = meta.status(self._where)
             if status.marker != asOf or status.opened is not None:
                 raise BatchBegunError(
-                    f"{self._where}: its due times are asked as of batch {asOf}, and batch {asOf + 1} has been begun"
+                    f"{self._where}: its due times as of batch {asOf} were requested, but batch {asOf + 1} has started"
                 )
             if not meta.indexed:
                 raise StateRecoveringError(f"{self._where}: the server has lost a part of the index of due times")

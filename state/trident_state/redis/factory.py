@@ -33,7 +33,8 @@ class RedisOptions(TypedDict, total=False):
 
 
 _NO_CACHE = (
-    "there is no cache, which could show values of a failed batch: Redis is asked for all keys of a batch at once"
+    "there is no cache, since a cache could return values of a failed batch: all keys of a batch are read from "
+    "Redis in one request"
 )
 
 
@@ -66,7 +67,9 @@ class RedisMapState:
 
     def __post_init__(self) -> None:
         if not isinstance(self.kind, StateKind):
-            raise TypeError("say the kind: RedisMapState.opaque(url), .transactional(url) or .nonTransactional(url)")
+            raise TypeError(
+                "the kind is missing; write RedisMapState.opaque(url), .transactional(url) or .nonTransactional(url)"
+            )
         check_url(self.url)
         if not isinstance(self.prefix, str) or not PREFIX.fullmatch(self.prefix):
             raise ValueError(f"prefix={self.prefix!r}: expected letters, digits, '-', '_', '.' and ':'")
@@ -87,14 +90,14 @@ class RedisMapState:
             return
         if self.kind is StateKind.NON_TRANSACTIONAL:
             raise ValueError(
-                "writers='executors': a nonTransactional state keeps no txid, so a put that is repeated counts twice; "
-                "take opaque or transactional, or writers='driver'"
+                "writers='executors': a nonTransactional state stores no txid, so a repeated put counts twice; use "
+                "opaque or transactional, or writers='driver'"
             )
         if not self.sendable:
             raise ValueError(
-                f"writers='executors' with a password in the url {redacted(self.url)!r}: it would travel through "
-                f"Spark, whose plans and logs many can read. Give the url as env:NAME or file:path, which every "
-                f"worker reads by itself"
+                f"writers='executors' with a password in the url {redacted(self.url)!r}: Spark would put it in "
+                f"plans and logs that others can read. Give the url as env:NAME or file:path, which each worker "
+                f"resolves"
             )
 
     @property
@@ -178,7 +181,7 @@ class RedisMapState:
 
     @property
     def survives(self) -> Literal["process", "checkpoint", "server"]:
-        """The place of the state beyond a run: the "server"."""
+        """The place where the state survives a run: "server"."""
         return "server"
 
     def open(self, identity: StateIdentity, shape: StateShape, home: Home) -> RedisStore:

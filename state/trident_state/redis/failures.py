@@ -35,7 +35,7 @@ def unavailable(where: str, address: Address, reason: object) -> StateUnavailabl
     """Return the error for a server that cannot be reached or did not answer. `reason` says why."""
     return StateUnavailableError(
         f"{where}: the server at {address.shown} does not answer ({reason}); "
-        f"a start needs it, and commits wait for it. Check that it runs, and the address"
+        f"a start needs it, and commits wait for it. Check the address, and that the server runs"
     )
 
 
@@ -54,7 +54,7 @@ def are_moving(replies: Sequence[Reply], inside: bool) -> bool:
 
 
 def are_elsewhere(replies: Sequence[Reply], inside: bool) -> bool:
-    """Return whether a reply shows that other servers must be asked from now on.
+    """Return whether a reply shows that requests must be sent to other servers from now on.
 
     That is so if keys are moving, if the server is not a master (any more), and if it was cut off from its cluster.
     """
@@ -84,26 +84,26 @@ def failure(where: str, address: Address, error: redis.RedisError) -> StateError
         )
     if isinstance(error, _DEPOSED) or words & _UNAVAILABLE:
         return StateUnavailableError(
-            f"{where}: the server at {address.shown} cannot do it now ({said}); commits wait until it can, or until "
-            f"another master takes its place"
+            f"{where}: the server at {address.shown} is unavailable now ({said}); commits wait until it is "
+            f"available, or until another master replaces it"
         )
     if isinstance(error, redis.exceptions.OutOfMemoryError) or words & _FULL:
         return StateFullError(
-            f"{where}: the server at {address.shown} takes no more ({said}); nothing is half-written and commits wait. "
-            f"Raise its maxmemory, free memory or disk"
+            f"{where}: the server at {address.shown} is full ({said}); nothing is half-written, and commits wait. "
+            f"Raise its maxmemory, or free memory or disk"
         )
     if "WRONGTYPE" in words:
         return StateOwnedError(
-            f"{where}: a key under this state's name at {address.shown} is not ours ({said}). "
-            f"Choose another prefix, or move the foreign key away"
+            f"{where}: another program wrote a key under this state's name at {address.shown} ({said}). Choose "
+            f"another prefix, or move that key away"
         )
     if words & _FORBIDDEN or isinstance(error, redis.exceptions.NoPermissionError):
         return StateError(
-            f"{where}: the server at {address.shown} refuses us ({said}). Give the user that permission; the guide to "
-            f"state lists what a topology needs, what a reader needs, and what it takes to list states"
+            f"{where}: the server at {address.shown} denies permission ({said}). Grant it to the user; the guide to "
+            f"state lists the permissions that a topology, a reader and listStates need"
         )
     if words & _REFUSED or isinstance(error, redis.AuthenticationError):
         return StateError(
-            f"{where}: the server at {address.shown} refuses us ({said}). Check user and password in the url"
+            f"{where}: the server at {address.shown} rejects the login ({said}). Check user and password in the url"
         )
     return StateError(f"{where}: the server at {address.shown} answered {said}")

@@ -123,7 +123,7 @@ class Inspector:
         if meta.format != FORMAT:
             raise StateShapeError(
                 f"{self._where}: {name.decode()!r} has format {meta.format}, this version reads format {FORMAT}; "
-                f"use the version that wrote it, also to reset the topology"
+                f"use the version that wrote it, even to reset the topology"
             )
         if (meta.topology, meta.state) != (self._identity.topology, self._identity.name):
             raise self._foreign(name, f"belongs to state {meta.state!r} of topology {meta.topology!r}")
@@ -136,13 +136,13 @@ class Inspector:
         be moving or without a server, so no other method should depend on it.
         """
         if buckets:
-            raise self._foreign(min(buckets), "is there without the state's meta hash")
+            raise self._foreign(min(buckets), "exists without the state's meta hash")
         for other in self._present_metas([self.layout.other_meta()]):
             check_unchanged_option(self._where, "groups", other.groups, str(self.layout.groups))
 
     def _foreign(self, name: bytes, what: str) -> StateOwnedError:
         return StateOwnedError(
-            f"{self._where}: the key {name.decode()!r} {what}; nothing was touched. "
+            f"{self._where}: the key {name.decode()!r} {what}; nothing was changed. "
             f"Choose another prefix (RedisMapState...(prefix=...)), or remove that key if it is not needed"
         )
 

@@ -91,7 +91,7 @@ class Meta(msgspec.Struct, frozen=True):
             lease = None if self.epoch is None or self.token is None else Lease(int(self.epoch), self.token)
             return GroupStatus(lease, _number(self.marker), self._begun)
         except ValueError:
-            raise StateCorruptError(f"{where}: its meta hash holds something else than numbers for its txids") from None
+            raise StateCorruptError(f"{where}: the txids in its meta hash are not numbers") from None
 
     def incarnation(self, where: str) -> Incarnation | None:
         """Return the incarnation of the state that the group is of; None if the group is gone.
@@ -104,7 +104,7 @@ class Meta(msgspec.Struct, frozen=True):
         try:
             kind = StateKind(self.kind)
         except ValueError:
-            raise StateCorruptError(f"{where}: its meta hash holds no valid kind") from None
+            raise StateCorruptError(f"{where}: the kind in its meta hash is not valid") from None
         return Incarnation(identity, self.began, self.fingerprint or "", kind, lease.epoch)
 
 
@@ -134,7 +134,7 @@ def identity_fields(
 
 def _count(text: str | None, where: str, what: str) -> int:
     if text is None or not text.isdigit() or not 0 < int(text) <= 2**20:
-        raise StateCorruptError(f"{where}: its meta hash holds no valid number of {what}")
+        raise StateCorruptError(f"{where}: the number of {what} in its meta hash is not valid")
     return int(text)
 
 

@@ -58,7 +58,7 @@ class OpenBatch(SharedState):
         check_update_types(self.where, self.shape, Update(self.txid, keys, deltas))
         encoded = encode_checked_keys(self.where, self.shape.keys, keys)
         placed = place_distinct_keys(encoded, self.layout, self.where, self.txid)
-        assert self.lease is not None, "a state that is only read has no batch to be put"
+        assert self.lease is not None, "a state opened for reading takes no batch"
         return Task(self.lease, self.txid, placed, placed.arranged(deltas), False, self.expiry, 0, self.opened)
 
 

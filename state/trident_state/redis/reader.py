@@ -43,7 +43,7 @@ def _new_pairs(content: list[bytes], seen: set[bytes] | None) -> list[tuple[byte
 
 
 class LayoutChanged(StateRecoveringError):
-    """A read found a state, or a part of it, with another number of buckets than the reader knows."""
+    """A read found a state, or a part of it, whose number of buckets is not the one the reader expects."""
 
 
 class Reader:
@@ -83,9 +83,9 @@ class Reader:
         buckets, groups = str(layout.buckets), (str(layout.groups), None)
         if any(not meta.absent and (meta.buckets != buckets or meta.groups not in groups) for meta in metas):
             raise LayoutChanged(
-                f"{self._where}: not all of it has the {layout.buckets} buckets in {layout.groups} groups that it was "
-                f"created with: a part fell back to before it was dropped, and has to be healed; or it was created "
-                f"anew with others, and whoever reads it has to open it again"
+                f"{self._where}: expected {layout.buckets} buckets in {layout.groups} groups everywhere: a part was "
+                f"restored to a time before the state was dropped, and its driver has to heal it; or the state was "
+                f"recreated with other numbers, and readers have to open it again"
             )
 
     def current_with_all_keys(self, layout: Layout) -> tuple[Layout, list[Meta]]:
@@ -108,8 +108,9 @@ class Reader:
             if not meta.absent and meta.keys != str(present):
                 raise StateLostError(
                     f"{self._where}: the server holds {present} of the {meta.keys} keys that were put under "
-                    f"{layout.base(group)!r}: somebody removed some or put others, or the server evicted some. Restore "
-                    f"the server from a copy, or give up log and states with topology.reset(name, checkpointLocation)"
+                    f"{layout.base(group)!r}: another client removed or added keys, or the server evicted some. "
+                    f"Restore "
+                    f"the server from a copy, or discard log and states with topology.reset(name, checkpointLocation)"
                 )
         return layout, metas
 
@@ -254,7 +255,7 @@ class Reader:
 
     def _other_lease(self, held: Lease | None, ours: Lease) -> StateRecoveringError | SnapshotMovedError:
         if held is None or held.epoch < ours.epoch:
-            return StateRecoveringError(f"{self._where}: the server has lost our fence (epoch {ours.epoch})")
+            return StateRecoveringError(f"{self._where}: the server lost the lease of this driver (epoch {ours.epoch})")
         return SnapshotMovedError(f"{self._where}: another driver has taken it over (epoch {held.epoch})")
 
 

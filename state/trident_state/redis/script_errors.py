@@ -50,42 +50,42 @@ def script_error(  # noqa: C901 (one table: a case per status)
             return fenced_error(where, answer.epoch, lease)
         case "OTHER":
             return LogMismatchError(
-                f"{where}: another log (uuid {answer.detail}) has taken it since this driver began: the topology was "
-                f"reset meanwhile, or another one uses its name. This driver stops; nothing was written"
+                f"{where}: another log (uuid {answer.detail}) has taken the state since this driver started: the "
+                f"topology was reset, or another topology uses its name. This driver stops; nothing was written"
             )
         case "GONE":
-            return StateBehindError(f"{where}: the server holds nothing of it (any more)", -1)
+            return StateBehindError(f"{where}: the server does not have this state (any longer)", -1)
         case "REWOUND":
             return StateBehindError(
-                f"{where}: the server fell back to epoch {answer.epoch} (ours is {lease.epoch}), "
-                f"its marker to txid {marker}: it lost its last writes",
+                f"{where}: the server went back to epoch {answer.epoch} (this driver has {lease.epoch}) and txid "
+                f"{marker}: it lost its last writes",
                 marker,
             )
         case "BEHIND":
             return StateBehindError(
-                f"{where}: it stands at txid {marker}, before txid {txid} it needs {txid - 1}", marker
+                f"{where}: it is at txid {marker}, but txid {txid} can only follow {txid - 1}", marker
             )
         case "SHAPE":
             return StateShapeError(f"{where}: it was created again with another number of buckets")
         case "AHEAD":
             return StateCorruptError(
-                f"{where}: a key was changed by a later batch, and the state's marker is {answer.marker}: "
-                f"batch {txid} cannot be applied"
+                f"{where}: batch {txid} cannot be applied: a later batch changed a key, but the state is at txid "
+                f"{answer.marker}"
             )
         case "CORRUPT":
             return StateCorruptError(f"{where}: a key's stored value is not a record; batch {txid} cannot be applied")
         case "EXISTS":
             return StateOwnedError(
-                f"{where}: a state is there already (epoch {answer.epoch}, txid {answer.marker}); reset drops it"
+                f"{where}: a state exists already (epoch {answer.epoch}, txid {answer.marker}); reset drops it"
             )
         case "COUNT":
             return StateCorruptError(
-                f"{where}: the commit of txid {txid} was refused: {answer.detail} keys were moved to it, "
-                f"and the batch has another number of keys: it was begun with other content"
+                f"{where}: the commit of txid {txid} was refused: {answer.detail} keys have this txid, but the "
+                f"batch has another number of keys: an earlier try had different content"
             )
         case "CLOSED" | "CONFLICT":
             return StateUnavailableError(
-                f"{where}: txid {txid} is not open there (any more; open is {answer.open or 'none'}); "
-                f"repeating the commit opens it again"
+                f"{where}: txid {txid} is not open there (the open txid is {answer.open or 'none'}); the commit is "
+                f"repeated and opens it again"
             )
     return StateCorruptError(f"{where}: a script answered {answer.status!r}")

@@ -29,15 +29,15 @@ def check_server(info: dict[str, str], where: str, server: str) -> tuple[str, ..
         )
     if info.get("role", "master") != "master":
         raise StateUnavailableError(
-            f"{where}: the server at {server} is a {info['role']}; a state is written to its master"
+            f"{where}: the server at {server} is a {info['role']}; the url must lead to its master"
         )
     if info.get("loading") == "1":
         raise StateUnavailableError(f"{where}: the server at {server} is still loading its data")
     policy = info.get("maxmemory_policy", "noeviction")
     if policy != "noeviction" and not policy.startswith("volatile-"):
         raise StateError(
-            f"{where}: the server at {server} may throw keys away (maxmemory-policy {policy}); "
-            f"set it to noeviction, or take another server"
+            f"{where}: the server at {server} may evict keys (maxmemory-policy {policy}); set it to noeviction, or "
+            f"use another server"
         )
     return _warnings(info, where, server)
 
@@ -46,6 +46,6 @@ def _warnings(info: dict[str, str], where: str, server: str) -> tuple[str, ...]:
     if info.get("aof_enabled") == "1":
         return ()
     return (
-        f"{where}: appendonly is off at {server}: when it crashes it loses the writes since its last snapshot. "
-        f"The state is then healed from the log as far back as that reaches; with appendonly yes the server keeps them",
+        f"{where}: appendonly is off at {server}: a crash of the server loses the writes since its last snapshot. "
+        f"The state is then healed from the batches that the log still has; set appendonly yes to keep the writes",
     )

@@ -55,6 +55,6 @@ class SharedState:
         elif held is not None and held.epoch > self.lease.epoch:
             raise fenced_error(self.where, str(held.epoch), self.lease)
         raise StateError(
-            f"{self.where}: a Spark worker finds at {self.address.shown} another server than the driver: this driver "
-            f"does not hold what is there. Give an address that leads to one server from every machine, not localhost"
+            f"{self.where}: a Spark worker reaches another server at {self.address.shown} than the driver. Give an "
+            f"address that leads to the same server from every machine, not localhost"
         )

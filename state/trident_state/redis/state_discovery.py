@@ -75,7 +75,7 @@ def find_state(address: Address, prefix: str, topology: str, state: str) -> Foun
 
 
 def find_rest(address: Address, prefix: str, topology: str, state: str) -> FoundState | None:
-    """Return the state with the given name, found by the meta hash of any group: its first group may be gone.
+    """Return the state with the given name, found by the meta hash of any group, because the first group may be lost.
 
     The user of the server needs the right to SCAN. Errors are those of `find_state`.
     """

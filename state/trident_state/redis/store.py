@@ -115,7 +115,7 @@ class RedisStore:
         self._call_groups(ACQUIRE, lease, 0, [self._identity.log.encode()], [[name] for name in layout.packed_metas])
         if self._due is not None and not self._due.is_complete(layout):
             text = "%s: its index of due times is incomplete (entries were removed)"
-            _log.warning(text + "; it is built anew from the stored values", self._where)
+            _log.warning(text + "; it is rebuilt from the stored values", self._where)
             with self._writing:
                 self._due.build(self._link, layout, metas, lease)
         self._lease, self._expiries = lease, self._expiries_of(metas)
@@ -179,7 +179,7 @@ class RedisStore:
         """Open a batch in every group; see `trident_state.store.Shared`. `update` has the batch's time and no keys."""
         if self._kind is StateKind.NON_TRANSACTIONAL:
             raise StateError(
-                f"{self._where}: only the driver writes a nonTransactional state: a doubled put would count"
+                f"{self._where}: only the driver may write a nonTransactional state: a repeated put would count twice"
             )
         with self._writing:
             _, expiry = self._expiry_of(update)

@@ -219,8 +219,8 @@ class Writer:
         if (longest := int(lengths.max(initial=0))) > _MAX_RECORD:
             key = decode_keys(keys.keys.slice(int(lengths.argmax()), 1), self._shape.keys).to_pylist()[0]
             raise StateValueError(
-                f"{self._where}: batch {task.txid} makes a value of {longest} bytes under the key {key!r:.200}, with "
-                f"the one before it; at most {_MAX_RECORD} are stored. Nothing was written. {TOO_LONG_HINT}"
+                f"{self._where}: batch {task.txid} makes a value of {longest} bytes (with the previous one) under "
+                f"the key {key!r:.200}; at most {_MAX_RECORD} can be stored. Nothing was written. {TOO_LONG_HINT}"
             )
         dues = None if self._shape.due is None else scores(self._shape.due(after))
         moved = self._put(task, groups, keys, before.txids, records, dues)
@@ -353,8 +353,8 @@ class Writer:
                 # of it. What is there of the batch stays, and the rest is put again.
                 if moved < keys:
                     raise StateUnavailableError(
-                        f"{self._where}: {moved} of the {keys} keys of txid {task.txid} have arrived in a group: puts "
-                        f"were lost after they were confirmed; they are repeated"
+                        f"{self._where}: {moved} of the {keys} keys of txid {task.txid} are in a group: the server "
+                        f"confirmed puts and then lost them; they are repeated"
                     )
             self._accepted(task, reply)
 

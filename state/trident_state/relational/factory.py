@@ -35,7 +35,7 @@ class _RelationalState:
 
     @property
     def fenced(self) -> bool:
-        """True, because a former driver's write is refused in the transaction itself."""
+        """True, because an earlier driver's write is refused in the transaction itself."""
         return True
 
     def open(self, identity: StateIdentity, shape: StateShape, home: Home) -> BackingStore:
@@ -65,7 +65,8 @@ class SqliteMapState(_RelationalState):
     def __post_init__(self) -> None:
         if not isinstance(self.kind, StateKind):
             raise TypeError(
-                "say the kind: SqliteMapState.opaque(path), .transactional(path) or .nonTransactional(path)"
+                "the kind is missing; write SqliteMapState.opaque(path), .transactional(path) or "
+                ".nonTransactional(path)"
             )
         if not isinstance(self.path, str | PathLike):
             raise TypeError(f"path={brief(self.path)}: expected the path of a file, 'states.db'")
@@ -129,7 +130,9 @@ class PostgresMapState(_RelationalState):
 
     def __post_init__(self) -> None:
         if not isinstance(self.kind, StateKind):
-            raise TypeError("say the kind: PostgresMapState.opaque(url), .transactional(url) or .nonTransactional(url)")
+            raise TypeError(
+                "the kind is missing; write PostgresMapState.opaque(url), .transactional(url) or .nonTransactional(url)"
+            )
         check_postgres_url(self.url)
         object.__setattr__(self, "connectTimeout", read_seconds("connectTimeout", self.connectTimeout))
 

@@ -47,8 +47,8 @@ class StateTable:
     def __post_init__(self) -> None:
         if len(self.name) > _LONGEST:
             raise StateError(
-                f"state {self.identity.name!r}: the name of its table would be {self.name!r}, and names in a database "
-                f"have at most {_LONGEST} letters; give the topology or the state a shorter name"
+                f"state {self.identity.name!r}: its table would be named {self.name!r}, but a name has at most "
+                f"{_LONGEST} letters; give the topology or the state a shorter name"
             )
 
     @property

@@ -144,8 +144,8 @@ class PostgresTable:
         if self._read(named, (self._name,)):
             texts.append(f"the table {self._name} is unlogged, and emptied by a crash")
         return tuple(
-            f"{self._owner}: {text} at {redacted(self._url)}: a crash may lose what was committed. The state is healed "
-            f"from the log then, as far back as it reaches"
+            f"{self._owner}: {text} at {redacted(self._url)}: a crash may lose commits. The state is then healed "
+            f"from the batches that the log still has"
             for text in texts
         )
 
@@ -206,21 +206,19 @@ class PostgresTable:
         where = f"{self._owner}: the database at {redacted(self._url)}"
         if error.sqlstate == "25006":
             return StateUnavailableError(
-                f"{where} is read-only, as a standby is; the url must lead to the primary (several hosts and "
+                f"{where} is read-only (a standby?); the url must lead to the primary (several hosts and "
                 f"target_session_attrs=read-write)"
             )
         if error.sqlstate == "2BP01":
             return StateError(
-                f"{where} answered: {said(error)}. Drop first what was built on the table {self._name} or its view "
-                f"{self._table.view} ({error.diag.message_detail}); of the state, nothing was touched"
+                f"{where} answered: {said(error)}. First drop the objects that depend on the table {self._name} or "
+                f"its view {self._table.view} ({error.diag.message_detail}); the state was not changed"
             )
         if error.sqlstate == "42501":
             return StateError(f"{where} answered: {said(error)}; the user needs CREATE on the schema for its states")
         # A table or a type of the same name, made by somebody else just now, is there at the next try.
         if passes(error) or error.sqlstate in ("23505", "42P07", "42710", "XX000"):
-            return StateUnavailableError(
-                f"{where}: {said(error)}; whether it wrote anything is not known, and it is called again"
-            )
+            return StateUnavailableError(f"{where}: {said(error)}; it may or may not have written, and is called again")
         return StateError(f"{where} answered: {said(error)}; check user, password and database in the url")
 
     # --- statements ------------------------------------------------------------------------------------------
@@ -243,8 +241,8 @@ class PostgresTable:
         view = self._table.view
         if connection.execute("select to_regclass(%s)", (quoted(view),)).fetchone()[0] is not None:
             raise StateOwnedError(
-                f"{self._owner}: the database at {redacted(self._url)} has {view!r} already, which would be the view "
-                f"of this state; rename the state or the topology. Nothing was touched"
+                f"{self._owner}: the database at {redacted(self._url)} already has {view!r}, the name of this "
+                f"state's view; rename the state or the topology. Nothing was changed"
             )
         connection.execute(f"create table {self._name} (key bytea primary key, fields text, record text not null)")
         columns = ", ".join(_typed(column) for column in self._table.columns())

@@ -104,7 +104,7 @@ class SqliteTable:
             if "not a database" in str(error):
                 raise StateOwnedError(f"{self._where} is not a SQLite database; give the state another path") from error
             raise StateUnavailableError(
-                f"{self._where}: {error}; whether it wrote anything is not known, and it is called again"
+                f"{self._where}: {error}; it may or may not have written, and is called again"
             ) from error
         if begin != "BEGIN" and self._file_there() != self._file:
             raise StateUnavailableError(f"{self._where} was removed or replaced while it was written")
@@ -119,7 +119,9 @@ class SqliteTable:
             if not make:
                 return None
             if not self._path.parent.is_dir():
-                raise StateError(f"{self._where} cannot be made: there is no folder {self._path.parent}; make it")
+                raise StateError(
+                    f"{self._where} cannot be created: the folder {self._path.parent} does not exist; create it"
+                )
         mode = "rwc" if make else "rw"
         uri = f"{self._path.as_uri()}?mode={mode}"
         db = sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
@@ -161,12 +163,12 @@ class SqliteTable:
         if view.lower().startswith("sqlite_"):
             raise StateOwnedError(
                 f"{self._where}: the view of this state would be {view!r}, and SQLite keeps names that begin with "
-                f"'sqlite_' for itself; rename the topology. Nothing was touched"
+                f"'sqlite_' for itself; rename the topology. Nothing was changed"
             )
         if db.execute("SELECT 1 FROM sqlite_master WHERE lower(name) = lower(?)", (view,)).fetchone() is not None:
             raise StateOwnedError(
-                f"{self._where} has {view!r} already, which would be the view of this state; rename the state or the "
-                f"topology, or give the state a file of its own. Nothing was touched"
+                f"{self._where} already has {view!r}, the name of this state's view; rename the state or the "
+                f"topology, or give the state a separate file. Nothing was changed"
             )
         db.execute(f"CREATE TABLE {self._name} (key BLOB PRIMARY KEY, fields TEXT, record TEXT NOT NULL) WITHOUT ROWID")
         value = "$" if self._table.bare else "$.value"

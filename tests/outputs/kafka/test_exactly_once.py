@@ -142,11 +142,11 @@ def test_a_driver_that_was_taken_over_within_its_transaction_cannot_commit_it(
         later[0].take(rows("b"), 2)
 
     at_point("output.staged", take_over)
-    with pytest.raises(OutputUnavailableError, match=r"another producer has begun under its transactional\.id"):
+    with pytest.raises(OutputUnavailableError, match=r"another producer uses its transactional\.id"):
         sleeper.take(rows("b"), 2)
     assert values(kafka, topic) == [b"a", b"b"]
     for letter, txid in (("b", 2), ("c", 3)):
-        with pytest.raises(FencedError, match="another driver .epoch 2, ours is 1. took this output"):
+        with pytest.raises(FencedError, match="another driver .epoch 2; this driver has 1. took this output"):
             sleeper.take(rows(letter), txid)
     later[0].take(rows("c"), 3)  # the sleeper has not begun a producer, which would have fenced this one out
     later[0].take(rows("c"), 3)
@@ -174,9 +174,9 @@ def test_another_log_is_refused_and_fences_nobody_out(kafka: KafkaBroker, topic:
     with pytest.raises(OutputConflictError) as caught:
         outlet(kafka.servers, topic, log="other")
     assert str(caught.value) == (
-        f"s/1:writeKafka: the consumer group 'trident/{topic}/out' was written under another log (uuid uuid) than this "
+        f"s/1:writeKafka: the consumer group 'trident/{topic}/out' belongs to another log (uuid uuid) than this "
         f"one (uuid other), up to batch 1: its batches have other txids. Start with the checkpointLocation that "
-        f"belongs to it; or, if the topic is to get the stream from its beginning once more, delete the group, or give "
+        f"belongs to it; or, to write the stream to the topic again from its beginning, delete the group, or give "
         f"the output another name="
     )
     written.take(rows("b"), 2)
@@ -187,14 +187,14 @@ def test_another_log_is_refused_and_fences_nobody_out(kafka: KafkaBroker, topic:
 def test_an_old_copy_of_the_log_is_refused(kafka: KafkaBroker, topic: str) -> None:
     kafka.create(topic)
     outlet(kafka.servers, topic).take(rows("a"), 3)
-    with pytest.raises(OutputConflictError, match="says that batch 3 is in Kafka, and the log froze only up to 2"):
+    with pytest.raises(OutputConflictError, match="says that batch 3 is in Kafka, but the log froze only up to 2"):
         outlet(kafka.servers, topic, last_frozen=2)
 
 
 def test_a_batch_of_other_rows_is_refused(kafka: KafkaBroker, topic: str) -> None:
     kafka.create(topic)
     outlet(kafka.servers, topic).take(rows("a"), 3)
-    with pytest.raises(OutputConflictError, match="says that batch 3 has 1 rows in Kafka, the log froze 2"):
+    with pytest.raises(OutputConflictError, match="says that batch 3 has 1 rows in Kafka, but the log froze 2"):
         outlet(kafka.servers, topic, last_frozen=3).take(rows("a", "b"), 3)
 
 
@@ -208,7 +208,7 @@ def test_a_lost_record_is_told_where_a_batch_may_be_there_and_there_is_a_way_out
     group = f"trident/{topic}/out"
     kafka.admin.delete_consumer_groups([group])[group].result(30)
     again = outlet(kafka.servers, topic, last_frozen=1)
-    with pytest.raises(OutputConflictError, match=r"holds no record of this output any more .*, and batch 1 may be in"):
+    with pytest.raises(OutputConflictError, match=r"no longer has a record of this output .*, and batch 1 may be in"):
         again.take(rows("a"), 1)
     outlet(kafka.servers, topic, last_frozen=1, guarantee="at-least-once").take(rows("a"), 1)
     last = outlet(kafka.servers, topic, last_frozen=1)
@@ -224,7 +224,7 @@ def test_a_group_with_consumers_of_its_own_is_refused(kafka: KafkaBroker, topic:
     consumer = Consumer({"bootstrap.servers": kafka.servers, "group.id": topic})
     consumer.commit(offsets=[TopicPartition(topic, 0, 5)], asynchronous=False)
     consumer.close()
-    with pytest.raises(OutputConflictError, match="holds offset 5 with the metadata None, which no output wrote"):
+    with pytest.raises(OutputConflictError, match="has offset 5 with the metadata None, which no output wrote"):
         outlet(kafka.servers, topic, options={"transactional.id": topic})
 
 

@@ -67,7 +67,7 @@ def test_a_message_that_is_too_large_stops_the_run_and_the_batch_is_kept(
         running.processAllAvailable(timeout=30)
     assert f"letters/1:writeKafka: cannot deliver a message at {kafka.servers}: " in str(caught.value)
     assert "; raise message.max.bytes in options, and max.message.bytes of the topic" in str(caught.value)
-    assert "; batch 1 is frozen and kept: mend what failed and start again" in str(caught.value)
+    assert "; batch 1 is frozen and kept: correct the cause and start again" in str(caught.value)
     assert kafka.values(topic) == []
     larger = ConfigEntry("max.message.bytes", "1000000", incremental_operation=AlterConfigOpType.SET)
     change = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[larger])
@@ -132,8 +132,8 @@ def test_brokers_that_are_away_are_waited_for(monkeypatch: pytest.MonkeyPatch) -
 def test_a_broker_without_transactions_is_told_from_one_that_is_away() -> None:
     errors = OutputErrors("s/1:writeKafka", "host:1")
     assert str(errors.error("begin", KafkaError(KafkaError._UNSUPPORTED_FEATURE))).endswith(
-        "; if these brokers have no transactions, say guarantee='at-least-once': then a batch may come twice after a "
-        "crash"
+        "; if these brokers have no transactions, use guarantee='at-least-once': a batch may then be written twice "
+        "after a crash"
     )
     assert isinstance(errors.error("begin", KafkaError(KafkaError._TRANSPORT)), OutputUnavailableError)
     errors.hear(KafkaError(KafkaError._AUTHENTICATION))
@@ -142,10 +142,13 @@ def test_a_broker_without_transactions_is_told_from_one_that_is_away() -> None:
 
 def test_at_least_once_is_less_than_a_topology_may_require(tmp_path: Path) -> None:
     made = topology("localhost:1", "t", guarantee="at-least-once")
-    with pytest.raises(GuaranteeError, match="is promised less: at-least-once; leave out guarantee='at-least-once'"):
+    with pytest.raises(GuaranteeError, match="guarantees only: at-least-once; leave out guarantee='at-least-once'"):
         start_local(made, name="t", checkpointLocation=tmp_path, requireExactlyOnce=True)
 
 
 def test_an_output_needs_a_log_that_lasts() -> None:
-    with pytest.raises(TopologyError, match=r"output 'letters\.writeKafka' \(topic t\) outlives this process, and"):
+    with pytest.raises(
+        TopologyError,
+        match=r"output 'letters\.writeKafka' \(topic t\) outlives this process, so its batches must be in",
+    ):
         start_local(topology("localhost:1", "t"), name="t")

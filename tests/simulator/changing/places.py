@@ -159,7 +159,7 @@ class Places:
         output = next(name for name in self.files if f"world://{name}/" in text)
         changed = world.result.faults
         fell = output in self._fell and any(words in text for words in _OLDER)
-        reset = world.lives > 1 and "was written under another log" in text
+        reset = world.lives > 1 and "belongs to another log" in text
         missed = any(changed[kind] for kind in _LEFT_OUT) and "did not have this output" in text
         other = len(world.drivers) > 1 and "the topology writes" in text  # the name is another line's now
         emptied = "was emptied while" in text  # a zombie wakes up within its start, and its user has given the place up

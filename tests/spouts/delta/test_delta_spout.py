@@ -201,7 +201,7 @@ def test_deletion_vectors_mapped_columns_and_shallow_clones_are_refused(table: T
         ({"add": add | {"deletionVector": VECTOR}}, "version 3 has data files with deletion vectors, which DeltaSpout"),
         (
             {"add": add | {"path": "s3://other/part.parquet"}},
-            "data file s3://other/part.parquet lies outside the table",
+            "data file s3://other/part.parquet is outside the table",
         ),
         ({"metaData": {"configuration": {"delta.columnMapping.mode": "name"}}}, r"read: columnMapping \(mode name\)"),
     ]

@@ -117,7 +117,7 @@ def of_another_folder(path: Path) -> None:
 @pytest.mark.parametrize("change", [replaced, rewritten_with_its_time, synchronized, of_another_folder])
 def test_one_that_has_another_content_stops_the_stream(reader: Reader, change: Callable[[Path], None]) -> None:
     change(reader.folder / "f1")
-    reader.refused(r"f1 was read to byte 12 \(long ago\) and is another file now")
+    reader.refused(r"f1 was read to byte 12 \(long ago\) and is now another file,")
 
 
 def touched(path: Path) -> None:
@@ -180,9 +180,9 @@ def far_back(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> Reader:
 def test_a_late_file_among_those_of_which_nothing_is_known_stops_the_stream(far_back: Reader) -> None:
     write(far_back.folder / "f00-late", "late\n", 101)
     far_back.refused(
-        r"1 file\(s\) may have been read, or may have changed since they were read: .*/f00-late\. .* Put them back as "
-        r"they were, or move them away.* With "
-        r"Watch\(onForgotten='skip'\) these files count as read: what is new in them is lost"
+        r"1 file\(s\) may have been read, or may have changed since they were read: .*/f00-late\. .* Restore them "
+        r"as they were, or move them away.* With "
+        r"Watch\(onForgotten='skip'\) these files count as read: new content in them is lost"
     )
     (far_back.folder / "f00-late").rename(far_back.folder.with_name("late"))
     write(far_back.folder / "f9", "new\n", 900)
@@ -196,7 +196,7 @@ def test_a_change_of_one_of_which_nothing_is_known_counts_as_read_if_it_may(
     far_back.refused("1 file.s. may have been read, or may have changed since they were read: .*/f0. ")
     write(far_back.folder / "f9", "new\n", 900)
     assert far_back(onForgotten="skip") == ["new"]
-    assert "f0 count(s) as read, and what is new there is left out" in caplog.text
+    assert "f0 count(s) as read; new content there is skipped" in caplog.text
     assert far_back() == []
 
 
@@ -208,9 +208,7 @@ def test_deletions_of_some_of_which_nothing_is_known_are_no_doubt_but_a_guess_is
     assert "the stream does not remember so many" not in caplog.text
     write(far_back.folder / "f9", "new\n", 900)
     assert far_back() == ["new"]
-    assert "some of them are gone, and a new file that has the name of one of those is read: the stream does" in (
-        caplog.text
-    )
+    assert "some of them are gone; a new file with the name of one of those is read: the stream does" in (caplog.text)
 
 
 @pytest.fixture
@@ -234,7 +232,7 @@ def test_a_long_file_that_grows_is_compared_as_a_whole_when_a_run_begins_and_now
         position = logged(executor.plan(TransactionAttempt(txid, 0), position, 0.0))
     assert compared == [10_000, 13_000, 17_000]
     path.write_text("line\n" * 1_000 + "odd!\n" + path.read_text()[5_005:])
-    with pytest.raises(SpoutContractError, match="log was read to byte 20000 .* or was written anew"):
+    with pytest.raises(SpoutContractError, match="log was read to byte 20000 .* now .* or was rewritten"):
         planned(FileSpout(tmp_path), previous=position)
 
 
@@ -254,7 +252,7 @@ def test_a_long_log_is_not_compared_between_two_lines_but_when_it_changes_at_the
     assert executor.plan(TransactionAttempt(12, 0), position, 0.0) is None
     path.write_text("line\n" * 1_000 + "odd!\n" + path.read_text()[5_005:])
     wait_until(lambda: time.time_ns() - path.stat().st_ctime_ns > 200_000_000)
-    with pytest.raises(SpoutContractError, match="log was read to byte 10050 .* or was written anew"):
+    with pytest.raises(SpoutContractError, match="log was read to byte 10050 .* now .* or was rewritten"):
         executor.plan(TransactionAttempt(12, 0), position, 0.0)
 
 

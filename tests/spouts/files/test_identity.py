@@ -97,7 +97,7 @@ def test_another_content_is_never_half_read(
     assert reader(folder) == once(lines("old", 100))
     change(folder / "a.log", lines("new", count))
     os.utime(folder / "a.log", (2_000_000_000, 2_000_000_000))
-    reader.refused(folder, "a.log was read to byte 800 .* and is another file now, or was written anew")
+    reader.refused(folder, "a.log was read to byte 800 .* is now another file, or was rewritten")
     (folder / "a.log").rename(folder / "b.log")
     assert reader(folder) == once(lines("old", 100), lines("new", count)), (
         "under another name it is read from its start"
@@ -129,7 +129,7 @@ def test_a_file_that_is_written_anew_while_a_batch_of_it_waits_is_another_file(f
     with pytest.raises(SpoutContractError, match="it has changed since"):
         spout.open().emit(TransactionAttempt(1, 1), first)
     assert spout.open().emit(TransactionAttempt(2, 1), second).arrow().num_rows == 1_000, "its bytes are as planned"
-    with pytest.raises(SpoutContractError, match="is another file now, or was written anew"):
+    with pytest.raises(SpoutContractError, match="is now another file, or was rewritten"):
         planned(spout, previous=first)
 
 
@@ -150,7 +150,7 @@ def test_equal_sizes_and_times_do_not_make_another_folder_the_same(reader: Reade
             (tmp_path / year / name).write_text(lines(content, 100))
             os.utime(tmp_path / year / name, (5, 5))
     reader(tmp_path / "2024")
-    reader.refused(tmp_path / "2025", "a was read to byte 900 .* and is another file now")
+    reader.refused(tmp_path / "2025", "a was read to byte 900 .* is now another file,")
     (tmp_path / "2025" / "b").unlink()
     reader.refused(tmp_path / "2025", "this stream has read .*/2024, and .*/2025 is another folder")
 
@@ -235,7 +235,7 @@ def test_a_replaced_parquet_file_is_refused_and_a_copied_one_is_not(tmp_path: Pa
     assert planned(spout, previous=plan) == []
     assert spout.open().emit(TransactionAttempt(1, 1), plan).rows == 9
     pq.write_table(pa.table({"n": list(range(1, 10))}), path)
-    with pytest.raises(SpoutContractError, match="another file now"):
+    with pytest.raises(SpoutContractError, match="is now another file"):
         planned(spout, previous=plan)
     with pytest.raises(SpoutContractError, match="it has changed since"):
         spout.open().emit(TransactionAttempt(1, 1), plan)

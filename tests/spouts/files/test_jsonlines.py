@@ -116,7 +116,8 @@ def test_types_without_a_json_form_are_read_from_their_text() -> None:
         (
             "n long",
             "[1, 2]",
-            "expected a JSON object, got [1, 2] (a file has one object a line; jq -c '.[]' writes an array so)",
+            "expected a JSON object, got [1, 2] (expected one object per line; jq -c '.[]' writes an array in this "
+            "form",
         ),
         ("n long", '{"n": NaN}', "expected a JSON object: NaN is not a JSON value"),
         ("n long", '{"n": "5"}', 'field \'n\': expected bigint, got "5" (numbers="lenient" reads it)'),
@@ -128,8 +129,8 @@ def test_types_without_a_json_form_are_read_from_their_text() -> None:
         (
             "at timestamp",
             '{"at": "2024-01-01T00:00:00"}',
-            "field 'at': expected timestamp, got \"2024-01-01T00:00:00\" (it names no time zone: declare "
-            "timestamp_ntz, or give timeZone=)",
+            "field 'at': expected timestamp, got \"2024-01-01T00:00:00\" (it has no time zone: declare "
+            "timestamp_ntz, or set timeZone=)",
         ),
         ("d decimal(3, 1)", '{"d": 1.25}', "field 'd': expected decimal(3,1), got 1.25"),
         ("raw binary", '{"raw": "?"}', "field 'raw': expected binary, got \"?\""),
@@ -249,16 +250,16 @@ def test_a_byte_order_mark_is_left_out_where_a_file_begins_and_malformed_within_
     data = b'\xef\xbb\xbf{"n": 1}\n\xef\xbb\xbf{"n": 2}\n'
     table = kept.parse(data, "f.json", offset)
     assert table["n"].to_pylist() == ([1, None] if offset == 0 else [None, None])
-    assert "a byte order mark within a file: files were joined" in table["_corrupt_reason"].to_pylist()[1]
+    assert "a byte order mark inside a file: several files were joined" in table["_corrupt_reason"].to_pylist()[1]
     assert form.count(data, offset) == 2
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('[{"t": 1},\n {"t": 2}]\n', "one object a line; jq -c '.\\[\\]' writes an array so"),
-        ('[\n {"t": 1}\n]\n', "one object a line; jq -c '.\\[\\]' writes an array so"),
-        ('{\n "t": 1\n}\n', "one object a line; jq -c . writes objects so"),
+        ('[{"t": 1},\n {"t": 2}]\n', "one object per line; jq -c '.\\[\\]' writes an array in this form"),
+        ('[\n {"t": 1}\n]\n', "one object per line; jq -c '.\\[\\]' writes an array in this form"),
+        ('{\n "t": 1\n}\n', "one object per line; jq -c . writes objects in this form"),
     ],
 )
 def test_a_file_that_is_one_value_is_told_with_the_way_out(text: str, said: str) -> None:
@@ -267,7 +268,7 @@ def test_a_file_that_is_one_value_is_told_with_the_way_out(text: str, said: str)
 
 
 def test_a_date_in_another_form_is_told_with_the_way_out() -> None:
-    with pytest.raises(MalformedInputError, match=r"got \"Jan 5 2024\" \(expected ISO 8601, .* declare .* as a string"):
+    with pytest.raises(MalformedInputError, match=r"got \"Jan 5 2024\" \(expected ISO 8601, .* declare a string"):
         JsonFormat(read_schema("d date"), "fail", "strict").parse(b'{"d": "Jan 5 2024"}\n', "f.json", 0)
 
 
@@ -284,7 +285,7 @@ def test_a_field_that_none_of_the_first_lines_has_is_warned_of_once(
     for _ in range(2):
         executor.emit(TransactionAttempt(1, 0), plan)
     [record] = caplog.records
-    assert f"x.{suffix} has the field {field!r}, which is read as null there; they have 'userId', 'n'" in (
+    assert f"x.{suffix} has the field {field!r}, which is read as null there; the lines have 'userId', 'n'" in (
         record.getMessage()
     )
     assert hint in record.getMessage()

@@ -62,7 +62,7 @@ def test_another_order_between_two_starts(tmp_path: Path) -> None:
     (first, *_) = planned(FileSpout(tmp_path, maxFilesPerBatch=1))
     assert drain(by_name(tmp_path), first) == [["a"], ["b"]]  # c was read: all that was read is known by name
     last = planned(FileSpout(tmp_path, maxFilesPerBatch=1, watch=Watch(rememberedFiles=1)))[-1]
-    with pytest.raises(SpoutContractError, match=r"in the order of orderBy='time'.*Put orderBy='time' back, or give"):
+    with pytest.raises(SpoutContractError, match=r"in the order of orderBy='time'.*Restore orderBy='time', or give"):
         by_name(tmp_path).open().plan(TransactionAttempt(4, 0), last, T0)
 
 

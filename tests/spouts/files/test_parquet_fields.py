@@ -49,7 +49,7 @@ def write(path: Path, **columns: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("function", [False, True])
-@pytest.mark.parametrize("more", [{}, {"more": [1]}], ids=["in another order", "and one more"])
+@pytest.mark.parametrize("more", [{}, {"more": [1]}], ids=["now have another order", "and one more"])
 def test_the_fields_are_those_that_the_topology_was_built_with(
     start: Any, tmp_path: Path, function: bool, more: dict[str, list[Any]]
 ) -> None:
@@ -150,7 +150,8 @@ def test_a_folder_of_folders_is_told_with_the_glob_that_reads_it(
     (tmp_path / "facts" / "day=1").mkdir(parents=True)
     pq.write_table(pa.table({"n": [1]}), tmp_path / "facts" / "day=1" / "a.parquet")
     said = (
-        rf"its files are in subfolders, such as day=1/a.parquet; a glob reads these: {tmp_path}/facts/\*\*/\*.parquet"
+        rf"its files are in subfolders, such as day=1/a.parquet; read these with a glob: "
+        rf"{tmp_path}/facts/\*\*/\*.parquet"
     )
     with pytest.raises(TypeDeclarationError, match=said):
         _ = FileSpout(tmp_path / "facts", "parquet").schema

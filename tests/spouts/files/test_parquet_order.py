@@ -147,7 +147,7 @@ def test_a_column_without_any_value_is_null_on_spark(spark: SparkSession, tmp_pa
 def test_columns_of_which_none_is_surely_the_field_are_refused(tmp_path: Path, names: list[str]) -> None:
     (tmp_path / "in").mkdir()
     pq.write_table(pa.table([["a"], ["b"]], names=names), tmp_path / "in" / "a.parquet")
-    with pytest.raises(SpoutContractError, match="a.parquet has 2 columns that may be the field 'word': '"):
+    with pytest.raises(SpoutContractError, match="a.parquet has 2 columns that match the field 'word': '"):
         emitted(tmp_path / "in", schema="word string")
 
 

@@ -211,5 +211,5 @@ def test_another_type_than_declared_is_not_tried_again() -> None:
     )
     error = translated(PySparkException(said))
     assert isinstance(error, SpoutContractError) and error.hopeless
-    assert str(error).endswith("give the file's own types as schema=, and cast behind the source")
+    assert str(error).endswith("give the types of the file as schema=, and cast after the source")
     assert not translated(PySparkException("[FAILED_READ_FILE.NO_HINT] a.parquet")).hopeless  # type: ignore[attr-defined]

@@ -33,7 +33,7 @@ from trident_spouts.files.places import ListedFile
 from trident_spouts.files.reading import LinesEmission, ShareReader
 
 OLD, NEW = [f"old{at:03}" for at in range(100)], [f"new{at:03}" for at in range(150)]
-REPLACED = "was renamed, replaced or changed while the batch was read; nothing of this attempt counts"
+REPLACED = "was renamed, replaced or changed while the batch was read; this attempt is discarded"
 
 
 def write(path: Path, lines: list[str]) -> None:

@@ -43,7 +43,7 @@ def test_its_repr_shows_what_it_was_given_and_no_password() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"url": "mysql://me:geheim@host/shop"}, "expected postgresql://.*Other databases are not read yet"),
+        ({"url": "mysql://me:geheim@host/shop"}, "expected postgresql://.*Other databases are not supported yet"),
         ({"url": "me:geheim@host/shop"}, r"url='\*\*\*@host/shop': expected postgresql://"),
         ({"url": 5}, r"url=5 \(int\): expected postgresql://"),
         ({"url": "env:"}, "expected postgresql://"),
@@ -56,9 +56,9 @@ def test_its_repr_shows_what_it_was_given_and_no_password() -> None:
         ({"mode": "all"}, "mode='all' is not one of 'incremental', 'snapshot'"),
         ({"kind": "exact"}, "kind='exact' is not one of 'transactional', 'opaque'"),
         ({"onDataLoss": "skip"}, "onDataLoss='skip' is not one of 'fail', 'warn'"),
-        ({"startingFrom": "now"}, "startingFrom='now'.*expected 'earliest', 'latest', or a value of orderBy"),
+        ({"startingFrom": "now"}, "startingFrom='now'.*expected 'earliest', 'latest', or the value of orderBy"),
         ({"startingFrom": True}, "startingFrom=True"),
-        ({"startingFrom": 7, "mode": "snapshot"}, "startingFrom=7 goes with mode='incremental'"),
+        ({"startingFrom": 7, "mode": "snapshot"}, "startingFrom=7 needs mode='incremental'"),
         ({"isolationLag": -1}, "isolationLag=-1: expected a non-negative duration"),
         ({"maxRowsPerBatch": 0}, "maxRowsPerBatch=0: expected a whole number of at least 1"),
         ({"numPartitions": 2.5}, "numPartitions=2.5: expected a whole number"),
@@ -116,7 +116,7 @@ def test_url_user_and_password_have_many_forms(
             "url='env:NOT_SET_ANYWHERE': the environment variable NOT_SET_ANYWHERE is not set",
         ),
         ("file:/no/such", {}, r"url='file:/no/such': the file cannot be read \(No such file or directory\)"),
-        ("env:OTHER", {}, "env:OTHER does not hold a url that begins with postgresql://"),
+        ("env:OTHER", {}, "env:OTHER does not contain a url that begins with postgresql://"),
         (
             "postgresql://me:ge%zzheim@host:x/y",
             {},
@@ -155,7 +155,7 @@ def test_a_user_without_the_right_to_read_is_told(postgres: PostgresServer, tabl
 
 def test_an_index_is_no_table(postgres: PostgresServer, table: str) -> None:
     postgres.run(f"create table {table} (id int)", f"create sequence {table}_s")
-    with pytest.raises(SourceUnreadableError, match=f"table {table}_s is no table or view"):
+    with pytest.raises(SourceUnreadableError, match=f"table {table}_s is not a table or view"):
         _ = JdbcSpout(postgres.url, f"{table}_s", orderBy="last_value").schema
     with pytest.raises(SourceUnreadableError, match=r"has no column 'ID' \(orderBy\); its columns are id"):
         planned(JdbcSpout(postgres.url, table, orderBy="ID").open())

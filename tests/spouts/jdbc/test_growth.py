@@ -49,31 +49,32 @@ REFUSED = {
     ),
     "in-an-heir": (
         ["create table {0} (id bigserial)", "create table {0}_a (id bigserial) inherits ({0})"],
-        r"id takes its numbers from several sequences \({0}_id_seq, {0}_a_id_seq\), which do not grow together",
+        r"id takes its numbers from several sequences \({0}_id_seq, {0}_a_id_seq\), which grow independently",
     ),
     "materialized": (
         ["create table {0}_t (id bigserial)", "create materialized view {0} as select * from {0}_t"],
-        "the rows come from {0}, a materialized view, which a REFRESH fills with rows that were committed late",
+        "the rows come from {0}, a materialized view, which a REFRESH fills with rows committed earlier, in any order",
     ),
     "below-a-view": (
         ["create materialized view {0}_m as select 1 as id", "create view {0} as select * from {0}_m"],
         "the rows come from {0}_m, a materialized view",
     ),
-    "computed": (["create view {0} as select n * 2 as id from generate_series(1, 3) n"], "id is computed, by"),
+    "computed": (["create view {0} as select n * 2 as id from generate_series(1, 3) n"], "id is computed by"),
     "united": (
         ["create table {0}_t (id bigserial)", "create view {0} as select id from {0}_t union all select id from {0}_t"],
-        "id is computed, by the query, a view or the table, and nothing tells that it grows",
+        "id is computed by the query, a view or the table, so it may not grow.",
     ),
     "generated": (["create table {0} (n int, id int generated always as (-n) stored)"], "id is computed"),
     "function": (
         ["create table {0} (id bigint default (extract(epoch from now()) * 1000)::bigint)"],
-        "id takes its values from .*EXTRACT.*, and nothing tells that they grow",
+        "id takes its values from .*EXTRACT.*, which may not grow",
     ),
     "product": (["create sequence {0}_s", "create table {0} (id int default -nextval('{0}_s'))"], "id takes its"),
     "local": ([local("")], LOCAL),
     "local-now": ([local(" default now()")], LOCAL),
     "local-berlin": ([local(" default timezone('Europe/Berlin', now())")], LOCAL),
-    "day": (["create table {0} (id date default current_date)"], "id is a date: more rows of the same day come after"),
+    "day": (["create table {0} (id date default current_date)"], "id is a date: rows of the same day may be added "
+        "after"),
     "hour": ([ZONED.format("date_trunc('hour', now())")], "id takes its values from date_trunc"),
     "utc-as-zoned": ([ZONED.format("timezone('utc', now())")], "id takes its values from timezone"),
     "rounded": ([ZONED.format("current_timestamp(0)")], r"id takes its values from CURRENT_TIMESTAMP\(0\)"),
@@ -88,7 +89,7 @@ def test_what_the_database_cannot_tell_is_refused_without_a_lag(
     statements, problem = REFUSED[case]
     postgres.run(*(statement.format(table) for statement in statements))
     executor = opened(postgres, table)
-    message = f"JdbcSpout: table {table}: {problem.format(table)}.*Otherwise say with isolationLag= for how long"
+    message = f"JdbcSpout: table {table}: {problem.format(table)}.*Otherwise set isolationLag="
     with pytest.raises(TopologyError, match=message):
         planned(executor)
     executor.close()
@@ -105,7 +106,11 @@ def test_what_the_database_cannot_tell_is_refused_without_a_lag(
     ("options", "problem"),
     [
         ("increment -1", "id takes its numbers from {0}_s, which counts down"),
-        ("cycle", r"id takes its numbers from {0}_s, which begins again at its end \(CYCLE\). ALTER SEQUENCE {0}_s NO"),
+        (
+            "cycle",
+            r"id takes its numbers from {0}_s, which restarts at its end \(CYCLE\). To prevent that: ALTER SEQUENCE "
+            r"{0}_s NO",
+        ),
     ],
 )
 def test_numbers_that_shrink_are_refused_whatever_the_user_says(
@@ -212,7 +217,9 @@ def test_values_that_programs_give_are_told_once(
     for _ in range(2):
         assert planned(executor) is None
     (told,) = caplog.messages
-    assert told.startswith(f"JdbcSpout: table {table}: no default and no identity gives id its values, so programs do")
+    assert told.startswith(
+        f"JdbcSpout: table {table}: id has no default and no identity, so programs choose its values"
+    )
     executor.close()
     caplog.clear()
     knowing = opened(postgres, table, isolationLag=0.001)
@@ -246,7 +253,7 @@ def test_a_user_who_may_read_the_view_alone_reads_it(postgres: PostgresServer, t
         f"insert into {table}.rows (word) values ('a')",
     )
     executor = JdbcSpout(f"postgresql://{table}:x@{postgres.place}", f"{table}_v", orderBy="id").open()
-    with pytest.raises(TopologyError, match="the user may not see what gives id its values"):
+    with pytest.raises(TopologyError, match="the user may not see the source of the values of id"):
         planned(executor)
     executor.close()
     postgres.run(f"grant usage on schema {table} to {table}")

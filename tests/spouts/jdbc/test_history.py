@@ -111,14 +111,14 @@ def test_rows_may_be_written_in_another_way_without_a_new_version(
 
 
 REFILLED = {
-    "restart identity": (SERIAL, ["truncate {} restart identity"], "its sequence began anew"),
-    "the same words": (SERIAL, ["truncate {} restart identity", "same"], "its sequence began anew"),
+    "restart identity": (SERIAL, ["truncate {} restart identity"], "its sequence was restarted"),
+    "the same words": (SERIAL, ["truncate {} restart identity", "same"], "its sequence was restarted"),
     "explicit": (GIVEN, ["truncate {}"], "it has new files"),
     "explicit, the same words": (GIVEN, ["truncate {}", "same"], "it has new files"),
     "deleted and restarted": (
         SERIAL,
         ["delete from {}", "alter sequence {}_id_seq restart"],
-        "its sequence began anew",
+        "its sequence was restarted",
     ),
 }
 
@@ -183,7 +183,7 @@ def test_rows_that_are_there_and_not_final_are_waited_for(postgres: PostgresServ
         assert planned(executor, position) is None and executor.waits_for() is None, "nothing is seen yet"
         postgres.run(f"insert into {table} (word) values ('fast')")
         assert planned(executor, position) is None
-        assert f"table {table}: what is under way (1 seen) may still add rows" in executor.waits_for()
+        assert f"table {table}: open transactions (1 seen) may still add rows" in executor.waits_for()
         slow.execute(b"commit")
     assert sorted(drained(executor, position)[0]) == ["fast", "slow"]
     assert planned(executor, drained(executor, position)[1]) is None and executor.waits_for() is None
@@ -299,7 +299,7 @@ def test_a_view_that_was_defined_anew_is_told(postgres: PostgresServer, table: s
     assert planned(executor, position) is None
     postgres.run(f"create or replace view {table}_v as select id, word from {table}")
     for reader in (executor, opened(postgres, f"{table}_w")):
-        with pytest.raises(DataLossError, match=f"table {table}_w was defined anew, or a view below it was"):
+        with pytest.raises(DataLossError, match=f"table {table}_w or a view below it was"):
             planned(reader, position)
         reader.close()
 
@@ -324,7 +324,7 @@ def test_a_partition_that_is_attached_with_rows_below_is_told(
     again = opened(postgres, table)
     if rows[0][0] < 10:
         for reader in (executor, again):
-            with pytest.raises(DataLossError, match=f"{table}_1, which became a part of it since, has rows"):
+            with pytest.raises(DataLossError, match=f"{table}_1, which became a partition of it since, has rows"):
                 planned(reader, position)
     else:
         assert drained(executor, position)[0] == drained(again, position)[0] == [other[0]]
@@ -375,7 +375,7 @@ def test_a_row_that_was_updated_before_a_restart_is_told_in_a_warning(
         for _ in range(2):
             assert planned(executor, position) is None
     (told,) = caplog.messages
-    assert f"table {table}: the server was restarted, and the row at id=5 is gone or was updated since" in told
+    assert f"table {table}: the server was restarted, and the row with id=5 was deleted or updated since" in told
     executor.close()
 
 
@@ -467,6 +467,6 @@ def test_a_clock_that_was_set_back_is_told(postgres: PostgresServer, table: str)
     postgres.run(f"update {table} set id = '2200-01-01 00:00:00+00'")
     position["pages"][-1][0] = "2200-01-01 00:00:00+00"
     position["proof"][0][7] = 1e11
-    with pytest.raises(DataLossError, match="the clock of the server has gone back behind that"):
+    with pytest.raises(DataLossError, match="the clock of the server now shows an earlier time"):
         planned(executor, position)
     executor.close()

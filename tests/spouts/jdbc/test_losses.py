@@ -24,12 +24,12 @@ def opened(postgres: PostgresServer, table: str, **options: Any) -> Any:
 
 
 CHANGES = [
-    ("delete from {} where id in (3, 4)", "2 of them are gone: deleted, or an update changed id"),
-    ("update {} set id = 50 where id = 3", "1 of them are gone: deleted, or an update changed id"),
-    ("update {} set n = 7 where id = 3", "some of them were updated, or replaced"),
-    ("delete from {0} where id = 3; insert into {0} values (3, 3)", "some of them were updated, or replaced"),
-    ("insert into {} values (0, 0)", r"1 more are there now: inserted, or committed late.*isolationLag="),
-    ("truncate {}", "10 of them are gone"),
+    ("delete from {} where id in (3, 4)", "2 of them are gone: they were deleted, or an update changed id"),
+    ("update {} set id = 50 where id = 3", "1 of them are gone: they were deleted, or an update changed id"),
+    ("update {} set n = 7 where id = 3", "some of them were updated or replaced"),
+    ("delete from {0} where id = 3; insert into {0} values (3, 3)", "some of them were updated or replaced"),
+    ("insert into {} values (0, 0)", r"1 more are there now: inserted or committed late.*isolationLag="),
+    ("truncate {}", "10 of these are gone"),
 ]
 
 
@@ -48,7 +48,7 @@ def test_an_opaque_batch_that_has_changed_is_planned_anew(postgres: PostgresServ
     executor = opened(postgres, filled(postgres, table), kind="opaque")
     plan = planned(executor)
     postgres.run(f"delete from {table} where id = 3")
-    with pytest.raises(SourceUnreadableError, match="1 of them are gone.*; the batch is planned anew"):
+    with pytest.raises(SourceUnreadableError, match="1 of them are gone.*; the batch is planned again"):
         emitted(executor, plan).arrow()
     assert drained(executor)[0] == [1, 2, 4, 5, 6, 7, 8, 9, 10]
     executor.close()
@@ -69,7 +69,7 @@ def test_a_query_has_no_versions_and_notices_numbers_alone(postgres: PostgresSer
 @pytest.mark.parametrize(
     ("statements", "loss"),
     [
-        (("drop table {}", "create table {} (id int primary key, n int)"), r"was dropped and made anew \(number \d+"),
+        (("drop table {}", "create table {} (id int primary key, n int)"), r"was dropped and recreated \(oid \d+"),
         (("truncate {}",), "is empty and was read up to 10: rows were deleted, or the table was truncated or restored"),
         (("delete from {} where id > 8",), "ends at id=8 and was read up to 10"),
     ],
@@ -85,14 +85,18 @@ def test_a_table_that_lost_what_was_read_stops_the_stream(
     executor = opened(postgres, filled(postgres, table))
     _, position = drained(executor)
     postgres.run(*(statement.format(table) for statement in statements))
-    with pytest.raises(DataLossError, match=f"JdbcSpout: table {table} {loss}.*Start with onDataLoss='warn' to go on"):
+    with pytest.raises(
+        DataLossError, match=f"JdbcSpout: table {table} {loss}.*Start with onDataLoss='warn' to continue"
+    ):
         planned(executor, position)
     executor.close()
     patient = opened(postgres, table, onDataLoss="warn")
     with caplog.at_level(logging.WARNING, "trident.spouts"):
         for _ in range(2):
             assert planned(patient, position) is None
-    assert ["Reading goes on behind what was read" in message for message in caplog.messages].count(True) == 1
+    assert ["Reading continues after the last row that was read" in message for message in caplog.messages].count(
+        True
+    ) == 1
     postgres.run(f"insert into {table} values (11, 11)")
     assert drained(patient, position)[0] == [11]
     patient.close()
@@ -115,12 +119,12 @@ def test_rows_that_were_read_may_be_deleted(postgres: PostgresServer, table: str
         (
             "alter table {} alter column n type text",
             TypeDeclarationError,
-            "column 'n' has the type text, and its field is declared int; accepted is string",
+            "column 'n' has the type text, but its field is declared as int; expected string",
         ),
         (
             "alter table {} alter column n type numeric(9, 1)",
             TypeDeclarationError,
-            r"column 'n' has the type numeric, and its field is declared int; accepted is decimal\(9,1\) or string",
+            r"column 'n' has the type numeric, but its field is declared as int; expected decimal\(9,1\) or string",
         ),
         ("alter table {} add column more text", None, ""),
         ("alter table {} alter column n type smallint", None, ""),
@@ -146,7 +150,9 @@ def test_a_stream_is_not_read_in_another_way(postgres: PostgresServer, table: st
     executor.close()
     for options in ({"orderBy": "n"}, {"mode": "snapshot"}):
         other = JdbcSpout(postgres.url, table, **{"orderBy": "id", **options}).open()
-        with pytest.raises(TopologyError, match="was read with orderBy='id', mode='incremental'; it can go on only so"):
+        with pytest.raises(
+            TopologyError, match="was read with orderBy='id', mode='incremental' and can only continue with these."
+        ):
             planned(other, plan)
         other.close()
 

@@ -68,7 +68,7 @@ def test_a_server_that_stays_away_is_told_after_retry_secs(mortal: PostgresServe
 def test_a_standby_is_refused(mortal: PostgresServer, table: str) -> None:
     mortal.run(f"create table {table} (id int)", "checkpoint")
     executor = JdbcSpout(mortal.url, table, orderBy="id").open()
-    message = "is a standby, which does not know the transactions under way"
+    message = "is a standby, which does not know the open transactions;"
     with mortal.as_standby(), pytest.raises(SourceUnreadableError, match=message):
         planned(executor)
     assert planned(executor) is None

@@ -79,7 +79,9 @@ def test_a_sequence_by_name_in_a_schema_that_is_hidden_is_named(postgres: Postgr
         f"insert into {table} (word) values ('a')",
     )  # fmt: skip
     executor = reader.opened()
-    with pytest.raises(TopologyError, match=f"may not see what gives id its values.*GRANT USAGE ON SCHEMA {table}_s"):
+    with pytest.raises(
+        TopologyError, match=f"may not see the source of the values of id.*GRANT USAGE ON SCHEMA {table}_s"
+    ):
         planned(executor)
     executor.close()
     postgres.run(f"grant usage on schema {table}_s to {table}")
@@ -93,7 +95,9 @@ def test_a_view_over_a_schema_that_is_hidden_names_the_grant(postgres: PostgresS
         f"insert into {table}_s.rows (word) values ('a')",
     )  # fmt: skip
     executor = reader.opened()
-    problem = f"may not see what gives id its values .*permission denied for schema {table}_s.*GRANT USAGE ON SCHEMA"
+    problem = (
+        f"may not see the source of the values of id .*permission denied for schema {table}_s.*GRANT USAGE ON SCHEMA"
+    )
     with pytest.raises(TopologyError, match=f"{problem} {table}_s to the user"):
         planned(executor)
     executor.close()

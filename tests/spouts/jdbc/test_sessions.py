@@ -15,7 +15,7 @@ from trident_spouts.jdbc.isolation import Finality, Moment, UnderWay
 from trident_spouts.jdbc.order import OrderColumn
 from trident_spouts.jdbc.relation import Source
 
-HIDDEN = "the user may not see what other users' sessions run"
+HIDDEN = "the user may not see the queries of other users' sessions (pg_stat_activity), so"
 
 
 def opened(url: str, table: str, **options: Any) -> Any:

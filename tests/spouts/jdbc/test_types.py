@@ -107,7 +107,8 @@ def test_a_type_that_no_field_holds_is_refused_by_name_and_read_as_text(
     postgres.run(f"create table {table} (id int primary key, odd {kind})")
     shown = {"int[]": r"integer\[\]", "time": "time without time zone"}.get(kind, kind)
     message = (
-        f"table {table}: column 'odd' has the type {shown}, which no field holds exactly.*'odd string' for its text"
+        f"table {table}: column 'odd' has the type {shown}, which no field type holds exactly.*'odd string' "
+        f"for its text"
     )
     with pytest.raises(TypeDeclarationError, match=message):
         _ = JdbcSpout(postgres.url, table, orderBy="id").schema
@@ -163,8 +164,8 @@ def test_a_time_that_nobody_else_has_is_refused(postgres: PostgresServer, table:
 @pytest.mark.parametrize(
     ("declared", "message"),
     [
-        ("n int", "column 'n' has the type bigint, and its field is declared int; accepted is bigint or string"),
-        ("n double", "column 'n' has the type bigint, and its field is declared double; accepted is bigint or string"),
+        ("n int", "column 'n' has the type bigint, but its field is declared as int; expected bigint or string"),
+        ("n double", "column 'n' has the type bigint, but its field is declared as double; expected bigint or string"),
         ("p decimal(8,2)", r"declared decimal\(8,2\); accepted is decimal\(9,2\) or string"),
         ("p decimal(9,1)", r"declared decimal\(9,1\); accepted is decimal\(9,2\) or string"),
         ("other int", "has no column 'other'; its columns are id, n, p"),

@@ -151,7 +151,7 @@ class History:
     def _anew(self, writers: Writers) -> None:
         self.kafka.delete(self.name)
         self.kafka.create(self.name, 1, **(COMPACTED if self.compacted else {}))
-        self.may_refuse += " made anew"
+        self.may_refuse += " recreated"
         self.log = Log()
         writers.renew()
         self._write(writers)

@@ -56,7 +56,7 @@ def test_what_is_deleted_before_the_first_batch_is_read_is_told(kafka: KafkaBrok
     executor = KafkaSpout(kafka.servers, topic, kind=kind).open()
     first = first_and_later(executor)
     kafka.drop_before(topic, 0, 3)
-    with pytest.raises(DataLossError, match=f"{topic}-0 has lost the offsets 0 to 2 before they were read"):
+    with pytest.raises(DataLossError, match=f"{topic}-0 has lost offsets 0 to 2 before they were read"):
         planned(executor) if kind == "opaque" else emitted(executor, first, 1)
     executor.close()
 

@@ -77,7 +77,11 @@ def test_an_unclean_election_is_told_however_far_the_log_grows(
             executor = spout.open()
         with pytest.raises(DataLossError) as caught:
             read(executor, position)
-        what = "ends at offset 4 and was read up to 5" if grown == 1 else "is not what was read up to offset 5"
+        what = (
+            "ends at offset 4, but was read up to 5"
+            if grown == 1
+            else "has other messages than those read, up to offset 5"
+        )
         assert what in str(caught.value)
     finally:
         executor.close()

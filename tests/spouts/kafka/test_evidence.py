@@ -14,7 +14,10 @@ from trident.errors import DataLossError
 from trident.spouts import KafkaSpout
 from trident_spouts.executor import SpoutExecutor
 
-OTHER = r"is not what was read up to offset {}: the message at offset {} of .* was the last one, and now there is the "
+OTHER = (
+    r"has other messages than those read, up to offset {}: the message at offset {} of .* was the last message, "
+    r"and now there is the "
+)
 
 
 def proven(executor: SpoutExecutor, position: Any = None) -> Any:
@@ -105,7 +108,7 @@ def test_a_restored_partition_that_has_grown_on_is_told_at_the_first_plan(
     for _ in range(2):
         with pytest.raises(DataLossError, match=OTHER.format(5, 4)) as caught:
             planned(executor, streams[name])
-    assert "and what was read before counts a second time; onDataLoss='latest'" in str(caught.value)
+    assert "and what was read before counts twice; onDataLoss='latest'" in str(caught.value)
     executor.close()
 
 
@@ -126,7 +129,7 @@ def test_a_restored_compacted_partition_without_a_message_to_compare_is_told_by_
     """An aborted message stands where the last message was: in a compacted topic that alone proves nothing."""
     kafka, streams = restored
     executor = KafkaSpout(kafka.servers, "compacted").open()
-    with pytest.raises(DataLossError, match="what is left of leader epoch 0 ends at offset 3: Kafka was restored"):
+    with pytest.raises(DataLossError, match="leader epoch 0 now ends at offset 3: Kafka was restored"):
         planned(executor, streams["compacted"])
     executor.close()
 
@@ -169,7 +172,7 @@ def test_a_restored_partition_goes_on_where_the_policy_says(
     assert drained(executor, streams["equal"])[0] == left
     executor.close()
     (warning,) = [record.getMessage() for record in caplog.records if record.name == "trident.spouts"]
-    assert ("and what was read before counts a second time" in warning) == (policy == "earliest")
+    assert ("and what was read before counts twice;" in warning) == (policy == "earliest")
 
 
 # --- other evidence --------------------------------------------------------------------------------------------------
@@ -186,10 +189,9 @@ def test_another_cluster_is_named_and_so_is_what_a_mirror_counts_twice(kafka: Ka
     ours = begun(kafka.servers, topic)[topic]
     assert str(caught.value) == (
         f"KafkaSpout: topic '{topic}' was read in the cluster theirs (topic id another), and bootstrapServers lead to "
-        f"the cluster {ours['cluster']} (topic id {ours['id']}). Correct bootstrapServers; or, if the stream is to go "
-        f"on in this cluster: onDataLoss='earliest' goes on from the first offset that is there, and what a mirror "
-        f"copied from the former cluster counts a second time; onDataLoss='latest' goes on from the end, and loses "
-        f"what was not read"
+        f"the cluster {ours['cluster']} (topic id {ours['id']}). Correct bootstrapServers; or, to continue in this "
+        f"cluster: onDataLoss='earliest' continues from the first available offset, and what a mirror copied from "
+        f"the former cluster counts twice; onDataLoss='latest' continues from the end, and unread messages are lost"
     )
 
 
@@ -208,7 +210,7 @@ def test_a_leader_epoch_that_went_back_is_told(kafka: KafkaBroker, topic: str) -
     position = begun(kafka.servers, topic)
     position[topic]["epochs"] = [7]
     executor = KafkaSpout(kafka.servers, topic).open()
-    with pytest.raises(DataLossError, match="its leader epoch was 7, and now is 0: Kafka was restored"):
+    with pytest.raises(DataLossError, match="its leader epoch was 7, and is now 0: Kafka was restored"):
         planned(executor, position)
     executor.close()
 
@@ -330,7 +332,7 @@ def test_a_last_message_that_is_gone_from_a_topic_that_keeps_all_is_told(kafka: 
     position = begun(kafka.servers, topic, to=2)
     position[topic]["last"] = [[1, 5, "what stood where the marker stands"]]
     executor = KafkaSpout(kafka.servers, topic).open()
-    with pytest.raises(DataLossError, match=r"the message at offset 1 of 1970-.* was the last one, and has gone: "):
+    with pytest.raises(DataLossError, match=r"the message at offset 1 of 1970-.* was the last message, and is gone: "):
         planned(executor, position)
     executor.close()
 

@@ -16,16 +16,16 @@ from trident.testing import TestOutput
 from trident.testing.local import start_local
 
 GO_ON = (
-    ". To go on without what is lost, start with onDataLoss='earliest' (from the first offset that is there) or "
+    ". To continue without the lost messages, start with onDataLoss='earliest' (from the first available offset) or "
     "onDataLoss='latest' (from the end)"
 )
 SHORTER = (
-    ". onDataLoss='earliest' and onDataLoss='latest' go on at the end of such a partition: what was written since, and "
-    "lies before that end, is not read"
+    ". onDataLoss='earliest' and onDataLoss='latest' continue at the end of such a partition: messages written "
+    "since, before that end, are lost"
 )
 AGAIN = (
-    ". onDataLoss='earliest' goes on from the first offset that is there, and {} counts a second time; "
-    "onDataLoss='latest' goes on from the end, and loses what was not read"
+    ". onDataLoss='earliest' continues from the first available offset, and {} counts twice; onDataLoss='latest' "
+    "continues from the end, and unread messages are lost"
 )
 COPIED = "what was copied from the former topic into this one"
 POLICIES = pytest.mark.parametrize("policy", ["fail", "earliest", "latest"])
@@ -58,9 +58,9 @@ def check_policy(
         executor.close()
     assert rows == (left if spout.onDataLoss == "earliest" else [])
     (warning,) = [record.getMessage() for record in caplog.records]
-    cost = f", and {twice} counts a second time" if twice and spout.onDataLoss == "earliest" else ""
+    cost = f", and {twice} counts twice" if twice and spout.onDataLoss == "earliest" else ""
     assert re.fullmatch(
-        f"KafkaSpout: {loss}; reading goes on because of onDataLoss='{spout.onDataLoss}'{cost}", warning
+        f"KafkaSpout: {loss}; reading continues because of onDataLoss='{spout.onDataLoss}'{cost}", warning
     )
     return after
 
@@ -73,7 +73,7 @@ def test_retention_that_passed_the_position(
     spout = KafkaSpout(kafka.servers, topic, maxOffsetsPerBatch=2, onDataLoss=policy)
     position = planned(spout.open())
     kafka.drop_before(topic, 0, 5)
-    loss = rf"{topic}-0 has lost the offsets 2 to 4 before they were read \(retention, or deleted records\)"
+    loss = rf"{topic}-0 has lost offsets 2 to 4 before they were read \(retention or deleted records\)"
     check_policy(spout, position, loss, ["f"], caplog)
 
 
@@ -96,7 +96,7 @@ def test_a_topic_that_was_made_anew(
     _, position = drained(spout.open())
     kafka.delete(topic)
     kafka.send(kafka.create(topic), "xyz")
-    loss = rf"topic '{topic}' was deleted and made anew \(id \S+ before, \S+ now\)"
+    loss = rf"topic '{topic}' was deleted and recreated \(id \S+ before, \S+ now\)"
     after = check_policy(spout, position, loss, ["x", "y", "z"], caplog, AGAIN.format(COPIED), COPIED)
     assert policy != "earliest" or after[topic]["id"] != position[topic]["id"]
 
@@ -110,7 +110,7 @@ def test_a_topic_of_a_pattern_that_was_deleted(
     spout = KafkaSpout(kafka.servers, pattern=f"{topic}-.*", onDataLoss=policy)
     _, position = drained(spout.open())
     kafka.delete(f"{topic}-2")
-    check_policy(spout, position, f"topic '{topic}-2' was deleted, with what was not read of it", [], caplog)
+    check_policy(spout, position, f"topic '{topic}-2' was deleted, with messages that were not read", [], caplog)
 
 
 @POLICIES
@@ -136,9 +136,9 @@ def test_a_replay_of_what_is_partly_gone(
     plan = planned(executor)
     emission = emitted(executor, plan)
     kafka.drop_before(topic, 0, 4)
-    with pytest.raises(SourceUnreadableError, match=rf"Kafka has not all of {topic}-0\[0, 6\) any more: "):
+    with pytest.raises(SourceUnreadableError, match=rf"Kafka no longer has all of {topic}-0\\[0, 6\\): "):
         emission.arrow()
-    loss = f"KafkaSpout: {topic}-0 has lost the offsets 0 to 3 before they were read"
+    loss = f"KafkaSpout: {topic}-0 has lost offsets 0 to 3 before they were read"
     if policy == "fail":
         with pytest.raises(DataLossError, match=loss):
             emitted(executor, plan, 1)
@@ -158,11 +158,11 @@ def test_a_topic_that_is_made_anew_between_plan_and_reading_is_not_read_in_its_p
     emission = emitted(executor, plan)
     kafka.delete(topic)
     kafka.send(kafka.create(topic), "xyz")
-    with pytest.raises(SourceUnreadableError, match=f"topic '{topic}' was deleted or made anew after the plan"):
+    with pytest.raises(SourceUnreadableError, match=f"topic '{topic}' was deleted or recreated after the plan"):
         emission.arrow()
-    with pytest.raises(SourceUnreadableError, match="was deleted or made anew after the plan"):
+    with pytest.raises(SourceUnreadableError, match="was deleted or recreated after the plan"):
         emission.check_scanned()  # as after Spark has read it
-    with pytest.raises(DataLossError, match=f"topic '{topic}' was deleted and made anew"):
+    with pytest.raises(DataLossError, match=f"topic '{topic}' was deleted and recreated"):
         emitted(executor, plan, 1)
     executor.close()
 
@@ -180,7 +180,7 @@ def test_a_stream_stops_with_the_loss_and_goes_on_with_a_policy(kafka: KafkaBrok
         running.processAllAvailable(timeout=60)
     kafka.send(topic, "cdef")
     kafka.drop_before(topic, 0, 4)
-    message = f"would fail again: KafkaSpout: {topic}-0 has lost the offsets 2 to 3"
+    message = f"would fail again: KafkaSpout: {topic}-0 has lost offsets 2 to 3"
     with (
         pytest.raises(BatchFailedError, match=message),
         start_local(topology(), name="letters", checkpointLocation=tmp_path) as running,

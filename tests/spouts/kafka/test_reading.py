@@ -81,9 +81,11 @@ def test_given_offsets_are_where_it_begins(kafka: KafkaBroker, topic: str) -> No
     kafka.send(topic, "abc")
     kafka.send(topic, "xyz", 1)
     assert read(kafka.servers, topic, startingOffsets={topic: {1: 2}}) == ["a", "b", "c", "z"]
-    with pytest.raises(TopologyError, match=f"startingOffsets begins {topic}-1 at 4; it can begin at 0 to 3"):
+    with pytest.raises(TopologyError, match=f"startingOffsets begins {topic}-1 at 4; expected an offset from 0 to 3"):
         read(kafka.servers, topic, startingOffsets={topic: {1: 4}})
-    with pytest.raises(TopologyError, match=f"startingOffsets names {topic}-2, which is none of the partitions to rea"):
+    with pytest.raises(
+        TopologyError, match=f"startingOffsets names {topic}-2, which is not one of the partitions to rea"
+    ):
         read(kafka.servers, topic, startingOffsets={topic: {2: 0}})
 
 

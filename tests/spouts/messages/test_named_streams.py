@@ -157,7 +157,7 @@ def emitting(*emissions: tuple[Any, str | None], fields: Any = None) -> MessageE
             None,
             "there is no stream 'ordres'; the streams are orders, errors, lines; did you mean 'orders'",
         ),
-        (("x", None), None, r"which stream\? Write emit\(..., stream='orders'\)"),
+        (("x", None), None, r"the stream is missing; write emit\(..., stream='orders'\)"),
         (("x", "errors"), "word string", "there is no stream 'errors'; the streams are default"),
         (("x", "orders"), None, r"Emits.nextTuple, stream 'orders', row 0: expected a row of 2 fields"),
         ((7, "lines"), None, r"stream 'lines', row 0, field 'line': expected string, got 7 \(int\)"),

@@ -44,8 +44,8 @@ def test_a_variable_is_read_when_it_is_needed(objects: Objects, monkeypatch: pyt
     objects.put("a", "line\n")
     spout = objects.spout(storage={**objects.server.storage, "secret_access_key": "env:MY_SECRET"})
     said = (
-        r"storage\['secret_access_key'\]='env:MY_SECRET': the environment variable MY_SECRET is not set; it "
-        r"must be there for the driver and for every worker"
+        r"storage\['secret_access_key'\]='env:MY_SECRET': the environment variable MY_SECRET is not set; the "
+        r"driver and every worker"
     )
     with pytest.raises(SourceUnreadableError, match=said):
         first_plan(spout)
@@ -77,14 +77,18 @@ def test_the_environment_of_the_aws_tools_is_enough(objects: Objects, monkeypatc
         ("s3://b", {"secret_access_key": SECRET}, rf"storage\['secret_access_key'\] {REFUSED}"),
         ("s3://b", {"sas_token": SECRET}, rf"storage\['sas_token'\] {REFUSED}"),
         ("s3://b", {"secret_access_key": "env:"}, rf"storage\['secret_access_key'\] {REFUSED}"),
-        ("s3://b", {"endpoint": f"http://me:{SECRET}@host"}, r"storage\['endpoint'\] holds a user or password"),
+        ("s3://b", {"endpoint": f"http://me:{SECRET}@host"}, r"storage\['endpoint'\] contains a user or password"),
         ("s3://b", {"timeout": 5}, r"storage\['timeout'\] is of type int; names and values are texts"),
         ("s3://b", "endpoint", "storage=str: expected options by name, as a dict"),
-        (f"s3://me:{SECRET}@b/x", None, r"'s3://\*\*\*@b/x' holds credentials; give them to the environment, or by st"),
+        (
+            f"s3://me:{SECRET}@b/x",
+            None,
+            r"'s3://\*\*\*@b/x' contains credentials; set them in the environment, or with st",
+        ),
         (f"ftp://me:{SECRET}@b/x", None, r"expected a path, or a URL .* got 'ftp://\*\*\*@b/x'"),
         ("s3:///x", None, r"a URL .* with its bucket or host, got 's3:///x'"),
-        ("hdfs://host/x", {"region": "a"}, "storage= is an option of object stores, and hdfs://host/x is in none"),
-        ("/data/x", {"region": "a"}, "storage= is an option of object stores, and /data/x is in none"),
+        ("hdfs://host/x", {"region": "a"}, "storage= is an option of object stores, and hdfs://host/x is not in one"),
+        ("/data/x", {"region": "a"}, "storage= is an option of object stores, and /data/x is not in one"),
     ],
 )
 def test_wrong_options_are_refused_where_they_stand(path: str, storage: Any, said: str) -> None:
@@ -101,7 +105,7 @@ def test_an_option_that_the_store_does_not_know_is_named(objects: Objects) -> No
 
 def test_a_missing_package_is_named_with_the_way_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "obstore", None)
-    said = r"needs the package obstore, also where Spark's workers run: pip install 'trident-pyspark\[objectstore\]'"
+    said = r"needs the package obstore, on the driver and on every worker: pip install 'trident-pyspark\[objectstore\]'"
     with pytest.raises(TopologyError, match=said):
         first_plan(FileSpout("s3://books/*", storage={"region": "us-east-1"}))
 

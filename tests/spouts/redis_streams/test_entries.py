@@ -93,10 +93,10 @@ def test_numbers_and_times_may_be_read_leniently(shared_redis: RedisServer) -> N
 @pytest.mark.parametrize(
     ("schema", "fields", "message"),
     [
-        ("n long", {"n": "many"}, "field 'n': expected bigint, got 'many'; declare it as a string to have it as it is"),
+        ("n long", {"n": "many"}, "field 'n': expected bigint, got 'many'; declare it as a string,"),
         ("n long", {"n": "517.0"}, r"expected bigint, got '517.0' \(numbers=\"lenient\" reads it\)"),
         ("n tinyint", {"n": "300"}, "expected tinyint, got '300'"),
-        ("at timestamp", {"at": "2024-01-01 12:00:00"}, "it names no time zone: declare timestamp_ntz, or give timeZ"),
+        ("at timestamp", {"at": "2024-01-01 12:00:00"}, "it has no time zone: declare timestamp_ntz, or set timeZ"),
         ("s string", {"s": b"\xff"}, "field 's': expected string, got bytes that are not UTF-8; declare it as binary"),
         ("n long not null", {"s": "x"}, "field 'n': null, but the field is NOT NULL"),
         ("n long not null", {"n": ""}, "field 'n': null, but the field is NOT NULL"),
@@ -113,7 +113,9 @@ def test_a_value_that_does_not_fit_is_named(
 
 def test_an_entry_whose_id_is_no_time_is_named(shared_redis: RedisServer) -> None:
     add(shared_redis, f"{2**60}-0", n=1)
-    with pytest.raises(MalformedInputError, match="entry 1152921504606846976-0: field 'at': the id is no time"):
+    with pytest.raises(
+        MalformedInputError, match="entry 1152921504606846976-0: field 'at': the id is not a valid time"
+    ):
         rows(shared_redis, "n long", timeField="at")
 
 

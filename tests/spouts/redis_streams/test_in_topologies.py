@@ -130,7 +130,7 @@ def test_a_transactional_batch_that_lost_entries_stops_the_run_and_an_opaque_one
             crash_points.listen(None)
     with start(counting(spout), checkpointLocation=tmp_path / "transactional") as running:
         running.processAllAvailable(timeout=60)
-        assert dict(running.state("counts").items()) == {"cow": 1, "dish": 1}, "the next start plans it anew"
+        assert dict(running.state("counts").items()) == {"cow": 1, "dish": 1}, "the next start plans it again"
 
 
 def test_a_loss_stops_the_run_until_it_is_accepted(
@@ -153,7 +153,7 @@ def test_a_loss_stops_the_run_until_it_is_accepted(
     with start_local(topology(onDataLoss="warn"), checkpointLocation=tmp_path) as running:
         running.processAllAvailable(timeout=30)
         assert dict(running.state("counts").items()) == {"cow": 1, "moon": 1, "spoon": 1}
-    assert caplog.text.count("Reading goes on after 2-0") == 1
+    assert caplog.text.count("Reading continues after 2-0") == 1
 
 
 def test_latest_is_where_the_first_start_found_it_also_after_a_crash(shared_redis: RedisServer, tmp_path: Path) -> None:

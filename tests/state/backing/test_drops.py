@@ -62,7 +62,7 @@ def test_a_former_driver_neither_writes_nor_creates_what_a_later_one_was_droppin
     dropped_in_part(held, 3, SECOND)
     former = over(held)
     for use in (lambda: SETTING.apply(former, 2, {1: 1}), lambda: former.create(FIRST, 0), lambda: former.drop(FIRST)):
-        with pytest.raises(FencedError, match="epoch 2, this one has epoch 1"):
+        with pytest.raises(FencedError, match="epoch 2, but this driver has epoch 1"):
             use()
     former.drop(SECOND)
     assert held.keys() == []
@@ -185,7 +185,7 @@ def test_a_start_refuses_what_an_interrupted_drop_left_until_it_is_dropped_again
         patching.setattr(SqliteTable, "multiRemove", pulled)
         with pytest.raises(StateUnavailableError, match="connection lost"):
             dropped()
-    with pytest.raises(StateLostError, match=r"is gone from .*, or parts of it are.* dropState\(.*factory=.*"):
+    with pytest.raises(StateLostError, match=r"is missing in .*, completely or .* dropState\(.*factory=.*"):
         counted(counting(fixed(words, words, words, ["a"]), state), checkpointLocation=tmp_path)
     dropped()
     counted(counting(fixed(words, words, words, ["a"]), state), checkpointLocation=tmp_path)

@@ -51,7 +51,9 @@ def takes_over(held: BackingMap, at: int) -> Callable[[int], None]:
 @pytest.mark.parametrize(("most", "at"), PIECES)
 def test_a_driver_that_is_taken_over_within_a_batch_writes_nothing_more(held: Any, most: int, at: int) -> None:
     start(held)
-    with pytest.raises(FencedError, match="state 'counts' belongs to the driver of epoch 2, this one has epoch 1"):
+    with pytest.raises(
+        FencedError, match="state 'counts' belongs to the driver of epoch 2, but this driver has epoch 1"
+    ):
         SETTING.apply(over(Meddled(held, takes_over(held, at)), most), 2, {n: 1 for n in range(MANY)})
     now = over(held)
     assert (marker(now), opened(now)) == (2, {None})
@@ -148,6 +150,6 @@ def test_a_read_between_which_another_batch_came_is_not_answered_with_half_of_it
 
             return gives
 
-    with pytest.raises(SnapshotMovedError, match="cannot be read as of txid 1: it stands at 3 already"):
+    with pytest.raises(SnapshotMovedError, match="cannot be read as of txid 1: it is already at 3"):
         SETTING.read(over(Moving()), range(MANY), 1)  # type: ignore[arg-type]
     assert moved

@@ -98,10 +98,10 @@ def test_a_plain_map_is_refused_where_exactly_once_is_required_and_explained_whe
     words = topology.newStream("words", FixedBatchSpout("word string", [[("dog",)]]))
     plain = BackingMapState.opaque(functools.partial(PlainMap, "file"))
     words.groupBy("word").persistentAggregate(plain, Count(), "count", name="counts")
-    with pytest.raises(GuaranteeError, match="as long as one driver lives and the store loses nothing.*BackingMap"):
+    with pytest.raises(GuaranteeError, match="only while one driver lives and the store loses nothing.*BackingMap"):
         start_local(topology, name="plain", checkpointLocation=tmp_path, requireExactlyOnce=True)
     topology.explain()
-    assert "exactly-once, as long as one driver lives and the store loses nothing" in capsys.readouterr().out
+    assert "exactly-once, only while one driver lives and the store loses nothing" in capsys.readouterr().out
 
 
 def test_a_factory_is_plain_data() -> None:
@@ -211,7 +211,7 @@ def test_entries_without_an_owner_are_refused(tmp_path: Path) -> None:
     held.multiPut([b"sdog"], [b"junk"])
     store = storage.open(SETTING.identity, SETTING.shape, SETTING.kind)
     for touch in (store.report, lambda: store.create(FIRST, 0)):
-        with pytest.raises(StateOwnedError, match="its map has entries, and none that says whose they are"):
+        with pytest.raises(StateOwnedError, match="its map has entries that belong to no state;"):
             touch()
     assert held.keys() == [b"sdog"]
     storage.close()
@@ -222,7 +222,7 @@ def test_another_form_of_values_is_refused(tmp_path: Path) -> None:
     storage = BackingStorage(tmp_path)
     storage.open(SETTING.identity, SETTING.shape, SETTING.kind).create(FIRST, 0)
     json = BackingStorage(tmp_path, options={"values": "json"})
-    with pytest.raises(StateShapeError, match="created with values=packed, and is declared with values=json"):
+    with pytest.raises(StateShapeError, match="created with values=packed, but is declared with values=json"):
         json.open(SETTING.identity, SETTING.shape, SETTING.kind).report()
     storage.close()
     json.close()

@@ -41,7 +41,7 @@ def interrupted(kind: StateKind, at: int, combine: Combine = COUNT) -> tuple[dic
         if write == at:
             raise Broken("gone")
 
-    with pytest.raises(StateUnavailableError, match=r"state 'counts'.*Broken: gone; whether it did anything"):
+    with pytest.raises(StateUnavailableError, match=r"state 'counts'.*Broken: gone; it may or may"):
         setting.apply(store_over(Meddled(LeastMap(entries), breaks), kind), 2, HALF)
     return entries, store_over(LeastMap(entries), kind, combine), setting
 
@@ -89,7 +89,7 @@ def test_a_value_of_a_later_batch_is_never_overwritten() -> None:
     form = records_of(pa.int64(), "packed", bare=False)
     entries[key] = form.pack(7, pa.array([70]), pa.array([60])).to_pylist()[0]
     before = dict(entries)
-    with pytest.raises(StateCorruptError, match="a key was changed by batch 7, the state's marker is 1: batch 2"):
+    with pytest.raises(StateCorruptError, match="batch 2"):
         setting.apply(store, 2, HALF)
     assert entries == before
 
@@ -109,5 +109,5 @@ def test_records_that_are_none_of_ours_are_refused() -> None:
     entries[encode_keys(setting.key_table([3])).to_pylist()[0]] = b"junk"
     failing: list[Any] = [lambda: setting.apply(store, 2, HALF), lambda: setting.read(store, [3], 1)]
     for ask in failing:
-        with pytest.raises(StateCorruptError, match="state 'counts'.*was not written by this library"):
+        with pytest.raises(StateCorruptError, match="state 'counts'.*another program wrote"):
             ask()

@@ -152,7 +152,7 @@ def test_a_time_to_live_that_means_nothing_is_refused(wrong: Any) -> None:
 
 
 def test_a_non_transactional_state_cannot_tell_the_age_of_its_values(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="ttlSecs=60: a nonTransactional state keeps no txid.*take opaque or trans"):
+    with pytest.raises(ValueError, match="ttlSecs=60: a nonTransactional state stores no txid.*use opaque or trans"):
         RedisMapState.nonTransactional("redis://localhost", ttlSecs=60)
 
 

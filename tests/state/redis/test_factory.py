@@ -50,7 +50,7 @@ def test_a_factory_is_frozen_equal_picklable_and_tells_no_secret(make: Any, kind
         ({"url": "redis://:secret@host:port"}, r"@host:port': a server is host:port"),
         ({"url": "me:secret@localhost:6379"}, r"url '\*\*\*@localhost:6379': expected redis://"),
         ({"url": "redis:/me:secret@host"}, r"url '\*\*\*@host': expected redis://"),
-        ({"url": "redis://a:1,b:x"}, "a server is host:port, several have commas"),
+        ({"url": "redis://a:1,b:x"}, "a server is host:port; separate several with commas"),
         ({"layout": "list"}, "layout='list': expected"),
         ({"values": "pickle"}, "values='pickle': expected 'packed' or 'json'"),
         ({"buckets": 10, "groups": 4}, "buckets=10, groups=4: expected .* such as buckets=12"),
@@ -75,11 +75,19 @@ def test_options_that_mean_nothing_are_refused_where_they_are_written(options: d
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: RedisMapState("redis://localhost"), r"say the kind: RedisMapState\.opaque\(url\)"),  # type: ignore[arg-type]
+        (
+            lambda: RedisMapState("redis://localhost"),
+            r"the kind is missing; write "
+            r"RedisMapState\.opaque\(url\)",
+        ),  # type: ignore[arg-type]
         (lambda: RedisMapState.opaque(None), "url=None: expected text, redis://"),  # type: ignore[arg-type]
-        (lambda: RedisMapState.opaque(b"redis://me:secret@host"), r"url=\(bytes\): expected text"),  # type: ignore[arg-type]
-        (lambda: MemoryMapState(), r"say the kind: MemoryMapState\.opaque\(\)"),
-        (lambda: MemoryMapState("opaque"), "say the kind"),  # type: ignore[arg-type]
+        (
+            lambda: RedisMapState.opaque(b"redis://me:secret@host"),
+            r"url=\(bytes\): expected "
+            r"text",
+        ),  # type: ignore[arg-type]
+        (lambda: MemoryMapState(), r"the kind is missing; write MemoryMapState\.opaque\(\)"),
+        (lambda: MemoryMapState("opaque"), "the kind is missing"),  # type: ignore[arg-type]
     ],
 )
 def test_a_factory_without_its_kind_says_how_it_is_written(make: Any, message: str) -> None:

@@ -31,7 +31,9 @@ def test_a_driver_that_slept_through_a_reset_takes_nothing_of_the_next_log(
     ):
         if written:
             store.apply(LEASE, update(1, {1: 5}))
-        with pytest.raises(LogMismatchError, match=r"another log \(uuid log-1\) has taken it since this driver began"):
+        with pytest.raises(
+            LogMismatchError, match=r"another log \(uuid log-1\) has taken the state since this driver started:"
+        ):
             take(former)
         store.apply(LEASE, update(2 if written else 1, {2: 7}))
         assert sorted(store.scan(None).__next__().column("value").to_pylist()) == ([5, 7] if written else [7])

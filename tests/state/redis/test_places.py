@@ -65,7 +65,7 @@ def refused(server: RedisServer, message: str, drop: bool = True, **options: obj
 
 def test_a_foreign_key_where_meta_should_be(shared_redis: RedisServer) -> None:
     shared_redis.client.set(META, "mine")
-    refused(shared_redis, f"state 'counts': the key '{META}' is a string; nothing was touched. Choose another prefix")
+    refused(shared_redis, f"state 'counts': the key '{META}' is a string; nothing was changed. Choose another prefix")
     shared_redis.client.delete(META)
     shared_redis.client.hset(META, "mine", 1)
     refused(shared_redis, f"state 'counts': the key '{META}' is a hash that this library did not write")
@@ -76,7 +76,7 @@ def test_a_foreign_key_where_a_bucket_should_be(shared_redis: RedisServer) -> No
     refused(shared_redis, r"state 'counts': the key 'trident:{wordcount/counts}:b:7' is a list")
     shared_redis.client.delete("trident:{wordcount/counts}:b:7")
     shared_redis.client.hset("trident:{wordcount/counts}:b:7", "mine", 1)
-    refused(shared_redis, r"'trident:{wordcount/counts}:b:7' is there without the state's meta hash")
+    refused(shared_redis, r"'trident:{wordcount/counts}:b:7' exists without the state's meta hash")
 
 
 def test_a_state_that_is_founded_while_one_looks_is_not_taken_for_foreign_keys(
@@ -164,13 +164,13 @@ def test_a_state_of_a_later_format(shared_redis: RedisServer) -> None:
 def test_a_state_kept_in_another_form(shared_redis: RedisServer) -> None:
     with started(shared_redis.url):
         pass
-    refused(shared_redis, "created with values=packed, and is declared with values=json", drop=False, values="json")
-    refused(shared_redis, "created with groups=1, and is declared with groups=2", drop=False, groups=2)
+    refused(shared_redis, "created with values=packed, but is declared with values=json", drop=False, values="json")
+    refused(shared_redis, "created with groups=1, but is declared with groups=2", drop=False, groups=2)
     shared_redis.client.flushall()
     with started(shared_redis.url, groups=2):
         pass
-    refused(shared_redis, "created with groups=2, and is declared with groups=1", drop=False)
-    refused(shared_redis, "created with groups=2, and is declared with groups=4", drop=False, groups=4)
+    refused(shared_redis, "created with groups=2, but is declared with groups=1", drop=False)
+    refused(shared_redis, "created with groups=2, but is declared with groups=4", drop=False, groups=4)
 
 
 @pytest.mark.parametrize("declared", [{"groups": 4}, {"groups": 1}, {"groups": 2, "values": "json"}])

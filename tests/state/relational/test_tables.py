@@ -91,7 +91,7 @@ def test_a_view_that_would_be_another_states_is_refused(placed: tuple[Any, Query
     setting = setting_of(placed[0], tmp_path)
     setting.named("a.b").started().close()
     other = setting.named("a-b").open()
-    with pytest.raises(StateOwnedError, match="has 'wordcount_a_b' already.*Nothing was touched"):
+    with pytest.raises(StateOwnedError, match="has 'wordcount_a_b' already.*Nothing was changed"):
         other.create(FIRST, 0)
     assert other.report().identity is None
     other.close()
@@ -164,7 +164,7 @@ def test_a_driver_that_is_taken_over_between_its_read_and_its_put_writes_nothing
         setting.apply(later, 2, {1: 10}, lease=SECOND)
 
     meddled(former, taken_over)
-    with pytest.raises(FencedError, match="belongs to the driver of epoch 2, this one has epoch 1"):
+    with pytest.raises(FencedError, match="belongs to the driver of epoch 2, but this driver has epoch 1"):
         setting.apply(former, 2, {1: 100, 2: 100})
     assert placed[1]("SELECT word, value FROM wordcount_counts") == [("w1", 11)]
     setting.apply(later, 3, {1: 1}, lease=SECOND)
@@ -201,7 +201,7 @@ def test_a_driver_that_comes_while_another_one_puts_waits_and_looks_again(
     table._put = late
     setting.apply(former, 1, {1: 1})
     acquiring.join(20)
-    assert outcomes == ["state 'counts': its meta entry was changed by somebody else just now"]
+    assert outcomes == ["state 'counts': another program changed its meta entry just now"]
     later.acquire(SECOND)
     setting.apply(later, 2, {1: 1}, lease=SECOND)
     assert setting.read(later, [1], 2) == [2]
@@ -312,7 +312,7 @@ def test_a_sqlite_file_that_is_removed_is_told(folder: Path, tmp_path: Path) -> 
     store = setting.started()
     setting.apply(store, 1, {1: 1})
     path.unlink()
-    with pytest.raises(StateBehindError, match=r"its map holds nothing of it \(any more\)"):
+    with pytest.raises(StateBehindError, match=r"its map does not contain this state \(any longer\)"):
         setting.apply(store, 2, {1: 1})
     assert not path.exists()
     store.close()
@@ -421,8 +421,8 @@ def test_a_view_that_builds_on_a_state_keeps_it_from_being_dropped_and_nothing_i
         running.processAllAvailable(timeout=30)
     with psycopg.connect(database) as connection:
         connection.execute("create view report as select count(*) from wc_second")
-    says = "view report depends on view wc_second.*; of the state, nothing was touched"
-    with pytest.raises(StateError, match=f"Drop first what was built on the table .*wc_second.*{says}"):
+    says = "view report depends on view wc_second.*; the state was not changed"
+    with pytest.raises(StateError, match=f"First drop the objects that depend on the table .*wc_second.*{says}"):
         dropState("wc", "second", tmp_path, factory=second)
     with pytest.raises(StateError, match=says):
         topology.reset("wc", tmp_path)

@@ -178,10 +178,12 @@ def checked_column(where: Where, given: Any, field: pa.Field, count: int, method
     elif isinstance(given, pa.Array | np.ndarray) or _is_series(given):
         column = _converted(where, given, field, method)
     else:
-        what = f"gave {type(given).__name__} in {method}, which gives a column"
+        what = f"returned {type(given).__name__} from {method}; expected a column"
         raise where.error(f"{what}: a pyarrow.Array, a NumPy array, a pandas Series or a list of {count} accumulators")
     if len(column) != count:
-        raise where.error(f"gave {len(column)} accumulators in {method} for {count} groups: one for each")
+        raise where.error(
+            f"returned {len(column)} accumulators from {method} for {count} groups; expected one for each"
+        )
     return column
 
 
@@ -204,7 +206,7 @@ def _converted(where: Where, given: Any, field: pa.Field, method: str) -> pa.Arr
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         column, why = given, f" ({error})"
     kind = column.type if isinstance(column, pa.Array) else getattr(column, "dtype", type(column).__name__)
-    raise where.error(f"gave a column of {kind} in {method}; its accumulators are {type_name(field.type)}{why}")
+    raise where.error(f"returned a column of {kind} from {method}; its accumulators are {type_name(field.type)}{why}")
 
 
 def _family(kind: pa.DataType) -> str:

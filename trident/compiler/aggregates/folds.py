@@ -146,7 +146,7 @@ class FoldSpec:
         return concat([folded, zeros.select(folded.names)])
 
     def presented(self, folded: Columns) -> Columns:
-        """Return `folded` with results in place of accumulators."""
+        """Return `folded` with results instead of accumulators."""
         if self.bundle is not None:
             accumulators = [folded[member.output].array() for member in self.members]
             structs = pa.StructArray.from_arrays(accumulators, fields=list(self.bundle.type))

@@ -84,7 +84,7 @@ class GatherSpec:
 
 
 class MemberRun(Protocol):
-    """One member over the groups of one batch."""
+    """The run of one aggregator of a chain over the groups of one batch."""
 
     def grow(self, count: int) -> None:
         """Begin the groups with numbers below `count` that have not begun."""
@@ -172,7 +172,7 @@ def _opened(member: GatherMember, batch: int | None) -> MemberRun:
 
 
 class _FoldRun:
-    """The run of a combiner beside members that must see every tuple."""
+    """The run of a combiner in a chain with members that must see every tuple."""
 
     def __init__(self, member: FoldMember, batch: int | None) -> None:
         self._member = member
@@ -257,8 +257,8 @@ class _EmitRun:
                 if returned is not None:
                     break
         if returned is not None:
-            hint = "change the state in place, a list or an object: a value that aggregate returns is not kept"
-            raise where.gave(f"{short(returned)} back from aggregate()", lists, row, hint)
+            hint = "change the state in place (use a list or an object): the return value of aggregate is ignored"
+            raise where.gave(f"{short(returned)} from aggregate()", lists, row, hint)
 
     def result(self) -> tuple[list[Column], list[int] | None]:
         where, complete = self._member.where, self._member.emitting.aggregator.complete

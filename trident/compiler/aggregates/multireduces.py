@@ -99,7 +99,10 @@ class PartitionReducer:
                     self._add_state(groups[row])
                 returned = execute(states[number], stream, *self._groups[number], values, collector)
                 if returned is not None:
-                    what = f"gave {short(returned)} in execute(), which gives nothing: it changes the state in place"
+                    what = (
+                        f"returned {short(returned)} from execute(), which must return nothing: change the state "
+                        f"in place"
+                    )
                     raise where.error(f"{what}; {where.tuple_text(lists, row)}")
 
     def complete(self) -> None:

@@ -101,7 +101,7 @@ def _extreme(spec: PickSpec, values: Sequence[Any], rows: Iterable[int]) -> int 
         for row in rows:
             order = sign if best is None else compare(values[row], values[best])
             if isinstance(order, bool) or not isinstance(order, int | float | numpy.number):
-                hint = "a comparator gives a number below 0, 0 or above 0"
+                hint = "a comparator returns a number below 0, 0 or above 0"
                 raise spec.where.error(f"gave {short(order)}; {compared()} ({hint})")
             if sign * order >= 0:
                 best = row

@@ -266,8 +266,8 @@ class Evaluation:
         native = self._native
         if native is None:
             raise MissingSessionError(
-                f"{node.step}: this step runs in Spark only, and there is no session here; "
-                "give one to start(spark), or write the operation in Python"
+                f"{node.step}: only Spark can run this step, and there is no Spark session; pass one to "
+                f"start(spark), or write the operation in Python"
             )
         return lambda sources, run: native(node, sources[0], run.requests or Columns({}, 1))
 

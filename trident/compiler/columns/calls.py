@@ -60,12 +60,12 @@ def call_rows(operation: Operation, inputs: tuple[str, ...], width: int = 0) -> 
 
 
 class _Closed(list[tuple[Any, ...]]):
-    """The tuples of a collector after its call: it takes no more."""
+    """The tuples of a collector after its call: it accepts no more."""
 
     def append(self, values: tuple[Any, ...]) -> None:
         raise RuntimeError(
-            f"emit was given {short(values)} through a collector whose call has ended, and the tuple would be lost: "
-            "emit through the collector of the call that runs, and not in cleanup()"
+            f"emit({short(values)}) was called on the collector of a call that has ended, so the tuple would be "
+            f"lost: use the collector of the current call, and do not emit in cleanup()"
         )
 
 
@@ -87,14 +87,12 @@ class ListCollector:
     def emit(self, values: Sequence[Any], *more: Any) -> None:
         """Emit one tuple: a list with one value for each declared output field."""
         if more:
-            raise TypeError(f"emit takes one list with a value a field: write emit([{short(values)}, ...])")
+            raise TypeError(f"emit takes one list with a value for each field: write emit([{short(values)}, ...])")
         if not isinstance(values, list | tuple):
             raise TypeError(f"emit takes one value per field, in a list, not {short(values)}: write emit([...])")
         if len(values) != self._width:
-            hint = "" if self._width else "; name what is emitted in outputFields"
-            raise ValueError(
-                f"emit was given {len(values)} value(s), declared are {self._width}: {short(values)}{hint}"
-            )
+            hint = "" if self._width else "; declare the emitted fields in outputFields"
+            raise ValueError(f"emit got {len(values)} value(s), expected {self._width}: {short(values)}{hint}")
         self.emitted.append(tuple(values))
 
     def close(self) -> list[tuple[Any, ...]]:
@@ -200,7 +198,7 @@ def predicate(operation: Operation, where: Where, after: frozenset[str]) -> Call
             lists = called.columns.lists(where.inputs)
             for row, value in enumerate(kept):
                 if not isinstance(value, bool | numpy.bool_):
-                    hint = "a filter returns bool; to add fields, name them after the function"
+                    hint = "a filter returns bool; to add fields, give their names after the function"
                     raise where.gave(f"{short(value)} where a filter must return True or False", lists, row, hint)
             kept = [bool(value) for value in kept]
         return called.columns.only(after).keep(kept)
@@ -223,7 +221,7 @@ def action(operation: Operation, where: Where, after: frozenset[str]) -> CallKer
     def ended(called: Called) -> Columns:
         if NEVER_RUN.keys() & set(map(type, called.results)):
             row = next(row for row, result in enumerate(called.results) if type(result) in NEVER_RUN)
-            hint = "nothing runs its body: do the work in the function itself"
+            hint = "its body never runs: do the work in the function itself"
             raise where.gave(short(called.results[row]), called.columns.lists(where.inputs), row, hint)
         return called.columns.only(after)
 
@@ -364,7 +362,7 @@ def _wrong_width(where: Where, result: Any, outputs: pa.Schema, lists: Lists, ro
     declared = ", ".join(f"{field.name} {type_name(field.type)}" for field in outputs)
     if isinstance(result, tuple):
         return where.gave(
-            f"{len(result)} values, {short(result)}, declared are {len(outputs)}: ({declared})", lists, row
+            f"{len(result)} values, {short(result)}, but {len(outputs)} are declared: ({declared})", lists, row
         )
     hint = "yield every tuple, or use flatMap" if isinstance(result, list) else "return a tuple"
     return where.gave(f"{short(result)} where {len(outputs)} values are declared: ({declared})", lists, row, hint)
@@ -408,4 +406,4 @@ def output_table(where: Where, rows: Sequence[tuple[Any, ...]], fields: pa.Schem
 
 
 def _misfit(error: NotAccepted, field: pa.Field) -> str:
-    return f"{typed(error.value)} for field {field.name!r}, declared {type_name(field.type)}"
+    return f"{typed(error.value)} for field {field.name!r}, which is declared as {type_name(field.type)}"

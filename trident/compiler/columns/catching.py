@@ -1,4 +1,4 @@
-"""Kernels that leave out the tuples on which a user's function fails, and continue with the others.
+"""Kernels that skip the tuples on which a user's function fails, and continue with the others.
 
 The function is called once for each tuple, whether tuples fail or not. So a column without a failure costs no more than
 without a policy, and a failure costs little more than the exception.

@@ -19,7 +19,7 @@ from trident_state.records.documents import Documents
 
 @dataclass(frozen=True, slots=True)
 class Caught:
-    """The treatment of the tuples on which a step's function fails: they are left out of the stream.
+    """The treatment of the tuples on which a step's function fails: they leave the stream.
 
     If `dead` is true they become dead letters, with the fields `fields` of the tuple; else they are only counted.
     """

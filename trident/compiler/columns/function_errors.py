@@ -70,7 +70,7 @@ class Where:
 
     def gave(self, what: str, lists: Sequence[Sequence[Any]], row: int, hint: str = "") -> UserFunctionError:
         """Return the error for a function with a result for this row that does not match its declaration."""
-        error = self.error(f"gave {what}; {self.tuple_text(lists, row)}{f' ({hint})' if hint else ''}")
+        error = self.error(f"returned {what}; {self.tuple_text(lists, row)}{f' ({hint})' if hint else ''}")
         error.row = row
         return error
 

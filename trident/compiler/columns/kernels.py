@@ -123,7 +123,7 @@ def _pandas_kernel(work: Work, operation: Operation, after: frozenset[str]) -> "
     from trident.compiler.columns.pandas_calls import PandasKernel
 
     if work.verb not in ("filter", "each", "map"):
-        raise TypeError(f"{work.where.step}: a {work.verb} calls no function over pandas objects")
+        raise TypeError(f"{work.where.step}: a function over pandas objects is not supported in {work.verb}")
     return PandasKernel(work.verb, operation, work.where, work.outputs, after)
 
 

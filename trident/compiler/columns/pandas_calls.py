@@ -56,7 +56,7 @@ def value_column(where: Where, values: list[Any], field: pa.Field) -> Column:
     try:
         return Column.of(from_series(objects, field.type))
     except NotAccepted as error:
-        what = f"gave {typed(error.value)} for field {field.name!r}, declared {type_name(field.type)}"
+        what = f"returned {typed(error.value)} for field {field.name!r}, which is declared as {type_name(field.type)}"
         raise where.error(f"{what}{reason(error)}") from None
 
 
@@ -110,7 +110,7 @@ class PandasKernel:
         series = self._series(result, fields)
         if len(result) != columns.rows and not self.operation.many:
             hint = "one for each tuple" if self.verb == "filter" else "one for each tuple; flatMap takes any number"
-            raise self.where.error(f"gave {len(result)} rows for {columns.rows} tuples: give {hint}")
+            raise self.where.error(f"returned {len(result)} rows for {columns.rows} tuples: return {hint}")
         pairs = zip(series, fields, strict=True)
         return [self._column(own, field, columns) for own, field in pairs]
 
@@ -122,10 +122,10 @@ class PandasKernel:
             result = pd.Series(result)
         if not isinstance(result, pd.Series):
             expected = "a Series" if len(fields) == 1 else "a DataFrame"
-            raise self.where.error(f"gave {short(result)} ({type(result).__name__}) where {expected} is expected")
+            raise self.where.error(f"returned {short(result)} ({type(result).__name__}); expected {expected}")
         if len(fields) != 1:
             declared = ", ".join(fields.names)
-            problem = f"gave a Series for {len(fields)} output fields ({declared})"
+            problem = f"returned a Series for {len(fields)} output fields ({declared})"
             raise self.where.error(f"{problem}; return a DataFrame with these columns")
         return [result]
 
@@ -138,7 +138,7 @@ class PandasKernel:
             if labels.count(name) != 1:
                 times = "without a column" if name not in labels else "with two columns"
                 listed = ", ".join(map(str, labels))
-                raise self.where.error(f"gave a DataFrame {times} {name!r}; its columns are ({listed})")
+                raise self.where.error(f"returned a DataFrame {times} {name!r}; its columns are ({listed})")
         return [frame[name] for name in fields.names]
 
     def _column(self, series: "pd.Series[Any]", field: pa.Field, columns: Columns) -> Column:
@@ -146,7 +146,7 @@ class PandasKernel:
             return Column.of(from_series(series, field.type))
         except WrongDtype as error:
             declared = f"{self._expected(field)}{f' {error}' if str(error) else ''}"
-            raise self.where.error(f"gave a Series of {series.dtype} for {declared}") from None
+            raise self.where.error(f"returned a Series of {series.dtype} for {declared}") from None
         except NotAccepted as error:
             what = f"{typed(error.value)} for {self._expected(field)}"
             if not self.operation.many:
@@ -157,7 +157,7 @@ class PandasKernel:
 
     def _expected(self, field: pa.Field) -> str:
         if self.verb == "filter":
-            return "a filter, which gives True or False"
+            return "a filter, which returns True or False"
         return f"field {field.name!r}, declared {type_name(field.type)}"
 
     def _mask(self, kept: Column, columns: Columns) -> list[bool]:

@@ -50,7 +50,7 @@ class Choice:
         numbers = chosen if isinstance(chosen, list | tuple) else [chosen]
         for number in numbers:
             if not isinstance(number, int | numpy.integer) or isinstance(number, bool) or not 0 <= number < self.count:
-                raise ValueError(f"it chose partition {number!r}, there are 0 to {self.count - 1}")
+                raise ValueError(f"it chose partition {number!r}; expected 0 to {self.count - 1}")
         if not numbers:
             raise ValueError("it chose no partition; a filter drops tuples")
         return [int(number) for number in numbers]

@@ -146,16 +146,16 @@ def _first_misfit(array: pa.Array, kind: pa.DataType) -> tuple[Any, pa.DataType,
             array[row : row + 1].cast(kind)
         except pa.ArrowInvalid:
             return array[row].as_py(), kind, row
-    raise AssertionError(f"every value of {array.type} fits {kind} alone")
+    raise AssertionError(f"only {kind} can represent every value of {array.type}")
 
 
 def _hint(kind: pa.DataType, declared: pa.DataType) -> str:
-    """Return advice on a replacement of values of type `kind` for the declared type; "" if there is none."""
+    """Return advice on how to convert values of type `kind` to the declared type; "" if there is none."""
     if kinds.is_timestamp(kind) and kinds.is_timestamp(declared):
         zoned = "give it a zone with .dt.tz_localize('UTC'), or declare timestamp_ntz"
         return f"({zoned})" if kind.tz is None else "(declare timestamp, or write .dt.tz_localize(None))"
     if kinds.is_timestamp(kind) and kinds.is_date(declared):
         return "(write .dt.date)"
     if kinds.is_boolean(kind) and _is_number(declared):
-        return "(a bool is not a number here; write .astype('int64'))"
+        return "(a bool is not accepted as a number; write .astype('int64'))"
     return ""

@@ -131,7 +131,7 @@ class Splitting:
             near = did_you_mean(pair[0], names)
             return self.where.gave(f"a tuple for stream {pair[0]!r}; the streams are {listed}{near}", lists, row)
         hint = f"write yield {names[0]!r}, (value, ...)"
-        return self.where.gave(f"{short(pair)} where a stream's name and its values belong", lists, row, hint)
+        return self.where.gave(f"{short(pair)}; expected a stream's name and its values", lists, row, hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,11 +181,9 @@ class StreamsCollector:
         if not isinstance(values, list | tuple):
             raise TypeError(f"emitTo takes one value per field, in a list, not {short(values)}")
         if len(values) != width:
-            raise ValueError(
-                f"emitTo({stream!r}) was given {len(values)} value(s), declared are {width}: {short(values)}"
-            )
+            raise ValueError(f"emitTo({stream!r}) got {len(values)} value(s), expected {width}: {short(values)}")
         self.pairs.append((stream, tuple(values)))
 
     def emit(self, values: Sequence[Any]) -> None:
         """Raise TypeError: a tuple needs the name of a stream, and only `emitTo` has it."""
-        raise TypeError(f"emit names no stream: write emitTo({next(iter(self._widths))!r}, [...])")
+        raise TypeError(f"emit does not name a stream: write emitTo({next(iter(self._widths))!r}, [...])")

@@ -83,7 +83,7 @@ class SparkEngine:
     @property
     def files_address(self) -> str:
         """The address of the run's files, for messages."""
-        return "any place of files" if self._folders is None else self._folders.files.address
+        return "any file location" if self._folders is None else self._folders.files.address
 
     def files(
         self, group: Group, stage: Stage, attempt: TransactionAttempt, session: SparkSession
@@ -248,10 +248,10 @@ class SparkSlot:
         files = self._engine.files(self._group, stage, attempt, self.session) if large else None
         if files is None and (pinned := self._in_files[stage.number]):
             raise StateError(
-                f"{', '.join(map(frozen_in_words, sorted(pinned)))}: only executors are to work on it "
-                f"(writers='executors'), and they do not reach {self._engine.files_address}, where the frozen files "
-                f"are; the log says why where they told it. Put the checkpointLocation on a disk that all machines "
-                f"share, give a filesLocation that they reach, or declare the state with writers='auto'"
+                f"{', '.join(map(frozen_in_words, sorted(pinned)))}: only executors may write it "
+                f"(writers='executors'), but they do not reach the frozen files at {self._engine.files_address}; "
+                f"the Python log may say why. Put the checkpointLocation on a disk that all machines share, give a "
+                f"filesLocation that they reach, or declare the state with writers='auto'"
             )
         few = self._sizes.few(name, stage)
         written = large if files else frozenset[str]()

@@ -51,8 +51,8 @@ _DIED = "Python worker exited unexpectedly"
 _STOPPED = ("Cannot call methods on a stopped SparkContext", "SparkContext was shut down", "SparkContext was stopped")
 _GONE = ("Error while sending or receiving", "Answer from Java side is empty", "does not exist in the JVM")
 _JAVA_GONE = (
-    "the Java process of Spark has ended under the running topology: killed for its memory, or from outside; "
-    "start the program anew, the topology goes on where it was"
+    "the Java process of Spark ended while the topology was running: it ran out of memory, or was killed from "
+    "outside; restart the program, and the topology continues where it stopped"
 )
 
 
@@ -71,7 +71,7 @@ def translated(error: BaseException, nodes: Sequence[Node] = ()) -> BaseExceptio
     if unreadable is not None:
         said = f"Spark cannot read the source: {unreadable[2].strip()} [{unreadable[1]}]"
         if _OTHER_TYPE in unreadable[1]:  # the file will have the same type at every attempt
-            return SpoutContractError(f"{said}; give the file's own types as schema=, and cast behind the source")
+            return SpoutContractError(f"{said}; give the types of the file as schema=, and cast after the source")
         return SourceUnreadableError(said)
     value = _IN_TEXT.search(text)
     if value is not None:
@@ -99,8 +99,8 @@ def _setup_error(text: str) -> SparkFailedError | None:
         return SparkSetupError(f"Spark's Python workers run another Python: {other[1].strip()} ({_SAME_PYTHON})")
     if _DIED in text:
         return SparkFailedError(
-            "a Python worker of Spark died in the middle of its work: killed for its memory, a crash in native code, "
-            "or a function that ends the process; Spark's log says more"
+            "a Python worker of Spark died: it ran out of memory, native code crashed, or a function ended the "
+            "process; see Spark's log"
         )
     if _LOST in text and "not found" in text:
         return SparkFailedError(
@@ -109,11 +109,12 @@ def _setup_error(text: str) -> SparkFailedError | None:
     if _OTHER_OUTPUT in text:
         return SparkFailedError(
             "shuffled tuples were lost, and a function returned different ones when Spark computed them again; the "
-            "results of the lost ones are discarded"
+            "results of the lost tuples are discarded"
         )
     if any(sign in text for sign in _STOPPED):
         return SparkSetupError(
-            "the Spark session was stopped under the running topology; stop the topology first, or start it anew"
+            "the Spark session was stopped while the topology was running; stop the topology before the session, or "
+            "restart it"
         )
     return None
 

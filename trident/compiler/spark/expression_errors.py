@@ -75,7 +75,7 @@ def sum_error(text: str, nodes: Iterable[Node], cause: BaseException) -> UserFun
     found = [f"{step}: {beyond}" for step, beyond in sums if beyond]
     if not found:
         return None
-    error = UserFunctionError(found[0] if len(found) == 1 else f"one of these failed: {'; '.join(found)}")
+    error = UserFunctionError(found[0] if len(found) == 1 else f"one of these expressions failed: {'; '.join(found)}")
     error.step = next(step for step, beyond in sums if beyond) if len(found) == 1 else None
     error.__cause__ = cause
     return error

@@ -26,7 +26,7 @@ from trident_spouts.workers import numbers_of
 
 
 class SparkFrames:
-    """A maker of DataFrames of frozen rows, in a session of its own beside `spark`.
+    """Makes DataFrames of frozen rows, in a session separate from `spark`.
 
     The session has the same runtime confs, catalog and database.
     """
@@ -56,7 +56,7 @@ class SparkFrames:
 
     @property
     def _files(self) -> FileStore:
-        assert self._kept is not None, "files are only written where they outlive the attempt"
+        assert self._kept is not None, "files are written only if they outlive the attempt"
         return self._kept
 
     def _reaches(self, files: FileStore) -> bool:

@@ -82,7 +82,9 @@ def _files(job: KeyedJob, rows: list[dict[str, Any]], output: int, schema: pa.Sc
 
 @dataclass(frozen=True, slots=True)
 class CutByKey(OnWorker):
-    """A function from numbers of parts to their tuples: one row for each part and task that has keys of the part.
+    """A function that cuts parts of tuples by task.
+
+    It returns one row for each part and task with keys of the part.
 
     The numbers after those of the parts are groups of the state, whose due keys take the place of tuples.
     """

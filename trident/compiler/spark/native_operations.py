@@ -62,8 +62,9 @@ class Expressions:
         actual = result.schema[_STRUCT].dataType
         if not isinstance(actual, StructType) or len(actual.fields) != len(outputs.fields):
             raise where_of(node, node.function).error(
-                f"gives {plain(actual)} where {len(outputs.fields)} fields are declared: ({', '.join(outputs.names)}); "
-                "use a generator or a struct of as many fields"
+                f"returns {plain(actual)}, but {len(outputs.fields)} fields are declared: "
+                f"({', '.join(outputs.names)}); "
+                "use a generator or a struct with that many fields"
             )
         pairs = zip(actual.names, outputs.names, strict=True)
         items = [f"{_STRUCT}.{quoted(own)} AS {quoted(name)}" for own, name in pairs]
@@ -101,7 +102,7 @@ class Expressions:
         except Exception as cause:
             raise where.raised(cause, [], 0) from cause
         if not hasattr(result, "selectExpr"):
-            what = f"gave {type(result).__name__} where a DataFrame is expected; return the DataFrame"
+            what = f"returned {type(result).__name__}; expected a DataFrame"
             raise where.error(what, kind=UserCodeError)
         known = self._learned.get((id(node), "types"))
         if known is None:
@@ -125,8 +126,8 @@ def _fit(where: Where, result: StructType, declared: StructType, gives: str) -> 
             raise where.error(what, kind=UserCodeError)
         if not widens(actual[field.name], field.dataType):
             raise where.error(
-                f"{gives} {plain(actual[field.name])} for field {field.name!r}, declared {plain(field.dataType)}; "
-                "cast it there, or declare it so",
+                f"{gives} {plain(actual[field.name])} for field {field.name!r}, which is declared as "
+                f"{plain(field.dataType)}; cast it there, or change the declaration",
                 kind=UserCodeError,
             )
     return "same" if all(plain(actual[field.name]) == plain(field.dataType) for field in declared.fields) else "cast"
@@ -147,7 +148,7 @@ def _column(node: Node, operation: Operation, inputs: tuple[str, ...]) -> Column
     except Exception as cause:
         raise where.raised(cause, [], 0) from cause
     if not isinstance(result, Column):
-        what = f"gave {type(result).__name__} where a Column is expected; it is annotated '-> Column'"
+        what = f"returned {type(result).__name__}, but is annotated '-> Column'"
         raise where.error(what, kind=UserCodeError)
     return result
 
@@ -179,7 +180,7 @@ def analysed(node: Node) -> Iterator[None]:
 
 
 _OF_ANOTHER = (
-    " (a Column of another DataFrame: name the field, as in F.col('n') or expr('n'); to have the other DataFrame's "
+    " (a Column of another DataFrame: name the field, as in F.col('n') or expr('n'); to use the other DataFrame's "
     "values, join it in transform, or read it with joinTable)"
 )
 

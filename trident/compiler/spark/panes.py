@@ -1,4 +1,4 @@
-"""Tuples that Catalyst combines by pane and group, where Catalyst has the window's combiner."""
+"""Tuples combined by Catalyst by pane and group, if Catalyst has the window's combiner."""
 
 import datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""Partitions of DataFrames: exactly as many as a hint asks for, and each tuple in the partition that its step needs."""
+"""Partitions of DataFrames: exactly as many as a hint sets, and each tuple in the partition that its step needs."""
 
 from collections.abc import Sequence
 

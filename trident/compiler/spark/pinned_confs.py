@@ -66,15 +66,15 @@ def pin(session: SparkSession, user_conf: Mapping[str, str]) -> None:
         if user_value.lower() != value.lower() and (key, user_value) not in _warned:
             _warned.add((key, user_value))
             logger.warning(
-                "%s is %s in the given session; batches run with %s, because exact results rest on it "
+                "%s is %s in the given session; batches run with %s, because exact results need it "
                 "(docs/guide/running.md)", key, user_value, value,
             )  # fmt: skip
         try:
             session.conf.set(key, value)
         except PySparkException as error:
             raise SparkSetupError(
-                f"exact results rest on {key}={value}, and Spark does not let a session set it: "
-                f"{str(error).partition(chr(10))[0]}; set it where Spark is started (spark-defaults.conf, or "
+                f"exact results need {key}={value}, but Spark does not let a session set it: "
+                f"{str(error).partition(chr(10))[0]}; set it when Spark is started (spark-defaults.conf, or "
                 f'SparkSession.builder.config("{key}", "{value}"))'
             ) from None
 
@@ -86,7 +86,6 @@ def check_single_evaluation(session: SparkSession) -> None:
     """
     if (session.conf.get(SPECULATION, None) or "").lower() == "true":
         raise SparkSetupError(
-            "spark.speculation is on, and several steps read the same tuples: two tasks that run at once could give "
-            "them different values; start Spark with spark.speculation=false, which changes only how slow tasks are "
-            "treated"
+            "spark.speculation is on, and several steps read the same tuples: two copies of a task could give the "
+            "tuples different values; start Spark with spark.speculation=false (slow tasks are then not duplicated)"
         )

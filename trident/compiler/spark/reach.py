@@ -33,7 +33,9 @@ def reachable(spark: SparkSession, files: FileStore, tasks: int = 4) -> bool:
         answers = [row["name"] for row in said if row["name"]]
         reasons = {row["why"]: None for row in said if row["why"]}
         for why in reasons:
-            logger.warning("an executor does not reach %s: %s; large results come to the driver", files.address, why)
+            logger.warning(
+                "an executor does not reach %s: %s; large results are sent to the driver", files.address, why
+            )
         return len(said) > 0 and not reasons and all(_holds(files, name, token) for name in answers)
     finally:
         files.delete([probe, *answers])

@@ -114,7 +114,7 @@ def _prepare(node: Node, names: list[str], number_kind: pa.DataType) -> _StepAlo
             entering_schema = StructType([number, *[source.schema[name] for name in names]])
             entry = RequestSource("", step=node.step, site=node.site, schema=entering_schema)
         case _:
-            raise TypeError(f"{node.step}: Spark runs no such step for a request")
+            raise TypeError(f"{node.step}: Spark cannot run this step for a request")
     match node:
         case Filter():
             return _plan(replace(node, source=entry, schema=entering_schema), entry, entering_schema, names)

@@ -123,7 +123,7 @@ class Confs:
 
 
 def run_session(spark: SparkSession) -> SparkSession:
-    """Return a new session beside `spark`, in which a run starts its jobs.
+    """Return a new session, separate from `spark`, in which a run starts its jobs.
 
     It has the runtime confs of `spark` but for the pinned ones, and the same catalog and database.
     """
@@ -207,7 +207,7 @@ def active_session_kept() -> Iterator[None]:
 
 
 def checkpointed(frame: DataFrame) -> DataFrame:
-    """Return the frame's rows, evaluated now and never again.
+    """Return the frame's rows, evaluated once.
 
     Connect gives a checkpoint to the thread's active session in place of the frame's own session (pyspark 4.3), so the
     frame's session is the active one meanwhile.
@@ -259,7 +259,7 @@ def local_session(master: str | None = None, confs: Mapping[str, str] = MappingP
     except PySparkException as error:
         if "JAVA_GATEWAY_EXITED" not in str(error):
             raise
-        why = why_no_java() or "what it printed before that says why; its Java is new enough."
+        why = why_no_java() or "see its output above; its Java is new enough."
         raise SparkSetupError(f"Spark's JVM did not start: {why}") from error
 
 

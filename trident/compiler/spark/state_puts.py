@@ -51,7 +51,7 @@ _PROBES = 4
 
 
 class SparkPuts:
-    """Puts by Spark's workers, in a session of its own beside `spark`.
+    """Puts by Spark's workers, in a session separate from `spark`.
 
     The session is opened when it is first needed.
     """
@@ -67,7 +67,7 @@ class SparkPuts:
     def _session(self) -> SparkSession:
         with self._lock:
             if self._closed:
-                raise SparkFailedError("the run ends: no batch is put any more")
+                raise SparkFailedError("the run has ended: no batch is put")
             if self._opened is None:
                 self._opened = run_session(self._spark)
             return self._opened
@@ -122,8 +122,8 @@ class SparkPuts:
         """Check what the workers reach; see `Puts.check_reached`."""
         if not self.sees_files():
             raise StateError(
-                f"{shared.where}: the executors do not reach {self._files.address}, where the frozen files are: put it "
-                f"on a disk that all machines share, on an object store or on HDFS (filesLocation=)"
+                f"{shared.where}: the executors do not reach the frozen files at {self._files.address}: use a disk "
+                f"that all machines share, an object store or HDFS (filesLocation=)"
             )
         for report in self._over_numbers(_PROBES, ReachState(shared)).to_pylist():
             if report["refusal"] is not None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_NOT_WARM = "Spark was not warmed up; the first batch does without"
+_NOT_WARM = "Spark was not warmed up; the first batch is slower"
 
 _END_SECONDS = 1.0
 """The most seconds that a stop waits for a warm-up that it has interrupted."""

@@ -1,4 +1,4 @@
-"""Due times: when something is to be done for the value of a key, beside the tuples that come for it."""
+"""Due times: the times at which the value of a key must be processed even without new tuples for the key."""
 
 import numpy as np
 import pyarrow as pa

@@ -88,8 +88,8 @@ class KeyValues:
         overlay = self._current.overlay
         if overlay is None:
             raise StateClosedError(
-                f"state {self._name!r}: {verb} was called outside of a batch; a KeyValueState is open while initState, "
-                "execute, prePrepare and preRollback run, in the thread that calls them"
+                f"state {self._name!r}: {verb} was called outside a batch; a KeyValueState is usable only in "
+                f"initState, execute, prePrepare and preRollback, and in their thread"
             )
         return overlay
 

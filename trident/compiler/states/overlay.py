@@ -169,8 +169,8 @@ class Overlay:
         """Raise StateClosedError if the updater call to which this view belongs has ended."""
         if not self._open:
             raise StateClosedError(
-                f"{self.about(verb)} was called after the call that the state was given to; "
-                "a state object is good for one call of updateState, and must not be kept"
+                f"{self.about(verb)} was called too late; a state object is usable only during the call of "
+                f"updateState that got it, and must not be kept"
             )
 
     def about(self, verb: str) -> str:
@@ -280,7 +280,7 @@ class MapOverlay(_OverlayState):
     def __getattr__(self, name: str) -> Any:
         if name in ("get", "set", "update"):
             raise StateKeyError(
-                f"{self._overlay.about(name)} is for a state of one global value, and this one has the key fields "
+                f"{self._overlay.about(name)} needs a state of one global value, but this one has the key fields "
                 f"({', '.join(self._keys.names)}): write multiGet, multiPut, multiUpdate or multiRemove"
             )
         raise _no_such(name, "multiGet", "multiPut", "multiUpdate", "multiRemove", "getTuples")
@@ -307,8 +307,8 @@ class ValueOverlay(_OverlayState):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("multi"):
             raise StateKeyError(
-                f"{self._overlay.about(name)} is for a state with key fields, and this one has none: declare them, "
-                "such as partitionPersist(..., keyFields='word'), or write get, set or update"
+                f"{self._overlay.about(name)} needs a state with key fields, but this one has none: declare them, "
+                f"such as partitionPersist(..., keyFields='word'), or write get, set or update"
             )
         raise _no_such(name, "get", "set", "update")
 

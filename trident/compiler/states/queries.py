@@ -173,7 +173,9 @@ def _retrieved(where: Where, function: Any, state: "ReadOnlyState", tuples: Sequ
     if state.failure is not None:  # the state could not be read, even if the function swallowed the error
         raise state.failure
     if len(results) != len(tuples):
-        raise where.error(f"gave {len(results)} results for {len(tuples)} tuples; batchRetrieve gives one for each")
+        raise where.error(
+            f"returned {len(results)} results for {len(tuples)} tuples; batchRetrieve must return one for each"
+        )
     return results
 
 
@@ -263,7 +265,7 @@ class _Lookup:
 
     def entries(self, read: Read) -> list[tuple[Any, ...]]:
         if not isinstance(read, Reads):
-            raise TypeError(f"{self.subject}: this reader of states cannot list one")
+            raise TypeError(f"{self.subject}: this reader cannot list a state")
         entries: list[tuple[Any, ...]] = []
         for page in read.scan(self.state):
             *keys, values = [Column.of(column) for column in page.columns]

@@ -78,7 +78,9 @@ def _value(where: Where, values: list[Any], kind: pa.DataType) -> Column:
     try:
         return Column.made(values, kind)
     except NotAccepted as error:
-        raise where.error(f"gave {typed(error.value)}, the state holds {type_name(kind)}{reason(error)}") from None
+        raise where.error(
+            f"returned {typed(error.value)}, but the state has values of type {type_name(kind)}{reason(error)}"
+        ) from None
 
 
 # --- partitionPersist ---------------------------------------------------------------------------------------------
@@ -119,7 +121,7 @@ def _called(
     """Call the user's updater. If a read of the store failed, raise that error, even if the updater swallowed it."""
     state.beginCommit(txid)
     try:
-        check_ran(call(), "change the state in the function itself, and emit by collector.emit([...])")
+        check_ran(call(), "change the state in the function itself, and emit with collector.emit([...])")
     except (FailedException, StateError):
         if overlay.failure is None:
             raise

@@ -51,7 +51,7 @@ def is_report(line: str) -> bool:
 
 
 def report_in(line: str) -> Report | None:
-    """Return the report in a line of text from a worker; None if the line holds something else.
+    """Return the report in a line of text from a worker; None for other lines.
 
     >>> report_in(Report("a", 1, 7, 2, 9, {"b": {0: (2, 4)}}).line())
     Report(edge='a', partition=1, seal=7, rows=2, value=9, arrived={'b': {0: (2, 4)}})
@@ -174,12 +174,12 @@ class Ledger:
 
     def _problems(self) -> Iterator[str]:
         for name in sorted(self._awaited):
-            yield f"{name}: nothing of it came to the driver"
+            yield f"{name}: none of its rows reached the driver"
         for name, senders in self._senders.items():
             if name in self._roots:
                 expected, entered = self._roots[name], sum(entry.arrived.rows for entry in senders.values())
                 if expected is not None and expected != entered:
-                    yield f"{name}: the source gave {expected} rows, {_difference(expected, entered)}"
+                    yield f"{name}: the source emitted {expected} rows, {_difference(expected, entered)}"
                 continue
             for partition, entry in sorted(senders.items()):
                 yield from self._problem(name, partition, entry)
@@ -189,11 +189,14 @@ class Ledger:
         again = self.duplicates[name, partition]
         twice = f" (its report came {again + 1} times)" if again else ""
         if sent is None:
-            yield f"{where}: it never reported what it sent; {arrived.rows} of its rows arrived"
+            yield f"{where}: it did not report the rows it sent; {arrived.rows} of them arrived"
         elif sent.rows != arrived.rows:
             yield f"{where}: it sent {sent.rows} rows, {_difference(sent.rows, arrived.rows)}{twice}"
         elif sent != arrived:
-            yield f"{where}: {sent.rows} rows arrived of {sent.rows}, but others: some lost, some doubled{twice}"
+            yield (
+                f"{where}: {sent.rows} rows arrived of {sent.rows}, but not the same ones: some were lost, some "
+                f"arrived twice{twice}"
+            )
         elif again:
             yield f"{where}: it reported {again + 1} times"
 

@@ -22,9 +22,9 @@ def unseen_text(program: Program) -> str:
     if not steps:
         return ""
     return (
-        f"ledger=True does not count the rows on their way into Spark's own steps: {', '.join(steps)}. A row that is "
-        "lost or doubled there is not noticed, beyond Spark's own checksums. A Python function or aggregator in their "
-        "place is counted; engine='embedded' counts every step that moves tuples"
+        f"ledger=True does not count the rows that enter Spark's own steps: {', '.join(steps)}. Only Spark's own "
+        f"checksums would detect a row that is lost or repeated there. To count these steps, write them as Python "
+        f"functions or aggregators; engine='embedded' counts every step that moves tuples"
     )
 
 

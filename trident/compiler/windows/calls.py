@@ -25,7 +25,7 @@ CallWindow = Callable[[Rows, int], list[tuple[Any, ...]]]
 
 
 def where_of(node: Window | WindowPanes) -> Where:
-    """Return what errors of a window's aggregator name: the step, the user's function and the fields that it reads."""
+    """Return the context for errors of a window's aggregator: the step, the user's function and its input fields."""
     return Where(node.step, node.windowing.site, node.inputs)
 
 

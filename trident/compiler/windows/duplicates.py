@@ -168,7 +168,7 @@ class _ByBucket:
 
 
 def admitted(numbers: Ids, times: Ids, until: Ids, within: int) -> Ids:
-    """Return the rows that pass, ascending: rows whose time is past the time until which their key is remembered.
+    """Return the rows to emit, ascending: those later than the time until which their key is remembered.
 
     `numbers` are the keys of the rows, in the order of the batch. A row that goes on sets the `until` of its key to its
     time plus `within`, for the rows after it; the array is changed in place.

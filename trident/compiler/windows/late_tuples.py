@@ -1,4 +1,4 @@
-"""Late tuples: tuples of a batch that came after every window that could hold them had closed, or that have no time."""
+"""Late tuples: tuples of a batch that arrived after all of their windows had closed, or that have no time."""
 
 import pyarrow as pa
 import pyarrow.compute as pc

@@ -63,7 +63,7 @@ class OpenWindows(BatchIndex):
             self._keys.setdefault(start, []).append(part.select(self._fields.names))
 
     def remove(self, keys: pa.Table) -> None:
-        """Remove keys. Those whose start was dropped are left out."""
+        """Remove keys. Those whose start was dropped are skipped."""
         for start, part in by_start(keys, self._start.name):
             if start in self._keys:
                 held = self.whole([start])

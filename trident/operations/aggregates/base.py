@@ -78,7 +78,7 @@ class BuiltinAggregator(CombinerAggregator):
         raise NotImplementedError
 
     def problem(self, inputs: spark.StructType) -> str:
-        """Return why these input fields cannot be aggregated; "" if they can."""
+        """Return the reason why these input fields cannot be aggregated; "" if they can."""
         raise NotImplementedError
 
     def type_of(self, inputs: spark.StructType) -> spark.DataType:
@@ -130,7 +130,7 @@ def check_parameter(name: str, parameter: str, value: object, least: int = 1, mo
     """Raise TopologyError unless the parameter of the aggregator `name` is a whole number from `least` to `most`."""
     if isinstance(value, str):
         way_out = f"name a field before the aggregator, as in ({value!r}, {name}(...))"
-        raise TopologyError(f"{name}({brief(value)}): {parameter} is a whole number; {way_out}")
+        raise TopologyError(f"{name}({brief(value)}): {parameter} must be a whole number; {way_out}")
     check_whole_number(f"{name}: {parameter}", value, least, most)
 
 
@@ -140,7 +140,10 @@ def one_field(name: str, does: str, inputs: spark.StructType, accepted: tuple[ty
     The text begins with `name` and `does`.
     """
     if len(inputs.fields) != 1:
-        return f"{name} {does} of one input field, not of {len(inputs.fields)} ({ddl(inputs)}); name the one before it"
+        return (
+            f"{name} {does} of one input field, not of {len(inputs.fields)} ({ddl(inputs)}); name the field "
+            f"before the aggregator"
+        )
     field = inputs.fields[0]
     if isinstance(field.dataType, accepted):
         return ""

@@ -29,7 +29,9 @@ def _any_field(name: str, inputs: spark.StructType) -> str:
     """Return why `inputs` are not one field; "" if they are."""
     if len(inputs.fields) == 1:
         return ""
-    return f"{name} takes one input field, not {len(inputs.fields)} ({ddl(inputs)}); name the one before it"
+    return (
+        f"{name} takes one input field, not {len(inputs.fields)} ({ddl(inputs)}); name the field before the aggregator"
+    )
 
 
 @dataclass(frozen=True)
@@ -189,10 +191,10 @@ class MaxBy(BuiltinAggregator):
         name = type(self).__name__
         for given in (self.field, self.by):
             if given is not None and not isinstance(given, str):
-                raise TopologyError(f"{name}: {brief(given)} is no field; write {name}('value', 'by')")
+                raise TopologyError(f"{name}: {brief(given)} is not a field; write {name}('value', 'by')")
         if (self.field is None) != (self.by is None):
-            problem = f"{name}({self.field or self.by!r}) names one field, and it takes two"
-            raise TopologyError(f"{problem}: {name}('value', 'by'), or none where the verb names them")
+            problem = f"{name}({self.field or self.by!r}) names one field, but takes two"
+            raise TopologyError(f"{problem}: {name}('value', 'by'), or none if the verb names them")
 
     @property
     def inputFields(self) -> tuple[str, ...] | None:
@@ -236,11 +238,13 @@ class MaxBy(BuiltinAggregator):
         name = type(self).__name__
         if len(inputs.fields) != 2:
             given = f"not {len(inputs.fields)} ({ddl(inputs)})"
-            return f"{name} takes two input fields, the value and what it is ordered by, {given}: {name}('value', 'by')"
+            return (
+                f"{name} takes two input fields, the value and the field that orders it, {given}: {name}('value', 'by')"
+            )
         by = inputs.fields[1]
         if isinstance(by.dataType, ORDERED):
             return ""
-        return f"{name} compares values, and {by.name!r} is {type_ddl(by.dataType)}, which has no order"
+        return f"{name} compares values, but {by.name!r} is {type_ddl(by.dataType)}, which has no order"
 
     def type_of(self, inputs: spark.StructType) -> spark.DataType:
         value, by = inputs.fields

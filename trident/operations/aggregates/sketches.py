@@ -81,7 +81,7 @@ class CountDistinct(BuiltinAggregator):
 
     def problem(self, inputs: spark.StructType) -> str:
         if not inputs.fields:
-            return "CountDistinct counts distinct values; name the fields before it"
+            return "CountDistinct counts distinct values; name the fields before the aggregator"
         for field in inputs.fields:
             if "map<" in type_ddl(field.dataType):
                 return f"CountDistinct cannot compare maps, and {field.name!r} is {type_ddl(field.dataType)}"
@@ -123,7 +123,7 @@ class Quantiles(BuiltinAggregator):
         if wrong or not ranks:
             problem = f"not {wrong[0]!r}" if wrong else "at least one"
             field = wrong[0] if wrong and isinstance(wrong[0], str) else "price"
-            way_out = f"name the field before it, as in ({field!r}, Quantiles(0.5, 0.99))"
+            way_out = f"name the field before the aggregator, as in ({field!r}, Quantiles(0.5, 0.99))"
             raise TopologyError(f"Quantiles takes ranks from 0 to 1, {problem}; {way_out}")
         check_whole_number("Quantiles: k", k, 8, 65535)
         object.__setattr__(self, "ranks", tuple(map(float, ranks)))

@@ -56,7 +56,7 @@ class TopK(BuiltinAggregator):
 
     def problem(self, inputs: spark.StructType) -> str:
         if not inputs.fields:
-            return "TopK compares values; name the field before it"
+            return "TopK compares values; name the field before the aggregator"
         for field in inputs.fields:
             if not isinstance(field.dataType, ORDERED):
                 return f"TopK compares values, and {field.name!r} is {type_ddl(field.dataType)}: leave it out"

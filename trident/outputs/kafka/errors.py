@@ -13,7 +13,8 @@ _RIGHTS = (
     "describe the transactional.id, and to read the group"
 )
 _NO_TRANSACTIONS = (
-    "; if these brokers have no transactions, say guarantee='at-least-once': then a batch may come twice after a crash"
+    "; if these brokers have no transactions, use guarantee='at-least-once': a batch may then be written twice "
+    "after a crash"
 )
 _TOO_LARGE = (
     "; raise message.max.bytes in options, and max.message.bytes of the topic (message.max.bytes of the brokers), or "
@@ -22,13 +23,13 @@ _TOO_LARGE = (
 REFUSALS = LOGIN_REFUSALS | {
     "MSG_SIZE_TOO_LARGE": _TOO_LARGE,
     "RECORD_LIST_TOO_LARGE": _TOO_LARGE,
-    "INVALID_RECORD": "; a compacted topic takes no message without a key",
+    "INVALID_RECORD": "; every message in a compacted topic needs a key",
     "TOPIC_AUTHORIZATION_FAILED": _RIGHTS,
     "GROUP_AUTHORIZATION_FAILED": _RIGHTS,
     "CLUSTER_AUTHORIZATION_FAILED": _RIGHTS,
     "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": _RIGHTS,
-    "INVALID_TRANSACTION_TIMEOUT": "; lower transaction.timeout.ms in options, to transaction.max.timeout.ms of the "
-    "brokers at most",
+    "INVALID_TRANSACTION_TIMEOUT": "; lower transaction.timeout.ms in options, to at most the "
+    "transaction.max.timeout.ms of the brokers",
     "UNSUPPORTED_FOR_MESSAGE_FORMAT": _NO_TRANSACTIONS,
     "UNSUPPORTED_VERSION": _NO_TRANSACTIONS,
     "_UNSUPPORTED_FEATURE": _NO_TRANSACTIONS,
@@ -57,7 +58,7 @@ class OutputErrors:
             if each is not None and each.name() in REFUSALS:
                 return self.refused(what, f"{each.str()}{REFUSALS[each.name()]}")
         if fault.name() in _FENCED:
-            return self.unavailable(what, f"{fault.str()} (another producer has begun under its transactional.id)")
+            return self.unavailable(what, f"{fault.str()} (another producer uses its transactional.id)")
         return self.unavailable(what, fault.str() if self.heard is None else f"{fault.str()}; {self.heard.str()}")
 
     def refused(self, what: str, why: str) -> OutputRefusedError:

@@ -119,9 +119,9 @@ class KafkaOutlet:
             self._last = None
         if self._last is None and self._reached and first:
             _log.warning(
-                "%s: the consumer group %r holds no record, and the output took batch %s: Kafka forgot it after "
-                "offsets.retention.minutes, the group or the topic was deleted, or this is another cluster. The output "
-                "goes on after batch %s, and writes nothing again",
+                "%s: the consumer group %r has no record, although the output took batch %s: Kafka deleted it after "
+                "offsets.retention.minutes, the group or the topic was deleted, or this is another cluster. The "
+                "output continues after batch %s, and writes nothing again",
                 self._sink.step, keeper.group, self._reached, self._reached,
             )  # fmt: skip
         if self._last is None:
@@ -142,7 +142,7 @@ class KafkaOutlet:
         keeper.check(record, self._place, reached)
         if first and record is not None and record.txid > self._run.last_frozen:
             raise keeper.conflict(
-                f"says that batch {record.txid} is in Kafka, and the log froze only up to {self._run.last_frozen}: "
+                f"says that batch {record.txid} is in Kafka, but the log froze only up to {self._run.last_frozen}: "
                 f"the log is an old copy. Restore the newest log, or give the output another name="
             )
 
@@ -151,8 +151,8 @@ class KafkaOutlet:
 
     def _topic_anew(self, former: str | None) -> None:
         _log.warning(
-            "%s: topic %r was deleted and made anew (id %s before, %s now): the batches up to %s went with it, and are "
-            "not written again",
+            "%s: topic %r was deleted and recreated (id %s before, %s now): the batches up to %s were deleted with "
+            "it, and are not written again",
             self._sink.step, self._target.topic, former, self._place.topic, self._reached,
         )  # fmt: skip
 
@@ -203,16 +203,16 @@ class KafkaOutlet:
             return False
         if txid <= self._doubtful:
             raise self._keeper.conflict(
-                f"holds no record of this output any more (offsets.retention.minutes passed, or the group or the topic "
+                f"no longer has a record of this output (offsets.retention.minutes passed, or the group or the topic "
                 f"was deleted; or the output has a new name), and batch {txid} may be in Kafka already. "
-                f"Look into the topic (header trident.txid). To write the batch, perhaps for a second time, start once "
-                f"with guarantee='at-least-once'"
+                f"Look into the topic (header trident.txid). To write the batch (possibly twice), start once with "
+                f"guarantee='at-least-once'"
             )
         assert self._last is not None
         if self._last.txid == txid and self._last.rows != rows:
             raise self._keeper.conflict(
-                f"says that batch {txid} has {self._last.rows} rows in Kafka, the log froze {rows}: one of them is not "
-                f"this topology's. Restore the newest log, or give the output another name="
+                f"says that batch {txid} has {self._last.rows} rows in Kafka, but the log froze {rows}: one of the "
+                f"two does not belong to this topology. Restore the newest log, or give the output another name="
             )
         return txid <= self._last.txid
 
@@ -229,7 +229,7 @@ class KafkaOutlet:
             reach("output.published")
 
     def _look_again(self) -> None:
-        """Note the id of the topic, as it is now: it may have been made anew under a producer that goes on."""
+        """Note the current id of the topic, which may have been recreated while the producer continues."""
         former, self._place = self._place, self._place._replace(topic=self._topic_id())
         if None not in (former.topic, self._place.topic) and former.topic != self._place.topic:
             self._topic_anew(former.topic)

@@ -61,7 +61,7 @@ class Record(NamedTuple):
         return cls(txid, int(stored["rows"]), str(stored["log"]), str(stored["output"]), place, lease, *began)
 
     def falls_short_of(self, reached: int) -> bool:
-        """Return whether batches up to `reached` came to the output after the last one that the record knows."""
+        """Return whether the output got batches up to `reached` after the last one in the record."""
         return max(self.txid, self.since) < reached
 
 
@@ -96,16 +96,16 @@ class RecordKeeper:
             record = Record.decode(offset, metadata or "")
         except (ValueError, KeyError, TypeError):
             raise self.conflict(
-                f"holds offset {offset} with the metadata {metadata!r:.100}, which no output wrote; it may have no "
-                f"consumers of its own"
+                f"has offset {offset} with the metadata {metadata!r:.100}, which no output wrote; no consumer may "
+                f"use this group"
             ) from None
         if record.output != self._output:
             raise self.conflict(f"is the record of output {record.output!r}; give this one another transactional.id")
         if record.log != self._run.log:
             raise self.conflict(
-                f"was written under another log (uuid {record.log}) than this one (uuid {self._run.log}), up to batch "
+                f"belongs to another log (uuid {record.log}) than this one (uuid {self._run.log}), up to batch "
                 f"{record.txid}: its batches have other txids. Start with the checkpointLocation that belongs to it; "
-                f"or, if the topic is to get the stream from its beginning once more, delete the group, or give the "
+                f"or, to write the stream to the topic again from its beginning, delete the group, or give the "
                 f"output another name="
             )
         return record
@@ -121,9 +121,9 @@ class RecordKeeper:
             return
         if None not in (record.place.cluster, place.cluster) and record.place.cluster != place.cluster:
             raise self.conflict(
-                f"was written in the cluster {record.place.cluster}, and is in the cluster {place.cluster} now, as a "
-                f"mirror copies groups: its txid says nothing about this cluster. Correct the servers, or give the "
-                f"output another name=: then it begins here after batch {reached}"
+                f"was written in the cluster {record.place.cluster}, but is now in the cluster {place.cluster} (a "
+                f"mirror copies groups): its txid says nothing about this cluster. Correct the servers, or give the "
+                f"output another name=: it then starts here after batch {reached}"
             )
         lease = record.lease
         if not run.memory.issued(lease):
@@ -134,16 +134,16 @@ class RecordKeeper:
             )
         if lease.epoch > run.epoch:
             raise FencedError(
-                f"{self._sink.step}: another driver (epoch {lease.epoch}, ours is {run.epoch}) took this output in "
-                f"Kafka, and has written; this one stops"
+                f"{self._sink.step}: another driver (epoch {lease.epoch}; this driver has {run.epoch}) took this "
+                f"output in Kafka, and has written; this driver stops"
             )
         if record.falls_short_of(reached) and not self.is_elsewhere(record, place):
             raise self.conflict(
-                f"says that batch {max(record.txid, record.since)} is the last one in Kafka, and the output took "
-                f"batch {reached}: the brokers were restored from an older copy or have lost records, so that later "
+                f"says that batch {max(record.txid, record.since)} is the last one in Kafka, but the output took "
+                f"batch {reached}: the brokers were restored from an older copy or have lost records, so later "
                 f"batches are missing in the topic; or the output wrote to another topic= or with "
-                f"guarantee='at-least-once' since. To go on after batch {reached}, without what is missing, delete the "
-                f"group (kafka-consumer-groups --delete --group {self.group}). Nothing was written"
+                f"guarantee='at-least-once' since. To continue after batch {reached}, without the missing batches, "
+                f"delete the group (kafka-consumer-groups --delete --group {self.group}). Nothing was written"
             )
 
     @staticmethod

@@ -65,7 +65,7 @@ class Sender:
             raise self._errors.error(what, error.args[0]) from error
 
     def _call_beside(self, what: str, call: Callable[[], None], seconds: float) -> None:
-        """Make a call in a thread of its own. If it does not end in time, leave the thread behind.
+        """Make a call in a separate thread. If it does not end in time, abandon the thread.
 
         After a broker was away, librdkafka may wait for a former connection to it, for ever, whatever time it was given
         (its issue 5456). Another producer does not.
@@ -83,7 +83,7 @@ class Sender:
         try:
             error = ended.get(timeout=seconds + 1)
         except queue.Empty:
-            raise self._errors.unavailable(what, "the client does not come back; it is left behind") from None
+            raise self._errors.unavailable(what, "the client does not return; it is abandoned") from None
         if error is not None:
             raise error
 

@@ -32,7 +32,7 @@ Take = Callable[[pa.Table, int], None]
 
 @dataclass
 class OutputLog:
-    """A topology's log, as its one output meets it. `copy` copies it, as a backup or a cloned machine does."""
+    """The log of a topology with one output. `copy` copies it, as a backup or a cloned machine does."""
 
     uuid: str = field(default_factory=lambda: uuid4().hex)
     leases: dict[int, str] = field(default_factory=dict)

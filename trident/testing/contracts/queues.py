@@ -1,4 +1,4 @@
-"""The contract of spouts over message queues: each message counts once, and the queue hears of every outcome."""
+"""The contract of spouts over message queues: each message counts once, and the queue is told every outcome."""
 
 import time
 from collections import Counter
@@ -41,7 +41,7 @@ class MessageQueue:
         raise NotImplementedError
 
     def left(self) -> int:
-        """Return how many messages the queue holds, with those that it has handed out and not heard of."""
+        """Return the number of messages in the queue, including those delivered but not acknowledged."""
         raise NotImplementedError
 
 
@@ -80,7 +80,9 @@ class QueueContract:
         deaf = queue.spout()
         deaf.ack = _away  # type: ignore[method-assign]
         self._run(queue, deaf, output, tmp_path, others)
-        assert _wait_for(queue, queue.prefetch), f"it holds {queue.left()} messages, of {queue.prefetch} without an ack"
+        assert _wait_for(queue, queue.prefetch), (
+            f"it has {queue.left()} messages, and allows {queue.prefetch} without an acknowledgement"
+        )
         sent.append(queue.send(2 * queue.prefetch))
         self._run(queue, queue.spout(), output, tmp_path, others, empty=True)
         _check(queue, output, sent)
@@ -123,7 +125,7 @@ class QueueContract:
     def _run(
         self, queue: MessageQueue, spout: RichSpout, output: TestOutput, folder: Path, others: int, empty: bool = False
     ) -> None:
-        """Count messages beside another stream with `others` batches; with `empty`, until the queue is empty."""
+        """Count messages in a run with another stream of `others` batches; with `empty`, until the queue is empty."""
         schema = as_spout(spout).schema
         topology, feeder = TridentTopology(), FeederBatchSpout(schema)
         streams = [topology.newStream("queue", spout), topology.newStream("other", feeder)]
@@ -137,7 +139,7 @@ class QueueContract:
             while empty and queue.left() and time.monotonic() < until:
                 running.processAllAvailable(timeout=60)
                 time.sleep(0.02)
-            assert not empty or not queue.left(), f"the queue still holds {queue.left()} messages, and nothing says why"
+            assert not empty or not queue.left(), f"the queue still has {queue.left()} messages, for no stated reason"
 
 
 def _one_by_one(spout: RichSpout) -> RichSpout:
@@ -147,7 +149,7 @@ def _one_by_one(spout: RichSpout) -> RichSpout:
 
 
 class _DeafToTheFirst:
-    """Lets all acknowledgements of a spout through, but those of the first message."""
+    """Passes on all acknowledgements of a spout, except those of the first message."""
 
     def __init__(self, spout: RichSpout) -> None:
         self.spout, self._ack, self._first = spout, spout.ack, list[Any]()
@@ -185,7 +187,7 @@ def _marks(number: int) -> Callable[..., int]:
 
 
 def _away(messageId: Any) -> None:
-    raise ConnectionError("the test lets no acknowledgement through")
+    raise ConnectionError("the test blocks all acknowledgements")
 
 
 def _check(queue: MessageQueue, output: TestOutput, sent: Iterable[RowsLike]) -> None:
@@ -196,8 +198,10 @@ def _check(queue: MessageQueue, output: TestOutput, sent: Iterable[RowsLike]) ->
     of_queue = [row for row in output.rows if getattr(row, _MARK, 0) == 0]
     came = Counter(repr(Row(**{name: row[name] for name in schema.names})) for row in of_queue)
     lost, more = expected - came, came - expected
-    assert not lost and not more, f"messages that were lost: {shown(lost)}; messages that came twice: {shown(more)}"
-    assert _wait_for(queue, 0), f"{queue.left()} messages were counted, and the queue was not told"
+    assert not lost and not more, (
+        f"messages that were lost: {shown(lost)}; messages that were delivered twice: {shown(more)}"
+    )
+    assert _wait_for(queue, 0), f"{queue.left()} messages were counted but not acknowledged to the queue"
 
 
 def _wait_for(queue: MessageQueue, left: int) -> bool:

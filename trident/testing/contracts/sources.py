@@ -1,4 +1,4 @@
-"""The contract of spouts with a changing source: rows that come, older copies, other sources, servers that are away."""
+"""The contract of spouts with a changing source: new rows, older copies, other sources, unavailable servers."""
 
 import time
 from collections import Counter
@@ -53,7 +53,7 @@ class ChangingSource:
         raise NotImplementedError
 
     def replace(self) -> None:
-        """Put another source in place of this one, empty and under the same name: made anew, or on another server."""
+        """Put another source in place of this one, empty and with the same name: recreated, or on another server."""
         raise NotImplementedError
 
     def hide(self) -> None:
@@ -193,7 +193,7 @@ class SourceContract:
 
 
 class History:
-    """The rows that a source was given, and the batches that a spout has read of it."""
+    """The rows that were added to a source, and the batches that a spout has read from it."""
 
     def __init__(self, source: ChangingSource) -> None:
         self.source = source
@@ -236,11 +236,11 @@ class History:
         """Fail, with the rows that differ, unless the batches hold each row once."""
         read = sum((step.rows for step in self.steps), Rows())
         lost, more = self._rows - read, read - self._rows
-        assert not lost and not more, f"rows that were lost: {shown(lost)}; rows that came twice: {shown(more)}"
+        assert not lost and not more, f"rows that were lost: {shown(lost)}; rows that were read twice: {shown(more)}"
 
 
 class _Meddler(SpoutExecutor):
-    """An executor with rows that come between its calls: one before each call, as long as `CALLS_WITH_ROWS` lasts."""
+    """An executor whose source gets a new row before each call, for the first `CALLS_WITH_ROWS` calls."""
 
     def __init__(self, executor: SpoutExecutor, history: History) -> None:
         self._executor, self._history, self._left = executor, history, CALLS_WITH_ROWS
@@ -295,20 +295,20 @@ def _change(source: ChangingSource, change: Callable[[], None], history: History
 
 
 def _check_refused(source: ChangingSource, executor: SpoutExecutor, history: History) -> None:
-    """Fail unless the source is refused, or each of its rows still counts once, also of those that come later."""
+    """Fail unless the source is refused, or each of its rows still counts once, including later ones."""
     try:
         for _ in range(2):
             _until_it_answers(source, lambda: history.read_on(executor))
             _until_it_answers(source, lambda: history.add(5))
         _until_it_answers(source, lambda: history.read_on(executor))
     except REFUSALS as error:
-        assert str(error), "the refusal says nothing"
+        assert str(error), "the error has no message"
         return
     history.check()
 
 
 def _check_away(source: ChangingSource, executor: SpoutExecutor | None, history: History) -> None:
-    """Fail unless a plan of a source that is away is an error. None: a new run plans it."""
+    """Fail unless planning an unavailable source is an error. None: a new run plans it."""
     _needs(source.hide)
     try:
         with pytest.raises((TridentError, OSError)) as raised:  # noqa: PT012  a new run may fail when it opens
@@ -318,7 +318,7 @@ def _check_away(source: ChangingSource, executor: SpoutExecutor | None, history:
             else:
                 planned(executor, len(history.steps) + 1, history.position)
         assert not isinstance(raised.value, REFUSALS), (
-            f"a source that is away was taken for another one: {raised.value}"
+            f"an unavailable source was taken for a different source: {raised.value}"
         )
     finally:
         source.show()
@@ -333,7 +333,7 @@ def _needs(method: Callable[[], None]) -> None:
 
 
 def _until_it_answers(source: ChangingSource, call: Callable[[], object]) -> None:
-    """Call until no error comes: a server that was restarted needs a while."""
+    """Call until there is no error: a restarted server needs a while."""
     until = time.monotonic() + source.patience_secs
     while True:
         try:

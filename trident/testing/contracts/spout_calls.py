@@ -173,7 +173,7 @@ def check_workers(spark: "SparkSession", emission: Emission, where: str, scratch
     check_same(Counter(map(repr, rows_of(frame.toArrow()))), expected, f"{where}, read as a DataFrame,")
     reader = emission.reader(spark, names)
     if reader is not None:
-        assert sorted(reader.names) == sorted(names), f"{where}: its reader names other fields than it has"
+        assert sorted(reader.names) == sorted(names), f"{where}: its reader names other fields than its rows have"
         read = reader.numbers.mapInArrow(reader.read, spark_schema(reader.schema)).select(*names)
         for time in ("", " a second time"):
             check_same(Counter(map(repr, rows_of(read.toArrow()))), expected, f"{where}, read by workers{time},")
@@ -181,14 +181,14 @@ def check_workers(spark: "SparkSession", emission: Emission, where: str, scratch
         counts = counter.numbers.mapInArrow(counter.read, spark_schema(counter.schema)).toArrow().column(0)
         counted = sum(counts.to_pylist())
         total = sum(expected.values())
-        assert counted == total, f"{where}: workers count {counted} rows, it has {total}"
+        assert counted == total, f"{where}: workers count {counted} rows, but it has {total}"
     emission.check_scanned()
 
 
 def check_same(rows: Rows, expected: Rows, what: str) -> None:
     """Fail, with the rows that differ, unless `rows` equals `expected`. The failure calls the rows `what`."""
     lost, more = expected - rows, rows - expected
-    assert not lost and not more, f"{what} holds other rows. It lacks {shown(lost)}; it has {shown(more)} too much"
+    assert not lost and not more, f"{what} has different rows. Missing: {shown(lost)}; unexpected: {shown(more)}"
 
 
 def check_rows(batches: list[Rows], expected: list[Step]) -> None:
@@ -196,7 +196,7 @@ def check_rows(batches: list[Rows], expected: list[Step]) -> None:
     every = sum((step.rows for step in expected), Rows())
     rows = sum(batches, Rows())
     lost, more = every - rows, rows - every
-    assert not lost and not more, f"rows that were lost: {shown(lost)}; rows that came twice: {shown(more)}"
+    assert not lost and not more, f"rows that were lost: {shown(lost)}; rows that were read twice: {shown(more)}"
 
 
 def shown(rows: Rows) -> str:

@@ -91,7 +91,7 @@ class SpoutContract:
         """Return the batches that the source emits if nothing fails."""
         with closing(as_spout(make_spout()).open()) as executor:
             steps = list(walk(executor))
-        assert len(steps) > 1, f"the source has {len(steps)} batches; the tests need two at least"
+        assert len(steps) > 1, f"the source has {len(steps)} batches; the tests need at least two"
         return steps
 
     # --- what it says of itself --------------------------------------------------------------------------------
@@ -110,9 +110,11 @@ class SpoutContract:
                 where = f"batch {txid} ({plan!r:.200})"
                 assert sorted(table.column_names) == sorted(declared), f"{where} has other fields than declared"
                 for name, kind in declared.items():
-                    assert table.schema.field(name).type == kind, f"{where}: the type of {name!r} is not the declared"
-                assert emission.rows in (None, table.num_rows), f"{where} tells another number of rows than it has"
-                assert emission.digest == emission.digest, f"{where} gives two digests of the same rows"
+                    assert table.schema.field(name).type == kind, (
+                        f"{where}: the type of {name!r} is not the declared type"
+                    )
+                assert emission.rows in (None, table.num_rows), f"{where} reports another number of rows than it has"
+                assert emission.digest == emission.digest, f"{where} has two digests of the same rows"
 
     def test_it_brings_every_row_of_the_source_once(
         self, make_spout: MakeSpout, expected: list[Step], every_row: RowsLike | None
@@ -145,7 +147,9 @@ class SpoutContract:
         with closing(as_spout(make_spout()).open()) as executor:
             for txid, plan, emission in emissions(executor):
                 if executor.plans_ahead:
-                    assert emission.after is None, f"it plans ahead, and batch {txid} tells its position when emitted"
+                    assert emission.after is None, (
+                        f"it plans ahead, but batch {txid} knows its position only after the emission"
+                    )
                     # Once it is read, it may tell evidence of what was read beside the position.
                     emission.arrow()
                     if emission.after is not None:
@@ -212,7 +216,7 @@ class SpoutContract:
         spout = as_spout(make_spout())
         with closing(spout.open()) as executor:
             if not executor.plans_ahead or spout.kind is SpoutKind.OPAQUE:
-                pytest.skip("it does not plan ahead, or it plans a failed batch anew")
+                pytest.skip("it does not plan ahead, or it plans a failed batch again")
             emitted: list[Rows] = []
             position: Metadata = None
             while plans := planned_ahead(executor, len(emitted) + 1, position, 2):
@@ -302,7 +306,7 @@ class SpoutContract:
     ) -> None:
         spout = as_spout(make_spout())
         if spout.kind is not SpoutKind.TRANSACTIONAL:
-            pytest.skip(f"a spout that is {spout.kind.value} does not promise it")
+            pytest.skip(f"a {spout.kind.value} spout does not guarantee it")
         for step in reversed(expected):
             with closing(as_spout(make_spout()).open()) as executor:
                 again = rows_in(executor, TransactionAttempt(step.txid, 1, 2), step.plan)
@@ -318,7 +322,7 @@ class SpoutContract:
         """A partition appears late, disappears while others continue, and comes back, also across restarts."""
         if show_partitions is None:
             pytest.skip("the fixture 'show_partitions' gives nothing that takes partitions away")
-        assert len(partitions) > 1, f"the fixture 'partitions' names {list(partitions)}; the test needs two at least"
+        assert len(partitions) > 1, f"the fixture 'partitions' names {list(partitions)}; the test needs at least two"
         self._skip_without_promise(make_spout)
         steps: list[Step] = []
         position: Metadata = None
@@ -422,4 +426,4 @@ class SpoutContract:
 
     def _skip_without_promise(self, make_spout: MakeSpout) -> None:
         if as_spout(make_spout()).kind is SpoutKind.NON_TRANSACTIONAL:
-            pytest.skip("a non-transactional spout promises nothing over a restart")
+            pytest.skip("a non-transactional spout guarantees nothing after a restart")

@@ -220,7 +220,7 @@ class ExpiryContract:
 
     def test_a_batch_without_a_time_is_refused(self, expiring: Setting) -> None:
         store = expiring.started()
-        with pytest.raises(StateValueError, match="state 'counts': batch 1 has no time, and values here live for 64"):
+        with pytest.raises(StateValueError, match="state 'counts': batch 1 has no time, which a state with ttlSecs=64"):
             expiring.apply(store, 1, {1: 1})
         assert marker(store) == 0
 

@@ -171,7 +171,7 @@ class Setting:
 def marker(store: Store) -> int | None:
     """Return the marker of all groups of the store. Fails if the groups have different markers."""
     markers = {group.marker for group in store.groups_of()}
-    assert len(markers) == 1, f"the groups stand at {markers}"
+    assert len(markers) == 1, f"the groups are at {markers}"
     return markers.pop()
 
 
