@@ -7,10 +7,11 @@ RUN := .venv/bin/python
 READY := .venv/.ready
 OLD_ENOUGH := 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed: make PYTHON=python3.11 ...")'
 
-# What `make lowest` runs: one place for each use of pyspark, pandas, pyarrow, redis, msgspec and click.
+# What `make lowest` runs: one place for each use of pyspark, pandas, pyarrow, redis, msgspec, prometheus-client and click.
 LOWEST ?= .venv-lowest
 LOWEST_TESTS := tests/stream tests/cli tests/run/test_running.py tests/drpc/test_local.py tests/compiler/test_pandas.py \
-	tests/compiler/test_aggregates.py tests/spouts/files/test_csv.py tests/log/test_redis_log.py tests/state/redis/test_connections.py
+	tests/compiler/test_aggregates.py tests/spouts/files/test_csv.py tests/log/test_redis_log.py tests/state/redis/test_connections.py \
+	tests/base/test_metrics.py
 LOWEST_SPARK_TESTS := tests/house/test_wheel.py tests/spouts/test_on_spark.py tests/stream/test_on_spark.py
 
 .DEFAULT_GOAL := help
