@@ -210,7 +210,7 @@ def test_a_copy_that_was_not_asked_while_its_state_was_dropped_says_so(tmp_path:
         assert counts["dog"] == 2
         dropState("wc", "counts", tmp_path)
         counted(counting(fixed(["dog"], ["dog"], ["dog"])), checkpointLocation=tmp_path)
-        with pytest.raises(StateError, match="was recreated after txid 2"):
+        with pytest.raises(StateError, match="recreated after txid 2"):
             dict(counts.items())
 
 
@@ -291,7 +291,7 @@ def test_a_combiner_of_ones_own_must_be_given_where_batches_are_to_be_combined(t
         openState("wc", "counts", tmp_path)
     with pytest.raises(TopologyError, match=r"aggregator=Longest is a class; give an instance, Longest\(\)"):
         openState("wc", "counts", tmp_path, aggregator=Longest)
-    with pytest.raises(StateShapeError, match="state 'counts' was made by Longest, not by Sum"):
+    with pytest.raises(StateShapeError, match="state 'counts' was made with Longest, not with Sum"):
         openState("wc", "counts", tmp_path, aggregator=Sum())
     with openState("wc", "counts", tmp_path, aggregator=Longest()) as counts:
         assert counts["k"] == "CCC", "presented, too"
@@ -386,7 +386,7 @@ def test_a_lost_snapshot_file_is_named(tmp_path: Path) -> None:
     counted(counting(fixed(["a"])), checkpointLocation=tmp_path)
     for path in (tmp_path / "wc" / "states" / "counts").iterdir():
         path.unlink()
-    with pytest.raises(StateLostError, match=r"file .*arrow of its snapshot at txid 1 is gone"):
+    with pytest.raises(StateLostError, match=r"file .*arrow of its snapshot at txid 1 is missing"):
         openState("wc", "counts", tmp_path)
 
 

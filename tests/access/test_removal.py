@@ -260,7 +260,7 @@ def test_a_state_that_is_declared_elsewhere_is_dropped_as_the_refusal_says(
     dropState("wc", "counts", tmp_path, url=shared_redis.url, force=True)
     assert shared_redis.client.dbsize() == 0
     counted(counting(fixed(["a"], ["b"], ["c"]), in_memory), checkpointLocation=tmp_path)
-    with pytest.raises(StateLostError, match=r"dropState\('wc', 'counts', checkpointLocation='[^']*'\); or"):
+    with pytest.raises(StateLostError, match=r"dropState\('wc', 'counts', checkpointLocation='[^']*'\)"):
         counted(counting(fixed(["a"], ["b"], ["c"], ["d"]), on_server), checkpointLocation=tmp_path)
     dropState("wc", "counts", tmp_path)
     counted(counting(fixed(["a"], ["b"], ["c"], ["d"]), on_server), checkpointLocation=tmp_path)

@@ -123,7 +123,7 @@ def test_a_state_that_was_dropped_as_the_refusal_says_loses_no_tuple(
 ) -> None:
     place = Place(store, log, tmp_path, shared_redis)
     place.run(verb, "wrong", 1)
-    with pytest.raises(StateShapeError, match=r"^state 'own' holds .*dropState\('t', 'own', "):
+    with pytest.raises(StateShapeError, match=r"^state 'own' has .*dropState\('t', 'own', "):
         place.run(verb, "at", 2)
     place.drop("own")
     assert place.names() == {"passed"}
@@ -209,7 +209,7 @@ def test_an_old_watermark_of_another_field_is_refused_and_the_way_out_works(two_
     place = two_places
     place.run("dedup", "wrong", 1)
     as_before(place, "own")
-    with pytest.raises(StateShapeError, match=r"'own.watermark' holds .*dropState\('t', 'own', "):
+    with pytest.raises(StateShapeError, match=r"'own.watermark' has .*dropState\('t', 'own', "):
         place.run("dedup", "at", 2)
     place.drop("own")
     assert place.run("dedup", "at", 5) == dict.fromkeys("abcde", 1)
@@ -245,7 +245,7 @@ def test_a_watermark_notices_another_field_where_its_state_is_gone(tmp_path: Pat
     shared_redis.client.delete(*shared_redis.client.keys("*t/own}*"))
     with pytest.raises(
         StateShapeError,
-        match=r"'own.watermark' holds .* by Watermark\(own, wrong\), .* by Watermark\(own, at\) "
+        match=r"'own.watermark' has .* by Watermark\(own, wrong\), .* by Watermark\(own, at\) "
         r"\(the watermark uses another field\)\. .*dropState\('t', 'own', ",
     ):
         place.run("dedup", "at", 2)

@@ -430,7 +430,7 @@ def test_a_state_does_not_pass_from_a_reducer_to_an_updater(make_state: MakeStat
     source = topology.newStream("s", words([("a", 1)]))
     source.groupBy("k").persistentAggregate(make_state(), Added(), "sum", name="sums")
     contents(topology, tmp_path)
-    with pytest.raises(StateShapeError, match=r"'sums' holds .* by Added, the topology declares .* by put"):
+    with pytest.raises(StateShapeError, match=r"'sums' has .* by Added, but the topology declares .* by put"):
         contents(adding(make_state(), words([("a", 1)])), tmp_path)
 
 

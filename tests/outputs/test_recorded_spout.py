@@ -111,7 +111,7 @@ def test_a_batch_that_is_gone_behind_the_last_one_stops_the_player(tmp_path: Pat
     shutil.rmtree(path / "txid=3")  # the second batch is empty, and not there
     with pytest.raises(SourceUnreadableError, match="batch 3 of .* missing; restore its folder"):
         plan(executor, first)  # it has seen the batch
-    with pytest.raises(DataLossError, match=r"batch 3 of .* is gone: .* up to batch 1, .* is batch 4\. Bring"):
+    with pytest.raises(DataLossError, match=r"batch 3 of .* is missing: .* up to batch 1, .* is 4\. Restore"):
         plan(RecordedSpout(path).open(), first)
 
 

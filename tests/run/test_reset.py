@@ -82,7 +82,7 @@ def test_where_one_place_is_another_topologys_nothing_is_dropped(tmp_path: Path)
         running.processAllAvailable(timeout=20)
     ours = counting(counts=MemoryMapState.opaque())
     run(ours, "ours", tmp_path / "ours")
-    with pytest.raises(StateOwnedError, match="holds the state 'counts' of topology 'theirs'; nothing was changed"):
+    with pytest.raises(StateOwnedError, match="has the state 'counts' of topology 'theirs'; nothing was changed"):
         counting(counts=MemoryMapState.opaque(), more=place).reset("ours", tmp_path / "ours")
     assert (tmp_path / "ours" / "ours" / "log.sqlite").exists()
 

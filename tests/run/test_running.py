@@ -237,7 +237,7 @@ def test_another_aggregator_under_the_same_name_is_refused(tmp_path: Path) -> No
     other = TridentTopology()
     stream = other.newStream("sentences", FixedBatchSpout("line string, n double", []))
     stream.groupBy("line").persistentAggregate(MemoryMapState.opaque(), "n", Sum(), "sum", name="counts")
-    with pytest.raises(StateShapeError, match=r"'counts' holds .*, the topology declares .*"):
+    with pytest.raises(StateShapeError, match=r"'counts' has .*, but the topology declares .*"):
         start_local(other, name="wc", checkpointLocation=tmp_path)
     with pytest.raises(StateShapeError, match="is opaque, the topology declares it transactional"):
         start_local(word_count(state=MemoryMapState.transactional()), name="wc", checkpointLocation=tmp_path)

@@ -117,7 +117,7 @@ def test_types_without_a_json_form_are_read_from_their_text() -> None:
             "n long",
             "[1, 2]",
             "expected a JSON object, got [1, 2] (expected one object per line; jq -c '.[]' writes an array in this "
-            "form",
+            "form)",
         ),
         ("n long", '{"n": NaN}', "expected a JSON object: NaN is not a JSON value"),
         ("n long", '{"n": "5"}', 'field \'n\': expected bigint, got "5" (numbers="lenient" reads it)'),

@@ -77,14 +77,14 @@ def test_a_damaged_file_is_told_and_nothing_is_read_from_it(setting: Setting, ho
 
 def test_a_file_that_is_gone_is_a_lost_state(setting: Setting, home: FileHome) -> None:
     segments(home)[0].unlink()
-    with pytest.raises(StateLostError, match=r"file .* of its snapshot at txid 2 is gone.*topology\.reset"):
+    with pytest.raises(StateLostError, match=r"file .* of its snapshot at txid 2 is missing.*topology\.reset"):
         opened(setting, home).acquire(SECOND)
 
 
 def test_a_folder_that_is_gone_is_a_lost_state(setting: Setting, home: FileHome) -> None:
     assert home.folder is not None
     home.folder.rename(home.folder.with_name("elsewhere"))
-    with pytest.raises(StateLostError, match="is gone"):
+    with pytest.raises(StateLostError, match="is missing"):
         opened(setting, home).acquire(SECOND)
 
 

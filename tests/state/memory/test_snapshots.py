@@ -512,7 +512,7 @@ def test_a_drop_without_a_lease_deletes_the_files_and_leaves_the_log_to_its_owne
     assert dropping.report().absent
     dropping.close()
     assert files(home) == set()
-    with pytest.raises(StateLostError, match="is gone"):
+    with pytest.raises(StateLostError, match="is missing"):
         opened(setting, home).acquire(SECOND)
 
 
