@@ -1,4 +1,4 @@
-"""First, Last, CollectList, CollectSet, MaxBy, MinBy and the moments: what they give, on both engines."""
+"""First, Last, CollectList, CollectSet, MaxBy, MinBy, Median and the moments: what they give, on both engines."""
 
 import itertools
 import math
@@ -20,6 +20,7 @@ from trident import (
     First,
     Last,
     MaxBy,
+    Median,
     MinBy,
     StdDev,
     StdDevPop,
@@ -53,6 +54,8 @@ AGGREGATORS: list[tuple[Any, dict[str, Any], Any]] = [
     (Variance("n"), {"a": 0.0, "b": 2.0, "c": None}, None),
     (VarPop("n"), {"a": 0.0, "b": 1.0, "c": None}, None),
     (StdDev("n"), {"a": 0.0, "b": 2**0.5, "c": None}, None),
+    (Median("n"), {"a": 3.0, "b": 6.0, "c": None}, None),
+    (Median("x"), {"a": 9.0, "b": NAN, "c": None}, None),
     (StdDevPop("n"), {"a": 0.0, "b": 1.0, "c": None}, None),
 ]
 IDS = [repr(aggregator) for aggregator, _, _ in AGGREGATORS]
@@ -197,7 +200,7 @@ def test_wrong_uses_are_told(make: Any, says: str) -> None:
 def test_the_names_of_spark_lead_to_them() -> None:
     from pyspark.sql import functions as F
 
-    for function, says in [(F.max_by, "MaxBy"), (F.collect_list, "CollectList"), (F.stddev_pop, "StdDevPop")]:
+    for function, says in [(F.max_by, "MaxBy"), (F.stddev_pop, "StdDevPop"), (F.median, "Median")]:
         with pytest.raises(TopologyError, match=f"give {says}"):
             rows([]).aggregate("n", function, "out")
     with pytest.raises(ImportError, match=r"use MaxBy\('value', 'by'\)"):
@@ -206,6 +209,7 @@ def test_the_names_of_spark_lead_to_them() -> None:
 
 def test_a_restart_goes_on_with_what_is_stored(tmp_path: Path) -> None:
     several = {"first": First("n"), "all": CollectList("n"), "top": MaxBy("n", "x"), "v": Variance("n")}
+    several["middle"] = Median("n")
     for upto in (1, 2):
         topology = TridentTopology()
         source = FixedBatchSpout("k string, n long, x double", [ROWS[:3], ROWS[3:]][:upto])
@@ -214,7 +218,7 @@ def test_a_restart_goes_on_with_what_is_stored(tmp_path: Path) -> None:
         with start_local(topology, name="t", checkpointLocation=tmp_path) as running:
             running.processAllAvailable(timeout=30)
             found = running.state("s")["b"]
-    assert found == (7, [7, 5], 7, 2.0)
+    assert found == (7, [7, 5], 7, 2.0, 6.0)
 
 
 def test_partial_results_of_several_partitions_are_put_in_order_whichever_comes_first() -> None:

@@ -14,6 +14,7 @@ from trident import (
     Last,
     Max,
     MaxBy,
+    Median,
     Min,
     MinBy,
     SlidingCountWindow,
@@ -46,6 +47,7 @@ AGGREGATORS: dict[str, Any] = {
     "MinBy": MinBy,
     "StdDev": StdDev,
     "VarPop": VarPop,
+    "Median": Median,
     "TotalOfSeries": lambda: use.total_of_series,
     "SpreadOfSeries": lambda: use.spread_of_series,
 }

@@ -60,6 +60,7 @@ _SEVERAL: dict[str, tuple[tuple[str, ...], ...]] = {
     "MinBy": (("string", "long"), ("string", "long")),
     "StdDev": (("long",),),
     "VarPop": (("long",),),
+    "Median": (("long",),),
 }
 """Aggregators in a bundle, and the types of each of their inputs."""
 _IN_ORDER = ("First", "Last", "CollectList", "MaxBy", "MinBy")

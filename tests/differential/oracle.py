@@ -5,6 +5,7 @@ brings a tuple to is nobody's business, so there the partitions are one heap and
 """
 
 import math
+import statistics
 from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any
@@ -210,6 +211,8 @@ def described(kind: str, rows: list[Row]) -> Any:
             able = [row for row in rows if row[1] is not None]
             chosen = max if kind == "MaxBy" else min
             return chosen(able, key=lambda row: row[1])[0] if able else None  # of several the first
+        case "Median":
+            return float(statistics.median(there)) if there else None
         case "StdDev" | "VarPop":
             free = len(there) - (kind == "StdDev")
             if free < 1:

@@ -5,6 +5,7 @@ Nothing of the library is used, and nothing is carried from batch to batch.
 
 import json
 import math
+import statistics
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -151,6 +152,7 @@ def _described(numbers: list[int]) -> dict[str, Any]:
         "low": min(numbers, key=score),
         "apart": rounded(math.sqrt(squares / (len(numbers) - 1))) if len(numbers) > 1 else None,
         "variance": rounded(squares / len(numbers)),
+        "middle": float(statistics.median(numbers)),
     }
 
 

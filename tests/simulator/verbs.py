@@ -17,6 +17,7 @@ from trident import (
     Last,
     Max,
     MaxBy,
+    Median,
     Min,
     MinBy,
     SessionWindow,
@@ -84,6 +85,7 @@ AGGREGATES: dict[str, Any] = {
     "low": MinBy("seq", "score"),
     "apart": StdDev("seq"),
     "variance": VarPop("seq"),
+    "middle": Median("seq"),
 }
 
 

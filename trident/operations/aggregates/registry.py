@@ -21,6 +21,7 @@ _FOREIGN = {
     "var": "Variance()",
     "varsamp": "Variance()",
     "approxcountdistinct": "CountDistinct()",
+    "percentile": "Median()",
     "percentileapprox": "Quantiles(0.5)",
     "quantiles": "Quantiles(0.5)",
 }

@@ -1,0 +1,98 @@
+"""The aggregator Median: the middle of a numeric field, exactly."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from pyspark.sql import types as spark
+
+from trident.base.checks import check_whole_number
+from trident.operations.aggregates.base import NUMERIC, OneFieldAggregator, one_field
+
+
+@dataclass(frozen=True)
+class Median(OneFieldAggregator):
+    """The median of one numeric field, a double, as Spark's ``median`` and ``percentile(x, 0.5)``.
+
+    Of an even number of values it is the mean of the two in the middle, each taken as a double. Nulls are skipped;
+    without any other value the median is null. NaN is greater than every number (Spark's order).
+
+    An exact median needs all values. So each accumulator holds every different value once, with its count, as in Spark,
+    and each change of a key in a state writes all of them. That suits ages, prices or whole milliseconds. A key or a
+    group with more than `limit` different values fails the batch. Then start again with a greater `limit`: a state does
+    not hold it, and the batch that waits is committed. To keep less, round the values before, take the median of a
+    window, or estimate it by `Quantiles`, which keeps two kilobytes; such a state begins empty.
+
+    Raises
+    ------
+    TopologyError
+        If `limit` is not a whole number of at least 1.
+
+    >>> median = Median()
+    >>> acc = median.combine(median.gathered([(7,), (1,), (7,)]), median.init((2,)))
+    >>> acc, median.present(acc)
+    ([(1, 1), (2, 1), (7, 2)], 4.5)
+    """
+
+    limit: int = 10_000
+
+    known_by_name: ClassVar[bool] = True
+
+    gathers: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_whole_number("Median: limit", self.limit, 1)
+
+    def init(self, tuple: Any) -> list[Any]:
+        return self.gathered([tuple])
+
+    def combine(self, a: Any, b: Any) -> list[Any]:
+        return self._counted([*a, *b])
+
+    def zero(self) -> list[Any]:
+        return []
+
+    def present(self, acc: Any) -> float | None:
+        """Return the median."""
+        total = sum(count for _, count in acc)
+        if not total:
+            return None
+        low, high = _at(acc, (total - 1) // 2), _at(acc, total // 2)
+        return low if low == high else low * 0.5 + high * 0.5
+
+    def gathered(self, tuples: Sequence[tuple[Any, ...]]) -> list[Any]:
+        return self._counted((value, 1) for (value,) in tuples if value is not None)
+
+    def problem(self, inputs: spark.StructType) -> str:
+        return one_field("Median", "orders numbers", inputs, NUMERIC)
+
+    def type_of(self, inputs: spark.StructType) -> spark.DataType:
+        value = spark.StructField("value", inputs.fields[0].dataType)
+        return spark.ArrayType(spark.StructType([value, spark.StructField("count", spark.LongType())]))
+
+    def _counted(self, pairs: Iterable[Any]) -> list[Any]:
+        """Return each different value with its count, in ascending order. Raises ValueError above the limit."""
+        counts: dict[Any, int] = {}
+        missing = 0
+        for value, count in pairs:
+            if value == value:
+                number = value or abs(value)  # 0.0 for -0.0
+                counts[number] = counts.get(number, 0) + count
+            else:
+                missing += count
+        found = [*sorted(counts.items()), *([(float("nan"), missing)] if missing else [])]
+        if len(found) > self.limit:
+            problem = f"it keeps every different value, and a group has {len(found)}, more than limit={self.limit}"
+            way_out = "start again with a greater limit, round the values before, or estimate it by Quantiles(0.5)"
+            raise ValueError(f"{problem}: {way_out}")
+        return found
+
+
+def _at(acc: Any, place: int) -> float:
+    """Return the value at a place of the values in ascending order, as a double."""
+    for value, count in acc:
+        place -= count
+        if place < 0:
+            return float(value)
+    raise IndexError("no value is at this place")
