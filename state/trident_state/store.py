@@ -6,7 +6,7 @@ an open record and, for each key, the triple (txid, prev, value). ``docs/guide/s
 values change.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import pyarrow as pa
@@ -301,6 +301,56 @@ class StateFactory(Protocol):
     def open(self, identity: StateIdentity, shape: StateShape, home: Home) -> Store:
         """Return the store of the state, without creating anything."""
         ...
+
+
+@runtime_checkable
+class Expiring(Protocol):
+    """A factory of states whose values may expire."""
+
+    @property
+    def ttlSecs(self) -> float | None:
+        """The seconds after which a value expires; None if none does."""
+        ...
+
+
+@runtime_checkable
+class Sharing(Protocol):
+    """A factory of states on which Spark's executors may work."""
+
+    @property
+    def writers(self) -> Literal["driver", "executors", "auto"]:
+        """Who works on the state in a commit turn; "auto" is whichever of them has the tuples."""
+        ...
+
+    @property
+    def sendable(self) -> bool:
+        """Whether the factory may be sent to other processes."""
+        ...
+
+
+@runtime_checkable
+class Fencing(Protocol):
+    """A factory that tells whether its states refuse the writes of earlier drivers. Without it they do."""
+
+    @property
+    def fenced(self) -> bool:
+        """Whether the writes of an earlier driver are refused."""
+        ...
+
+
+@runtime_checkable
+class MapMaking(Protocol):
+    """A factory of states in maps of the user's own."""
+
+    @property
+    def makeMap(self) -> Callable[[StateIdentity], Any]:
+        """The user's function that makes the map of a state."""
+        ...
+
+
+def ttl_of_factory(factory: object) -> float | None:
+    """Return the seconds after which the values of a factory's states expire; None if they never do."""
+    return factory.ttlSecs if isinstance(factory, Expiring) else None
 
 
 def bind_reads(store: "Store", incarnation: Incarnation | None) -> None:

@@ -1078,8 +1078,8 @@ GUARDS = [
         "limit, a store of the user's own",
         "a heal, a trim, the watch or a start hangs with a store, without a report",
         "trident/user_calls/watched_store.py",
-        "return store if make is None else",
-        "return store if True else",
+        "if isinstance(factory, MapMaking) else store",
+        "if False else store",
         "tests/run/test_limits.py -k 'whatever_way and create'",
     ),
     Guard(
@@ -2433,8 +2433,8 @@ GUARDS = [
         "files, whose place",
         "a start with another log deletes files as garbage that only the first log names",
         "trident/recovery/folder_owner.py",
-        '    if owner != log.uuid:\n        raise LogMismatchError(\n            f"{place.address} was written',
-        '    if False:\n        raise LogMismatchError(\n            f"{place.address} was written',
+        '    if owner != log.uuid:\n        raise LogMismatchError(\n            f"{place.address} belongs',
+        '    if False:\n        raise LogMismatchError(\n            f"{place.address} belongs',
         "tests/files/test_runs.py -k place_of_another_log",
     ),
     Guard(

@@ -46,7 +46,7 @@ from trident.recovery.folder_owner import check_objects_ours
 from trident.recovery.program_compatibility import Names
 from trident.telemetry.event_time import EventTime
 from trident.telemetry.turn_summary import TurnSummary, note_duplicates_dropped
-from trident_state.store import Store
+from trident_state.store import Store, ttl_of_factory
 
 logger = logging.getLogger(__name__)
 
@@ -255,7 +255,7 @@ class Committer:
     @cached_property
     def _ttls(self) -> dict[str, float]:
         """The time to live, in seconds, of each state whose values expire."""
-        ttls = {step.state.name: getattr(step.state.factory, "ttlSecs", None) for step in self.group.states}
+        ttls = {step.state.name: ttl_of_factory(step.state.factory) for step in self.group.states}
         return {name: float(ttl) for name, ttl in ttls.items() if ttl is not None}
 
     def frozen(

@@ -36,6 +36,7 @@ from trident.plan.nodes import (
 )
 from trident.plan.state_schema import function_of
 from trident_state.state_shape import StateKind
+from trident_state.store import Sharing
 
 Verb = Literal["write", "update", "ask", "carry"]
 """The work of a commit turn: write a result into a state, update a state, query a state, carry tuples on."""
@@ -43,7 +44,7 @@ Verb = Literal["write", "update", "ask", "carry"]
 
 def writers_of(state: StateSpec) -> str:
     """Return the writers of a state that its factory sets: "driver", "executors" or "auto"."""
-    return str(getattr(state.factory, "writers", "driver"))
+    return state.factory.writers if isinstance(state.factory, Sharing) else "driver"
 
 
 def writers_of_step(step: HeldState) -> str:
@@ -228,7 +229,7 @@ def _why_not_shared(step: HeldState) -> str | None:
     factory = step.state.factory
     if writers_of(step.state) == "driver":
         return None
-    if not getattr(factory, "sendable", False):
+    if isinstance(factory, Sharing) and not factory.sendable:
         return (
             f"{factory!r} stays in the driver: Spark's workers get neither a password in an address (give it as "
             f"env:NAME or file:path) nor an object of the user's"

@@ -23,6 +23,7 @@ from trident.plan.partitions import keeps_partitions, partition_counts
 from trident.plan.split_schema import shown_streams, streams_of
 from trident.plan.state_schema import keys_of
 from trident.plan.traits import summary_of
+from trident_state.store import Sharing
 
 _WIDEST = 60
 
@@ -148,7 +149,8 @@ def _short(node: Node) -> str:
 def _state(node: HeldState, known: Known) -> list[str]:
     keys = ddl(keys_of(node))
     value = ddl(node.schema).removeprefix(keys).removeprefix(", ")
-    chosen = known.writers.get(id(node), getattr(node.state.factory, "writers", "driver"))
+    factory = node.state.factory
+    chosen = known.writers.get(id(node), factory.writers if isinstance(factory, Sharing) else "driver")
     if isinstance(node, StaticState):
         writer = f"topology {node.writer} writes it" if node.writer else "no topology writes it"
         readers = _READERS.get(chosen)

@@ -16,6 +16,7 @@ from trident_spouts.executor import SpoutKind
 from trident_spouts.spark_spout import SparkSpout
 from trident_spouts.streaming_spout import StreamingSpout
 from trident_state.state_shape import StateKind
+from trident_state.store import Fencing
 
 
 class Promise(enum.Enum):
@@ -80,7 +81,7 @@ def guarantee_of(node: StateWriter) -> Guarantee:
     factory = node.state.factory
     weakest = _weakest(node)
     promise = _promise(weakest, factory.kind)
-    fenced = getattr(factory, "fenced", True) or promise is not Promise.EXACTLY_ONCE
+    fenced = not isinstance(factory, Fencing) or factory.fenced or promise is not Promise.EXACTLY_ONCE
     return Guarantee(
         node.state.name,
         factory.kind,

@@ -30,7 +30,7 @@ from trident.reads.committed_reads import FREE_ROWS, ReadSource, Snapshot, read_
 from trident.reads.state_view import StateView
 from trident_state.keys import encode_keys
 from trident_state.state_shape import StateKind
-from trident_state.store import StateFactory
+from trident_state.store import StateFactory, ttl_of_factory
 
 _COLLECTED_ROWS = 200_000
 """The number of rows of keys after which repeated keys are dropped."""
@@ -38,7 +38,7 @@ _COLLECTED_ROWS = 200_000
 
 def expires(factory: StateFactory) -> bool:
     """Return whether the values of a state expire (``ttlSecs=``)."""
-    return getattr(factory, "ttlSecs", None) is not None
+    return ttl_of_factory(factory) is not None
 
 
 class Position(NamedTuple):

@@ -15,6 +15,7 @@ from trident.plan.window_schema import time_field
 from trident.stream.arguments import is_factory
 from trident.stream.base import StatefulT, StreamBase, StreamT
 from trident.stream.state_specs import add_update, add_watermark, check_no_requests, factory_or_memory, state_spec
+from trident_state.store import ttl_of_factory
 
 _USAGE = "dropDuplicates([fields,] [stateFactory,] [timestampField=, within=,] name=)"
 
@@ -90,7 +91,7 @@ class DuplicateVerbs(StreamBase[StreamT], Generic[StreamT, StatefulT]):
         step = Step(f"{step.label}({', '.join(names)})" if fields is not None else step.label, step.called)
         factory = factory_or_memory(stateFactory, step, _USAGE)
         updating = _read_updating(timestampField, within, lateness, step)
-        if updating.config is not None and getattr(factory, "ttlSecs", None) is not None:
+        if updating.config is not None and ttl_of_factory(factory) is not None:
             raise step.wrong(
                 f"{brief(factory)} has ttlSecs, but with a timestampField event time decides how long a key is "
                 f"remembered: omit one of the two"

@@ -21,6 +21,7 @@ from trident.stream.base import StreamBase, StreamT
 from trident.stream.joins import label_and_step
 from trident.stream.state_specs import add_update, add_watermark, check_no_requests, factory_or_memory, state_spec
 from trident.stream.windowed import late_for
+from trident_state.store import ttl_of_factory
 
 JoinedT = TypeVar("JoinedT", bound=StreamBase[Any])
 """The class of the streams that intervalJoin returns."""
@@ -119,7 +120,7 @@ class IntervalJoinVerbs(StreamBase[StreamT], Generic[StreamT, JoinedT]):
             (outer[1], outer[0]),
         )
         factory = factory_or_memory(stateFactory, step, _USAGE)
-        if getattr(factory, "ttlSecs", None) is not None:
+        if ttl_of_factory(factory) is not None:
             raise step.wrong(f"remove ttlSecs from {brief(factory)}: intervalJoin decides how long it keeps a tuple")
         outputs = joins.joined(schemas, key_names, outer, False, outputFields, step)
         spec = state_spec(self._register, name, factory, step, default=f"{label}.pairs")

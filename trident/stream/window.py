@@ -31,7 +31,7 @@ from trident.stream.argument_types import WindowArgument
 from trident.stream.arguments import is_factory, name_of, read_arguments
 from trident.stream.base import GroupwiseVerbs, StreamBase
 from trident.stream.state_specs import add_update, add_watermark, factory_or_memory, state_spec
-from trident_state.store import StateFactory
+from trident_state.store import StateFactory, ttl_of_factory
 
 WindowedT = TypeVar("WindowedT", bound=StreamBase[Any])
 """The class of the streams that window verbs return: streams of a window's results."""
@@ -263,7 +263,7 @@ def windowed(
 
 def _check_keeps_all(factory: object, step: Step) -> None:
     """Refuse a state factory with ``ttlSecs``: an entry of an open window must not expire."""
-    if getattr(factory, "ttlSecs", None) is not None:
+    if ttl_of_factory(factory) is not None:
         raise step.wrong(
             f"{brief(factory)} has ttlSecs, but a window needs its entries until it is complete: give a state that "
             "keeps all keys; a window removes entries that it no longer needs (keepFor= keeps results longer)"

@@ -16,7 +16,7 @@ from trident.base.callsite import site_of
 from trident.user_calls.threads import Threads
 from trident.user_calls.watched_calls import Subject, WatchedCalls
 from trident_state.messages import Applied, Found, GroupStatus, StoreReport, Update
-from trident_state.store import StateFactory, Store
+from trident_state.store import MapMaking, StateFactory, Store
 
 T = TypeVar("T")
 
@@ -106,8 +106,7 @@ class WatchedStore:
 
 def watched(store: Store, state: str, factory: StateFactory, calls: WatchedCalls) -> Store:
     """Return the store for a run: in a WatchedStore if it calls user code, otherwise unchanged."""
-    make = getattr(factory, "makeMap", None)
-    return store if make is None else WatchedStore(store, state, make, calls)
+    return WatchedStore(store, state, factory.makeMap, calls) if isinstance(factory, MapMaking) else store
 
 
 def unwatched(stores: Mapping[str, Store]) -> dict[str, Store]:
