@@ -40,7 +40,7 @@ def test_where_no_log_is_a_state_that_stands_is_not_dropped(tmp_path: Path, shar
     topology = counting(counts=RedisMapState.opaque(shared_redis.url, prefix=tmp_path.name))
     counts = run(topology, "wc", tmp_path / "ckpt")
     before = shared_redis.held(tmp_path.name)
-    with pytest.raises(LogError, match=r"no log of topology 'wc' is in .*ckptt.wc, and states .*: counts\. .*Nothing"):
+    with pytest.raises(LogError, match=r"no log of topology 'wc' in .*ckptt.wc, but its states .*: counts\. .*Nothing"):
         topology.reset("wc", tmp_path / "ckptt")
     assert shared_redis.held(tmp_path.name) == before
     assert run(topology, "wc", tmp_path / "ckpt") == counts == {"a": 2, "b": 1}
@@ -52,7 +52,7 @@ def test_so_it_is_with_a_log_in_redis(tmp_path: Path, redis_server: RedisServer)
     topology = counting(counts=RedisMapState.opaque(redis_server.url))
     log = RedisLog(redis_server.url)
     counts = run(topology, "wc", None, log=log)
-    with pytest.raises(LogError, match=r"no log of topology 'wc' is at RedisLog\(.*prefix='other'"):
+    with pytest.raises(LogError, match=r"no log of topology 'wc' at RedisLog\(.*prefix='other'"):
         topology.reset("wc", log=RedisLog(redis_server.url, prefix="other"))
     assert run(topology, "wc", None, log=log) == counts
     topology.reset("wc", log=log)
