@@ -130,7 +130,7 @@ class Emission(Protocol):
         return False
 
     def counters(self, spark: "SparkSession") -> "Sequence[tuple[WorkerReader, Callable[[int], None]]]":
-        """Return ways for workers to count tuples of unknown number, each with a function that gets the number.
+        """Return the readers that workers use to count tuples, each with a function that gets the number.
 
         The rows of a counter are numbers of tuples, and their sum is passed to the function. A counter should cost far
         less than reading the tuples.
