@@ -225,6 +225,6 @@ def _read_cursor(state: str, text: str) -> tuple[int | None, bytes]:
             raise ValueError(text)
     except (binascii.Error, ValueError):
         raise RequestError(
-            400, "InvalidQuery", f"after={brief(text)} is no cursor with which a page of state {state!r} ended"
+            400, "InvalidQuery", f"after={brief(text)} is not the cursor of a page of state {state!r}"
         ) from None
     return number, key
