@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -171,3 +172,10 @@ def test_no_example_takes_a_method_of_tuples_for_a_field_of_a_row() -> None:
         for slip in re.findall(r"\b[Rr]ow\.(?:count|index)\b(?!\()", text.read_text(encoding="utf-8"))
     ]
     assert not found, "write row['count']"
+
+
+def test_the_changelog_has_each_entry_once() -> None:
+    """A merge that keeps the lines of both sides writes a reworded entry twice."""
+    sections = re.split(r"^#+ ", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    beginnings = [(at, line) for at, text in enumerate(sections) for line in re.findall(r"^- .*", text, re.MULTILINE)]
+    assert [line for (_, line), times in Counter(beginnings).items() if times > 1] == []
