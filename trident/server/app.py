@@ -25,9 +25,9 @@ from trident.server.doors import Door
 from trident.server.errors import RequestError
 from trident.server.freshness import Freshness
 from trident.server.guards import Guards, json_answer
-from trident.server.ledger import Ledger
 from trident.server.limits import Limits
 from trident.server.openapi import description
+from trident.server.request_record import Ledger
 from trident.server.served import Served
 from trident.server.state_feed import StateFeed
 from trident.server.state_pages import Listings, txid_of, value_fields

@@ -22,10 +22,10 @@ from trident.server.access_rules import AccessRules, Grant
 from trident.server.connection import CLIENT_GONE, client_gone
 from trident.server.doors import Door, Found, find_door
 from trident.server.errors import RequestError, body_of, status_of
-from trident.server.ledger import Ledger, path_shown
 from trident.server.limits import Limits
 from trident.server.places import Places
 from trident.server.rate_limit import RateLimit
+from trident.server.request_record import Ledger, path_shown
 from trident.server.sse import EventStream
 from trident.server.unsent import Unsent
 from trident.server.visit import Visit

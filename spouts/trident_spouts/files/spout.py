@@ -157,7 +157,7 @@ class FileSpout:
         place = absolute(path.path if isinstance(path, Manifest) else path)
         stored = Storage.of(storage, "FileSpout: storage")
         if stored.options and not is_object(place):
-            raise TopologyError(f"FileSpout: storage= is an option of object stores, and {place} is in none")
+            raise TopologyError(f"FileSpout: storage= is an option of object stores, and {place} is not in one")
         if isinstance(path, Manifest) and orderBy != "time":
             raise TopologyError(
                 f"FileSpout: orderBy={orderBy!r} with {path!r}: files are read in the manifest's order; leave orderBy "

@@ -24,7 +24,7 @@ from trident.operations.aggregates.base import BuiltinAggregator
 from trident.operations.aggregators import Aggregation
 from trident.operations.bundles import bundle_of
 from trident.operations.checked_aggregators import checked_combine, checked_init
-from trident.operations.sums import beyond_type
+from trident.operations.sum_overflow import beyond_type
 from trident.operations.tuples import tuple_type
 
 _FEW = 256

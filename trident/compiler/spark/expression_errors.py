@@ -13,7 +13,7 @@ from trident.base.step import is_ours
 from trident.compiler.spark.native_operations import where_of
 from trident.operations.aggregators import Aggregation
 from trident.operations.functions import Call, Operation
-from trident.operations.sums import beyond_type
+from trident.operations.sum_overflow import beyond_type
 from trident.plan.nodes import Aggregate, Node, PersistentAggregate, WindowPanes
 
 _SQL = re.compile(r"\s*== SQL[^\n]*==\n(.*?)(?:\n\s*\n|\n\tat |\Z)", re.DOTALL)

@@ -15,7 +15,7 @@ from trident.operations.aggregator_names import aggregator_name
 from trident.operations.aggregators import Aggregation, Native
 from trident.operations.bundles import bundle_of
 from trident.operations.checked_aggregators import combine_values
-from trident.operations.sums import wider_input
+from trident.operations.sum_overflow import wider_input
 from trident.plan import nodes
 from trident.plan.state_schema import parts_of
 from trident.plan.states import state_traits
