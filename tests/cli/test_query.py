@@ -68,7 +68,7 @@ def test_without_an_argument_it_lists(query: Query) -> None:
     ("words", "code", "message"),
     [
         (["cuont", "dog"], 1, "no DRPC function 'cuont'; did you mean 'count'?; the functions are count, twice"),
-        (["count"], 1, "count(word string): 1 arguments, got 0"),
+        (["count"], 1, "count(word string): expected 1 arguments, got 0"),
         (["twice", "dog", "many"], 1, "'many' is not JSON"),
         (["--state", "cuonts"], 1, "no state 'cuonts'; did you mean 'counts'?"),
         (["--top", "3"], 2, "--top and --by need --state"),
