@@ -258,5 +258,5 @@ def test_the_log_keeps_the_names_under_which_it_knows_a_split() -> None:
     errors.groupBy("line").persistentAggregate(STATE, Count(), "count", name="counts")
     (group,) = cut(topology).groups
     (part,) = group.outline.parts
-    assert [step.shape for step in group.outline.above(part)][2] == "errors (place 1)"
-    assert part.shape == "488b27a10dbc9706e1c28e6b"
+    assert [step.shape for step in group.outline.above(part)][2] == "errors (number 1)"
+    assert part.shape == "bfba398e6d93b987c88f09e0"

@@ -114,8 +114,8 @@ def test_a_manifest_that_is_none_is_told(setting: Setting, home: FileHome, text:
 
 
 def test_a_manifest_of_a_later_version_is_refused(setting: Setting, home: FileHome) -> None:
-    rewrite(home, format=2)
-    with pytest.raises(StateCorruptError, match="has format 2, this version reads format 1; start it with the version"):
+    rewrite(home, format=3)
+    with pytest.raises(StateCorruptError, match="has format 3, this version reads format 2; start it with the version"):
         opened(setting, home).report()
 
 
