@@ -7,6 +7,7 @@ import click
 
 from trident.base.errors import TridentError
 from trident.cli.config import config
+from trident.cli.explain import explain
 from trident.cli.lifecycle import activate, deactivate, kill, list_, rebalance, resume, submit
 from trident.cli.query import query
 from trident.cli.run import run
@@ -45,3 +46,4 @@ main.add_command(state)
 main.add_command(serve)
 main.add_command(query)
 main.add_command(config)
+main.add_command(explain)

@@ -87,8 +87,10 @@ def _checked(ctx: click.Context, param: click.Parameter, value: str) -> str:
     return value
 
 
+program_argument = click.argument("program", metavar="MODULE:TOPOLOGY", callback=_checked)
+
 _PROGRAM = (
-    click.argument("program", metavar="MODULE:TOPOLOGY", callback=_checked),
+    program_argument,
     click.option("--name", default="topology", show_default=True, help="The topology's name."),
     click.option("--checkpoint", envvar="TRIDENT_CHECKPOINT", help="Its checkpointLocation. [env: TRIDENT_CHECKPOINT]"),
     click.option(

@@ -1,0 +1,51 @@
+"""``trident explain``: the text and pictures of a program's topology, and the check of its guarantees."""
+
+import pytest
+from click.testing import CliRunner
+
+from tests.picture.examples import visits, word_count
+from trident.cli.main import main
+
+WORDS, VISITS = "tests.picture.examples:word_count", "tests.picture.examples:visits"
+
+
+def explained(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(main, ["explain", *arguments])
+    return result.exit_code, result.output
+
+
+@pytest.mark.parametrize("engine", ["spark", "embedded"])
+def test_it_prints_what_the_topology_prints(engine: str, capsys: pytest.CaptureFixture[str]) -> None:
+    word_count().explain(engine)  # type: ignore[arg-type]
+    assert explained(WORDS, "--engine", engine) == (0, capsys.readouterr().out)
+
+
+def test_without_an_engine_it_is_spark() -> None:
+    assert explained(WORDS) == explained(WORDS, "--engine", "spark")
+
+
+def test_it_prints_a_picture() -> None:
+    assert explained(VISITS, "--draw", "mermaid") == (0, visits().draw("mermaid") + "\n")
+
+
+@pytest.mark.parametrize("shape", [[], ["--draw", "dot"]])
+def test_a_weaker_promise_ends_with_1(shape: list[str]) -> None:
+    assert explained(WORDS, "--require-exactly-once", *shape) == explained(WORDS, *shape)
+    code, output = explained(VISITS, "--require-exactly-once", *shape)
+    assert code == 1
+    assert output.startswith("trident: GuaranteeError: requireExactlyOnce=True, but these states guarantee less")
+    assert "people" in output and len(output.splitlines()) == 1, "nothing of the topology is printed"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["tests.picture.examples:word_cuont"], 1, "did you mean 'word_count'?"),
+        (["tests.picture.examples"], 2, "expected module:topology"),
+        ([WORDS, "--draw", "png"], 1, "unknown picture format 'png'; expected one of svg, mermaid, dot, json"),
+        ([WORDS, "--draw", "svg", "--engine", "spark"], 2, "--engine is for the text"),
+    ],
+)
+def test_wrong_calls_are_refused(arguments: list[str], code: int, message: str) -> None:
+    found, output = explained(*arguments)
+    assert (found, message in output) == (code, True), output
