@@ -63,3 +63,9 @@ def test_an_unknown_option_may_be_an_argument(tmp_path: Path) -> None:
     for words in (["state", "get", "wc", "counts", "-5"], ["query", "http://127.0.0.1:1", "f", "-5"], ["kill", "-x"]):
         result = CliRunner().invoke(main, words)
         assert result.exit_code == 2 and "Write -- before an argument" in result.output, result.output
+
+
+def test_a_misspelt_option_is_no_argument() -> None:
+    result = CliRunner().invoke(main, ["run", "counting:topology", "--nam", "wc"])
+    assert result.exit_code == 2 and "before an argument" not in result.output, result.output
+    assert "Did you mean '--name'?" in " ".join(result.output.split())

@@ -39,7 +39,10 @@ def known_options(elsewhere: Mapping[str, str]) -> Callable[[_Call], _Call]:
         if name not in elsewhere:
             return takes + did_you_mean(name, known)
         meant = elsewhere[name]
-        return f"{takes}; did you mean {meant!r}?" if meant in known else f": {meant}"
+        if meant in known:
+            return f"{takes}; did you mean {meant!r}?"
+        meant = elsewhere.get(meant, meant)  # a name that another owner has
+        return takes if meant.isidentifier() else f": {meant}"
 
     return decorate
 

@@ -22,7 +22,9 @@ class _Commands(click.Group):
         try:
             return super().invoke(ctx)
         except click.NoSuchOption as error:  # perhaps it is none, but a negative key, or a name such as -x
-            text = "Write -- before an argument that begins with '-': trident state get words counts -- -5"
+            if error.option_name.startswith("--"):
+                raise
+            text = "Write -- before an argument that begins with '-': trident state get words counts -- -5."
             named, near = error.option_name, error.possibilities
             raise click.NoSuchOption(named, f"{error.message} {text}", near, error.ctx) from None
         except BrokenPipeError:  # raised in `trident state scan ... | head`; click then ends the program quietly

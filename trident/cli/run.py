@@ -45,8 +45,9 @@ def run(
     """Run the TOPOLOGY in MODULE until SIGTERM or Ctrl-C, which stop it in good order: exit code 0.
 
     If the topology fails, or another driver takes it over, the exit code is 1. MODULE is imported from the current
-    folder or the installed packages. Options that are left out come from the environment and trident.toml. --host and
-    the options after it are for --serve.
+    folder or the installed packages. Options that are left out, and those without a flag here, come from
+    the environment (TRIDENT_START_MAX_ATTEMPTS=3) and trident.toml; `trident config` lists them. --host and the options
+    after it are for --serve.
     """
     if port is None and came("host", "token", "allowed_host", "insecure"):
         raise click.UsageError("--host, --token, --allowed-host and --insecure are options of --serve: give that too")

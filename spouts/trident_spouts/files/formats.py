@@ -1,5 +1,6 @@
 """The formats of the files of a FileSpout, each with the options that belong to it alone."""
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar, Literal, get_args
@@ -36,8 +37,11 @@ _OF_SPARK_AND_OTHERS = {
     "ignore_errors": "malformed",
     "encoding": "files are read as UTF-8; encodingErrors='replace' reads what is not",
     "inferSchema": "give the fields: schema='user long, page string'",
+    **{each.name: f"it belongs to another format: Csv({each.name}={{value}})" for each in dataclasses.fields(CsvOptions)},
+    **dict.fromkeys(("malformed", "numbers", "timeZone"), "it belongs to other formats: Json and Csv have it"),
+    "encodingErrors": "it belongs to other formats: Text, Json and Csv have it",
 }
-"""Names of options in Spark, Polars and pyarrow, and those here."""
+"""Names of options in Spark, Polars and pyarrow, and in another format here, with what to write in their place."""
 
 
 @known_fields(_OF_SPARK_AND_OTHERS)

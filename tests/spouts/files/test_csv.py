@@ -4,6 +4,7 @@ import csv
 import datetime
 import io
 import math
+import re
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.plans import planned
+from trident import TumblingCountWindow
 from trident.errors import ArgumentsError, MalformedInputError, TopologyError, TypeDeclarationError
 from trident.spouts import Csv, FileSpout, Json, Parquet, Text, TransactionAttempt, Watch
 from trident_spouts.files import reading
@@ -317,8 +319,24 @@ def test_wrong_options_are_refused_when_the_spout_is_made(
 
 @pytest.mark.parametrize("make", [Json, Text, Parquet])
 def test_an_option_of_another_format_is_refused(make: Any) -> None:
-    with pytest.raises(ArgumentsError, match=f"{make.__name__}: there is no option 'sep'; it takes schema"):
-        make(sep=";")
+    """Under its name here and elsewhere."""
+    for option in ("sep", "delimiter"):
+        wrong = f"{make.__name__}: there is no option '{option}': it belongs to another format: Csv(sep=';')"
+        with pytest.raises(ArgumentsError, match=re.escape(wrong)):
+            make(**{option: ";"})
+
+
+@pytest.mark.parametrize(
+    ("make", "option", "message"),
+    [
+        (Text, "mode", "it belongs to other formats: Json and Csv have it"),
+        (Parquet, "encodingErrors", "it belongs to other formats: Text, Json and Csv have it"),
+        (TumblingCountWindow, "watermark", "it takes "),
+    ],
+)
+def test_a_name_from_elsewhere_leads_to_no_option_that_the_call_lacks(make: Any, option: str, message: str) -> None:
+    with pytest.raises(ArgumentsError, match=f"there is no option '{option}'.{{1,2}}{message}"):
+        make(**{option: "x"})
 
 
 @pytest.mark.parametrize(
