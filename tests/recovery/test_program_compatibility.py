@@ -430,6 +430,24 @@ def test_a_renamed_stream_over_waiting_batches_is_told_by_both_names(
         run(renamed, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "told"), [(False, True, "now include"), (True, False, "no longer include")]
+)
+def test_a_step_that_came_or_went_over_waiting_batches_is_told(
+    before: bool, after: bool, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def declared(filtered: bool) -> TridentTopology:
+        topology = TridentTopology()
+        words = topology.newStream("words", FixedBatchSpout("word string", BATCHES))
+        words = words.filter("word", bool) if filtered else words
+        words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+        return topology
+
+    leave_waiting(declared(before), tmp_path, monkeypatch, 1)
+    with pytest.raises(CodeChangedError, match=rf"the steps before it {told} `filter \(inputs word\)`\. Nothing"):
+        run(declared(after), tmp_path)
+
+
 @pytest.mark.parametrize("waiting", [1, 3])
 def test_a_dropped_state_begins_anew_after_the_batches_that_wait_though_they_hold_what_it_was_to_get(
     waiting: int, state: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -191,12 +191,14 @@ def _other_steps(then: Sequence[Step], now: Sequence[Step]) -> str:
             new.remove(shape)
     if not lost and not new:
         return "the steps before it now have another order or other fields"
-    return f"of the steps before it, {_listed(lost)} became {_listed(new)}"
+    if lost and new:
+        return f"of the steps before it, {_listed(lost)} became {_listed(new)}"
+    return f"the steps before it {'now include' if new else 'no longer include'} {_listed(new or lost)}"
 
 
 def _listed(shapes: Sequence[str]) -> str:
     shown = [*shapes[:3], *(["..."] if len(shapes) > 3 else [])]
-    return " and ".join(f"`{shape}`" if shape != "..." else shape for shape in shown) or "nothing"
+    return " and ".join(f"`{shape}`" if shape != "..." else shape for shape in shown)
 
 
 def _described(outline: Outline, part: Part) -> str:

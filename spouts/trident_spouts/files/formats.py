@@ -37,7 +37,10 @@ _OF_SPARK_AND_OTHERS = {
     "ignore_errors": "malformed",
     "encoding": "files are read as UTF-8; encodingErrors='replace' reads what is not",
     "inferSchema": "give the fields: schema='user long, page string'",
-    **{each.name: f"it belongs to another format: Csv({each.name}={{value}})" for each in dataclasses.fields(CsvOptions)},
+    **{
+        each.name: f"it belongs to another format: Csv({each.name}={{value}})"
+        for each in dataclasses.fields(CsvOptions)
+    },
     **dict.fromkeys(("malformed", "numbers", "timeZone"), "it belongs to other formats: Json and Csv have it"),
     "encodingErrors": "it belongs to other formats: Text, Json and Csv have it",
 }
