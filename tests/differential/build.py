@@ -5,6 +5,7 @@ from typing import Any
 from tests.differential import functions as use
 from tests.differential.plan import LAST, Plan, Step, ddl, names
 from trident import (
+    Average,
     CollectList,
     CollectSet,
     Count,
@@ -22,6 +23,7 @@ from trident import (
     StdDev,
     Stream,
     Sum,
+    TopK,
     TridentTopology,
     VarPop,
 )
@@ -48,6 +50,8 @@ AGGREGATORS: dict[str, Any] = {
     "StdDev": StdDev,
     "VarPop": VarPop,
     "Median": Median,
+    "Average": Average,
+    "TopK": lambda: TopK(2),
     "TotalOfSeries": lambda: use.total_of_series,
     "SpreadOfSeries": lambda: use.spread_of_series,
 }

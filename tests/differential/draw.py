@@ -61,6 +61,8 @@ _SEVERAL: dict[str, tuple[tuple[str, ...], ...]] = {
     "StdDev": (("long",),),
     "VarPop": (("long",),),
     "Median": (("long",),),
+    "Average": (("long",),),
+    "TopK": (("long",),),
 }
 """Aggregators in a bundle, and the types of each of their inputs."""
 _IN_ORDER = ("First", "Last", "CollectList", "MaxBy", "MinBy")

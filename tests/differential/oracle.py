@@ -211,6 +211,10 @@ def described(kind: str, rows: list[Row]) -> Any:
             able = [row for row in rows if row[1] is not None]
             chosen = max if kind == "MaxBy" else min
             return chosen(able, key=lambda row: row[1])[0] if able else None  # of several the first
+        case "Average":
+            return sum(there) / len(there) if there else None
+        case "TopK":
+            return sorted(there, reverse=True)[:2]
         case "Median":
             return float(statistics.median(there)) if there else None
         case "StdDev" | "VarPop":

@@ -15,7 +15,8 @@ IN_FILE = re.compile(r"`(\w+)` (?:in|of)\s+`([\w/]+\.pyi?)`")
 
 def test_there_is_a_recipe_for_each_part_that_grows() -> None:
     titles = {title for title, _ in RECIPES}
-    parts = ("a verb without a state", "a verb with a state", "a sink", "an aggregator", "a state", "a spout")
+    verbs = ("a verb without a state", "a verb with a state")
+    parts = (*verbs, "a sink", "an aggregator", "a state", "a spout", "a command")
     assert {f"How to add {part}" for part in parts} <= titles
 
 

@@ -152,6 +152,8 @@ def _described(numbers: list[int]) -> dict[str, Any]:
         "low": min(numbers, key=score),
         "apart": rounded(math.sqrt(squares / (len(numbers) - 1))) if len(numbers) > 1 else None,
         "variance": rounded(squares / len(numbers)),
+        "mean": rounded(mean),
+        "best": sorted(numbers, reverse=True)[:2],
         "middle": float(statistics.median(numbers)),
     }
 

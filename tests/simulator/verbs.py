@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 
 from tests.simulator.in_world import InWorld, Worlds, checksum, moment, onward
 from trident import (
+    Average,
     CollectList,
     CollectSet,
     Count,
@@ -24,6 +25,7 @@ from trident import (
     StatefulOperation,
     StdDev,
     Sum,
+    TopK,
     TransactionOperation,
     TridentTopology,
     VarPop,
@@ -86,6 +88,8 @@ AGGREGATES: dict[str, Any] = {
     "apart": StdDev("seq"),
     "variance": VarPop("seq"),
     "middle": Median("seq"),
+    "mean": Average("seq"),
+    "best": ("seq", TopK(2)),
 }
 
 
