@@ -230,9 +230,7 @@ def test_what_executors_cannot_write_is_refused_by_name(tmp_path: Path) -> None:
     window = TridentTopology()
     words = window.newStream("words", FixedBatchSpout("word string, at timestamp", [])).groupBy("word")
     words.window(SessionWindow("1 minute", "at"), Count(), "count", stateFactory=state, name="visits")
-    with pytest.raises(
-        TopologyError, match=r"in words/1:window\(Count\) the state 'visits' .* has writers='executors'"
-    ):
+    with pytest.raises(TopologyError, match=r"in words/1:window\(Count\) the state 'visits' .* writers='executors'"):
         window.start(engine="embedded", checkpointLocation=tmp_path)
     reader = TridentTopology()
     capitals = reader.newStaticState(state, keyFields="word string", valueType="string", name="capitals", topology="t")

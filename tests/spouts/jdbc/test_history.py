@@ -275,7 +275,7 @@ def test_a_query_that_changed_is_refused_and_its_layout_may_change(postgres: Pos
     assert planned(same, position) is None
     same.close()
     other = reader(f"select id, word from {table}")
-    with pytest.raises(TopologyError, match=r"the query is not the one .*query= was changed.*onDataLoss='warn'"):
+    with pytest.raises(TopologyError, match=r"the query is not the query .*query= was changed.*onDataLoss='warn'"):
         planned(other, position)
     other.close()
     table_now = opened(postgres, table)

@@ -29,7 +29,7 @@ CHANGES = [
     ("update {} set n = 7 where id = 3", "some of them were updated or replaced"),
     ("delete from {0} where id = 3; insert into {0} values (3, 3)", "some of them were updated or replaced"),
     ("insert into {} values (0, 0)", r"1 more are there now: inserted or committed late.*isolationLag="),
-    ("truncate {}", "10 of these are gone"),
+    ("truncate {}", "10 of them are gone"),
 ]
 
 

@@ -57,7 +57,7 @@ def test_it_goes_on_after_a_restart_if_nothing_has_changed(postgres: PostgresSer
     ("change", "what"),
     [
         ("update {} set word = 'x' where id = 8", "some of them were updated or replaced"),
-        ("delete from {} where id = 8", "1 of these are gone"),
+        ("delete from {} where id = 8", "1 of them are gone"),
         ("insert into {} values (99, 'x')", None),
         ("delete from {} where id = 8; insert into {} values (8, 'word 8')", "some of them were updated or replaced"),
     ],

@@ -166,8 +166,8 @@ def test_a_time_that_nobody_else_has_is_refused(postgres: PostgresServer, table:
     [
         ("n int", "column 'n' has the type bigint, but its field is declared as int; expected bigint or string"),
         ("n double", "column 'n' has the type bigint, but its field is declared as double; expected bigint or string"),
-        ("p decimal(8,2)", r"declared decimal\(8,2\); accepted is decimal\(9,2\) or string"),
-        ("p decimal(9,1)", r"declared decimal\(9,1\); accepted is decimal\(9,2\) or string"),
+        ("p decimal(8,2)", r"declared as decimal\(8,2\); expected decimal\(9,2\) or string"),
+        ("p decimal(9,1)", r"declared as decimal\(9,1\); expected decimal\(9,2\) or string"),
         ("other int", "has no column 'other'; its columns are id, n, p"),
     ],
 )
