@@ -73,7 +73,7 @@ def test_a_kill_commits_what_is_planned(cluster: LocalCluster) -> None:
         thread.start()
     wait_until(lambda: cluster.topologies == {"wc": "KILLED"} and running.condition == "INACTIVE")
     for call in (cluster.activate, cluster.deactivate, lambda name: cluster.rebalance(name, {"words": 3})):
-        with pytest.raises(TopologyConditionError, match="'wc' is KILLED"):
+        with pytest.raises(TopologyConditionError, match="'wc': it is KILLED"):
             call("wc")
     with pytest.raises(TopologyActiveError, match="a topology 'wc', which is KILLED"):
         cluster.submitTopology("wc", {}, word_count())

@@ -65,7 +65,7 @@ def outcome(run: Any, fold_spec: FoldSpec) -> Any:
     try:
         return repr(rows(run().table(fold_spec.schema)))
     except UserFunctionError as error:
-        if not any(says in str(error) for says in ("(int) for field 'out', declared", "of 'n' is beyond bigint")):
+        if not any(says in str(error) for says in ("(int) for field 'out', declared", "of 'n' does not fit bigint")):
             raise
         return "overflow"
 

@@ -117,7 +117,7 @@ BAD: dict[str, tuple[Any, str]] = {
     ),
     "too few fields": (
         lambda s: s.each("line", expr("named_struct('a', 1)"), "a int, b int"),
-        r"gives struct<a:int> where 2 fields are declared: \(a, b\)",
+        r"returns struct<a:int>, but 2 fields are declared: \(a, b\)",
     ),
     "at run time": (
         lambda s: s.each("line", expr("CAST(line AS int)"), "n int"),

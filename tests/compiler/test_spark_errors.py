@@ -133,11 +133,11 @@ def test_an_overflow_is_told_with_its_place_and_without_advice_that_cannot_be_fo
         str(raised.value),
     )
     with pytest.raises(
-        UserFunctionError, match="^numbers/3:aggregate.Sum.: the sum of 'm' is beyond bigint; make its in"
+        UserFunctionError, match="^numbers/3:aggregate.Sum.: the sum of 'm' does not fit bigint; convert its in"
     ):
         numbers.each(expr("n"), "m long").aggregate("m", Sum(), "total").take(1)
     both = numbers.each(expr("n"), "m long").chainedAgg().aggregate("m", Sum(), "a").aggregate("n", Average(), "b")
     with pytest.raises(UserFunctionError) as raised:
         both.chainEnd().take(1)
     assert str(raised.value).startswith("one of these expressions failed: numbers/")
-    assert "the sum of 'm' is beyond bigint" in str(raised.value) and "the sum of 'n'" in str(raised.value)
+    assert "the sum of 'm' does not fit bigint" in str(raised.value) and "the sum of 'n'" in str(raised.value)

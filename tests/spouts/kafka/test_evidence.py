@@ -172,7 +172,7 @@ def test_a_restored_partition_goes_on_where_the_policy_says(
     assert drained(executor, streams["equal"])[0] == left
     executor.close()
     (warning,) = [record.getMessage() for record in caplog.records if record.name == "trident.spouts"]
-    assert ("and what was read before counts twice;" in warning) == (policy == "earliest")
+    assert ("and what was read before counts twice" in warning) == (policy == "earliest")
 
 
 # --- other evidence --------------------------------------------------------------------------------------------------
