@@ -42,7 +42,7 @@ def test_a_weaker_promise_ends_with_1(shape: list[str]) -> None:
     [
         (["tests.picture.examples:word_cuont"], 1, "did you mean 'word_count'?"),
         (["tests.picture.examples"], 2, "expected module:topology"),
-        ([WORDS, "--draw", "png"], 1, "unknown picture format 'png'; expected one of svg, mermaid, dot, json"),
+        ([WORDS, "--draw", "png"], 2, "'png' is not one of 'svg', 'mermaid', 'dot', 'json'"),
         ([WORDS, "--draw", "svg", "--engine", "spark"], 2, "--engine is for the text"),
     ],
 )

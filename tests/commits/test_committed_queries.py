@@ -257,7 +257,7 @@ def test_a_lookup_that_is_added_is_refused_with_the_way_out_and_the_way_out_star
     said = str(refused.value)
     assert "output 'out' had batches up to txid 3 of the batch group 'orders'; it is now in group 'prices'" in said
     assert "or keep its stream separate: with asOf='committed', orders/1:stateQuery(MapGet) (test_committed_qu" in said
-    assert "asks state 'prices' without connecting its stream" in said
+    assert "reads state 'prices' without connecting its stream" in said
     started("committed", 4)
     assert [tuple(row) for row in handed.rows][-1] == ("tea", 3)
     assert [batch.txid for batch in handed.batches] == [1, 2, 3, 4]
@@ -272,7 +272,7 @@ def test_states_that_a_lookup_would_connect_are_refused_with_the_way_out(tmp_pat
 
     started("committed")
     with pytest.raises(
-        CodeChangedError, match=r"'prices'.*Leave these streams apart: with asOf='committed', orders/1:"
+        CodeChangedError, match=r"'prices'.*Keep these streams separate: with asOf='committed', orders/1:"
     ):
         started(None)
 
@@ -315,7 +315,7 @@ def test_a_lookup_that_is_changed_while_a_batch_waits_is_another_program(
 
 
 def test_another_word_is_refused_and_a_preview_runs_no_query() -> None:
-    with pytest.raises(TopologyError, match=r"orders/1:stateQuery\(MapGet\).*: asOf='latest' is not 'committed'"):
+    with pytest.raises(TopologyError, match=r"orders/1:stateQuery\(MapGet\).*: asOf='latest': expected 'committed'"):
         Shop("latest")
     with pytest.raises(TopologyError, match="take"):
         Shop().priced.take(1)

@@ -189,7 +189,7 @@ def test_moments_are_those_of_pythons_statistics(parts: list[list[Any]], offset:
             lambda: rows([]).aggregate("k", Variance(), "out"),
             r"Variance measures numbers of one field, and 'k' is string",
         ),
-        (lambda: rows([]).aggregate("k", First(), "out long"), r"First over string gives string, not bigint"),
+        (lambda: rows([]).aggregate("k", First(), "out long"), r"First over string returns string, not bigint"),
     ],
 )
 def test_wrong_uses_are_told(make: Any, says: str) -> None:

@@ -207,9 +207,7 @@ def test_a_plain_map_is_exact_with_one_driver_and_doubles_only_where_it_says_so(
     if state == "nonTransactional":
         assert counts >= ONCE and (counts > ONCE) == (at in DOUBLED)
     else:
-        assert counts == ONCE and found.condition.startswith(
-            "exactly-once, only while one driver lives and the store loses nothing"
-        )
+        assert counts == ONCE and found.condition.startswith("only while one driver lives and the store loses nothing")
 
 
 DOUBLED = {5, 8, 11, 14}

@@ -173,7 +173,7 @@ def test_a_timeout_is_told_as_one() -> None:
 def test_a_name_is_active_once_unless_it_is_replaced() -> None:
     feeder = FeederBatchSpout("line string")
     with start_local(word_count(feeder), name="wc") as first:
-        with pytest.raises(TopologyActiveError, match=r"'wc' is active.*replace=True"):
+        with pytest.raises(TopologyActiveError, match=r"'wc' is already active.*replace=True"):
             start_local(word_count(), name="wc")
         with start_local(word_count(), name="wc", replace=True) as second:
             assert not first.isActive and second.isActive
@@ -239,7 +239,7 @@ def test_another_aggregator_under_the_same_name_is_refused(tmp_path: Path) -> No
     stream.groupBy("line").persistentAggregate(MemoryMapState.opaque(), "n", Sum(), "sum", name="counts")
     with pytest.raises(StateShapeError, match=r"'counts' has .*, but the topology declares .*"):
         start_local(other, name="wc", checkpointLocation=tmp_path)
-    with pytest.raises(StateShapeError, match="is opaque, the topology declares it transactional"):
+    with pytest.raises(StateShapeError, match="is opaque, but the topology declares it transactional"):
         start_local(word_count(state=MemoryMapState.transactional()), name="wc", checkpointLocation=tmp_path)
 
 

@@ -306,7 +306,7 @@ def test_a_state_that_is_opened_by_name_shows_its_fields(
         assert opened.toArrow().column_names == ["word", "n", "mean", "spread"]
     with openState("t", "totals", aggregator=several, **place) as opened:
         assert opened["c"].n == 2
-    with pytest.raises(StateShapeError, match=r"was made by \{n: Count, mean: .*: trident.StdDev\}, not by Count"):
+    with pytest.raises(StateShapeError, match=r"was made with \{n: Count, mean: .*: trident.StdDev\}, not with Count"):
         openState("t", "totals", aggregator=Count(), **place)
 
 

@@ -221,7 +221,7 @@ def test_a_static_state_is_entries_an_object_or_another_topologys() -> None:
             return ["" for _ in keys]
 
     assert ddl(topology.newStaticState(Asked(), name="asked").schema) == "day date, value string"
-    with pytest.raises(TopologyError, match="'counts' is only read here, so it has no new values"):
+    with pytest.raises(TopologyError, match="'counts' is only read here and has no new values"):
         others.newValuesStream()
 
 

@@ -11,7 +11,7 @@ from trident.plan.guarantee import check_exactly_once
 @click.command()
 @program_argument
 @start_options("engine", requireExactlyOnce="--require-exactly-once")
-@click.option("--draw", "form", help="Print a picture instead: svg, mermaid, dot or json.")
+@click.option("--draw", "form", type=click.Choice(["svg", "mermaid", "dot", "json"]), help="Print a picture instead.")
 def explain(program: str, options: StartOptions, form: str | None) -> None:
     """Print the steps of the TOPOLOGY in MODULE, its batch groups and stages, and the guarantee of each state.
 

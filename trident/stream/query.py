@@ -92,7 +92,7 @@ class QueryVerbs(GroupwiseVerbs[StreamT]):
         step, updated = call.step, state._node
         check_replace(replace, step, _USAGE)
         if asOf not in (None, *get_args(AsOf)):
-            raise step.wrong(f"asOf={brief(asOf)} : expected 'committed'; omit it to read as of the previous batch")
+            raise step.wrong(f"asOf={brief(asOf)}: expected 'committed'; omit it to read as of the previous batch")
         query, outputs = _read_query(call, updated)
         keys = keys_of(updated)
         whole = not keys.names or isinstance(query.function, TupleCollectionGet)

@@ -93,7 +93,7 @@ def test_a_damaged_or_unfinished_file_is_named(tmp_path: Path, suffix: str) -> N
         path = write(tmp_path / name / f"a{suffix}", content)
         with pytest.raises(
             MalformedInputError,
-            match=rf"a{suffix}: cannot decompress it: "
+            match=rf"a{suffix}: cannot unpack it: "
             rf".*completeAfterSecs",
         ) as caught:
             read(FileSpout(path.parent))

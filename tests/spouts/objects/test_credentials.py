@@ -78,7 +78,7 @@ def test_the_environment_of_the_aws_tools_is_enough(objects: Objects, monkeypatc
         ("s3://b", {"sas_token": SECRET}, rf"storage\['sas_token'\] {REFUSED}"),
         ("s3://b", {"secret_access_key": "env:"}, rf"storage\['secret_access_key'\] {REFUSED}"),
         ("s3://b", {"endpoint": f"http://me:{SECRET}@host"}, r"storage\['endpoint'\] contains a user or password"),
-        ("s3://b", {"timeout": 5}, r"storage\['timeout'\] is of type int; names and values are texts"),
+        ("s3://b", {"timeout": 5}, r"storage\['timeout'\] is of type int; names and values are strings"),
         ("s3://b", "endpoint", "storage=str: expected options by name, as a dict"),
         (
             f"s3://me:{SECRET}@b/x",
@@ -105,7 +105,7 @@ def test_an_option_that_the_store_does_not_know_is_named(objects: Objects) -> No
 
 def test_a_missing_package_is_named_with_the_way_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "obstore", None)
-    said = r"needs the package obstore, on the driver and on every worker: pip install 'trident-pyspark\[objectstore\]'"
+    said = r"needs the package obstore, also where Spark's workers run: pip install 'trident-pyspark\[objectstore\]'"
     with pytest.raises(TopologyError, match=said):
         first_plan(FileSpout("s3://books/*", storage={"region": "us-east-1"}))
 

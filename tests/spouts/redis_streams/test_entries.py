@@ -97,7 +97,11 @@ def test_numbers_and_times_may_be_read_leniently(shared_redis: RedisServer) -> N
         ("n long", {"n": "517.0"}, r"expected bigint, got '517.0' \(numbers=\"lenient\" reads it\)"),
         ("n tinyint", {"n": "300"}, "expected tinyint, got '300'"),
         ("at timestamp", {"at": "2024-01-01 12:00:00"}, "it has no time zone: declare timestamp_ntz, or set timeZ"),
-        ("s string", {"s": b"\xff"}, "field 's': expected string, got bytes that are not UTF-8; declare it as binary"),
+        (
+            "s string",
+            {"s": b"\xff"},
+            "field 's': expected string, got bytes that are not valid UTF-8; declare it as binary",
+        ),
         ("n long not null", {"s": "x"}, "field 'n': null, but the field is NOT NULL"),
         ("n long not null", {"n": ""}, "field 'n': null, but the field is NOT NULL"),
     ],
@@ -157,7 +161,7 @@ def test_a_repr_shows_what_was_given_and_no_password() -> None:
         ({"url": 7}, r"RedisStreamSpout: url=7 \(int\): expected text"),
         ({"streams": []}, r"streams=\[\]: expected the key of a stream, or several"),
         ({"streams": 7}, "streams=7: expected the key of a stream, or several"),
-        ({"streams": ["a", "a"]}, "the stream 'a' comes twice"),
+        ({"streams": ["a", "a"]}, "the stream 'a' is given twice"),
         ({"kind": "nonTransactional"}, "kind='nonTransactional': expected 'transactional' or 'opaque'"),
         ({"onDataLoss": "skip"}, "onDataLoss='skip': expected 'fail' or 'warn'"),
         ({"startingIds": "$"}, r"startingIds='\$': expected 'earliest', 'latest', an id such as '1526985054069-0'"),
@@ -175,7 +179,7 @@ def test_a_repr_shows_what_was_given_and_no_password() -> None:
             {"schema": "p map<string,int>"},
             "an entry has no values of type map<string,int>, the type of 'p'; declare it",
         ),
-        ({"schema": "id long", "idField": "id"}, "field 'id' comes twice"),
+        ({"schema": "id long", "idField": "id"}, "field 'id' is given twice"),
     ],
 )
 def test_wrong_arguments_are_refused(arguments: dict[str, Any], message: str | None) -> None:
