@@ -155,7 +155,7 @@ def test_a_data_frame_with_other_columns_is_refused_before_the_run() -> None:
     with pytest.raises(SpoutContractError) as refused:
         IterableSpout("species string", pd.DataFrame({"kind": ["Adelie"]}))
     assert str(refused.value) == (
-        "IterableSpout: its columns are (kind), declared are (species string); rename or select"
+        "IterableSpout: its columns are (kind), but (species string) is declared; rename or select columns"
     )
 
 
@@ -216,5 +216,7 @@ def test_a_chunk_with_other_columns_is_named() -> None:
     spout = IterableSpout("n long", iter([pa.table({"n": [1]}), pa.table({"m": [2]})]), batchSize=1)
     executor = spout.open()
     assert executor.plan(TransactionAttempt(1, 0), None, 0.0) == 1
-    with pytest.raises(SpoutContractError, match=r"IterableSpout\(.*\), chunk 2: its columns are \(m\), declared are"):
+    with pytest.raises(
+        SpoutContractError, match=r"IterableSpout\(.*\), chunk 2: its columns are \(m\), but \(n bigint\) is declared"
+    ):
         executor.plan(TransactionAttempt(2, 0), 1, 0.0)

@@ -152,7 +152,7 @@ def test_fields_that_the_table_has_not_are_refused(table: Table) -> None:
     ):
         read_all(DeltaSpout(table.path, "wrod string"))
     with pytest.raises(
-        SpoutContractError, match="the table has 'id' as bigint, the topology reads it as int; start the"
+        SpoutContractError, match="the table has 'id' as bigint, the topology reads it as int; restart the program"
     ):
         read_all(DeltaSpout(table.path, "id int"))
 

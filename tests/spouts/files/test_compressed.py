@@ -242,7 +242,7 @@ def test_other_bytes_behind_a_stream_are_damage(suffix: str) -> None:
             gzip.compress(b"x\n1\n", mtime=0),
             "it looks compressed: give its name the suffix .gz, by which a file is decompressed",
         ),
-        ("a.csv", bz2.compress(b"x\n1\n"), "here .bz2"),
+        ("a.csv", bz2.compress(b"x\n1\n"), "the suffix .bz2,"),
         (
             "a.csv",
             b"PK\x03\x04\x14\x00\xff",

@@ -140,7 +140,7 @@ def test_a_folder_that_was_read_is_not_taken_for_another_of_equal_names(reader: 
             (tmp_path / year / name).write_text(lines(year + name, count))
             os.utime(tmp_path / year / name, (5, 5))
     assert reader(tmp_path / "2024").total() == 200
-    reader.refused(tmp_path / "2025", "this stream has read .*/2024, and .*/2025 is another folder")
+    reader.refused(tmp_path / "2025", "this stream has read .*/2024; .*/2025 is another folder")
 
 
 def test_equal_sizes_and_times_do_not_make_another_folder_the_same(reader: Reader, tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_equal_sizes_and_times_do_not_make_another_folder_the_same(reader: Reade
     reader(tmp_path / "2024")
     reader.refused(tmp_path / "2025", "a was read to byte 900 .* is now another file,")
     (tmp_path / "2025" / "b").unlink()
-    reader.refused(tmp_path / "2025", "this stream has read .*/2024, and .*/2025 is another folder")
+    reader.refused(tmp_path / "2025", "this stream has read .*/2024; .*/2025 is another folder")
 
 
 def test_another_folder_is_told_with_the_way_out(reader: Reader, tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_another_folder_is_told_with_the_way_out(reader: Reader, tmp_path: Path)
     (tmp_path / "current").unlink()
     (tmp_path / "current").symlink_to(tmp_path / "2025")
     reader.refused(
-        tmp_path / "current", "this stream has read .*/2024, and .*/2025 is another .*: it has none of the files"
+        tmp_path / "current", "this stream has read .*/2024; .*/2025 is another .*: it has none of the files"
     )
 
 

@@ -161,7 +161,7 @@ def test_without_spark_days_by_another_calendar_are_refused(tmp_path: Path, fiel
     by_an_old_version(folder, "2.4.8", nested.slice(3))
     assert len(handed(folder, field)) == 2, "days that both calendars count alike"
     by_an_old_version(folder, "2.4.8", nested)
-    with pytest.raises(BatchFailedError, match=r"2\.parquet has days before 1582-10-15 or times before 1900-01-01 by"):
+    with pytest.raises(BatchFailedError, match=r"2\.parquet has days before 1582-10-15 or times before 1900-01-01 in"):
         handed(folder, field)
 
 

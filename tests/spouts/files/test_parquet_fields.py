@@ -130,7 +130,7 @@ def test_an_emission_meets_the_declared_fields_by_name(start: Any, tmp_path: Pat
 @pytest.mark.parametrize("at", [0, 1], ids=["memory", "files"])
 def test_an_emission_of_other_fields_is_refused(start: Any, tmp_path: Path, at: int) -> None:
     emission = emissions(tmp_path, page=["/home"], who=["ann"])[at]
-    with pytest.raises(BatchFailedError, match=r"\(page, who\), declared are \(user( string)?, page( string)?\)"):
+    with pytest.raises(BatchFailedError, match=r"\(page, who\), but \(user( string)?, page( string)?\) is declared"):
         counts(start(counting(Given(emission))))
 
 
