@@ -78,11 +78,11 @@ def test_a_dataframe_that_does_not_fit_is_refused_and_its_function_named(spark: 
         (lambda spark, metadata: [(1, "a")], r"returned \[\(1, 'a'\)\] \(list\); expected a DataFrame"),
         (
             lambda spark, metadata: spark.range(3),
-            r"with the fields \(id bigint NOT NULL\), declared are \(id bigint, wor",
+            r"with the fields \(id bigint NOT NULL\), but \(id bigint, wor",
         ),
         (
             lambda spark, metadata: spark.createDataFrame([(1, 2)], "id int, word string"),
-            r"with 'id' as int, declared is bigint; cast it there: .withColumn\('id', col\('id'\).cast\('bigint'\)\)",
+            r"with 'id' as int, but bigint is declared; cast it there: .withColumn\('id', col\('id'\).cast\('bigint'\)\)",
         ),
         (
             lambda spark, metadata: spark.readStream.format("rate").load().selectExpr("value id", "'a' word"),
