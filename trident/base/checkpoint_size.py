@@ -13,7 +13,7 @@ def too_large(checkpoint: str) -> str | None:
     """Return the fault in the size of a checkpoint, given as JSON; None if the size is accepted.
 
     >>> too_large('"' + "x" * 65536 + '"')
-    'of 65538 bytes, and 65536 are the most'
+    'of 65538 bytes, the limit is 65536'
     """
     size = len(checkpoint.encode())
     return None if size <= MOST_BYTES else f"of {size} bytes, the limit is {MOST_BYTES}"

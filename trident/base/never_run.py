@@ -18,7 +18,7 @@ def check_ran(returned: object, instead: str) -> None:
 
     >>> check_ran((n for n in [1]), "write a loop")
     Traceback (most recent call last):
-    TypeError: it returned a generator, whose body nothing runs: write a loop
+    TypeError: it returned a generator, whose body never runs: write a loop
     """
     if returned is not None and (kind := NEVER_RUN.get(type(returned))) is not None:
         raise TypeError(f"it returned a {kind}, whose body never runs: {instead}")

@@ -85,7 +85,7 @@ def hint_of_compression(data: bytes) -> str:
     """Return a hint for an error about a file that begins with `data`, if these look like those of a packed file.
 
     >>> hint_of_compression(bytes([0x1F, 0x8B, 8]))
-    '; it looks compressed: a file is unpacked by the suffix of its name, here .gz'
+    '; it looks compressed: give its name the suffix .gz, by which a file is decompressed'
     >>> hint_of_compression(b"the cow")
     ''
     """
