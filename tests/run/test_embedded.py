@@ -105,7 +105,7 @@ STEPS = {
     ),
     "foreachBatch": (
         ends(lambda lines: lines.foreachBatch(send)),
-        rf"lines/1:foreachBatch\(send\) \[send \({HERE}:\d+\), called at {HERE}:\d+\]: take .* with foreachArrow",
+        rf"lines/1:foreachBatch\(send\) \[send \({HERE}:\d+\), called at {HERE}:\d+\]: get .* with foreachArrow",
     ),
     "branch": (
         ends(lambda lines: lines.bestEffort().filter("line", expr("line > 'a'")).peek(print)),
@@ -130,7 +130,9 @@ def test_a_step_that_only_spark_can_run_is_refused_by_name_before_anything_is_to
 def test_all_such_steps_are_named_at_once_and_a_running_driver_stays(tmp_path: Path) -> None:
     feeder = FeederBatchSpout("line string")
     with spoken(feeder, native=False).start(engine="embedded", checkpointLocation=tmp_path) as running:
-        with pytest.raises(MissingSessionError, match=r"lines/1:each\(expr\) .*; lines/2:filter\(expr\) .* as it is$"):
+        with pytest.raises(
+            MissingSessionError, match=r"lines/1:each\(expr\) .*; lines/2:filter\(expr\) .* runs unchanged$"
+        ):
             spoken(feeder, native=True).start(engine="embedded", checkpointLocation=tmp_path, replace=True)
         feeder.feed(["a"], wait=True, timeout=30)
         assert dict(running.state("counts").items()) == {"A": 1}

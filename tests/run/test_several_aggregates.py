@@ -422,7 +422,7 @@ def test_windows_of_several_aggregators(window: Any, found: Any, make_state: Mak
         (("n", BOTH), {"name": "t"}, "inputFields 'n' cannot be given with several aggregators"),
         (({1: Count()},), {"name": "t"}, "1 is not an output field; write {'n'"),
         (({"n": Count(), "word": Sum("n")},), {"name": "t"}, "output field 'word' is already a field of the group"),
-        (({"n": "count"},), {"name": "t"}, "'count' is not an aggregator"),
+        (({"n": "count"},), {"name": "t"}, "'count' is neither an aggregator nor a pair"),
         (({"n": Count},), {"name": "t"}, "Count is a class"),
         (({"total": Sum()},), {"name": "t"}, "Sum adds numbers of one input field, not of 3"),
         (({"total": Sum("m")},), {"name": "t"}, "no field 'm'; the fields are"),
@@ -431,7 +431,7 @@ def test_windows_of_several_aggregators(window: Any, found: Any, make_state: Mak
             {"name": "t"},
             "the call names the input fields 'n', and the aggregator also names some,",
         ),
-        (({"a long": ("n", trident.testing)},), {"name": "t"}, "is neither an aggregator"),
+        (({"a long": ("n", trident.testing)},), {"name": "t"}, "is not an aggregator; give a CombinerAggregator"),
     ],
 )
 def test_wrong_mappings_are_told(arguments: Any, options: Any, says: str) -> None:

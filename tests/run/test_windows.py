@@ -362,7 +362,7 @@ TENS, AT = SlidingEventTimeWindow(10, 5, "at"), "at"
         (
             SessionWindow("1 minute", "a, (b)"),
             SessionWindow(59, AT),
-            "(another gap of the window: 1 minute then, 59 seconds now, the window used 'at' and now uses 'a, (b)')",
+            "(another gap of the window: 1 minute then, 59 seconds now, the window used 'a, (b)' and now uses 'at')",
         ),
         (TENS, SlidingEventTimeWindow(10, 5, AT, lateness=3), ""),
     ],

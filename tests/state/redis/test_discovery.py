@@ -65,7 +65,7 @@ MORE = "+hget +hgetall +hexists"
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"format": "9"}, StateShapeError, "has format 9, this version reads format 1"),
+        ({"format": "9"}, StateShapeError, "has format 9, this version reads format 2"),
         ({"kind": "odd"}, StateCorruptError, "lacks a field, or holds an invalid one"),
         ({"values": "pickle"}, StateCorruptError, "lacks a field, or holds an invalid one"),
         ({"buckets": "-1"}, StateCorruptError, "is not valid"),

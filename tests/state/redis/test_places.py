@@ -157,8 +157,8 @@ def test_keys_that_were_moved_to_a_txid_tell_of_it_after_its_open_record_was_era
 def test_a_state_of_a_later_format(shared_redis: RedisServer) -> None:
     with started(shared_redis.url):
         pass
-    shared_redis.client.hset(META, "format", 2)
-    refused(shared_redis, "has format 2, this version reads format 1")
+    shared_redis.client.hset(META, "format", 3)
+    refused(shared_redis, "has format 3, this version reads format 2")
 
 
 def test_a_state_kept_in_another_form(shared_redis: RedisServer) -> None:
