@@ -82,7 +82,7 @@ def test_a_dataframe_that_does_not_fit_is_refused_and_its_function_named(spark: 
         ),
         (
             lambda spark, metadata: spark.createDataFrame([(1, 2)], "id int, word string"),
-            r"with 'id' as int, but bigint is declared; cast it there: .withColumn\('id', col\('id'\).cast\('bigint'\)\)",
+            r"with 'id' as int, but bigint is declared; cast it there: .withColumn\('id', col\('id'\).cast",
         ),
         (
             lambda spark, metadata: spark.readStream.format("rate").load().selectExpr("value id", "'a' word"),

@@ -60,4 +60,4 @@ def test_a_loss_that_a_worker_meets_stops_the_topology_with_its_error(start: Any
     with pytest.raises(BatchFailedError) as caught:
         running.processAllAvailable(timeout=60)
     assert isinstance(caught.value.__cause__, DataLossError)
-    assert f"the data file {file.name} is gone" in str(caught.value.__cause__)
+    assert f"the data file {file.name} was removed before its rows were read" in str(caught.value.__cause__)
