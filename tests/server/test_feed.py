@@ -203,7 +203,7 @@ def test_what_the_log_no_longer_keeps_is_told_and_made_up_for(
     with events(serving.url, "?after=1") as told:
         missed, snapshot = changed(told), changed(told)
     assert (missed["kind"], missed["from"], missed["to"]) == ("missed", 2, 2)
-    assert "longer valid; start again with a snapshot" in missed["message"]
+    assert "needs earlier ones: start again with a snapshot" in missed["message"]
     assert (snapshot["kind"], snapshot["txid"], len(snapshot["rows"])) == ("snapshot", 2, 3)
     with serving.client() as client, pytest.raises(ChangesMissedError, match="keeps only the batches after txid 2"):
         next(client.changes("counts", after=1))

@@ -64,4 +64,4 @@ def test_a_cursor_is_of_one_state_and_whole(serving: Serving) -> None:
     _, key = _read_cursor("counts", cursor)
     for other in (cursor[:-4], f"0{cursor[1:].replace('.', '.0', 1)}", _cursor("sums", 1, key)):
         told = serving.get("/state/counts", params={"after": other})
-        assert told.status_code == 400 and "with which a page of state 'counts' ended" in told.text
+        assert told.status_code == 400 and "is not the cursor of a page of state 'counts'" in told.text
