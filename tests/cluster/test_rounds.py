@@ -42,4 +42,4 @@ def test_tuples_that_are_shuffled_anew_under_other_keys_are_handed_over_once(tmp
     results = json.loads(done.stdout.strip().splitlines()[-1])
     assert results["deleted"]
     assert results["handed"] == list(range(TUPLES))
-    assert results["attempt"] == 0 or "a function gave other ones when Spark made them again" in done.stderr
+    assert results["attempt"] == 0 or "a function returned different ones when Spark computed them again" in done.stderr

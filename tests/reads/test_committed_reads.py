@@ -206,7 +206,8 @@ def test_a_state_that_somebody_else_writes_ends_in_one_error(states: States, mon
     monkeypatch.setattr(committed_reads, "_HELD_SECONDS", 0.05)
     overtaken(states)
     with pytest.raises(
-        SnapshotMovedError, match=r"no read as of txid 1 of g for 0.05 s, .*another program writes to the state"
+        SnapshotMovedError,
+        match=r"no read as of txid 1 of g succeeded within 0.05 s, .*another program writes to the state",
     ):
         values(states, "ins")
     assert states.gates["g"].wait(3, timeout=0), "the failed read still holds commits back"

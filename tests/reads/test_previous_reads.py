@@ -191,7 +191,9 @@ def test_another_writer_ends_it_in_one_error(monkeypatch: pytest.MonkeyPatch) ->
             raise SnapshotMovedError("it stands elsewhere")
 
     states.stores["counts"] = Overtaken()  # type: ignore[assignment]
-    with pytest.raises(SnapshotMovedError, match=r"no read as of txid \d+ of g for 0.05 s: .*another program writes"):
+    with pytest.raises(
+        SnapshotMovedError, match=r"no read as of txid \d+ of g succeeded within 0.05 s: .*another program writes"
+    ):
         previous(states)["dog"]
     assert states.gates["g"].wait(10**6, timeout=0), "a read that failed holds commits back"
 

@@ -86,7 +86,7 @@ def walked(spout: Any) -> list[Step]:
         (
             "other rows in a replay",
             "a_transactional_batch_is_the_same_after_a_restart",
-            "batch 5, emitted by another run from its metadata, now has other rows",
+            "batch 5, emitted by another run from its metadata, has different rows",
         ),
         (
             "position of its own",
