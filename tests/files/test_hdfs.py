@@ -253,7 +253,7 @@ def test_an_error_is_told_in_one_line() -> None:
             {},
             r"'webhdfs://\*\*\*@host/x': webhdfs:// is not supported. Write the folder's hdfs://",
         ),
-        ("hdfs:/host/x", {}, r"such as hdfs://namenode:8020/folder \\(supported: s3://.*, hdfs://\\)$"),
+        ("hdfs:/host/x", {}, r"such as hdfs://namenode:8020/folder \(supported: s3://.*, hdfs://\)$"),
     ],
 )
 def test_a_url_that_is_none_is_refused(url: str, storage: dict[str, str], said: str) -> None:
@@ -280,7 +280,7 @@ def test_an_output_at_a_url_that_is_none_is_refused_by_its_writer_and_its_reader
 def test_without_the_package_the_way_to_install_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "hdfs_native", None)
     said = (
-        r"HDFS needs the package hdfs-native, on the driver and on every worker: pip install "
+        r"HDFS needs the package hdfs-native, also where Spark's workers run: pip install "
         r"'trident-pyspark\[hdfs\]'"
     )
     with pytest.raises(MissingPackageError, match=said):

@@ -24,7 +24,9 @@ def test_wrong_credentials_are_refused(objects: Objects, monkeypatch: pytest.Mon
 
 def test_a_credential_that_is_not_there_is_named(objects: Objects) -> None:
     refusals(
-        objects.files(secret_access_key="env:NOT_SET"), FilesRefusedError, "variable NOT_SET is not set; it must be"
+        objects.files(secret_access_key="env:NOT_SET"),
+        FilesRefusedError,
+        "variable NOT_SET is not set; the driver and every",
     )
 
 

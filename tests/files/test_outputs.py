@@ -169,7 +169,7 @@ def test_another_owner_other_things_and_an_old_copy_of_the_log_are_refused(objec
     for given, said in (
         ({"log": "another"}, "belongs to another log"),
         ({"name": "other"}, "belongs to output 'out' of topology 't'"),
-        ({"fields": "letter string"}, "holds"),
+        ({"fields": "letter string"}, r"has \(word string\), but the topology writes \(letter string\)"),
         ({"found": 0}, "has batch 1, but the log froze only up to 0: the log is an old copy"),
     ):
         with pytest.raises(OutputConflictError, match=said):
@@ -178,7 +178,7 @@ def test_another_owner_other_things_and_an_old_copy_of_the_log_are_refused(objec
     other.put("out/mine.txt", "keep")
     with pytest.raises(OutputConflictError, match=r"contains other objects \(mine.txt\): choose an empty one"):
         outlet(other)
-    with pytest.raises(OutputConflictError, match="has 1 rows, the log froze 2"):
+    with pytest.raises(OutputConflictError, match="has 1 rows, but the log froze 2"):
         outlet(objects, found=1).take(words("dog", "cat"), 1)
 
 

@@ -155,7 +155,7 @@ def test_a_driver_whose_log_was_taken_over_hands_nothing_over(tmp_path: Path) ->
     running.processAllAvailable(timeout=20)
     (run_of_group,) = running._runs.values()
     run_of_group._context.committer.lease = Lease(0, "a zombie's")  # what is frozen is handed over by who holds the log
-    with pytest.raises(FencedError, match="taken over by another driver"):
+    with pytest.raises(FencedError, match="another driver has taken over the log"):
         run_of_group._context.committer._hand_over(run_of_group.group.sinks[0].step, pa.table({"word": ["b"]}), 2)  # type: ignore[arg-type]
     assert [txid for txid, _, _ in taking.calls] == [1]
     running.stop()
@@ -164,7 +164,7 @@ def test_a_driver_whose_log_was_taken_over_hands_nothing_over(tmp_path: Path) ->
 def test_without_spark_no_dataframe_is_made_and_it_is_said(tmp_path: Path) -> None:
     topology = TridentTopology()
     words(topology, ["a"]).foreachBatch(lambda df, txid, attempt: None)
-    with pytest.raises(MissingSessionError, match=r"words/1:foreachBatch\(<lambda>\) .*: take .* with foreachArrow"):
+    with pytest.raises(MissingSessionError, match=r"words/1:foreachBatch\(<lambda>\) .*: get .* with foreachArrow"):
         run(topology, tmp_path)
     assert not trident.active()
 

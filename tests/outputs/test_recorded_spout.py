@@ -144,7 +144,7 @@ def test_a_file_that_was_changed_is_refused(tmp_path: Path) -> None:
 def test_another_recording_at_the_same_path_is_refused(tmp_path: Path) -> None:
     first = plan(RecordedSpout(recorded(tmp_path / "a")).open())
     other = RecordedSpout(recorded(tmp_path / "b")).open()
-    with pytest.raises(SpoutContractError, match=r"has played the recording [0-9a-f-]+ up to batch 1, and .* another"):
+    with pytest.raises(SpoutContractError, match=r"has played the recording [0-9a-f-]+ up to batch 1, but .* another"):
         plan(other, first)
     with pytest.raises(SpoutContractError, match="RecordedSpout: 7 is not one of its batches"):
         plan(other, 7)
