@@ -317,7 +317,7 @@ def test_tuples_of_other_fields_are_refused(on_spark: OnSpark) -> None:
     stream(topology, "n long", [1]).persistentAggregate(STATE, "n", Sum(), "sum", name="sum")
     group = one_group(topology)
     given = {group.spouts[0]: emission("n long, m long", (1, 2))}
-    with pytest.raises(SpoutContractError, match=r"the tuples have the fields \(n, m\), declared are \(n\)"):
+    with pytest.raises(SpoutContractError, match=r"the tuples have the fields \(n, m\), but \(n\) is declared"):
         on_spark.slot(group).run(group.stages[0], given, ATTEMPT, Path(_folder()))
 
 
