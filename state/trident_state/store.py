@@ -319,12 +319,12 @@ class Sharing(Protocol):
 
     @property
     def writers(self) -> Literal["driver", "executors", "auto"]:
-        """Who works on the state in a commit turn; "auto" is whichever of them has the tuples."""
+        """The carrier of the work on the state in a commit turn; "auto" is the one that has the tuples."""
         ...
 
     @property
     def sendable(self) -> bool:
-        """Whether the factory may be sent to other processes."""
+        """True if the factory may be sent to other processes."""
         ...
 
 
@@ -334,7 +334,7 @@ class Fencing(Protocol):
 
     @property
     def fenced(self) -> bool:
-        """Whether the writes of an earlier driver are refused."""
+        """True if the writes of an earlier driver are refused."""
         ...
 
 

@@ -1,7 +1,8 @@
-"""What `make test` leaves out is there, and so are the cheaper tests that stay for it."""
+"""The tests that `make test` leaves out exist, and so do the cheaper tests that stay for them."""
 
 import pytest
 
+from tests.faults.guard_list import GUARDS, Guard
 from tests.house.sources import ROOT
 from tests.support.left_out import LEFT_OUT, LeftOut, left_out
 
@@ -22,6 +23,14 @@ def test_what_stays_is_left_out_by_no_other_row(row: LeftOut) -> None:
     assert not [
         (stays, other.why) for stays in row.stays for other in LEFT_OUT if not other.one_in and other.has(stays)
     ]
+
+
+@pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: guard.name)
+def test_each_guard_of_exactly_once_keeps_a_test(guard: Guard) -> None:
+    file = guard.tests.split()[0]
+    for row in LEFT_OUT:
+        if not row.one_in and row.has(f"{file}::"):
+            assert any(stays.startswith(f"{file}::") for stays in row.stays), row.why
 
 
 def test_of_many_cases_some_stay() -> None:

@@ -1,4 +1,4 @@
-"""What Spark's workers reach in a run, as far as is known now: the frozen files, and the server of each state."""
+"""The reach of Spark's workers in a run, as far as is known now: the frozen files, and the server of each state."""
 
 import logging
 from collections.abc import Callable, Mapping

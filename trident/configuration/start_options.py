@@ -37,7 +37,7 @@ class Option:
 
     @property
     def outside(self) -> bool:
-        """Whether a file, the environment or the command line may set it."""
+        """True if a file, the environment or the command line may set it."""
         return self.kind.of_text is not None
 
     def of_text(self, text: str) -> Any:

@@ -12,7 +12,7 @@ from trident.plan.hints import named_hints
 
 
 class Switches:
-    """Whether a run plans new batches, and with how many partitions."""
+    """The condition of a run, which plans new batches or not, and its numbers of partitions."""
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ from trident_spouts.files.recognition import OnForgotten
 
 @dataclass(frozen=True, init=False, repr=False)
 class Watch:
-    """How a FileSpout watches its files: when a file is complete, and how many of those that were read it remembers.
+    """The rules by which a FileSpout watches its files: when a file is complete, and how many read files it remembers.
 
     Parameters
     ----------
