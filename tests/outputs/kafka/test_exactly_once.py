@@ -164,7 +164,7 @@ def test_the_record_is_the_offset_of_a_group_of_the_outputs_own(kafka: KafkaBrok
     written.take(rows(), 8)
     written.close()
     place = kafka.admin.describe_cluster().result(30).cluster_id, written._topic_id()
-    assert written._keeper.read() == (7, 2, "uuid", f"{topic}/out", place, Lease(1, ""), None, 0)
+    assert written._keeper.read() == (7, 2, "uuid", f"{topic}/out", place, Lease(1, ""), 0, 0)
 
 
 def test_another_log_is_refused_and_fences_nobody_out(kafka: KafkaBroker, topic: str) -> None:
