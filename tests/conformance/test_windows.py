@@ -63,7 +63,7 @@ def leaving(
         with start_local(topology, name="conformance", checkpointLocation=checkpoint, clock=wall) as running:
             for at in part:
                 if times:
-                    wall.now = began + times[at] / 1000
+                    wall.advance(began + times[at] / 1000 - wall.now)
                 feeder.feed(batches[at], wait=True, timeout=20)
                 found.append([list(row) for rows in seen.batches for row in rows])
                 seen.batches.clear()

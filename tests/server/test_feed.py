@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import json
 import threading
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import Any
 import httpx
 import pyarrow as pa
 import pytest
+from httpcore import ConnectionPool
 
 from tests.server.conftest import Serving
 from tests.server.counting import counting
@@ -375,6 +377,34 @@ def test_rights_readers_and_metrics(serving: Serving, monkeypatch: pytest.Monkey
         wait_until(
             lambda: 'trident_feed_readers{state="counts"} 0.0' in httpx.get(f"{server.url}/metrics", headers=every).text
         )
+
+
+def test_a_feed_that_the_collector_ends_within_a_request_holds_up_nothing(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def collects(pool: Any) -> Any:
+        gc.collect()
+        return assign(pool)
+
+    assign = ConnectionPool._assign_requests_to_connections
+    with serving.client() as client:
+        kept: list[Any] = [client.changes("counts", snapshot=True)]
+        next(kept[0])
+        kept.append(kept)  # so that only the collector ends the feed
+        del kept
+        monkeypatch.setattr(ConnectionPool, "_assign_requests_to_connections", collects)
+        asked = threading.Thread(target=client.get, args=("counts", "dog"), daemon=True)
+        asked.start()
+        asked.join(30)
+        assert not asked.is_alive()
+
+
+def test_a_client_that_is_closed_ends_its_feeds(serving: Serving) -> None:
+    with serving.client() as client:
+        feed = client.changes("counts", snapshot=True)
+        next(feed)
+    with pytest.raises(RuntimeError, match="client has been closed"):
+        next(feed)
 
 
 def test_a_client_of_asyncio_goes_on_over_a_restart_of_its_server(serving: Serving) -> None:

@@ -49,6 +49,11 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str
         yield first.url, second.url
 
 
+def turn(client: DRPCClient | AsyncDRPCClient, url: str) -> None:
+    """Send the next request to another server, as a balancer does."""
+    client._http.base_url = client._conversation.options["base_url"] = url
+
+
 def answer_of(called: Any) -> Any:
     return next(called) if isinstance(called, Iterator) else called
 
@@ -64,7 +69,7 @@ def test_the_list_has_all_calls() -> None:
 def test_no_call_goes_back(servers: tuple[str, str], seen: str, name: str) -> None:
     with DRPCClient(servers[0], timeout=0.3) as client:
         answer_of(CALLS[seen](client))
-        client._http.base_url = servers[1]  # a balancer sends the next request to the other server
+        turn(client, servers[1])
         with pytest.raises(ServerError, match=r"Behind: .*5"):
             answer_of(CALLS[name](client))
 
@@ -74,7 +79,7 @@ def test_no_call_of_the_other_client_goes_back(servers: tuple[str, str], name: s
     async def ask() -> None:
         async with AsyncDRPCClient(servers[0], timeout=0.3) as client:
             await client.top("counts", 1)
-            client._http.base_url = servers[1]
+            turn(client, servers[1])
             called = CALLS[name](client)
             await (called if inspect.isawaitable(called) else anext(called))
 
@@ -92,7 +97,7 @@ def test_an_answer_of_a_server_that_does_not_know_to_wait_is_none(
     monkeypatch.setattr("trident.server.waiting.Waiting.reach", at_once)
     with DRPCClient(servers[0], timeout=0.3) as client:
         client.top("counts", 1)
-        client._http.base_url = servers[1]
+        turn(client, servers[1])
         with pytest.raises(ServerError, match="Behind: it shows {'words': 2}, not yet {'words': 5}"):
             answer_of(CALLS[name](client))
 

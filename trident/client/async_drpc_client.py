@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from types import TracebackType
 from typing import Any
+from weakref import WeakSet
 
 from trident.base.durations import Duration
 from trident.client.answers import ServedRows
@@ -18,8 +19,8 @@ class AsyncServedChanges(AsyncIterator[Change]):
     """The iterator that `AsyncDRPCClient.changes` returns. One task at a time may use it."""
 
     def __init__(self, http: Any, conversation: Conversation, reader: ChangesReader) -> None:
-        self._http, self._conversation, self._reader = http, conversation, reader
-        self._changes = self._iterate()
+        self._reader = reader
+        self._changes = _changes(http, conversation, reader)  # without a cycle, so that it ends when it is dropped
 
     @property
     def position(self) -> str | None:
@@ -36,14 +37,16 @@ class AsyncServedChanges(AsyncIterator[Change]):
         """End the connection. The position stays valid."""
         await self._changes.aclose()
 
-    async def _iterate(self) -> AsyncGenerator[Change]:
-        conversation, reader = self._conversation, self._reader
-        patience = conversation.patience()
+
+async def _changes(http: Any, conversation: Conversation, reader: ChangesReader) -> AsyncGenerator[Change]:
+    """Yield the changes of a state. `http` is the feed's own: its connections end with it."""
+    patience = conversation.patience()
+    async with http:
         while True:
             error: Exception | None = None
             connected = False
             try:
-                async with self._http.stream(**conversation.stream(reader)) as response:
+                async with http.stream(**conversation.stream(reader)) as response:
                     if response.status_code != 200:
                         await response.aread()
                     if (error := conversation.outcome(response, {})) is None:
@@ -120,7 +123,10 @@ class AsyncDRPCClient:
         cert: tuple[str, str] | None = None,
     ) -> None:
         self._conversation = Conversation(url, token, timeout, ca, cert)
-        self._http = self._conversation.httpx.AsyncClient(**self._conversation.options)
+        self._http = self._connections()
+        self._feeds = WeakSet[Any]()
+        """The connections of feeds. A feed has its own, because the garbage collector may end it within any request,
+        which holds the lock of the connections that it uses."""
         self.url = url
 
     async def execute(self, function: str, /, *args: Any, timeout: Duration | None = None, **named: Any) -> ServedRows:
@@ -219,7 +225,12 @@ class AsyncDRPCClient:
         ...     print(asyncio.run(first(server.url)))
         (1, [Row(word='cat', count=1), Row(word='dog', count=1)], True)
         """
-        return AsyncServedChanges(self._http, self._conversation, ChangesReader(state, after, snapshot))
+        http = self._connections()
+        self._feeds.add(http)
+        return AsyncServedChanges(http, self._conversation, ChangesReader(state, after, snapshot))
+
+    def _connections(self) -> Any:
+        return self._conversation.httpx.AsyncClient(**self._conversation.options)
 
     async def _rows(self, request: Request) -> ServedRows:
         return self._conversation.rows(await self._ask(request))
@@ -243,7 +254,8 @@ class AsyncDRPCClient:
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._http.aclose()
+        for http in (self._http, *self._feeds):
+            await http.aclose()
 
     async def __aenter__(self) -> "AsyncDRPCClient":
         return self

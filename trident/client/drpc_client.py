@@ -7,6 +7,7 @@ import time
 from collections.abc import Generator, Iterable, Iterator
 from types import TracebackType
 from typing import Any
+from weakref import WeakSet
 
 from trident.base.durations import Duration
 from trident.client.answers import ServedRows
@@ -18,8 +19,8 @@ class ServedChanges(Iterator[Change]):
     """The iterator that `DRPCClient.changes` returns. One thread at a time may use it."""
 
     def __init__(self, http: Any, conversation: Conversation, reader: ChangesReader) -> None:
-        self._http, self._conversation, self._reader = http, conversation, reader
-        self._changes = self._iterate()
+        self._reader = reader
+        self._changes = _changes(http, conversation, reader)  # without a cycle, so that it ends when it is dropped
 
     @property
     def position(self) -> str | None:
@@ -36,14 +37,16 @@ class ServedChanges(Iterator[Change]):
         """End the connection. The position stays valid."""
         self._changes.close()
 
-    def _iterate(self) -> Generator[Change]:
-        conversation, reader = self._conversation, self._reader
-        patience = conversation.patience()
+
+def _changes(http: Any, conversation: Conversation, reader: ChangesReader) -> Generator[Change]:
+    """Yield the changes of a state. `http` is the feed's own: its connections end with it."""
+    patience = conversation.patience()
+    with http:
         while True:
             error: Exception | None = None
             connected = False
             try:
-                with self._http.stream(**conversation.stream(reader)) as response:
+                with http.stream(**conversation.stream(reader)) as response:
                     if response.status_code != 200:
                         response.read()
                     if (error := conversation.outcome(response, {})) is None:
@@ -119,7 +122,10 @@ class DRPCClient:
         cert: tuple[str, str] | None = None,
     ) -> None:
         self._conversation = Conversation(url, token, timeout, ca, cert)
-        self._http = self._conversation.httpx.Client(**self._conversation.options)
+        self._http = self._connections()
+        self._feeds = WeakSet[Any]()
+        """The connections of feeds. A feed has its own, because the garbage collector may end it within any request,
+        which holds the lock of the connections that it uses."""
         self.url = url
 
     def execute(self, function: str, /, *args: Any, timeout: Duration | None = None, **named: Any) -> ServedRows:
@@ -217,7 +223,12 @@ class DRPCClient:
         ...     print(first(server.url))
         (1, [Row(word='cat', count=1), Row(word='dog', count=1)], True)
         """
-        return ServedChanges(self._http, self._conversation, ChangesReader(state, after, snapshot))
+        http = self._connections()
+        self._feeds.add(http)
+        return ServedChanges(http, self._conversation, ChangesReader(state, after, snapshot))
+
+    def _connections(self) -> Any:
+        return self._conversation.httpx.Client(**self._conversation.options)
 
     def _rows(self, request: Request) -> ServedRows:
         return self._conversation.rows(self._ask(request))
@@ -241,7 +252,8 @@ class DRPCClient:
 
     def close(self) -> None:
         """Close the connections."""
-        self._http.close()
+        for http in (self._http, *self._feeds):
+            http.close()
 
     def __enter__(self) -> "DRPCClient":
         return self
