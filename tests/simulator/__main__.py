@@ -4,13 +4,12 @@ Runs that many schedules over all cores, or one with its trace; ends non-zero wh
 """
 
 import argparse
-import logging
 import sys
 import time
 import traceback
 
 from tests.simulator.families import EVERY, EXECUTORS, LOOSE, machine, world_of
-from tests.simulator.fleet import everything
+from tests.simulator.fleet import everything, thrift
 
 
 def main() -> int:
@@ -49,8 +48,7 @@ def many(seed: int, schedules: int, minutes: float | None, every: int = EVERY, f
 
 
 def traced(seed: int, every: int = EVERY, flow: str = "") -> int:
-    logging.disable(logging.CRITICAL)
-    with machine():
+    with thrift(), machine():
         try:
             print(world_of(seed, every, print, flow).run())
         except BaseException:
