@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.house.sources import ROOT
+from trident.errors import ArgumentsError
 from trident.spouts import (
     Csv,
     DeltaSpout,
@@ -37,6 +38,7 @@ OTHERS: dict[type[Any], dict[str, Any]] = {
         "quote": "'",
         "escape": "!",
         "header": False,
+        "skipLines": 3,
         "nullValue": "NA",
         "multiLine": True,
     },
@@ -75,6 +77,14 @@ def test_the_repr_shows_each_option_that_is_not_its_default(owner: type[Any]) ->
     shown = repr(owner(**options))
     assert eval(shown, {each.__name__: each for each in DESCRIBED}) == owner(**options)
     assert [repr(value) for value in options.values() if repr(value) not in shown] == []
+
+
+@pytest.mark.parametrize("owner", [Text, Json, Csv, Parquet, Watch])
+def test_an_option_given_to_the_spout_is_told_with_its_place(owner: type[Any]) -> None:
+    for name in _options(owner) - {"schema"}:
+        options: dict[str, Any] = {name: 1}
+        with pytest.raises(ArgumentsError, match=rf"there is no option '{name}': .*{owner.__name__}\("):
+            FileSpout("/in", **options)
 
 
 @pytest.mark.parametrize("owner", OTHERS)

@@ -144,6 +144,7 @@ class TestParquetFiles(SpoutContract):
         pytest.param({"multiLine": True}, "", marks=pytest.mark.soak),
         ({"multiLine": True}, ".zst"),
         ({"header": False, "sep": ";"}, ".gz"),
+        ({"skipLines": 3}, ""),
     ],
     ids=str,
 )
@@ -159,7 +160,8 @@ class TestCsvFiles(SpoutContract):
         folder, sep = tmp_path / "in", options.get("sep", ",")
         folder.mkdir()
         for name in "ab":
-            text = f"word{sep}n\n" if options.get("header", True) else ""
+            text = "a title, of more bytes than a batch takes\n" * options.get("skipLines", 0)
+            text += f"word{sep}n\n" if options.get("header", True) else ""
             text += "".join(f'"{word} {name}"{sep}{n}\n' for word, n in ROWS)
             (folder / f"{name}.csv{suffix}").write_bytes(PACK.get(suffix, bytes)(text.encode()))
         return lambda: FileSpout(folder, Csv(**options), FIELDS, maxBytesPerBatch=30)

@@ -238,6 +238,18 @@ def test_csv_is_read_with_its_types(
     ]
 
 
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_each_worker_knows_the_lines_before_the_header(
+    far: None, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    monkeypatch.setattr(reading, "PART_BYTES", 1_000)
+    content = "a title\n" * 1_000 + "n\n" + "".join(f"{n}\n" for n in range(500))
+    (tmp_path / f"a.csv{suffix}").write_bytes(PACK.get(suffix, bytes)(content.encode()))
+    emission = emission_of(FileSpout(tmp_path, Csv(skipLines=1_000), "n long"))
+    assert emission.python_only(spark)
+    assert check_same(emission, spark, tmp_path)["n"].to_pylist() == [*range(500)]
+
+
 @pytest.mark.connect
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 def test_a_row_that_a_worker_cannot_read_is_named_with_its_line(

@@ -1,7 +1,9 @@
 """The CSV format: each row of a file is a tuple, and a header says which value belongs to which field."""
 
 import decimal
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,7 +27,7 @@ from trident_spouts.files.jsonlines import (
     add_corrupt_lines,
     without_corrupt_fields,
 )
-from trident_spouts.files.lines import BOM, EncodingErrors, check_encoding, lines_before
+from trident_spouts.files.lines import BOM, EncodingErrors, check_encoding, lines_before, skip_lines
 from trident_spouts.files.ranges import FileRef
 from trident_spouts.files.values import ValueReader
 
@@ -36,7 +38,8 @@ class CsvFormat:
 
     With a header, columns are matched with the fields by name, and other columns are ignored. Without one, each row has
     the fields in their order. A value without quotes that equals `nullValue` is null; so is an empty value in a field
-    that is not a string. A row with more or fewer values than the header cannot be read.
+    that is not a string. A row with more or fewer values than the header cannot be read. The lines before the header
+    that `skipLines` counts are not decoded.
     """
 
     schema: StructType
@@ -47,6 +50,13 @@ class CsvFormat:
     driver_bytes: int = 1 << 20
     columns: tuple[str, ...] | None = None
     """The columns of the file to read, which `bind` sets."""
+    begin: int = 0
+    """The byte of the file after its skipped lines, which `bind` sets; `sys.maxsize` if it is not known yet."""
+
+    @property
+    def head_lines(self) -> int:
+        """Return the number of lines up to the header."""
+        return self.options.skipLines + 1
 
     @property
     def whole(self) -> bool:
@@ -62,49 +72,71 @@ class CsvFormat:
     def bind(self, head: Callable[[], bytes], path: object) -> "CsvFormat":
         """Return the format of the file `path`. `head` returns the beginning of its content, with at least the header.
 
-        Raises MalformedInputError if the header lacks a field or has it twice.
+        Without the header, `head` ends within the skipped lines, or after them. Raises MalformedInputError if the
+        header lacks a field or has it twice.
         """
-        names = self._fields.names
-        if not self.options.header:
+        names, skipped = self._fields.names, self.options.skipLines
+        if not self.options.header and not skipped:
             return replace(self, columns=tuple(names))
-        data = check_encoding(head(), path, 0, self.encoding_errors)
-        if not data:  # a byte order mark, and nothing else
-            return replace(self, columns=tuple(names))
+        content = head()
+        begin = skip_lines(content, skipped)
+        form = replace(self, columns=tuple(names), begin=sys.maxsize if begin is None else begin)
+        if begin is None or not self.options.header:
+            return form
+        data = check_encoding(content[begin:], path, begin, self.encoding_errors)
+        if not data:  # no header yet, or a byte order mark and nothing else
+            return form
         try:
-            cells, _ = self.options.grammar.row(data, 0)
+            cells, end = self.options.grammar.row(data, 0)
         except RowError as error:
-            raise MalformedInputError(f"{path}:1: the header cannot be read: {error}") from None
+            raise MalformedInputError(f"{path}:{skipped + 1}: the header cannot be read: {error}") from None
         columns = tuple(cell.text.decode() for cell in cells)
         for name in names:
             if columns.count(name) != 1:
-                raise MalformedInputError(self._header_error(path, name, columns))
-        return replace(self, columns=columns)
+                later = self._header_after(data[end:], skipped + data.count(b"\n", 0, end))
+                raise MalformedInputError(f"{path}:{skipped + 1}: {self._header_error(name, columns, later)}")
+        return replace(form, columns=columns)
 
-    def _header_error(self, path: object, name: str, columns: tuple[str, ...]) -> str:
+    def _header_after(self, data: bytes, before: int) -> int | None:
+        """Return the number of lines before the first one in `data` that names all fields; None if none is near.
+
+        `before` lines of the file precede `data`.
+        """
+        for number, line in enumerate(data.split(b"\n", _LOOKED_THROUGH)[:_LOOKED_THROUGH], before):
+            with suppress(RowError):
+                columns = [cell.text.decode() for cell in self.options.grammar.row(line, 0)[0]]
+                if all(columns.count(name) == 1 for name in self._fields.names):
+                    return number
+        return None
+
+    def _header_error(self, name: str, columns: tuple[str, ...], later: int | None) -> str:
         shown = shorten(", ".join(map(repr, columns)))
         if columns.count(name):
-            return f"{path}:1: the header has the field {name!r} {columns.count(name)} times: {shown}"
+            return f"the header has the field {name!r} {columns.count(name)} times: {shown}"
         signs = [sign for sign in ",;\t|" if sign != self.options.sep and sign in columns[0]]
         way_out = (
             f"if values are separated by {signs[0]!r}, give sep={signs[0]!r}"
             if len(columns) == 1 and signs
             else "name the fields as the header does, or give header=False if the first row is data"
         )
+        if later is not None:
+            way_out = f"line {later + 1} names all fields: give skipLines={later}"
         near = did_you_mean(name, columns)
-        return f"{path}:1: the header has no field {name!r}{near}; it has {shown}: {way_out}"
+        return f"the header has no field {name!r}{near}; it has {shown}: {way_out}"
 
     # --- rows -----------------------------------------------------------------------------------------------------
 
     def parse(self, data: bytes, path: FileRef, offset: int) -> pa.Table:
         """Parse `data`, whole rows of the file `path`, and return their tuples.
 
-        `offset` is the byte of the file at which `data` begins. At 0, a header and a byte order mark are skipped.
-        Errors use `offset` to find line numbers.
+        `offset` is the byte of the file at which `data` begins. At 0, a byte order mark is skipped. Errors use `offset`
+        to find line numbers.
 
         Raises MalformedInputError for invalid UTF-8 or a row that cannot be read, unless the format keeps such input.
         """
+        data, offset = self._unskipped(data, offset)
         data = check_encoding(data, path, offset, self.encoding_errors)
-        start = self.options.grammar.row(data, 0)[1] if offset == 0 and self.options.header and data else 0
+        start = self.options.grammar.row(data, 0)[1] if self._at_header(offset) and data else 0
         table, corrupt = self.read_at_once(data[start:]), None
         if table is None:
             table, corrupt = self.read_by_row(data, start, path, offset)
@@ -114,9 +146,18 @@ class CsvFormat:
         """Return the number of rows in `data`, each of which becomes a tuple or fails the batch."""
         if self.whole:
             return int(self.parse(data, "", offset).num_rows)
+        data, offset = self._unskipped(data, offset)
         data = data.removeprefix(BOM) if offset == 0 else data
         rows = sum(line not in (b"", b"\r") for line in data.split(b"\n"))
-        return max(0, rows - 1) if offset == 0 and self.options.header else rows
+        return max(0, rows - 1) if self._at_header(offset) else rows
+
+    def _unskipped(self, data: bytes, offset: int) -> tuple[bytes, int]:
+        """Return the part of `data` after the file's skipped lines, and the byte of the file at which it begins."""
+        skipped = min(len(data), max(0, self.begin - offset))
+        return data[skipped:], offset + skipped
+
+    def _at_header(self, offset: int) -> bool:
+        return self.options.header and offset == self.begin
 
     def read_by_row(
         self, data: bytes, start: int, path: FileRef, offset: int
@@ -227,5 +268,8 @@ class CsvFormat:
 
 _NULLS = ("na", "n/a", "nan", "null", "none", "nil", "\\n", "-")
 """Texts that other programs write for null, here in lower case."""
+
+_LOOKED_THROUGH = 20
+"""The number of lines after a wrong header in which the error looks for the right one."""
 
 _MOST_BLOCK = 1 << 28

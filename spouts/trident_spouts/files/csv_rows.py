@@ -32,13 +32,14 @@ class CsvOptions:
 
     `sep`, `quote` and `escape` are single characters of ASCII; `quote` may be empty: then there is none. Within quotes,
     a quote is written as `escape` and `quote`; without `escape` it is doubled. With `multiLine`, values in quotes may
-    hold newlines.
+    hold newlines. The first `skipLines` lines of a file are no rows; the header, if there is one, follows them.
     """
 
     sep: str = ","
     quote: str = '"'
     escape: str | None = None
     header: bool = True
+    skipLines: int = 0
     nullValue: str = ""
     multiLine: bool = False
 

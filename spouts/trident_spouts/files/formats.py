@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, get_args
 
 from pyspark.sql.types import StringType, StructType
 
-from trident.base.checks import check_choice, check_flag
+from trident.base.checks import check_choice, check_flag, check_whole_number
 from trident.base.described import described
 from trident.base.errors import TopologyError, TypeDeclarationError
 from trident.base.option_names import known_fields
@@ -31,6 +31,9 @@ _OF_SPARK_AND_OTHERS = {
     "quoteChar": "quote",
     "escape_char": "escape",
     "has_header": "header",
+    "skip_rows": "skipLines",
+    "skiprows": "skipLines",
+    "skip_lines": "skipLines",
     "null_values": "nullValue",
     "newlines_in_values": "multiLine",
     "mode": "malformed",
@@ -174,6 +177,9 @@ class Csv(_Values, CsvOptions):
         `quote` means that no value is enclosed.
     header : bool
         Whether the first row of each file names the columns. Without it the columns are the fields in order.
+    skipLines : int
+        The number of lines at the beginning of each file, such as a title, that are not read. The header, if there is
+        one, is the next line. Empty lines count; quotes, and bytes that are not UTF-8, have no meaning there.
     nullValue : str
         The value that means null if it has no quotes; by default the empty one. An empty value in a field of another
         type than string is null in any case.
@@ -195,8 +201,8 @@ class Csv(_Values, CsvOptions):
 
     Examples
     --------
-    >>> Csv("carrier string, delay long", sep=";", nullValue="NA")
-    Csv('carrier string, delay long', sep=';', nullValue='NA')
+    >>> Csv("carrier string, delay long", sep=";", skipLines=2, nullValue="NA")
+    Csv('carrier string, delay long', sep=';', skipLines=2, nullValue='NA')
     """
 
     schema: str | StructType | None = None
@@ -286,6 +292,7 @@ def _check_signs(csv: Csv) -> None:
     if csv.sep in (csv.quote, csv.escape):
         raise TopologyError(f"Csv: sep={csv.sep!r} is the {'quote' if csv.sep == csv.quote else 'escape'} too")
     check_flag("Csv: header", csv.header)
+    check_whole_number("Csv: skipLines", csv.skipLines, least=0)
     check_flag("Csv: multiLine", csv.multiLine)
     if not isinstance(csv.nullValue, str):
         raise TopologyError(f"Csv: nullValue={csv.nullValue!r}: expected a text, such as 'NA'")

@@ -78,6 +78,7 @@ class JsonFormat:
     driver_bytes: int = 512 << 10
     values: ValueReader = STRICT
     whole = False
+    head_lines = 1
 
     def bind(self, head: Callable[[], bytes], path: object) -> "JsonFormat":
         """Return the format itself, because JSON files do not declare their fields."""

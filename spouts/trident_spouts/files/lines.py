@@ -53,10 +53,10 @@ def whole_lines_end(file: BinaryIO, start: int, end: int) -> int:
     return start
 
 
-def read_whole_lines(file: BinaryIO, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+def read_whole_lines(file: BinaryIO, start: int, end: int, least: int = 1) -> Iterator[tuple[int, bytes]]:
     """Yield the bytes from `start` to `end` in chunks of whole lines: (offset, bytes).
 
-    Lines begin at `start` and `end`.
+    Lines begin at `start` and `end`. The first chunk has at least `least` lines, if there are so many.
 
     Raises EOFError, with the offset, if the file ends before `end`.
     """
@@ -67,23 +67,45 @@ def read_whole_lines(file: BinaryIO, start: int, end: int) -> Iterator[tuple[int
         if not block:
             raise EOFError(at + len(rest))
         rest += block
-        cut = len(rest) if at + len(rest) == end else rest.rfind(b"\n") + 1
+        cut = len(rest) if at + len(rest) == end else _whole_lines(rest, 1 if at > start else least)
         if cut:
             yield at, rest[:cut]
             at, rest = at + cut, rest[cut:]
 
 
-def all_lines(content: Content, whole: bool = False) -> Iterator[tuple[int, bytes]]:
-    """Yield all bytes of a content in chunks of whole lines, or in one chunk if `whole`: (offset, bytes)."""
+def all_lines(content: Content, whole: bool = False, least: int = 1) -> Iterator[tuple[int, bytes]]:
+    """Yield all bytes of a content in chunks of whole lines, or in one chunk if `whole`: (offset, bytes).
+
+    The first chunk has at least `least` lines, if there are so many.
+    """
     at, rest = 0, b""
     while block := content.read(_CHUNK):
         rest += block
-        cut = 0 if whole else rest.rfind(b"\n") + 1
+        cut = 0 if whole else _whole_lines(rest, 1 if at else least)
         if cut:
             yield at, rest[:cut]
             at, rest = at + cut, rest[cut:]
     if rest:
         yield at, rest
+
+
+def _whole_lines(data: bytes, least: int) -> int:
+    """Return the number of bytes of the whole lines in `data`; 0 if these are fewer than `least` lines."""
+    return 0 if least > 1 and data.count(b"\n") < least else data.rfind(b"\n") + 1
+
+
+def skip_lines(data: bytes, count: int) -> int | None:
+    r"""Return the byte of `data` after its first `count` lines; None if they do not all end in `data`.
+
+    >>> skip_lines(b"\nthe cow\nmoon", 2), skip_lines(b"\nthe cow\nmoon", 3)
+    (9, None)
+    """
+    at = 0
+    for _ in range(count):
+        at = data.find(b"\n", at) + 1
+        if not at:
+            return None
+    return at
 
 
 def lines_before(path: "FileRef", offset: int) -> int:

@@ -6,13 +6,19 @@ _CSV = "it belongs to the format: FileSpout(path, Csv({name}={{value}}))"
 _WATCH = "it belongs to the watch: FileSpout(path, watch=Watch({name}={{value}}))"
 
 MOVED = {
-    **{name: _CSV.format(name=name) for name in ("sep", "quote", "escape", "header", "nullValue", "multiLine")},
+    **{
+        name: _CSV.format(name=name)
+        for name in ("sep", "quote", "escape", "header", "skipLines", "nullValue", "multiLine")
+    },
     **{name: _BOTH.format(name=name) for name in ("malformed", "numbers", "timeZone")},
     "encodingErrors": _LINES.format(name="encodingErrors"),
     **{name: _WATCH.format(name=name) for name in ("completeAfterSecs", "rememberedFiles", "onForgotten")},
     "manifest": "give the path as one: FileSpout(Manifest('files.txt'))",
     "delimiter": _CSV.format(name="sep"),
     "separator": _CSV.format(name="sep"),
+    "skip_rows": _CSV.format(name="skipLines"),
+    "skiprows": _CSV.format(name="skipLines"),
+    "skip_lines": _CSV.format(name="skipLines"),
     "mode": "bad lines are kept by FileSpout(path, Csv(malformed='keep')), or Json(malformed='keep')",
     "maxBytesPerTrigger": "maxBytesPerBatch",
     "maxFilesPerTrigger": "maxFilesPerBatch",

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
@@ -44,8 +45,17 @@ class LineFormat(Protocol):
         """Return whether a file must be read at once."""
         ...
 
+    @property
+    def head_lines(self) -> int:
+        """Return how many lines at the beginning of a file `bind` needs."""
+        ...
+
     def bind(self, head: Callable[[], bytes], path: object) -> "LineFormat":
-        """Return the format of one file. `head` returns the beginning of its content, with at least the first line."""
+        """Return the format of one file.
+
+        `head` returns the beginning of its content: at least `head_lines` lines, or all lines up to the end of the
+        stretch if these are fewer.
+        """
         ...
 
     def parse(self, data: bytes, path: FileRef, offset: int) -> pa.Table:
@@ -148,9 +158,10 @@ def _lines_of(stretch: Stretch, line_format: LineFormat) -> Iterator[tuple[LineF
     try:
         with _opened(stretch.path) as file:
             form: LineFormat | None = None
-            for offset, data in _chunks(stretch, file, line_format.whole):
+            for offset, data in _chunks(stretch, file, line_format):
                 if form is None:
-                    form = line_format.bind(partial(_head, file, offset, data), stretch.path)
+                    head = partial(_head, file, offset, data, line_format.head_lines, stretch.end)
+                    form = line_format.bind(head, stretch.path)
                 yield form, offset, data
     except EOFError as error:
         raise SpoutContractError(
@@ -176,19 +187,19 @@ def _opened(path: FileRef) -> Iterator[BinaryIO]:
         path.check_same_file(planned, before)
 
 
-def _chunks(stretch: Stretch, file: BinaryIO, at_once: bool) -> Iterator[tuple[int, bytes]]:
+def _chunks(stretch: Stretch, file: BinaryIO, line_format: LineFormat) -> Iterator[tuple[int, bytes]]:
     if stretch.whole:
         file.seek(0)
-        return all_lines(unpacked(file, stretch.name), at_once)
+        return all_lines(unpacked(file, stretch.name), line_format.whole, line_format.head_lines)
     first, last = (
         edge if edge in (stretch.start, stretch.end) else line_start(file, edge, stretch.end)
         for edge in (stretch.first, stretch.last)
     )
-    return read_whole_lines(file, first, last)
+    return read_whole_lines(file, first, last, line_format.head_lines)
 
 
-def _head(file: BinaryIO, offset: int, data: bytes) -> bytes:
-    """Return the beginning of a file.
+def _head(file: BinaryIO, offset: int, data: bytes, lines: int, end: int) -> bytes:
+    """Return the beginning of a file: so many lines, but nothing after byte `end`, where a writer may be in a line.
 
     `data` is the chunk at `offset`, just read; later reads continue after that chunk.
     """
@@ -196,7 +207,7 @@ def _head(file: BinaryIO, offset: int, data: bytes) -> bytes:
         return data
     at = file.tell()
     file.seek(0)
-    head = file.readline()
+    head = b"".join(islice(file, lines))[:end]
     file.seek(at)
     return head
 

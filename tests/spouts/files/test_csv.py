@@ -4,20 +4,23 @@ import csv
 import datetime
 import io
 import math
+import os
 import re
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.spouts.files.test_compressed import PACK
 from tests.support.plans import planned
 from trident import TumblingCountWindow
 from trident.errors import ArgumentsError, MalformedInputError, TopologyError, TypeDeclarationError
 from trident.spouts import Csv, FileSpout, Json, Parquet, Text, TransactionAttempt, Watch
-from trident_spouts.files import reading
+from trident_spouts.files import lines, reading
 from trident_spouts.files.csv_lines import CsvFormat
 from trident_spouts.files.csv_rows import CsvOptions
 from trident_spouts.files.jsonlines import with_corrupt_fields
@@ -304,6 +307,9 @@ def test_a_file_may_grow_by_whole_rows_unless_values_may_hold_newlines(tmp_path:
         ({"quote": "é"}, TopologyError, r"quote='é': expected one .*, or .* if values are never quo"),
         ({"sep": '"'}, TopologyError, "sep='\"' is the quote too"),
         ({"header": "true"}, TopologyError, "header='true': expected True or False"),
+        ({"skipLines": -1}, TopologyError, "Csv: skipLines=-1: expected a whole number of at least 0"),
+        ({"skipLines": True}, TopologyError, "Csv: skipLines=True: expected a whole number of at least 0"),
+        ({"skip_rows": 1}, ArgumentsError, "Csv: there is no option 'skip_rows'; .* did you mean 'skipLines'"),
         ({"nullValue": None}, TopologyError, "nullValue=None: expected a text, such as 'NA'"),
         ({"numbers": "loose"}, TopologyError, "numbers='loose' is not one of 'strict', 'lenient'"),
         ({"timeZone": "Mars"}, TopologyError, "timeZone='Mars': expected a zone's name, such as 'Europe/Berlin'"),
@@ -343,6 +349,7 @@ def test_a_name_from_elsewhere_leads_to_no_option_that_the_call_lacks(make: Any,
     ("options", "message"),
     [
         ({"sep": ";"}, "there is no option 'sep': it belongs to the format: FileSpout(path, Csv(sep=';'))"),
+        ({"skiprows": 2}, "it belongs to the format: FileSpout(path, Csv(skipLines=2))"),
         ({"malformed": "keep"}, "FileSpout(path, Csv(malformed='keep')), or Json(malformed='keep')"),
         ({"encodingErrors": "replace"}, "FileSpout(path, Text(encodingErrors='replace')), and so for Json(...)"),
         ({"rememberedFiles": 5}, "it belongs to the watch: FileSpout(path, watch=Watch(rememberedFiles=5))"),
@@ -368,6 +375,124 @@ def test_the_fields_may_be_given_to_the_format(tmp_path: Path) -> None:
 def test_the_representation_shows_what_was_given() -> None:
     spout = FileSpout("/in", Csv(sep=";", numbers="lenient", timeZone="UTC"), "n long")
     assert repr(spout) == "FileSpout('/in', Csv(sep=';', numbers='lenient', timeZone='UTC'), 'n bigint')"
+
+
+# --- lines before the header ----------------------------------------------------------------------------------------
+
+
+def test_lines_before_the_header_are_not_read() -> None:
+    text = 'by "hand\n\nn,s\n1,a\n'
+    assert parse("n long", text, skipLines=2) == [{"n": 1}]
+    assert parse("n long, s string", text, skipLines=3, header=False) == [{"n": 1, "s": "a"}]
+    assert parse("n long", text, skipLines=4) == parse("n long", text, skipLines=9, header=False) == []
+    assert parse("n long", "\ufefftitle\r\nn\r\n1\r\n", skipLines=1) == [{"n": 1}]
+    assert parse("n string", 'a "title\nn\n"1\n2"\n', skipLines=1, multiLine=True) == [{"n": "1\n2"}]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    skipped=st.lists(st.sampled_from([b"", b"\r", b"a title", b'"', b"n,s", b"\xff"]), max_size=6),
+    header=st.booleans(),
+    rows=st.integers(0, 6),
+    last=st.booleans(),
+    cuts=st.lists(st.integers(0, 60), max_size=3),
+    chunk=st.integers(1, 30),
+    count=st.integers(1, 4),
+)
+def test_skipped_lines_are_no_rows_wherever_a_file_is_cut(
+    tmp_path_factory: pytest.TempPathFactory,
+    skipped: list[bytes],
+    header: bool,
+    rows: int,
+    last: bool,
+    cuts: list[int],
+    chunk: int,
+    count: int,
+) -> None:
+    """Into ranges of batches, shares of workers, and chunks of a reader."""
+    lines_of_rows = [*([b"s,n"] if header else []), *(b"%d,%d" % (at, at) for at in range(rows))]
+    data = b"\n".join([*skipped, *lines_of_rows]) + (b"\n" if last or not lines_of_rows else b"")
+    path = tmp_path_factory.mktemp("cut") / "a.csv"
+    path.write_bytes(data)
+    file = io.BytesIO(data)
+    ends = sorted({0, len(data), *(lines.line_start(file, cut, len(data)) for cut in cuts)})
+    stretches = [reading.Stretch(str(path), at, to, at, to) for at, to in zip(ends, ends[1:], strict=False)]
+    cut = reading.shares(stretches, count)
+    form = form_of("n long", header=header, skipLines=len(skipped)) if header else form_of(
+        "s long, n long", header=False, skipLines=len(skipped)
+    )  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lines, "_CHUNK", chunk)
+        for parts in (stretches, [part for share in cut for part in share]):
+            tables = [table for part in parts for table in reading.read_stretch(part, form)]
+            assert [n for table in tables for n in table["n"].to_pylist()] == [*range(rows)]
+        counter = reading.ShareCounter((tuple(stretches), *map(tuple, cut)), form)
+        numbers = pa.RecordBatch.from_pydict({"id": [*range(1 + len(cut))]})
+        assert sum(sum(batch.column(0).to_pylist()) for batch in counter(iter([numbers]))) == 2 * rows
+
+
+@pytest.mark.parametrize("suffix", ["", *PACK])
+def test_skipped_lines_may_be_longer_than_a_chunk_and_need_not_be_utf8(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    monkeypatch.setattr(lines, "_CHUNK", 20)
+    content = b"M\xe4rz\n" * 50 + b"n\n" + b"".join(b"%d\n" % n for n in range(50))
+    (tmp_path / f"a.csv{suffix}").write_bytes(PACK.get(suffix, bytes)(content))
+    [batch] = read(FileSpout(tmp_path, Csv(skipLines=50), "n long"))
+    assert [row["n"] for row in batch] == [*range(50)]
+
+
+def test_a_file_may_grow_within_its_skipped_lines_and_a_replay_reads_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    spout = FileSpout(tmp_path, Csv(skipLines=2), "n long")
+    plans: list[Any] = []
+
+    def emitted() -> list[list[int]]:
+        executor = spout.open()
+        emissions = [executor.emit(TransactionAttempt(at, 0), plan) for at, plan in enumerate(plans, 1)]
+        return [emission.arrow()["n"].to_pylist() for emission in emissions]
+
+    for more in ("a title\n", "of 2024\n", "m,n\n", "x,1\nx,2\n", "x,3\n"):
+        with path.open("a") as file:
+            file.write(more)
+        plans += planned(spout, previous=plans[-1] if plans else None)
+        with path.open("a") as file:
+            file.write("m")  # a writer is in the middle of a line, also of the header
+        assert emitted() == [[], [], [], [1, 2], [3]][: len(plans)]
+        os.truncate(path, path.stat().st_size - 1)
+    assert len(plans) == 5
+
+
+def test_errors_count_the_skipped_lines(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("a title\n\nn\n1\nx\n")
+    with pytest.raises(MalformedInputError, match=rf"{path}:5: field 'n': expected bigint, got 'x'"):
+        read(FileSpout(tmp_path, Csv(skipLines=2), "n long"))
+    with pytest.raises(MalformedInputError, match=rf"{path}:2: the header has no field 'n'; it has '': line 3 names"):
+        read(FileSpout(tmp_path, Csv(skipLines=1), "n long"))
+    path.write_bytes(b"a title\nn\xff\n1\n")
+    with pytest.raises(MalformedInputError, match="invalid UTF-8 at byte 9 "):
+        read(FileSpout(tmp_path, Csv(skipLines=1), "n long"))
+
+
+def test_a_title_over_several_lines_counts_as_so_many() -> None:
+    with pytest.raises(MalformedInputError, match="line 3 names all fields: give skipLines=2"):
+        parse("n long", '"a\ntitle"\nn\n1\n', multiLine=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "way_out"),
+    [
+        ("a title\n\nn,s\n1,a\n", "line 3 names all fields: give skipLines=2"),
+        ("a title\nn\n1,a\n", "name the fields as the header does, or give header=False if the first row is data"),
+        ('a title\n"n\nn,n,s\n', "name the fields as the header does, or give header=False if the first row is data"),
+        ("x\n" * 21 + "n,s\n", "name the fields as the header does, or give header=False if the first row is data"),
+    ],
+)
+def test_a_title_before_the_header_is_told_with_the_option_that_skips_it(text: str, way_out: str) -> None:
+    with pytest.raises(MalformedInputError) as raised:
+        parse("s string, n long", text)
+    assert str(raised.value).endswith(f": {way_out}")
 
 
 # --- byte order marks -----------------------------------------------------------------------------------------------
