@@ -40,7 +40,7 @@ def read_schema(fields: str | StructType) -> StructType:
 
 
 def _as_text(fields: object) -> str:
-    """Return, for fields in a form of another library, the text to write instead (names with types)."""
+    """Return the names and types to write instead of fields that are in a form of another library."""
     pairs = [*fields.items()] if isinstance(fields, dict) else []
     named = all(isinstance(part, str) for pair in pairs for part in pair)
     return ", ".join(" ".join(pair) for pair in pairs) if pairs and named else "word string, n long"

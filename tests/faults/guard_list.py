@@ -1044,7 +1044,7 @@ GUARDS = [
     ),
     Guard(
         "a reader's life, a map",
-        "values are of another state than the meta entry that was read before",
+        "a read returns values of another state than that of the meta entry, which was read first",
         "state/trident_state/backing/store.py",
         "            self._check_incarnation(read_meta(text, self._where))",
         "            pass",
@@ -1730,7 +1730,7 @@ GUARDS = [
     ),
     Guard(
         "kafka, the first plan",
-        "a partition that was restored and has grown on is read on as if it were the former one",
+        "reading continues in a restored partition that has grown since, as if it were the former one",
         "spouts/trident_spouts/kafka/planner.py",
         "elif moved or not self._compared:",
         "elif moved:",

@@ -146,7 +146,7 @@ class StageWrites:
         return summary
 
     def _note_times(self, turn: StageTurn, written: list[Write], states: Mapping[str, StateSummary]) -> None:
-        """Note in the summaries of windows their watermarks, and how many rows were late."""
+        """Add to the summary of each window its watermark and the number of late rows."""
         tables = {write.output.name: write.given for write in written if isinstance(write.given, pa.Table)}
         for write in written:
             step, name = write.step, write.output.name

@@ -212,7 +212,7 @@ def _cursor(state: str, txid: int | None, key: bytes) -> str:
 
 
 def _check(state: str, key: bytes) -> str:
-    """Return the checksum by which a cursor of another state, or a part of a cursor, is noticed."""
+    """Return the checksum by which a reader notices a cursor of another state, or one that was cut off."""
     return f"{zlib.crc32(key, zlib.crc32(state.encode())):08x}"
 
 
