@@ -95,7 +95,9 @@ def _imported(name: str) -> Callable[[dict[str, Any]], Any]:
             f"state provider {name!r} cannot be imported ({error}); {known}, or 'package.module.callable'"
         ) from error
     if not callable(make):
-        raise TopologyError(f"state provider {name!r} is {brief(make)}: expected a callable of the configuration")
+        raise TopologyError(
+            f"state provider {name!r} is {brief(make)}: expected a callable that takes the configuration"
+        )
     return make  # type: ignore[no-any-return]
 
 

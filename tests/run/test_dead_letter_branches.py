@@ -163,7 +163,7 @@ def test_a_letter_whose_step_is_gone_needs_to_be_told_where_it_enters(tmp_path: 
         with pytest.raises(TopologyError) as gone:
             running.replayDeadLetters("words")
         assert "comes from words/3:each(checked), but no step of the program has this label now" in str(gone.value)
-        assert "are replayed before words/3:each(mended)" in str(gone.value)
+        assert "are replayed into words/3:each(mended)" in str(gone.value)
         assert "replayDeadLetters('words', into='words/3:each(mended)')" in str(gone.value)
         with pytest.raises(TopologyError, match=r"into='words/3:each\(mend\)': .*; did you mean 'words/3:each\(mended"):
             running.replayDeadLetters("words", into="words/3:each(mend)")

@@ -110,11 +110,11 @@ def test_another_run_knows_nothing_of_what_was_asked(spout: ReplaySpout) -> None
     [
         (
             '{"line":"a"}',
-            r"dead letter 7 cannot be replayed before lines/2:each\(f\): its tuple has no field 'n', but the stream",
+            r"dead letter 7 cannot be replayed into lines/2:each\(f\): its tuple has no field 'n', but the stream",
         ),
         (
             '{"line":"a","n":"many"}',
-            r"dead letter 7 cannot be replayed before lines/2:each\(f\): its tuple no longer fits \(line string",
+            r"dead letter 7 cannot be replayed into lines/2:each\(f\): its tuple does not fit the fields there \(line",
         ),
     ],
 )

@@ -56,7 +56,7 @@ def test_a_provider_is_chosen_by_name(provider: Any, config: Any, expected: str)
             None,
             r"'no.such.Provider' cannot be imported \(No module named 'no'\); the providers are",
         ),
-        (f"{__name__}.NO_PROVIDER", None, r"NO_PROVIDER' is 5: expected a callable of the configuration"),
+        (f"{__name__}.NO_PROVIDER", None, r"NO_PROVIDER' is 5: expected a callable that takes the configuration"),
         ("builtins.dict", {"a": 1}, r"'builtins.dict' returned {'a': 1} \(dict\): expected a state factory"),
         (7, None, r"provider 7 \(int\): expected a name, such as 'redis'"),
         (

@@ -38,7 +38,9 @@ def imported(program: str) -> TridentTopology:
         raise TopologyError(f"{program!r}: module {module!r} has no {attribute!r}{near}") from None
     topology = found if isinstance(found, TridentTopology) else found() if callable(found) else found
     if not isinstance(topology, TridentTopology):
-        raise TopologyError(f"{program!r} is a {type(topology).__name__}, not a TridentTopology or a function of one")
+        raise TopologyError(
+            f"{program!r} is a {type(topology).__name__}, not a TridentTopology or a function that returns one"
+        )
     return topology
 
 

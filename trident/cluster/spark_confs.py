@@ -27,8 +27,8 @@ def check_confs(confs: Mapping[str, str]) -> None:
         if _is_secret(conf) or _ASSIGNED.search(value) or ("://" in value and redacted(value) != value):
             raise TopologyError(
                 f"--spark-conf {conf}: the value is a secret: it would be stored, and other users of the machine "
-                f"can see a command line; write {conf}=env:NAME or, for a name such as spark.my.password, "
-                f"file:path, which the driver's machine resolves"
+                f"can see a command line. Write {conf}=env:NAME, the name of a variable on the driver's machine; if "
+                f"the setting's name says that it is a secret (spark.my.password), file:path is possible too"
             )
 
 

@@ -75,7 +75,7 @@ def _written(node: StaticState, store: Store, shape: StateShape) -> Incarnation 
     if report.identity is None:
         raise StateError(
             f"{node.step} ({node.site.location}): topology {node.writer!r} has no state {node.state.name!r} in "
-            f"{node.state.factory!r} yet; start the topology that writes it first, or correct the names"
+            f"{node.state.factory!r} yet; first start the topology that writes it, or correct the names"
         )
     # Compared without the aggregator, which the reader does not know: only the state's writer combines values.
     held, declared = ((text or "").rpartition(" by ")[0] for text in (report.fingerprint, shape.fingerprint))

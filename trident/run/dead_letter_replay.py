@@ -61,7 +61,7 @@ class Replay:
         """Return the step before which a letter enters: the step on which its tuple failed, on any branch."""
         if letter.step in spouts:
             return str(letter.step)
-        accepted = f"dead letters of {self.stream!r} are replayed before {', '.join(spouts)}"
+        accepted = f"dead letters of {self.stream!r} are replayed into {', '.join(spouts)}"
         if self.into is None:
             raise TopologyError(
                 f"dead letter {letter.id} comes from {letter.step}, but no step of the program has this label now; "

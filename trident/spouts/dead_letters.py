@@ -101,7 +101,7 @@ class ReplaySpout:
             missing = [name for name in fields.names if name not in json.loads(text)]
             if missing:
                 raise TopologyError(
-                    f"dead letter {id} cannot be replayed before {self.step}: its tuple has no field "
+                    f"dead letter {id} cannot be replayed into {self.step}: its tuple has no field "
                     f"{missing[0]!r}, but the stream there has ({ddl(self.fields)}); restore the fields of the "
                     f"program that made the letter, or exclude such letters with where="
                 )
@@ -110,8 +110,8 @@ class ReplaySpout:
             values = Documents(kind, bare=True).unpack(texts).values
         except StateCorruptError:
             raise TopologyError(
-                f"dead letter {letters[0][0]} cannot be replayed before {self.step}: its tuple no longer fits "
-                f"({ddl(self.fields)})"
+                f"dead letter {letters[0][0]} cannot be replayed into {self.step}: its tuple does not fit the fields "
+                f"there ({ddl(self.fields)})"
             ) from None
         columns = values.flatten() if letters else [pa.array([], field.type) for field in fields]
         letter = [pa.nulls(len(letters), field.type) for field in arrow_schema(LETTER)]

@@ -62,8 +62,8 @@ class Growth:
             return
         for problem in self._not_told(session):
             raise TopologyError(
-                f"{source}: {problem}. Expected, in an ordinary table, a number from one sequence (identity, "
-                f"serial, nextval) or a timestamp with time zone whose default is now(). Otherwise set "
+                f"{source}: {problem}. Use a column of an ordinary table with numbers from one sequence (identity, "
+                f"serial, nextval), or with times (timestamp with time zone) whose default is now(). Otherwise set "
                 f"isolationLag=, the time to wait before a row is read; a row that is committed later than that is lost"
             )
 

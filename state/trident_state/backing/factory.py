@@ -47,8 +47,8 @@ class BackingMapState:
     def __post_init__(self) -> None:
         if not callable(self.makeMap):
             raise TypeError(
-                f"makeMap={brief(self.makeMap)}: expected a class or function that makes a map of the state's identity "
-                f"when the topology starts (functools.partial(MyMap, 'file.db')), not a map"
+                f"makeMap={brief(self.makeMap)}: expected a class or function, such as functools.partial(MyMap, "
+                f"'file.db'), that takes the state's identity and returns its map when the topology starts; not a map"
             )
         if self.values not in ("packed", "json"):
             raise ValueError(f"values={self.values!r}: expected 'packed' or 'json'")

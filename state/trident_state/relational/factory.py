@@ -69,12 +69,12 @@ class SqliteMapState(_RelationalState):
                 ".nonTransactional(path)"
             )
         if not isinstance(self.path, str | PathLike):
-            raise TypeError(f"path={brief(self.path)}: expected the path of a file, 'states.db'")
+            raise TypeError(f"path={brief(self.path)}: expected the path of a file, such as 'states.db'")
         object.__setattr__(self, "path", fspath(self.path))
         if not self.path or self.path == ":memory:" or "://" in self.path:
             raise ValueError(
-                f"path={self.path!r}: expected the path of a file on a local disk, 'states.db'; to keep a state in "
-                f"memory use MemoryMapState, on a server PostgresMapState or RedisMapState"
+                f"path={self.path!r}: expected the path of a file on a local disk, such as 'states.db'; to keep a "
+                f"state in memory use MemoryMapState, on a server PostgresMapState or RedisMapState"
             )
 
     @classmethod

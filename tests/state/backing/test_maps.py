@@ -122,7 +122,7 @@ def test_options_that_mean_nothing_are_refused(options: Any, message: str) -> No
 
 
 def test_a_map_in_the_place_of_its_maker_is_refused() -> None:
-    with pytest.raises(TypeError, match="LeastMap.*expected a class or function that makes a map"):
+    with pytest.raises(TypeError, match="LeastMap.*expected a class or function, such as"):
         BackingMapState.opaque(LeastMap({}))  # type: ignore[arg-type]
 
 
