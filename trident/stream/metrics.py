@@ -4,11 +4,9 @@ import re
 from collections.abc import Sequence
 from typing import Any, cast
 
-from prometheus_client import Counter
 from pyspark.sql import types as spark
 
 from trident.base.errors import TypeDeclarationError
-from trident.base.metrics import names_exposed
 from trident.base.names import FieldsLike
 from trident.base.short_texts import typed_brief
 from trident.base.step import Step
@@ -94,6 +92,10 @@ class MetricVerbs(StreamBase[StreamT]):
 
     def _check_other_metrics(self, metric: str, labels: Sequence[str], step: Step) -> None:
         """Refuse a metric that Prometheus takes for another one, and one that has other labels elsewhere."""
+        from prometheus_client import Counter  # only here: programs without a metric are declared sooner
+
+        from trident.base.metrics import names_exposed
+
         exposed = names_exposed(metric, Counter)
         for other in self._register.sinks.values():
             if not isinstance(other, nodes.CountMetric):

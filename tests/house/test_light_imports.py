@@ -1,0 +1,53 @@
+"""What an import loads. Each module that a program waits for at its start is in the way of its first batch."""
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = (
+    *("pyspark", "py4j", "pyarrow", "numpy", "pandas"),
+    *("redis", "psycopg", "confluent_kafka", "deltalake", "obstore", "hdfs_native"),
+    *("starlette", "uvicorn", "httpx", "asyncio", "ssl", "http.server", "prometheus_client", "msgspec", "click"),
+    *("opentelemetry", "datasketches", "fastavro", "IPython", "ipywidgets", "pytest"),
+)
+"""Modules that ``import trident`` may not load: each costs milliseconds, and a program may not need it."""
+
+NOT_TO_DECLARE = ("redis", "psycopg", "starlette", "uvicorn", "httpx", "prometheus_client", "click", "IPython")
+"""Modules that a program may not load before it uses them. pyspark (its types) and pyarrow are what it is built of, and
+pyarrow imports pandas when it makes its first array of Python values."""
+
+NOT_TO_RUN = ("redis", "psycopg", "uvicorn", "httpx", "click", "IPython", "trident.compiler.spark.engine")
+"""Modules that a run on the embedded engine may not load before it uses them."""
+
+DECLARED = """
+from trident import Count, TridentTopology
+from trident.spouts import FixedBatchSpout
+from trident.state import MemoryMapState
+topology = TridentTopology()
+words = topology.newStream("words", FixedBatchSpout("word string", [[("the",), ("cow",)]]))
+words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+"""
+RUN = """
+import warnings
+warnings.simplefilter("ignore")
+with topology.start(name="light", engine="embedded") as running:
+    running.processAllAvailable()
+    assert running.state("counts").get("cow") == 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "kept_out"),
+    [
+        ("import trident, trident.errors, trident.spouts, trident.state, trident.testing", HEAVY),
+        (DECLARED, NOT_TO_DECLARE),
+        (DECLARED + RUN, NOT_TO_RUN),
+    ],
+    ids=["import", "declare", "run"],
+)
+def test_no_program_loads_what_it_does_not_use(program: str, kept_out: tuple[str, ...]) -> None:
+    asked = f"{program}\nimport sys\nprint(*({{*{kept_out!r}}} & {{*sys.modules}}))"
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == []
