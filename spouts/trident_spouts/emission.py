@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 from trident.base.types import arrow_schema, spark_schema
 from trident_spouts.digests import digest_of
 from trident_spouts.executor import Emission, Metadata, WorkerReader
+from trident_spouts.plan_rows import rows_in_plan
 from trident_spouts.workers import on_this_machine, parallelism
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class ArrowEmission(Emission):
         schema = spark_schema(self.table.schema)
         if self._in_plan(spark):
             # In one chunk: Spark stops reading at the first chunk without rows, and loses what comes after it.
-            return spark.createDataFrame(self.table.combine_chunks(), schema=schema)
+            return rows_in_plan(spark, self.table.combine_chunks(), schema)
         return scan_in_order(spark, self._write(scratch.absolute(), parallelism(spark)), schema)
 
     def unordered(self, spark: "SparkSession", scratch: Path) -> "DataFrame | None":

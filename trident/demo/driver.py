@@ -12,6 +12,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from trident import Count, FilterNull, MapGet, Stream, Sum, TridentTopology, expr
+from trident.compiler.spark.sessions import OWN_SPARK
 from trident.demo import CORPUS
 from trident.demo.sources import TOPIC
 from trident.demo.words import words
@@ -126,7 +127,7 @@ def _spark(folder: Path) -> SparkSession:
         SparkSession.builder.master("local[2]")
         .appName("trident-demo")
         .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
+        .config(map=dict(OWN_SPARK))
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.sql.shuffle.partitions", "2")

@@ -14,6 +14,7 @@ from trident.base.types import spark_schema, type_ddl
 from trident.compiler.aggregates.folds import FoldMember, FoldSpec
 from trident.compiler.aggregates.gathers import GatherSpec
 from trident.compiler.spark.pending_function import PendingFunction
+from trident.compiler.spark.plan_calls import aggregated_by, selected
 from trident.compiler.spark.sessions import Profile
 from trident.compiler.spark.sql_names import all_quoted, quoted
 from trident.compiler.spark.worker_aggregates import MARK, GatherGroups, MergePartials
@@ -24,13 +25,12 @@ def aggregated(frame: DataFrame, spec: FoldSpec, partial: bool) -> DataFrame:
 
     `frame` holds tuples, or accumulators if `partial` is true.
     """
-    keys = all_quoted(spec.keys.names)
-    grouped = frame.groupBy(*keys) if keys else frame
-    frame = grouped.agg(*[F.expr(catalyst(member, partial)).alias(member.output) for member in spec.members])
+    keys = spec.keys.names
+    frame = aggregated_by(frame, keys, [(catalyst(member, partial), member.output) for member in spec.members])
     if spec.bundle is None:
         return frame
-    accumulators = all_quoted([member.output for member in spec.members])
-    return frame.select(*keys, F.struct(*accumulators).alias(spec.bundle.name))
+    accumulators = ", ".join(all_quoted([member.output for member in spec.members]))
+    return selected(frame, [*all_quoted(keys), (f"struct({accumulators})", spec.bundle.name)])
 
 
 def merged_by_key(frame: DataFrame, spec: FoldSpec, profile: Profile) -> PendingFunction:
@@ -58,7 +58,7 @@ def _with_marked_row(frame: DataFrame, fields: pa.Schema) -> DataFrame:
     Spark does not call a function if there are no rows, but an aggregate of no tuples has a result.
     """
     kinds = [(quoted(field.name), type_ddl(field.dataType)) for field in spark_schema(fields).fields]
-    tuples = frame.selectExpr(*[name for name, _ in kinds], f"false AS {MARK}")
+    tuples = selected(frame, [*(name for name, _ in kinds), f"false AS {MARK}"])
     nulls = [f"CAST(NULL AS {kind}) AS {name}" for name, kind in kinds]
     return tuples.unionAll(frame.sparkSession.range(0, 1, 1, 1).selectExpr(*nulls, f"true AS {MARK}"))
 
@@ -81,7 +81,7 @@ def collocated(frame: DataFrame, keys: Sequence[str], profile: Profile) -> DataF
 
     Without keys all rows are in one partition, which exists even if `frame` has no partition.
     """
-    if keys:
+    if keys and not profile.tiny:
         return frame.repartition(profile.partitions, *[F.col(name) for name in all_quoted(keys)])
     return frame.coalesce(1) if profile.small else frame.repartition(1)
 

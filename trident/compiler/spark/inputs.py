@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from trident.compiler.engine import check_fields
 from trident.compiler.spark.pending_function import PendingFunction
+from trident.compiler.spark.plan_calls import names_of, with_fields
 from trident.compiler.spark.reports import Reports
-from trident.compiler.spark.sql_names import all_quoted
 from trident.compiler.spark.union_job import Branch
 from trident.compiler.spark.worker_functions import Chain
 from trident.plan.nodes import Node
@@ -94,8 +94,7 @@ def _named(node: Node, frame: DataFrame | None) -> DataFrame | None:
     """Return a DataFrame with the fields of the node, in their order."""
     if frame is None:
         return None
-    names = check_fields(node, frame.columns)
-    return frame if frame.columns == names else frame.select(*all_quoted(names))
+    return with_fields(frame, check_fields(node, names_of(frame)))
 
 
 def count_branches(step: str, source: Emission | pa.Table, session: SparkSession, reports: Reports) -> Iterator[Branch]:

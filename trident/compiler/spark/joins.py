@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructField
 
 from trident.base.types import type_ddl
+from trident.compiler.spark.plan_calls import selected
 from trident.compiler.spark.sql_names import cast, plain, quoted
 from trident.plan.joins import origins_of
 from trident.plan.nodes import Join, Merge
@@ -25,7 +26,7 @@ def merged(node: Merge, frames: Sequence[DataFrame], names: Sequence[str]) -> Da
                 items.append(f"'{node.labels[number]}' AS {quoted(field.name)}")  # a label holds no quote
             else:
                 items.append(_item(source.schema.fields[position], field))
-        parts.append(frame.selectExpr(*items))
+        parts.append(selected(frame, items))
     return union(parts)
 
 
@@ -49,7 +50,7 @@ def joined(node: Join, frames: Sequence[DataFrame], used: Sequence[Sequence[str]
     every stream get unique names, because a stream can be joined with itself.
     """
     sides = [
-        frame.selectExpr(*[f"{quoted(name)} AS {_side(at, name)}" for name in fields])
+        selected(frame, [f"{quoted(name)} AS {_side(at, name)}" for name in fields])
         for at, (frame, fields) in enumerate(zip(frames, used, strict=True))
     ]
     order = sorted(range(len(sides)), key=lambda at: node.outer[at])
@@ -70,7 +71,7 @@ def joined(node: Join, frames: Sequence[DataFrame], used: Sequence[Sequence[str]
     wanted = set(names)
     fields = zip(node.schema.fields, origins_of(node), strict=True)
     items = [cast(_first_present(from_), f.dataType, f.name) for f, from_ in fields if f.name in wanted]
-    return result.selectExpr(*items)
+    return selected(result, items)
 
 
 _FOR_NULL = {"bigint": "-9223372036854775807L", "int": "-2147483647", "string": "'__trident_null'"}

@@ -35,6 +35,7 @@ from trident.compiler.spark.native_operations import Expressions, Learned, analy
 from trident.compiler.spark.panes import panes_frame
 from trident.compiler.spark.pending_function import PendingFunction
 from trident.compiler.spark.pinned_confs import check_single_evaluation
+from trident.compiler.spark.plan_calls import selected, with_fields
 from trident.compiler.spark.sessions import Profile, checkpointed, unpersist
 from trident.compiler.spark.sql_names import all_quoted, quoted
 from trident.compiler.spark.worker_aggregates import PaneFold, PartialFold, PickTuples
@@ -229,7 +230,7 @@ class Lowering:
 
     def select(self, node: Node, names: Sequence[str]) -> DataFrame:
         """Return these fields of this node's output, in this order."""
-        return self.frame(node).select(*all_quoted(names))
+        return with_fields(self.frame(node), names)
 
     # --- Python operations -----------------------------------------------------------------------------------------
 
@@ -260,8 +261,8 @@ class Lowering:
             return chain, self.select(below, entering)
         # the number of the task would not do: over a union of frames, Spark counts on from frame to frame; this is the
         # partition's number in its own frame
-        numbered = self.frame(below).selectExpr(
-            *all_quoted(entering), f"spark_partition_id() AS {partitions.PARTITION_ID}"
+        numbered = selected(
+            self.frame(below), [*all_quoted(entering), f"spark_partition_id() AS {partitions.PARTITION_ID}"]
         )
         return replace(chain, lifecycle=Lifecycle(self.layout.partitions[id(node)])), numbered
 
@@ -353,7 +354,7 @@ class Lowering:
     def _projected(self, node: Project) -> DataFrame:
         wanted = set(self.layout.names(node))
         pairs = [pair for pair in zip(node.names, node.schema.names, strict=True) if pair[1] in wanted]
-        return self.frame(node.source).selectExpr(*[f"{quoted(own)} AS {quoted(name)}" for own, name in pairs])
+        return selected(self.frame(node.source), [f"{quoted(own)} AS {quoted(name)}" for own, name in pairs])
 
     # --- aggregates ------------------------------------------------------------------------------------------------
 
@@ -468,7 +469,8 @@ class Lowering:
 
     def _aggregated(self, node: Aggregate | PersistentAggregate) -> DataFrame:
         if self.folds_in_python(node):
-            return aggregated(self._frame_of(self.folding(node)), fold_spec(node), partial=True)
+            partials = self._frame_of(self.folding(node))
+            return aggregated(partials.coalesce(1) if self.profile.tiny else partials, fold_spec(node), partial=True)
         self._spare_input(node.source, coalesce=bool(node.group))
         return aggregated(self.frame(node.source), fold_spec(node), partial=False)
 
@@ -482,7 +484,7 @@ class Lowering:
         while self.layout.partitions.get(id(node)) is None and not self.layout.shared(node):
             if id(node) in self._inputs:
                 self._unordered.add(id(node))
-                if coalesce and self._inputs[id(node)].one_partition:
+                if coalesce and (self.profile.tiny or self._inputs[id(node)].one_partition):
                     self._coalesced.add(id(node))
                 return
             if not isinstance(node, Each | Filter | Map | Project | Debug):
@@ -529,7 +531,7 @@ class Lowering:
         wanted = set(self.layout.names(node))
         own = own_fields(node)
         items = [f"{quoted(inner)} AS {quoted(name)}" for inner, name in own.items() if name in wanted]
-        return self.frame(node.source).filter(f"{STREAM_NUMBER} = {node.number}").selectExpr(*items)
+        return selected(self.frame(node.source).filter(f"{STREAM_NUMBER} = {node.number}"), items)
 
     def _numbered(self, node: PartitionOf) -> DataFrame:
         own = node.schema.names[-1]

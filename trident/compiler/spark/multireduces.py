@@ -20,6 +20,7 @@ from trident.compiler.on_worker import BATCH_ROWS, Batches, OnWorker
 from trident.compiler.spark import partitions
 from trident.compiler.spark.joins import union
 from trident.compiler.spark.pending_function import PendingFunction
+from trident.compiler.spark.plan_calls import selected
 from trident.compiler.spark.sessions import Profile
 from trident.compiler.spark.sql_names import all_quoted, quoted
 from trident.compiler.spark.worker_functions import sliced
@@ -42,7 +43,9 @@ def multi_reduced(
     rows = [_rows(node, at, frame, columns) for at, frame in enumerate(frames)]
     if node.groups:
         keys = [F.col(quoted(_key(position))) for position in range(len(node.groups[0]))]
-        placed_rows = union(rows).repartition(count or profile.partitions, *keys)
+        every_row = union(rows)
+        one_task = count is None and profile.tiny
+        placed_rows = every_row.coalesce(1) if one_task else every_row.repartition(count or profile.partitions, *keys)
     else:
         one_row_each = frames[0].sparkSession.range(0, count or 1, 1, count or 1)
         every_row = union([*rows, _rows(node, _NO_STREAM, one_row_each, columns)])
@@ -52,9 +55,8 @@ def multi_reduced(
             placed_rows = every_row.coalesce(1) if profile.small else every_row.repartition(1)
     kinds = [(name, arrow_type(kind)) for name, kind in columns.items()]
     entering = pa.schema([(partitions.PARTITION_ID, pa.int32()), (_STREAM, pa.int32()), *kinds])
-    numbered = placed_rows.selectExpr(
-        f"spark_partition_id() AS {partitions.PARTITION_ID}", _STREAM, *all_quoted(columns)
-    )
+    own = f"spark_partition_id() AS {partitions.PARTITION_ID}"
+    numbered = selected(placed_rows, [own, _STREAM, *all_quoted(columns)])
     return PendingFunction(numbered, MultiReducing(spec, entering, count), spec.outputs)
 
 
@@ -126,7 +128,7 @@ def _rows(node: MultiReduce, at: int, frame: DataFrame, columns: Mapping[str, Da
     for inner, kind in columns.items():
         what = quoted(own[inner]) if inner in own else f"CAST(NULL AS {type_ddl(kind)})"
         items.append(f"{what} AS {quoted(inner)}")
-    return frame.selectExpr(*items)
+    return selected(frame, items)
 
 
 def _key(position: int) -> str:

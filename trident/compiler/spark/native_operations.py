@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 from trident.base.callsite import CallSite
 from trident.base.errors import TridentError, UserCodeError
 from trident.compiler.columns.function_errors import Where
+from trident.compiler.spark.plan_calls import selected
 from trident.compiler.spark.sessions import visible_in
 from trident.compiler.spark.sql_names import all_quoted, cast, plain, quoted, widens
 from trident.operations.functions import Call, Operation
@@ -35,11 +36,14 @@ class Expressions:
 
     def appended(self, node: Each | Map, frame: DataFrame, outputs: StructType, before: Sequence[str]) -> DataFrame:
         """Return the fields in `before`, then those of the node's function."""
-        column = _column(node, node.function, node.inputs)
-        if len(outputs.fields) == 1:
-            result = frame.select(*all_quoted(before), column.alias(outputs.names[0]))
+        operation = node.function
+        if len(outputs.fields) > 1:
+            result = self._several(node, frame, _column(node, operation, node.inputs), outputs, before)
+        elif operation.call is Call.EXPRESSION:
+            result = selected(frame, [*all_quoted(before), (operation.target.text, outputs.names[0])])
         else:
-            result = self._several(node, frame, column, outputs, before)
+            column = _column(node, operation, node.inputs)
+            result = frame.select(*all_quoted(before), column.alias(outputs.names[0]))
         return self._typed(node, result, outputs, before)
 
     def _several(
@@ -68,7 +72,7 @@ class Expressions:
             )
         pairs = zip(actual.names, outputs.names, strict=True)
         items = [f"{_STRUCT}.{quoted(own)} AS {quoted(name)}" for own, name in pairs]
-        return result.selectExpr(*all_quoted(before), *items)
+        return selected(result, [*all_quoted(before), *items])
 
     def _typed(self, node: Each | Map, result: DataFrame, outputs: StructType, before: Sequence[str]) -> DataFrame:
         """Return `result` with the declared types. Raises UserCodeError if a cast to them could lose information."""
@@ -79,7 +83,7 @@ class Expressions:
         if known == "same":
             return result
         items = [cast(quoted(field.name), field.dataType, field.name) for field in outputs.fields]
-        return result.selectExpr(*all_quoted(before), *items)
+        return selected(result, [*all_quoted(before), *items])
 
     def filtered(self, node: Filter, frame: DataFrame) -> DataFrame:
         """Return the tuples for which the node's condition is true."""
@@ -108,10 +112,8 @@ class Expressions:
         if known is None:
             known = self._learned[id(node), "types"] = _fit(where, result.schema, node.schema, "gave")
         if known == "same":
-            return result.select(*all_quoted(node.schema.names))
-        return result.selectExpr(
-            *[cast(quoted(field.name), field.dataType, field.name) for field in node.schema.fields]
-        )
+            return selected(result, all_quoted(node.schema.names))
+        return selected(result, [cast(quoted(field.name), field.dataType, field.name) for field in node.schema.fields])
 
 
 def _fit(where: Where, result: StructType, declared: StructType, gives: str) -> str:

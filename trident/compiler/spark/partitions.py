@@ -6,6 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from trident.compiler.columns.partitions import CHOICE, batch_partition
+from trident.compiler.spark.plan_calls import selected
 from trident.compiler.spark.sql_names import all_quoted, quoted
 from trident.plan.nodes import Placing, Repartition
 
@@ -85,4 +86,4 @@ def repartitioned(
 def numbered(frame: DataFrame, fields: Sequence[str], own: str, count: int) -> DataFrame:
     """Return the tuples with the fields `fields`, and in the field `own` the number of their partition of `frame`."""
     number = "CAST(0 AS INT)" if count == 1 else "spark_partition_id()"
-    return frame.selectExpr(*all_quoted(fields), f"{number} AS {quoted(own)}")
+    return selected(frame, [*all_quoted(fields), f"{number} AS {quoted(own)}"])

@@ -8,6 +8,8 @@ from pyspark.sql.types import StructType
 
 from trident.base.types import spark_schema
 from trident.compiler.spark.failure_signal import FailureSignal
+from trident.compiler.spark.plan_calls import names_of
+from trident.compiler.spark.plan_functions import mapped
 from trident.compiler.spark.worker_functions import (
     AfterReports,
     Composed,
@@ -68,7 +70,7 @@ def in_arrow(frame: DataFrame, function: WorkerFunction, schema: StructType) -> 
     Spark looks columns up by their names and reads a dot in one as a struct's field. Functions read columns by
     position, so the columns of such a frame may get other names.
     """
-    names = frame.columns
+    names = names_of(frame)
     if any("." in name or "`" in name or name == "*" for name in names):
         frame = frame.toDF(*(f"c{at}" for at in range(len(names))))
-    return frame.mapInArrow(function, schema)
+    return mapped(frame, function, schema)

@@ -15,9 +15,10 @@ from trident.compiler.spark.errors import translated
 from trident.compiler.spark.inputs import StageInput
 from trident.compiler.spark.lowering import Lowering
 from trident.compiler.spark.native_operations import Learned
+from trident.compiler.spark.plan_calls import to_arrow
 from trident.compiler.spark.sessions import Confs, Profile, active_session_kept, released, run_session
-from trident.compiler.spark.sql_names import all_quoted
 from trident.plan.nodes import Each, Filter, Map, Node, RequestSource, Transform
+from trident_spouts.plan_rows import rows_in_plan
 
 _REQUEST = "__trident_request"
 _OUT = "__trident_out_"
@@ -79,11 +80,11 @@ class SparkSteps:
         session = self._own_session()
         try:
             with active_session_kept():
-                frame = session.createDataFrame(entering.table(arrow_schema(entering_schema)), schema=entering_schema)
+                frame = rows_in_plan(session, entering.table(arrow_schema(entering_schema)), entering_schema)
                 lowering = Lowering(
                     prepared.layout, {id(prepared.entry): StageInput.of_frame(frame)}, _SMALL, prepared.learned
                 )
-                result = lowering.frame(prepared.step).select(*all_quoted(leaving.names)).toArrow()
+                result = to_arrow(lowering.select(prepared.step, leaving.names), prepared.leaving)
         except Exception as error:
             better = translated(error, prepared.layout.nodes)
             if better is error:

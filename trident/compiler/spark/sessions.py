@@ -5,6 +5,7 @@ So cancelling one batch's job affects no other batch, and the user's session is 
 
 import contextlib
 import os
+import socket
 import sys
 import threading
 import uuid
@@ -56,6 +57,11 @@ class Profile:
     partitions: int
     one_process: bool = True
     partitioned: bool = False
+
+    @property
+    def tiny(self) -> bool:
+        """Whether one task does all the work sooner than several that shuffle their rows."""
+        return self.small and self.partitions == 1
 
     @property
     def confs(self) -> dict[str, str | None]:
@@ -232,6 +238,17 @@ def unpersist(frame: DataFrame) -> None:
         frame._jdf.queryExecution().logical().rdd().unpersist(False)  # noqa: SLF001
 
 
+OWN_SPARK: Mapping[str, str] = MappingProxyType(
+    {
+        # else each batch draws a progress bar into the program's output
+        "spark.ui.showConsoleProgress": "false",
+        # else each task with a Python function waits 40 ms for an acknowledgement of the loopback's TCP
+        **({"spark.python.unix.domain.socket.enabled": "true"} if hasattr(socket, "AF_UNIX") else {}),
+    }
+)
+"""Settings of a Spark that the library starts itself."""
+
+
 def is_spark_up() -> bool:
     """Return whether this process has a Spark session that `local_session` would return."""
     return (
@@ -248,12 +265,10 @@ def local_session(master: str | None = None, confs: Mapping[str, str] = MappingP
     # from outside its environment
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder if master is None else SparkSession.builder.master(master)
-    for conf, value in confs.items():
-        builder = builder.config(conf, value)
     elsewhere = {"SPARK_REMOTE", "SPARK_API_MODE"} & {*os.environ}
-    if getattr(SparkSession, "_instantiatedSession", None) is None and not elsewhere:
-        # else each batch draws a progress bar into the program's output
-        builder = builder.config("spark.ui.showConsoleProgress", "false")
+    ours = getattr(SparkSession, "_instantiatedSession", None) is None and not elsewhere
+    for conf, value in {**(OWN_SPARK if ours else {}), **confs}.items():
+        builder = builder.config(conf, value)
     try:
         return builder.getOrCreate()
     except PySparkException as error:

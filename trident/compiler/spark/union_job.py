@@ -6,11 +6,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from trident.base.types import spark_schema, type_ddl
 from trident.compiler.spark.joins import union
 from trident.compiler.spark.pending_function import PendingFunction
+from trident.compiler.spark.plan_calls import selected, to_arrow
 from trident.compiler.spark.reports import Reports, tuples_of
 from trident.compiler.spark.sql_names import quoted
 from trident.compiler.spark.worker_functions import REPORT
@@ -62,7 +63,7 @@ _REPORTS = StructType([StructField(REPORT, StringType())])
 def collect(branches: Sequence[Branch]) -> None:
     """Run all branches as one job, and call `finish` of each branch with its rows."""
     if len(branches) == 1:
-        branches[0].finish(branches[0].frame.toArrow())
+        branches[0].finish(to_arrow(branches[0].frame, branches[0].schema))
         return
     offsets, width = [], 1
     for branch in branches:
@@ -70,7 +71,8 @@ def collect(branches: Sequence[Branch]) -> None:
         width += len(branch.schema.fields)
     fields = [field for branch in branches for field in branch.schema.fields]
     tagged = [_tagged(branch, number, offsets[number], fields) for number, branch in enumerate(branches)]
-    all_rows = union(tagged).toArrow()
+    columns = [StructField(f"c{at}", field.dataType) for at, field in enumerate(fields, 1)]
+    all_rows = to_arrow(union(tagged), StructType([StructField(_TAG, IntegerType()), *columns]))
     tags = all_rows.column(0)
     for number, branch in enumerate(branches):
         own_columns = range(offsets[number], offsets[number] + len(branch.schema.fields))
@@ -85,4 +87,4 @@ def _tagged(branch: Branch, number: int, offset: int, fields: Sequence[StructFie
     for at, field in enumerate(fields, 1):
         what = quoted(own[at]) if at in own else f"CAST(NULL AS {type_ddl(field.dataType)})"
         items.append(f"{what} AS c{at}")
-    return branch.frame.selectExpr(*items)
+    return selected(branch.frame, items)
