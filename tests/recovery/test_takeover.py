@@ -182,6 +182,20 @@ def test_a_start_that_was_overtaken_at_its_end_does_not_say_that_its_state_is_lo
         a_whole_run(tmp_path, state)
 
 
+def test_a_start_that_was_overtaken_does_not_say_that_its_output_is_another_ones(tmp_path: Path) -> None:
+    topology, place = TridentTopology(), tmp_path / "out"
+    topology.newStream("words", FixedBatchSpout("word string", [["a"]])).writeParquet(place)
+
+    def taken_over_and_written() -> None:
+        log_of(tmp_path).take()
+        place.mkdir()
+        (place / "theirs.csv").touch()
+
+    at("start.done", 1, taken_over_and_written)
+    with pytest.raises(FencedError, match=r"\(epoch 2\).*last error: .*contains other files \(theirs.csv\)"):
+        start_local(topology, name="wc", checkpointLocation=tmp_path)
+
+
 def test_a_take_whose_outcome_is_unknown_is_not_taken_for_another_driver(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from trident.base.attempt import Lease
-from trident.base.errors import FencedError, LogError, StateError, TridentError
+from trident.base.errors import FencedError, LogError, OutputConflictError, StateError, TridentError
 from trident.log.protocol import TransactionLog
 
 
@@ -18,12 +18,13 @@ class OvertakenError(FencedError):
 def explained(error: BaseException, log: TransactionLog, lease: Lease | None) -> BaseException:
     """Return a FencedError if another driver took the log after `lease` was issued, otherwise the error itself.
 
-    The lease fences only writes. A driver that was taken over still reads, and may find states gone or ahead of it, or
-    a batch with the fields of another program, over which this library's own code fails. Without this function, the
-    error's message would say that the log or a state is lost, and a user might reset states that another driver is
-    working on. An error of a user's function is returned unchanged.
+    The lease fences only writes. A driver that was taken over still reads, and may find states gone or ahead of it, an
+    output with batches that it does not know, or a batch with the fields of another program, over which this library's
+    own code fails. Without this function, the error's message would say that the log or a state is lost, or the log an
+    old copy, and a user might reset what another driver is working on. An error of a user's function is returned
+    unchanged.
     """
-    of_a_user = isinstance(error, TridentError) and not isinstance(error, StateError | LogError)
+    of_a_user = isinstance(error, TridentError) and not isinstance(error, StateError | LogError | OutputConflictError)
     if of_a_user or not isinstance(error, Exception):
         return error
     try:

@@ -393,7 +393,8 @@ def _outlets(group: Group, context: RunContext) -> Outlets:
     last_frozen = begun.histories[group.name].last_frozen
     lease = begun.lease
     run = RunIdentity(settings.name, context.log.uuid, lease.epoch, last_frozen, lease.token, context.memory)
-    return Outlets(group, context.engine, settings.place, settings.scratch, run, context.trace, context.metrics)
+    with explaining(context.log, lease):  # an output may only seem ahead of the log, because another driver wrote both
+        return Outlets(group, context.engine, settings.place, settings.scratch, run, context.trace, context.metrics)
 
 
 def _open_log(settings: Settings) -> TransactionLog:
