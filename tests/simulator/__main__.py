@@ -8,8 +8,9 @@ import sys
 import time
 import traceback
 
-from tests.simulator.families import EVERY, EXECUTORS, LOOSE, machine, world_of
+from tests.simulator.families import EVERY, EXECUTORS, LOOSE, check, world_of
 from tests.simulator.fleet import everything, thrift
+from tests.simulator.patches import machine
 
 
 def main() -> int:
@@ -26,6 +27,10 @@ def main() -> int:
         f"they write and ask states, with names behind it: {EXECUTORS},query",
     )
     asked = parser.parse_args()
+    try:
+        check(asked.flow)
+    except ValueError as error:
+        parser.error(f"--flow: {error}")
     every = 0 if asked.flow else asked.changing
     if asked.trace:
         return traced(asked.seed, every, asked.flow)

@@ -1,219 +1,183 @@
-"""One driver of the simulated topology: put together as `trident.run.start` does it, from the same parts."""
+"""A driver of the simulated topology, whatever its program: groups, outputs, executors, user code that raises or does
+not come back."""
 
 import random
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tests.simulator import flows, verbs
-from tests.simulator.fake_log import FakeLog
-from tests.simulator.scheduler import Crashed, Pool, Process
+from tests.simulator import core
+from tests.simulator.history import Given
+from tests.simulator.programs import Shape
+from tests.simulator.scheduler import Crashed, Pool, Process, Wrong
 from tests.simulator.verdict import OF_STAGES
 from tests.simulator.workers import SimulatedPuts, Workers
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import AttemptCancelledError, UserFunctionError
 from trident.batches.group_run import GroupRun
-from trident.batches.run_context import RunContext
-from trident.batches.sources import Sources
 from trident.compiler.program import Group, Stage
-from trident.configuration.settings import Settings
 from trident.frozen.results import Result, StageResult
-from trident.plan.nodes import Node
-from trident.reads.commit_gate import CommitGate
-from trident.recovery.acquisition import Begun, begin, close_all
-from trident.run import start
-from trident.run.fence_watch import Watch
-from trident.run.read_source import RunReadSource
-from trident.user_calls.watched_calls import WatchedCalls
+from trident.plan.nodes import Node, SpoutSource
 from trident_spouts.shares import SharesEmission
 
 if TYPE_CHECKING:
+    from tests.simulator.flows import Flow
     from tests.simulator.world import World
 
 
 class Driver:
     """A driver from its start to its end, or its crash."""
 
-    def __init__(self, world: "World", name: str) -> None:
-        self.world, self.name = world, name
-        self.process = Process(name)
+    def __init__(self, world: "World", name: str, shape: "Shape | Flow") -> None:
+        self.world, self.name, self.shape = world, name, shape
+        self.process = Process(name, self)
         self.workers = Workers(self)
         self.puts = SimulatedPuts(self) if world.setting.large else None
-        self.log = FakeLog(world.disk, world.scheduler, world.faults.of_log)
-        self.log.frozen_heard = self._froze
-        self.settings: Settings = world.settings
-        self.begun: Begun | None = None
-        self.run: GroupRun | None = None
-        self.read_source: RunReadSource | None = None
-        self.watch: Watch | None = None
+        self.engine: Any = SimpleNamespace(slot=lambda group: Slot(self, group), puts=self.puts)
+        self.notes: Any = Notes(self)
+        self.begun: Any = None
+        self.run: core.Started | None = None
         self.error: BaseException | None = None
         self.ended = False
-        self.failures: dict[int, int] = {}
-        """How often each batch failed under this driver before it was frozen."""
+        self.life = world.lives
+        """Which log it began with: a reset makes another one."""
+        self.given: dict[tuple[str, TransactionAttempt], Given] = {}
+        """What each attempt of a group read."""
+        self.freezing: dict[tuple[Any, int], Given] = {}
+        """What is about to be frozen, by the log's name for the group, and txid."""
+        self.failures = Counter[tuple[str, int]]()
+        """How often each batch of a group failed under this driver before it was frozen."""
         self.stage_failures = 0
         """The number of later stages, commits and heals that its engine failed since the last commit."""
         self.failing_since: float | None = None
         """When a commit first failed since the last one that went through."""
         self.read = 0
         """The last txid that a read under this driver was made as of."""
-        self._due = 0.0
-        self._looks = 0.0
-        self._busy = False
+        self.asked_at: float | None = None
+        """When it was asked to stop."""
+        self.hanging = set[str]()
+        """The outputs whose function has not come back."""
+        self._handing: dict[str, str] = {}
+        self._due: dict[Any, float] = {}
+        self._looks = 1e18
+        self._busy = set[Any]()
+        self._over_runs = set[Any]()
+        self._tokens = shape.by_name()
         seed = world.result.seed
         self._switching = random.Random(seed) if seed % 4 == 0 else None
-        """In every fourth world somebody deactivates the run now and then, and activates it again. By draws of its own,
-        so that the other schedules stay as they were."""
-        self._inactive = False
+        """In every fourth world somebody deactivates a group now and then, and activates it again."""
+        self._inactive = set[Any]()
         world.scheduler.processes.append(self.process)
 
     # --- start -------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """Begin, as a task: a start may be left standing too."""
-        main = Pool(self.world.scheduler, self.process, "main", 1)
-        main.submit(self._begin)
+        Pool(self.world.scheduler, self.process, "main", 1).submit(self._begin)
 
     def _begin(self) -> None:
-        world, program = self.world, self.world.setting.program
-        group = program.groups[0]
-        log: Any = self.log
-        pool: Any = Pool(world.scheduler, self.process, "states", None)
         try:
-            self.begun = begin(program, log, self.settings)
-            try:
-                limit = self.settings.messageTimeoutSecs
-                calls = WatchedCalls(group.name, world.scheduler, limit, self._threads)  # type: ignore[arg-type]
-                sources = Sources(group.spouts, calls)
-                engine: Any = Engine(self)
-                notes: Any = Notes(self)
-                unused: Any = None
-                context = RunContext(
-                    unused,
-                    self.settings,
-                    "",
-                    log,
-                    self.begun,
-                    engine,
-                    pool,
-                    unused,
-                    notes,
-                    unused,
-                    make_threads=self._threads,
-                )
-                run = start._group_run(group, context, sources)
-            except BaseException:
-                close_all(self.begun.stores)
-                raise
+            run = core.started(self)
         except Crashed:
             raise
         except BaseException as error:
             self._over(error)
             return
-        run.turns.gate = Gate(self)
-        run.coordinator._rules = replace(run.coordinator._rules, idleFirst=world.idle)
         self.run = run
-        run.turns.heal = partial(self._heal, run.turns.heal, run)  # type: ignore[method-assign]
-        self.read_source = RunReadSource("sim", {group.name: run}, self.begun.stores)
-        self.watch = Watch({group.name: run}, self.begun.stores, log, self.begun.lease)
-        self._watching = Pool(world.scheduler, self.process, "watch", 1)
-        self._looks = world.scheduler.now + 1.0
-        self.process.loops.append(self._loop)
+        self.world.accepted(self)
+        self._watching = Pool(self.world.scheduler, self.process, "watch", 1)
+        self._looks = self.world.scheduler.now + 1.0
+        for each in run.runs.values():
+            self._due[each] = 0.0
+            self.process.loops.append(lambda now, each=each: self._loop(each, now))  # type: ignore[misc]
         self.process.due.append(self._next_due)
-        self._loop_once(lambda: run._carry_out(run.coordinator.start()))
+        for each in run.runs.values():
+            self._turn(each, lambda each=each: each._carry_out(each.coordinator.start()))  # type: ignore[misc]
 
-    def _threads(self, name: str, most: int | None) -> Any:
+    def threads(self, name: str, most: int | None) -> Any:
         return Pool(self.world.scheduler, self.process, name.rsplit("-", 1)[1], most)
 
-    def _heal(self, heal: Callable[[str], None], run: GroupRun, state: str) -> None:
-        """Let a store be healed. The library counts a heal that Spark failed like such a commit, and tells nobody."""
-        heal(state)
-        self.stage_failures += isinstance(run.turns.waiting_for, OF_STAGES)
+    def stop(self) -> None:
+        if self.run is not None:
+            if self.asked_at is None:
+                self.asked_at = self.world.scheduler.now
+            self.run.stop()
 
-    def _froze(self, group: str, txid: int) -> None:
-        assert self.run is not None
-        attempt, _ = self.run.coordinator.in_flight[txid]
-        self.world.froze(group, attempt)
+    # --- the loops -----------------------------------------------------------------------------------------------
 
-    # --- the loop ------------------------------------------------------------------------------------------------
-
-    def _loop(self, now: float) -> Callable[[], None] | None:
-        """What this driver's loop thread and its watch would do now."""
+    def _loop(self, run: GroupRun, now: float) -> Callable[[], None] | None:
+        """What this group's loop thread, and the watch, would do now."""
         if self._looks <= now and not self.ended:
             return self._look
-        run = self.run
-        if run is None or self._busy or run.coordinator.finished:
+        if run in self._busy or run.coordinator.finished:
             return None
-        if run._queue.empty() and now < self._due:
+        if run._queue.empty() and now < self._due[run]:
             return None
-        return self._turn
+        return lambda: self._turn(run, lambda: self._react(run))
 
     def _next_due(self) -> float:
-        run = self.run
-        working = run is not None and not self._busy and not run.coordinator.finished
-        return min(self._due, self._looks) if working else self._looks
+        idle = [due for run, due in self._due.items() if run not in self._busy and not run.coordinator.finished]
+        return min([self._looks, *idle])
 
-    def _turn(self) -> None:
-        run = self.run
-        assert run is not None
-        self._switch(run)
-        event = None if run._queue.empty() else run._queue.get_nowait()
-        self._loop_once(run._react, event)
+    def _react(self, run: GroupRun) -> None:
+        dice = self._switching
+        if dice is not None and dice.random() < (0.3 if run in self._inactive else 0.05):
+            (run.activate if run in self._inactive else run.deactivate)()
+            self._inactive ^= {run}
+        run._react(None if run._queue.empty() else run._queue.get_nowait())
 
-    def _switch(self, run: GroupRun) -> None:
-        if self._switching is not None and self._switching.random() < (0.3 if self._inactive else 0.05):
-            self._inactive = not self._inactive
-            (run.deactivate if self._inactive else run.activate)()
+    def _turn(self, run: GroupRun, react: Callable[[], None]) -> None:
+        """As `GroupRun._loop`: one turn, and the end where it was the last; perhaps with a stack of its own."""
+        self._busy.add(run)  # a reaction may wait, and the loop's thread does nothing else meanwhile
+        scheduler = self.world.scheduler
+        if scheduler.random.random() < scheduler.in_fibers:
+            scheduler.in_fiber(self.process, lambda: self._turned(run, react))
+        else:
+            self._turned(run, react)
 
-    def _loop_once(self, react: Callable[..., None], *args: Any) -> None:
-        """As `GroupRun._loop`: one turn, and the end where it was the last."""
-        run = self.run
-        assert run is not None
-        self._busy = True  # a reaction may wait, and the loop's thread does nothing else meanwhile
+    def _turned(self, run: GroupRun, react: Callable[[], None]) -> None:
         try:
-            react(*args)
+            react()
         except Crashed:
-            raise
+            return
         except BaseException as error:
             run.error = run.error or error
             run.coordinator.finished = True
-        if run.coordinator.finished:
-            self._end_once()
+        if not run.coordinator.finished:
+            self._busy.discard(run)
+            self._due[run] = self.world.scheduler.now + run._idle_time()
+        elif self.world.scheduler.fiber is None and any(pool.running for pool in self.process.pools):
+            # The end waits for what is under way, which may stand below on this very stack.
+            self.world.scheduler.in_fiber(self.process, lambda: self._end(run))
         else:
-            self._busy = False
-            self._due = self.world.scheduler.now + run._idle_time()
+            self._end(run)
 
-    def _end_once(self) -> None:
-        """The end waits for what is under way, which may stand below on this very stack: then in a fiber."""
-        scheduler = self.world.scheduler
-        if any(pool.running for pool in self.process.pools) or scheduler.random.random() < scheduler.in_fibers:
-            scheduler.in_fiber(self.process, self._end)
-        else:
-            self._end()
-
-    def _end(self) -> None:
-        assert self.run is not None
+    def _end(self, run: GroupRun) -> None:
         try:
-            self.run._end()
-            self._group_ended(self.run)
+            run._end()
+            self._group_ended(run)
         except Crashed:
             return
 
     def _group_ended(self, run: GroupRun) -> None:
-        """As `RunningTopology._group_ended`."""
-        assert self.begun is not None
+        """As `RunningTopology._group_ended`; whoever started it stops the other groups where one failed."""
+        self._over_runs.add(run)
+        if run.error is not None:
+            self.error = self.error or run.error
+            self.stop()
+        if self.run is None or len(self._over_runs) < len(self.run.runs):
+            return
         self._looks = 1e18
         self._watching.close()
-        if not run.writes_hang:
-            close_all(self.begun.stores)
         if self.puts is not None:
             self.puts.close()
-        log: Any = self.log
-        start._give_back(log, self.begun.lease)
-        self._over(run.error)
+        self.run.close()
+        self._over(self.error)
 
     def _over(self, error: BaseException | None) -> None:
         self.error, self.ended = error, True
@@ -227,47 +191,59 @@ class Driver:
             self._watching.submit(self._watched)
 
     def _watched(self) -> None:
-        assert self.watch is not None
+        assert self.run is not None
         try:
-            self.watch.look()
+            self.run.watch.look()
         except Exception as error:
-            self.watch._break(error)
+            self.run.watch._break(error)
 
-    @property
-    def holds_log(self) -> bool:
-        """Whether no later driver took the log."""
-        return self.begun is not None and self.begun.lease == self.log.lease()
+    # --- what the oracle hears -----------------------------------------------------------------------------------
 
-    @property
-    def txids(self) -> str:
-        run = self.run
-        return "not started" if run is None else f"committed {run.committed}, {run.coordinator.in_flight}"
+    def froze(self, label: Any, txid: int) -> None:
+        given = self.freezing.pop((label, txid))
+        self.world.heard(self, lambda history: history.froze(label, txid, self.shape, given))
+
+    def committed(self, label: Any, txid: int) -> None:
+        self.world.heard(self, lambda history: history.committed(label, txid, self.shape))
+
+    def succeeded(self, label: Any, txid: int) -> None:
+        self.world.heard(self, lambda history: history.succeeded(label, txid))
+
+    def handing(self, group: str, output: str) -> None:
+        """A batch of this group is handed over now."""
+        self._handing[output] = group
+
+    def handed(self, output: str, table: Any, txid: int, attempt: int) -> None:
+        if output in self.hanging:
+            self.world.fail(
+                Wrong(f"output {output!r} is called with batch {txid}, and its last call has not come back")
+            )
+        if ("more" in table.column_names) != self.shape.wide:
+            self.world.fail(Wrong(f"output {output!r}, batch {txid}: gets {table.column_names}, declared otherwise"))
+        label, over = self._handing[output], self.world.taken_over(self)
+        rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+        frozen = None if over else core.frozen_rows(self.world, label, txid, output)
+        if frozen is not None and Counter(frozen) != Counter(rows):
+            self.world.fail(Wrong(f"output {output!r}, batch {txid}: gets {rows}, and {frozen} was frozen for it"))
+        counts = None if over else attempt
+        self.world.heard(self, lambda history: history.given_out(label, output, txid, counts, rows))
+
+    def reads(self, group: str, attempt: TransactionAttempt, inputs: Mapping[Node, Any]) -> Given:
+        """What an attempt read."""
+        given: Given = {}
+        for node, emission in inputs.items():
+            if isinstance(node, SpoutSource):
+                table = emission.arrow()
+                words, numbers = table.column("word").to_pylist(), table.column("seq").to_pylist()
+                given[self._tokens[node.stream]] = list(zip(words, numbers, strict=True))
+        self.given[group, attempt] = given
+        return given
 
 
-class Gate(CommitGate):
-    """The gate of commits, at which a task waits in simulated time."""
+class Slot:
+    """Workers: they compute what a batch comes to, raise, hang, or come back late."""
 
-    def __init__(self, driver: Driver) -> None:
-        run = driver.run
-        super().__init__(lambda: driver.run.committed if driver.run is not None else run)  # type: ignore
-        self._scheduler = driver.world.scheduler
-
-    def wait(self, txid: int, timeout: float | None = None) -> bool:
-        return self._scheduler.wait(lambda: super(Gate, self).wait(txid, timeout=0), timeout)
-
-
-class Engine:
-    """Fake workers: they compute what a batch comes to, fail, hang, or come back late."""
-
-    def __init__(self, driver: Driver) -> None:
-        self._driver, self.puts = driver, driver.puts
-
-    def slot(self, group: Group) -> "FakeSlot":
-        return FakeSlot(self._driver, group.name)
-
-
-class FakeSlot:
-    def __init__(self, driver: Driver, group: str) -> None:
+    def __init__(self, driver: Driver, group: Group) -> None:
         self._driver, self._world, self._group = driver, driver.world, group
         self._cancelled = False
 
@@ -275,45 +251,33 @@ class FakeSlot:
         world = self._world
         self._cancelled = False
         world.scheduler.point("run", attempt, "stage", stage.number)
-        tuples = []
-        if stage.number == 1:
-            tuples = [row for given in inputs.values() for row in getattr(given, "tuples", ())]
-            world.attempts[attempt] = tuples
+        given = self._driver.reads(self._group.name, attempt, inputs) if stage.number == 1 else {}
         trouble = world.faults.of_worker(stage.number)
-        if trouble == "slow":
-            seconds = world.scheduler.random.choice((0.1, 1.0, 20.0))
-            stops = world.scheduler.random.random() < 0.5  # else it is deaf: cancelled work that goes on
-            world.scheduler.wait(lambda: stops and self._cancelled, seconds)
+        if trouble is not None and trouble != "raises":
+            stops = world.chance.random() < 0.5  # else it is deaf: cancelled work that goes on
+            world.scheduler.wait(lambda: stops and self._cancelled, float(trouble))
             if self._cancelled and stops:
                 raise AttemptCancelledError(f"attempt {attempt} was cancelled")
-        poison = world.setting.poison
-        poisoned = poison is not None and any(seq == poison for _, seq in tuples)
-        if trouble == "fails" or poisoned:
+        if trouble == "raises" or world.poisons(given):
             raise UserFunctionError(f"attempt {attempt}: a function raised")
-        inputs = {node: self._read(given) for node, given in inputs.items()}
-        flow = world.setting.flow
-        if flow in verbs.MADE:
-            results = flows.computed(flow, stage, inputs, attempt)
-        else:
-            results = flows.worked(stage, tuples, inputs)
+        inputs = {node: self._read(entering) for node, entering in inputs.items()}
+        result = core.slot_of(self._group).run(stage, inputs, attempt, scratch)
         world.scheduler.point("ran", attempt, "stage", stage.number)
-        return StageResult(self._frozen(results, attempt, stage.number), len(tuples))
+        return replace(result, results=self._frozen(result.results, attempt, stage.number))
 
-    def _read(self, given: Any) -> Any:
+    def _read(self, entering: Any) -> Any:
         """What enters a stage; where executors have it, as they read it."""
-        if not isinstance(given, SharesEmission):
-            return given
-        return self._driver.workers.read(given, lambda: self._cancelled)
+        if not isinstance(entering, SharesEmission):
+            return entering
+        return self._driver.workers.read(entering, lambda: self._cancelled)
 
-    def _frozen(self, results: dict[str, pa.Table], attempt: TransactionAttempt, stage: int) -> dict[str, Result]:
+    def _frozen(self, results: Mapping[str, pa.Table], attempt: TransactionAttempt, stage: int) -> dict[str, Result]:
         """Results, of which the large ones are files that executors wrote."""
         setting, dice = self._world.setting, self._world.troubles.dice
-        if not setting.large:
+        files = self._world.settings.files
+        if not setting.large or files is None:
             return dict(results)
-        files = self._driver.settings.files
-        assert files is not None
-        folder = files.folder(self._group, attempt, stage).folder
-        disk = self._world.frozen_files
+        folder, disk = files.folder(self._group.name, attempt, stage).folder, self._world.frozen_files
         return {n: disk.write(folder, t, dice) if dice.random() < setting.large else t for n, t in results.items()}
 
     def cancel(self) -> None:
@@ -332,14 +296,14 @@ class Notes:
     def failed(self, group: str, attempt: TransactionAttempt, phase: str, error: BaseException) -> None:
         driver = self._driver
         if phase in ("run", "plan"):
-            driver.failures[attempt.txid] = driver.failures.get(attempt.txid, 0) + 1
+            driver.failures[group, attempt.txid] += 1
         if phase == "commit":
             driver.stage_failures += isinstance(error, OF_STAGES)
             if driver.failing_since is None:
                 driver.failing_since = driver.world.scheduler.now
         trace = driver.world.scheduler.trace
         if trace is not None:
-            trace(f"{driver.name}: batch {attempt}: {phase} failed: {type(error).__name__}: {error}")
+            trace(f"{driver.name}: batch {attempt} of {group}: {phase} failed: {type(error).__name__}: {error}")
 
     def began(self, *_: object) -> None: ...
 
@@ -349,9 +313,11 @@ class Notes:
 
     def read(self, *_: object) -> None: ...
 
+    def tell(self, *_: object, **__: object) -> None: ...
+
     def committed(self, group: str, txid: int, written: object) -> None:
         driver = self._driver
         driver.stage_failures, driver.failing_since = 0, None
         trace = driver.world.scheduler.trace
         if trace is not None:
-            trace(f"{driver.name}: batch {txid} committed")
+            trace(f"{driver.name}: batch {txid} of {group} committed")

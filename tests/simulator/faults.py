@@ -1,13 +1,10 @@
-"""What goes wrong in a schedule, drawn by chance: when, what, and how badly."""
+"""What goes wrong in a schedule beside the changes of its program, drawn by chance: when, what, and how badly."""
 
-from collections.abc import Callable
 from functools import partial
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from tests.simulator.fake_log import LogDisk
 from tests.simulator.scheduler import Crashed
-from trident.batches import events as on
 
 if TYPE_CHECKING:
     from tests.simulator.driver import Driver
@@ -15,189 +12,204 @@ if TYPE_CHECKING:
 
 NEVER = 1 << 60
 
+_OUTPUTS = ("output.before", "output.after")
+_WINDOWS = ("run.before", "emit.before", "freeze.after", "commit.before", "commit.stage.before", *_OUTPUTS)
+"""Where a driver ends while a batch is under way, or waits: what the next program finds then."""
+
+STAYS = {
+    "driver killed": 14,
+    "power lost": 8,
+    "zombie": 12,
+    "stop asked": 3,
+    "server killed": 3,
+    "server rewound": 10,
+    "one hash tag rewound": 6,
+    "server emptied": 2,
+    "network": 18,
+    "function raises": 12,
+    "function hangs": 8,
+    "spout raises": 5,
+    "log fails": 3,
+    "disk full": 3,
+    "snapshot lost": 1,
+    "log copied": 1,
+}
+"""How often each is drawn for a program that stays what it is."""
+CHANGES = {
+    "driver killed": 14,
+    "stop asked": 6,
+    "power lost": 8,
+    "zombie": 6,
+    "network": 5,
+    "log's network": 30,
+    "log's server killed": 5,
+    "server killed": 3,
+    "server rewound": 4,
+    "log fails": 4,
+    "disk full": 3,
+    "function raises": 6,
+    "function hangs": 5,
+    "spout raises": 5,
+    "spout hangs": 4,
+    "output raises": 4,
+    "output hangs": 6,
+    "source forgets": 2,
+}
+"""And for one that changes."""
+
 
 class Faults:
-    """The faults of a schedule that are still to come. `at`: the point of input or output of the next one."""
+    """The faults of a schedule that are still to come, the next one last. `at`: the point of input or output of that
+    one. `hangs`: the seconds for which user code may not come back."""
 
-    def __init__(self, world: "World") -> None:
-        self._world, self._chance = world, world.chance
-        self._left = self._chance.choice((0, 1, 2, 3, 4, 6, 9))
+    def __init__(self, world: "World", left: list[str], hangs: tuple[float, ...], copies: bool = False) -> None:
+        self._world, self._chance, self._left, self._hangs = world, world.chance, left, hangs
         self.at = self._gap()
-        self._worker: str | None = None
+        self.outputs: list[str | float] = []
         self._log_write: str | None = None
+        self._worker: dict[bool, str | float] = {}
+        self._armed = "", ""
+        """What happens when a driver comes to some place, and the place."""
+        self._copies = copies
+        """Whether the log is copied with the first fault, and may be put back with each."""
         self._copy: LogDisk | None = None
 
     def _gap(self) -> int:
-        return self._world.scheduler.steps + 1 + int(self._chance.expovariate(1 / self._chance.choice((4, 20, 60))))
+        seldom = self._chance.choice((4, 20, 60))
+        return self._world.scheduler.steps + 1 + int(self._chance.expovariate(1 / seldom))
+
+    @property
+    def over(self) -> bool:
+        return not self._left
 
     def stop(self) -> None:
         """No more of them."""
-        self._left, self.at = 0, NEVER
+        self._left, self.at = [], NEVER
+        self._armed = "", ""
+        self.outputs.clear()
+        self._worker.clear()
 
     def due(self) -> bool:
-        """Whether there is one here, where `at` is reached; and draw the next one."""
-        trouble = self._left > 0
-        self._left -= trouble
-        self.at = self._gap() if trouble else NEVER
-        return trouble
+        """Whether there is one here, where `at` is reached; and draw the next one's place."""
+        self.at = self._gap() if self._left else NEVER
+        return bool(self._left)
 
     def strike(self, driver: "Driver") -> None:
         """Something goes wrong while this driver is at work."""
-        kind = self._chance.choices(_KINDS, cum_weights=_WEIGHTS)[0]
-        if self._copy is None and self._world.setting.copies:
-            self._copy = self._world.disk.copy()
-        if self._copy is not None and self._chance.random() < 0.4:
-            kind = "log copied"
-        self._world.say("fault: %s", kind)
-        self._world.result.faults[kind] += 1
-        self._world.seen.kinds.add(kind)
-        _FAULTS[kind](self, driver)
+        kind, world = self._left.pop(), self._world
+        if self._copies:
+            kind = "log copied" if self._copy is not None and self._chance.random() < 0.4 else kind
+            self._copy = self._copy or world.disk.copy()
+        world.say("fault: %s", kind)
+        world.result.faults[kind] += 1
+        match kind:
+            case "driver killed" | "stop asked" if self._chance.random() < 0.5:
+                self._armed = kind, self._chance.choice(_WINDOWS)
+            case "driver killed":
+                self._killed(driver)
+            case "stop asked":
+                driver.stop()
+            case "power lost":
+                self._power()
+            case "zombie":
+                driver.process.asleep_until = world.scheduler.now + self._chance.choice((0.02, 0.2, 2.0, 5.0))
+                world.scheduler.after(self._chance.choice((0.0, 0.01)), world.supervise)
+            case "snapshot lost":
+                files = sorted(world.segments.files)
+                if files:
+                    del world.segments.files[self._chance.choice(files)]
+                    world.files_lost = True
+                self._power()
+            case "log copied":
+                self._take_copy()
+            case _:
+                self._strike_others(kind)
+
+    def _strike_others(self, kind: str) -> None:
+        """Something goes wrong that is not the drivers' machine."""
+        world, choice = self._world, self._chance.choice
+        match kind:
+            case "network":
+                world.network.fault = choice(("refused", "cut", "cut", "late", "late", "error", "error"))
+            case "log's network":
+                world.log_network.fault = choice(("refused", "cut", "late", "late", "twice", "twice", "twice"))
+            case "log's server killed":
+                world.down(world.log_server)
+            case "server killed":
+                world.down(world.server)
+            case "server rewound":
+                world.down(world.server, choice((1, 2, 3, 5, 8, 13, 30, 100)))
+            case "one hash tag rewound":
+                world.down(world.server, choice((1, 3, 8, 30, 1000)), world.setting.tag())
+            case "server emptied":
+                world.down(world.server, empty=True)
+            case "log fails":
+                self._log_write = choice(("before", "after"))
+            case "disk full":
+                world.segments.full = True
+            case "function raises" | "function hangs":
+                self._worker[self._chance.random() < 0.5] = self._trouble(kind)
+            case "spout raises" | "spout hangs":
+                world.sources[choice(list(world.sources))].trouble += [self._trouble(kind)] * choice((1, 1, 2))
+            case "output raises" | "output hangs":
+                self.outputs.append(self._trouble(kind))
+            case "source forgets":
+                world.sources[choice(list(world.sources))].forget()
+
+    def _trouble(self, kind: str) -> str | float:
+        return "raises" if kind.endswith("raises") else float(self._chance.choice(self._hangs))
+
+    def reached(self, place: str, driver: "Driver") -> None:
+        """A driver is at a place of its steps where somebody may be waiting for one."""
+        kind, where = self._armed
+        if place == where:
+            self._armed = "", ""
+            self._world.say("%s at %s", kind, place)
+            if kind == "stop asked":
+                driver.stop()
+            else:
+                self._killed(driver)
 
     def of_log(self, what: str) -> str | None:
         """Whether a write of the log fails, and when."""
         fault, self._log_write = self._log_write, None
         return fault
 
-    def of_worker(self, stage: int) -> str | None:
-        """Whether a worker fails, or is slow."""
-        fault, self._worker = self._worker, None
-        return fault
+    def of_worker(self, stage: int) -> str | float | None:
+        """Whether a user's function raises or hangs in this stage: the first one, or a later one."""
+        return self._worker.pop(stage > 1, None)
 
     # --- drivers -------------------------------------------------------------------------------------------------
 
-    def _kill_all(self) -> None:
-        """The machine of all drivers is gone, zombies on it too."""
-        world = self._world
-        for driver in world.drivers:
-            world.scheduler.kill(driver.process)
-            driver.workers.leave()
-        for driver in world.drivers:
-            world.scheduler.after(0.0, partial(world.scheduler.reap, driver.process))
-
-    def _crash(self, driver: "Driver") -> None:
+    def _killed(self, driver: "Driver") -> None:
         """SIGKILL: what the operating system holds stays."""
-        world = self._world
-        world.scheduler.kill(driver.process)
-        world.scheduler.after(0.0, partial(world.scheduler.reap, driver.process))
-        driver.workers.leave()
-        world.scheduler.after(self._chance.choice((0.0, 0.1, 1.5)), world.supervise)
+        self._end(driver)
+        self._world.scheduler.after(self._chance.choice((0.0, 0.1, 1.5)), self._world.supervise)
         raise Crashed
 
-    def _power(self, driver: "Driver") -> None:
-        """The drivers' machine loses power, and with it what no fsync secured."""
+    def _end(self, driver: "Driver") -> None:
+        scheduler = self._world.scheduler
+        scheduler.kill(driver.process)
+        scheduler.after(0.0, partial(scheduler.reap, driver.process))
+        driver.workers.leave()
+
+    def _power(self) -> None:
+        """The drivers' machine loses power, and its log what no fsync secured."""
         world = self._world
-        self._kill_all()
-        world.disk.lose(self._chance.randint(0, len(world.disk.unsynced)))
+        for driver in world.drivers:
+            self._end(driver)
+        world.lose_unsynced(self._chance.randint(0, len(world.disk.unsynced)))
         world.scheduler.after(self._chance.choice((0.0, 1.5)), world.supervise)
         raise Crashed
 
-    def _zombie(self, driver: "Driver") -> None:
-        """The driver stands still; another one is started; it wakes up and goes on."""
-        scheduler = self._world.scheduler
-        driver.process.asleep_until = scheduler.now + self._chance.choice((0.02, 0.2, 2.0, 5.0))
-        scheduler.after(self._chance.choice((0.0, 0.01)), self._world.supervise)
-
-    def _stop_asked(self, driver: "Driver") -> None:
-        if driver.run is not None:
-            driver.run.post(on.StopAsked())
-
-    # --- files ---------------------------------------------------------------------------------------------------
-
-    def _files(self, driver: "Driver") -> None:
-        """A power loss that takes a file of a snapshot with it."""
-        segments = self._world.segments
-        files = sorted(segments.files)
-        if files:
-            del segments.files[self._chance.choice(files)]
-            self._world.seen.files_lost = True
-        self._power(driver)
-
-    def _take_copy(self, driver: "Driver") -> None:
-        """Somebody copies the log; or puts the copy back while no driver runs."""
+    def _take_copy(self) -> None:
+        """Somebody copies the log; or puts the copy back while no driver runs, nor a zombie."""
         world = self._world
         if self._copy is None:
             self._copy = world.disk.copy()
             return
-        self._kill_all()
-        world.disk.put_back(self._copy)
-        group = world.disk.groups.get(world.setting.group)
-        world.oracle.forget(0 if group is None else group.frozen)
-        world.seen.copied = True
+        for driver in world.drivers:
+            self._end(driver)
+        world.put_back(self._copy)
         world.scheduler.after(0.1, world.supervise)
         raise Crashed
-
-    def _log(self, driver: "Driver") -> None:
-        self._log_write = self._chance.choice(("before", "after"))
-
-    def _file_full(self, driver: "Driver") -> None:
-        self._world.segments.full = True
-
-    # --- the server ----------------------------------------------------------------------------------------------
-
-    def _server_down(self, lose: int, tag: bytes | None = None, empty: bool = False) -> None:
-        world = self._world
-        if not world.server.up:
-            return
-        lost = world.server.kill(lose, tag)
-        if empty:
-            world.server.forget()
-            lost += 1
-        world.seen.lost_writes += lost
-        world.scheduler.after(self._chance.choice((0.0, 0.05, 0.7, 3.0)), self._server_up)
-
-    def _server_up(self) -> None:
-        self._world.server.up = True
-        self._world.say("the server is back")
-        self._world.troubles.wake()
-
-    def _server_kill(self, driver: "Driver") -> None:
-        self._server_down(0)
-
-    def _server_rewind(self, driver: "Driver") -> None:
-        self._server_down(self._chance.choice((1, 2, 3, 5, 8, 13, 30, 100)))
-
-    def _server_node(self, driver: "Driver") -> None:
-        """One hash tag's writes are lost."""
-        setting = self._world.setting
-        state = self._chance.choice(sorted(setting.homes))
-        tag = f"{{sim/{state}/{self._chance.randrange(setting.groups)}}}" if setting.groups > 1 else f"{{sim/{state}}}"
-        self._server_down(self._chance.choice((1, 3, 8, 30, 1000)), tag.encode())
-
-    def _server_empty(self, driver: "Driver") -> None:
-        self._server_down(0, empty=True)
-
-    def _net(self, driver: "Driver") -> None:
-        self._world.network.fault = self._chance.choice(("refused", "cut", "cut", "late", "late", "error", "error"))
-
-    # --- workers and sources -------------------------------------------------------------------------------------
-
-    def _fails(self, driver: "Driver") -> None:
-        self._worker = "fails"
-
-    def _slow(self, driver: "Driver") -> None:
-        self._worker = "slow"
-
-    def _spout(self, driver: "Driver") -> None:
-        self._chance.choice(list(self._world.setting.sources.values())).broken = self._chance.choice((1, 1, 2))
-
-
-_FAULTS: dict[str, Callable[[Faults, "Driver"], None]] = {
-    "driver killed": Faults._crash,
-    "power lost": Faults._power,
-    "zombie": Faults._zombie,
-    "stop asked": Faults._stop_asked,
-    "server killed": Faults._server_kill,
-    "server rewound": Faults._server_rewind,
-    "one hash tag rewound": Faults._server_node,
-    "server emptied": Faults._server_empty,
-    "network": Faults._net,
-    "attempt fails": Faults._fails,
-    "attempt late": Faults._slow,
-    "spout fails": Faults._spout,
-    "log fails": Faults._log,
-    "disk full": Faults._file_full,
-    "snapshot lost": Faults._files,
-    "log copied": Faults._take_copy,
-}
-_KINDS = tuple(_FAULTS)
-_WEIGHTS = tuple(accumulate((14, 8, 12, 3, 3, 10, 6, 2, 18, 12, 8, 5, 3, 3, 1, 1)))

@@ -17,7 +17,8 @@ from itertools import count
 from multiprocessing import get_context
 from typing import Any
 
-from tests.simulator.families import EVERY, machine, world_of
+from tests.simulator.families import EVERY, world_of
+from tests.simulator.patches import machine
 
 _AT_ONCE = 100
 """Seeds that a process takes."""

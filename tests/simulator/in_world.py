@@ -7,6 +7,10 @@ from typing import Any, Literal
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 from trident_state.store import Home, Store
 
+KEYS = ("apple", "avocado", "banana", "blueberry")
+"""The words of all tuples."""
+LETTERS = ("a", "b")
+
 
 class Worlds:
     """The world that is simulated just now: programs are cut once and serve all of them."""
@@ -62,3 +66,8 @@ def moment(seq: int) -> datetime | None:
     if seq % 13 == 12:
         return None
     return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=30 * (seq % 12) + checksum(seq) % 60)
+
+
+def first_letter(word: str) -> str:
+    """A word's first letter."""
+    return word[0]

@@ -6,17 +6,34 @@ Nothing of the library is used, and nothing is carried from batch to batch.
 import json
 import math
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
-from tests.simulator.in_world import checksum, moment, onward
-from tests.simulator.spouts import Tuple
-from tests.simulator.verbs import BETWEEN, GAP, LATENESS, NUMBERS, OTHERS, SLACK, WITHIN, initial, pair, score, visit
+from tests.simulator.in_world import checksum, first_letter, moment, onward
+from tests.simulator.spouts import Row
+from tests.simulator.verbs import (
+    BETWEEN,
+    DISTINCT,
+    GAP,
+    LATENESS,
+    NUMBERS,
+    OTHERS,
+    QUERY,
+    SLACK,
+    STAGES,
+    SUMS,
+    WITHIN,
+    WORDS,
+    pair,
+    score,
+    visit,
+)
 
-Batch = Mapping[str, list[Tuple]]
+Batch = Mapping[str, list[Row]]
 """The tuples of each stream, in their order."""
 Held = dict[Any, Any]
 """By key; a key of several fields is a tuple."""
@@ -74,6 +91,27 @@ def _of_waiting(expected: Waiting, found: Mapping[Any, Any]) -> str:
 # --- each flow --------------------------------------------------------------------------------------------------------
 
 
+def _words(history: list[Batch], more: tuple[str, ...]) -> dict[str, Held | Waiting]:
+    counts, sums, totals, seen = Counter[str](), Counter[str](), Counter[str](), dict[str, int]()
+    for txid, batch in enumerate(history, 1):
+        rows = [row for rows in batch.values() for row in rows]
+        before = dict(counts)
+        for word, seq in rows:
+            counts[word] += 1
+            sums[word] += checksum(seq)
+            if QUERY in more:
+                totals[first_letter(word)] += before.get(word, 0)
+            if DISTINCT in more and word not in seen:
+                seen[word] = txid
+                totals[first_letter(word)] += seq
+        for word in {word for word, _ in rows} if STAGES in more else ():
+            totals[first_letter(word)] += counts[word]
+    held: dict[str, Held | Waiting] = {"counts": dict(counts)}
+    held |= {"sums": dict(sums)} if SUMS in more else {}
+    held |= {"totals": dict(totals)} if {STAGES, QUERY, DISTINCT} & {*more} else {}
+    return held | ({"seen": seen} if DISTINCT in more else {})
+
+
 def _recent(history: list[Batch]) -> dict[str, Held | Waiting]:
     mark: datetime | None = None
     went: dict[str, datetime] = {}
@@ -127,7 +165,7 @@ def _several(history: list[Batch]) -> dict[str, Held | Waiting]:
         for word, seq in batch[NUMBERS]:
             by_word.setdefault(word, []).append(seq)
         for word in dict(batch[NUMBERS]):
-            known = totals.setdefault(initial(word), {"n": 0, "greatest": -1})
+            known = totals.setdefault(first_letter(word), {"n": 0, "greatest": -1})
             known["n"] += len(by_word[word])
             known["greatest"] = max(known["greatest"], sum(by_word[word]))
     everything = [row for batch in history for row in batch[NUMBERS]]
@@ -248,7 +286,7 @@ def _sessions(history: list[Batch], with_late: bool) -> dict[str, Held | Waiting
     return {"visits": held, "visits.watermark": _global(mark), **sums}
 
 
-def _moved(mark: datetime | None, rows: Iterable[Tuple]) -> datetime | None:
+def _moved(mark: datetime | None, rows: Iterable[Row]) -> datetime | None:
     """The watermark after these tuples."""
     times = [at - LATENESS for _, seq in rows if (at := moment(seq)) is not None]
     return max([*times, *([mark] if mark is not None else [])], default=None)
@@ -270,6 +308,7 @@ def _sums(rows: Iterable[tuple[str, int]]) -> Held:
 _OUTER = {"inner": (False, False), "left": (True, False), "right": (False, True), "full": (True, True)}
 
 MEANINGS: dict[str, Callable[[list[Batch]], dict[str, Held | Waiting]]] = {
+    **{flow: partial(_words, more=more) for flow, more in WORDS.items()},
     "recent": _recent,
     "table": _table,
     "several": _several,

@@ -3,6 +3,7 @@
 No decision of the library is taken here.
 """
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache, lru_cache
@@ -16,8 +17,11 @@ import pyarrow as pa
 from tests.simulator.frozen_disk import FrozenDisk, read_here, whole, written_here
 from tests.simulator.in_world import Worlds
 from tests.simulator.memo import MOST, content, kept, remembered
+from tests.simulator.places import placed
+from trident.access import removal
 from trident.base import crash_points
-from trident.batches import attempts, group_run, slots, sources
+from trident.base.types import arrow_schema
+from trident.batches import attempt_runs, attempts, group_run, slots, sources
 from trident.commits import committer, query_answers
 from trident.compiler import frozen_parts, program
 from trident.compiler.frozen_parts import PART_ROWS
@@ -28,10 +32,13 @@ from trident.files import disk
 from trident.files.disk import DiskFiles
 from trident.frozen import files as frozen_files
 from trident.frozen.results import FrozenFiles
-from trident.log import frozen_batches
+from trident.log import frozen_batches, redis_log, redis_server
 from trident.log.frozen_batches import keys_and_values
+from trident.outputs import parquet_outlet
 from trident.reads import commit_gate, committed_reads
 from trident.run import fence_watch
+from trident_spouts import emission, rows, user_calls
+from trident_spouts.adapters import partitioned
 from trident_state import keys as state_keys
 from trident_state.binary import with_lengths
 from trident_state.keys import decode_keys, hash_keys
@@ -356,7 +363,37 @@ def _all() -> list[tuple[Any, str, Any]]:
         *((module, "command", packed) for module in (cluster, key_ownership, reader, redis_store)),
         (key_ownership, "inspection_commands", cache(inspection_commands)),
         *((module, "read_meta", lru_cache(MOST)(read_meta)) for module in (key_ownership, reader)),
+        *((module, "arrow_schema", _same(arrow_schema)) for module in (rows, emission, attempt_runs)),
+        (
+            user_calls,
+            "table_of",
+            remembered(user_calls.table_of, lambda rows, schema, where: (_held(rows), id(schema))),
+        ),
+        (inspect, "getsourcelines", cache(inspect.getsourcelines)),  # for messages; it parses a file each time
+        *((module, "monotonic", Clock.monotonic) for module in (sources, partitioned)),
+        *((module, "threading", SimpleNamespace(Lock=Turns, RLock=Turns)) for module in (redis_server, redis_log)),
+        *((module, "time", Clock) for module in (redis_server, removal)),
+        (redis_log, "secrets", SimpleNamespace(token_hex=lambda size: Worlds.now.new_token())),
+        (redis_log, "uuid", SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=Worlds.now.new_uuid()))),
+        (parquet_outlet, "parquet_place", placed),
     ]
+
+
+def _held(rows: Any) -> Any:
+    return tuple(rows) if isinstance(rows, list) else content(rows)
+
+
+def _same(work: Any) -> Any:
+    """The same function, that computes once what it is asked about the same object."""
+    known: dict[int, tuple[Any, Any]] = {}
+
+    def remembering(thing: Any) -> Any:
+        found = known.get(id(thing))
+        if found is None:
+            found = known[id(thing)] = thing, work(thing)
+        return found[1]
+
+    return remembering
 
 
 _PUT = _all()

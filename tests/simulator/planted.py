@@ -165,7 +165,7 @@ FAULTS = [
     Fault(
         "older copy",
         "a position is not compared with the source",
-        "tests/simulator/changing/spouts.py",
+        "tests/simulator/spouts.py",
         "COMPARES = True\n",
         "COMPARES = False\n",
     ),

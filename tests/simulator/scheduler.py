@@ -26,11 +26,15 @@ class Stuck(AssertionError):
     """Nothing can go on, or nothing comes to an end."""
 
 
-class Process:
-    """A driver's process: it lives, sleeps (and may wake up as a zombie), or is dead."""
+class Wrong(AssertionError):
+    """The library broke its promise."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+
+class Process:
+    """A process: it lives, sleeps (and may wake up as a zombie), or is dead. `driver`: whose it is, if a driver's."""
+
+    def __init__(self, name: str, driver: Any = None) -> None:
+        self.name, self.driver = name, driver
         self.alive = True
         self.asleep_until = 0.0
         self.pools: list[Pool] = []

@@ -1,4 +1,5 @@
-"""The simulated programs of verbs that have states of their own, and of several aggregates in one state.
+"""The simulated programs that stay what they are: of counts and sums, of verbs that have states of their own, and of
+several aggregates in one state.
 
 `meanings.py` knows what each of their states ought to hold.
 """
@@ -8,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from tests.simulator.in_world import InWorld, Worlds, checksum, moment, onward
+from tests.simulator.in_world import InWorld, Worlds, checksum, first_letter, moment, onward
 from trident import (
     Average,
     CollectList,
@@ -16,6 +17,7 @@ from trident import (
     Count,
     First,
     Last,
+    MapGet,
     Max,
     MaxBy,
     Median,
@@ -39,9 +41,45 @@ BETWEEN = (timedelta(seconds=-60), timedelta(seconds=30))
 GAP, SLACK = timedelta(seconds=50), timedelta(seconds=40)
 """Of sessions: the gap that ends one, and how long they wait for tuples."""
 NUMBERS, OTHERS = "numbers", "others"
+SUMS, STAGES, QUERY, DISTINCT = "sums", "stages", "query", "distinct"
+WORDS = {
+    "one": (),
+    "two": (SUMS,),
+    "stages": (SUMS, STAGES),
+    "query": (QUERY,),
+    "merged": (OTHERS, STAGES),
+    "distinct": (DISTINCT,),
+}
+"""The programs of counts and sums, and what each has beside counts."""
 
 Streams = Callable[[str], Any]
 """Makes a stream of this name."""
+
+
+def _words(*more: str) -> Callable[[Streams, TridentTopology], None]:
+    """counts: how often each word came. sums: the sum of the checksums of its numbers, a word. totals, by the word's
+    first letter, in a second stage: the sum of all counts right after (STAGES) or before (QUERY) each batch; or
+    (DISTINCT) the sum of the numbers of the first tuple of each word. seen: the txid in which each word first came."""
+
+    def make(stream: Streams, topology: TridentTopology) -> None:
+        numbers = topology.merge(stream(NUMBERS), stream(OTHERS)) if OTHERS in more else stream(NUMBERS)
+        counts = numbers.groupBy("word").persistentAggregate(InWorld("counts"), Count(), "count", name="counts")
+        if SUMS in more:
+            checked = numbers.each("seq", checksum, "check long").groupBy("word")
+            checked.persistentAggregate(InWorld("sums"), "check", Sum(), "sum", name="sums")
+        if STAGES in more:
+            _totals(counts.newValuesStream(everyChange=True), "count")
+        if QUERY in more:
+            _totals(numbers.stateQuery(counts, "word", MapGet(), "before"), "before")
+        if DISTINCT in more:
+            _totals(numbers.dropDuplicates("word", InWorld("seen"), name="seen"), "seq")
+
+    return make
+
+
+def _totals(words: Any, field: str) -> None:
+    letters = words.each("word", first_letter, "letter string").groupBy("letter")
+    letters.persistentAggregate(InWorld("totals"), field, Sum(), "total", name="totals")
 
 
 def _recent(stream: Streams, topology: TridentTopology) -> None:
@@ -71,7 +109,7 @@ def _several(stream: Streams, topology: TridentTopology) -> None:
     scored = stream(NUMBERS).each("seq", score, "score long")
     stats = scored.groupBy("word").persistentAggregate(InWorld("stats"), AGGREGATES, name="stats")
     scored.persistentAggregate(InWorld("whole"), {"n": Count(), "top": MaxBy("word", "score")}, name="whole")
-    letters = stats.newValuesStream(everyChange=True).each("word", initial, "letter string").groupBy("letter")
+    letters = stats.newValuesStream(everyChange=True).each("word", first_letter, "letter string").groupBy("letter")
     letters.persistentAggregate(InWorld("totals"), {"n": Sum("n"), "greatest": Max("total")}, name="totals")
 
 
@@ -105,7 +143,7 @@ def _stateful(stream: Streams, topology: TridentTopology) -> None:
         stateFactory=InWorld("runs"),
         name="runs",
     )
-    lettered = runs.each("word", initial, "letter string").groupBy("letter")
+    lettered = runs.each("word", first_letter, "letter string").groupBy("letter")
     ranked = lettered.statefulEach(Ranks(), "rank long", valueType="long", stateFactory=InWorld("ranks"), name="ranks")
     ranked.statefulEach("n", Checkpoints(), "total long", stateFactory=InWorld("checkpoint"), name="checkpoint")
 
@@ -135,7 +173,7 @@ class OfDriver:
 
 def may_fail() -> None:
     """User code that raises, as often as workers do."""
-    if Worlds.now.faults.of_worker(2) == "fails":
+    if Worlds.now.faults.of_worker(2) == "raises":
         raise RuntimeError("a stateful operation raised")
 
 
@@ -227,6 +265,7 @@ def _summed(stream: Any, name: str) -> None:
 
 
 MADE: dict[str, Callable[[Streams, TridentTopology], None]] = {
+    **{flow: _words(*more) for flow, more in WORDS.items()},
     "recent": _recent,
     "table": _table,
     "several": _several,
@@ -240,7 +279,7 @@ MADE: dict[str, Callable[[Streams, TridentTopology], None]] = {
 
 def streams_of(flow: str) -> tuple[str, ...]:
     """The streams of a flow."""
-    return (NUMBERS, OTHERS) if flow == "table" or flow.startswith("interval") else (NUMBERS,)
+    return (NUMBERS, OTHERS) if flow.startswith(("table", "merged", "interval")) else (NUMBERS,)
 
 
 # --- functions of the programs, which the oracle uses too -------------------------------------------------------------
@@ -259,8 +298,3 @@ def pair(left: int | None, right: int | None) -> int:
 def visit(start: datetime, end: datetime, n: int, total: int) -> int:
     """Return the number that a session adds to a sum."""
     return (int(start.timestamp()) * 31 + int(end.timestamp()) * 7 + n * 3 + total) & 0xFFFFFFFFFFF
-
-
-def initial(word: str) -> str:
-    """A word's first letter."""
-    return word[0]

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tests.simulator.oracle import Wrong
-from tests.simulator.scheduler import Crashed, Process, Scheduler
+from tests.simulator.scheduler import Crashed, Process, Scheduler, Wrong
 from trident.base.errors import AttemptCancelledError, SparkFailedError, TridentError
 from trident.base.types import arrow_schema
 from trident.compiler.columns.function_errors import decoded, encoded
@@ -74,7 +73,6 @@ class Troubles:
         kind = self.dice.choices([*TROUBLES], [*TROUBLES.values()])[0]
         self._world.say("task %s", kind)
         self._world.result.faults[f"task {kind}"] += 1
-        self._world.seen.kinds.add(f"task {kind}")
         return kind
 
 
@@ -150,7 +148,7 @@ class Workers:
         """Begin a try of a task."""
         dice, scheduler = self._troubles.dice, self._scheduler
         self._begun += 1
-        process = Process(f"{self._driver.name}'s task {self._begun}.{number}")
+        process = Process(f"{self._driver.name}'s task {self._begun}.{number}", self._driver)
         process.loops.append(lambda now: partial(self._begin, process, job, number, trouble))
         scheduler.processes.append(process)
         self.at_work.append(process)

@@ -1,27 +1,36 @@
-"""One simulated schedule: what runs, what goes wrong and when, and whether everything comes out right."""
+"""One simulated schedule: what runs, what goes wrong and when, and whether everything comes out right.
+
+A program that stays what it is (`staying.py`) is one that changes no time (`changing.py`). Both have this world, its
+drivers, faults, sources, stores and history. They differ in: the program (one of `flows.py` with its meaning, or lines
+that chance draws), the fault weights, the stops that are right (`verdict.py`, or a refusal with a way out that works),
+the log (in a file; or on a server too) and the readers (beside drivers, of several states; or outside, of one).
+"""
 
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.simulator import patches
+from tests.simulator import core, patches
 from tests.simulator.driver import Driver
 from tests.simulator.fake_log import LogDisk
 from tests.simulator.fake_redis import FakeRedis
 from tests.simulator.faults import NEVER, Faults
+from tests.simulator.flows import Flow
 from tests.simulator.frozen_disk import FrozenDisk
+from tests.simulator.history import Given, History
 from tests.simulator.in_world import Worlds
-from tests.simulator.network import Network
-from tests.simulator.oracle import Oracle, Wrong
+from tests.simulator.logs import LogNetwork, LogServer
+from tests.simulator.network import FakeAddress, Network
+from tests.simulator.places import Places
+from tests.simulator.programs import Shape
 from tests.simulator.reads import Reads
-from tests.simulator.scheduler import Crashed, Process, Scheduler, Stuck
+from tests.simulator.scheduler import Crashed, Process, Scheduler, Stuck, Wrong
 from tests.simulator.setting import Setting
-from tests.simulator.verdict import Seen, why_right
+from tests.simulator.spouts import Source
+from tests.simulator.verdict import Verdict
 from tests.simulator.workers import Troubles
 from trident.base import crash_points
-from trident.base.attempt import TransactionAttempt
-from trident.batches import events as on
 from trident.compiler import frozen_parts
 from trident.configuration.settings import Settings
 from trident_state.redis import writer
@@ -30,6 +39,8 @@ from trident_state.store import Home, Store
 
 _LOOKED = 8
 """Turns after which we look whether everything is there."""
+_LONG = 400.0
+"""Seconds in which everything is done, once nothing goes wrong any more."""
 
 
 @dataclass
@@ -48,12 +59,15 @@ class Result:
 
 
 class World:
-    """A schedule. Everything that chance decides is decided by `seed`. `flow`: how the name of its
-    topology begins; several with commas. `executors`: whether executors certainly write states."""
+    """A schedule. Everything that chance decides is decided by `seed`."""
 
-    def __init__(
-        self, seed: int, trace: Callable[[str], None] | None = None, flow: str = "", executors: bool = False
-    ) -> None:
+    setting: Setting
+    sources: dict[str, Source]
+    shape: Shape | Flow
+    """The program of the next start."""
+    faults: Faults
+
+    def __init__(self, seed: int, trace: Callable[[str], None] | None = None) -> None:
         self.result = Result(seed)
         self.scheduler = Scheduler(seed)
         if trace is not None:
@@ -61,33 +75,38 @@ class World:
         self.scheduler.passed = self._passed  # type: ignore[method-assign]
         self.chance = chance = self.scheduler.random
         Worlds.now = None
-        self.setting = Setting(self.scheduler, flow, seed, executors)
-        self.oracle = Oracle(self.setting.flow, self.setting.sources)
         self.disk = LogDisk()
         self.server = FakeRedis()
         self.network = Network(self.scheduler, self.server)
+        self.log_server: LogServer | None = None
+        """Where the log is, if not in a file."""
+        self.patience = 0.0
+        self.log_network = LogNetwork(self.scheduler, self.server)
         self.segments = patches.SegmentFiles()
         self.frozen_files = FrozenDisk()
-        self.seen = Seen()
+        self.bodies: list[Any] = []
+        """What is frozen in a log on a server."""
+        self.settings = self._settings()
+        self.places = Places(self, seed)
         self.troubles = Troubles(self)
+        self.history = History()
+        self.reads = Reads(self)
         self.answers: dict[tuple[str, int, int], list[dict[str, Any]]] = {}
         """What each part of a frozen query was answered as of a txid."""
+        self.lives = 1
+        self.logs_gone = set[str]()
+        """The uuids of logs that were reset."""
+        self.files_lost = False
+        """Whether a file of a published snapshot is gone."""
+        self.lost_writes = 0
         self.drivers: list[Driver] = []
         self.over = False
         self.wrong: BaseException | None = None
-        self.attempts: dict[TransactionAttempt, list[Any]] = {}
-        """What each attempt read."""
-        self.settings = self._settings()
-        self.scheduler.in_fibers = chance.choice((0.0, 0.02, 0.05, 0.1, 0.3))
-        self.scheduler.pausing = chance.choice((0.2, 0.6))
-        self._put_keys = chance.choice((1, 2, 1000))
         self.idle = chance.choice((0.001, 0.05, 0.5))
         """Seconds after which a source that had nothing is asked again."""
-        self.faults = Faults(self)
-        self._reads = Reads(self)
-        self._next_read = chance.randint(1, 100)
-        self._finishing = 0.0
-        self._tries = 0
+        self._next_read = chance.randint(1, 60)
+        self._finished_at: float | None = None
+        self._reading = False
         self._satisfied: Driver | None = None
         """Under whom everything was there."""
         self._restarts = chance.choice((0, 0, 1))
@@ -101,10 +120,10 @@ class World:
             name="sim",
             maxSpoutPending=chance.randint(1, 3),
             maxAttempts=chance.choice((2, 3, 6)),
-            messageTimeoutSecs=chance.choice((0.5, 10.0)),
+            messageTimeoutSecs=chance.choice((0.5, 10.0, 100.0)),
             commitRetrySecs=chance.choice((None, 0.5, 5.0)),
-            keepBatches=chance.choice((0, 1, 3, 1000)),
-            rewindBytes=chance.choice((8, 400, 2 << 30)),
+            keepBatches=chance.choice((0, 1, 3, 1000, 1000)),
+            rewindBytes=chance.choice((8, 400, 2 << 30, 2 << 30)),
             clock=self.scheduler,
             uuid="log",
         )
@@ -117,6 +136,15 @@ class World:
     def writers(self) -> str:
         return self.setting.writers
 
+    @property
+    def log_address(self) -> Any:
+        return FakeAddress(self.log_network)
+
+    @property
+    def ending(self) -> bool:
+        """Whether nothing more goes wrong in this schedule."""
+        return self._finished_at is not None or self._reading
+
     def open_store(self, identity: StateIdentity, shape: StateShape, home: Home) -> Store:
         return self.setting.open_store(identity, shape, home, self.network)
 
@@ -125,11 +153,12 @@ class World:
     def run(self) -> Result:
         """Run it all, within `patches.machine()`. Raises Wrong, Stuck, or whatever else a broken library raises."""
         Worlds.now = self
-        vars(writer)["PUT_KEYS"] = self._put_keys
+        vars(writer)["PUT_KEYS"] = self.setting.put_keys
         vars(frozen_parts)["PART_ROWS"] = self.setting.part_rows
         scheduler = self.scheduler
-        crash_points.listen(scheduler.point)
+        crash_points.listen(self._reached)
         try:
+            self.say("sources %s", {name: source.partitions for name, source in self.sources.items()})
             self._start_driver()
             while not self.over and self.wrong is None:
                 scheduler.step()
@@ -142,7 +171,7 @@ class World:
             Worlds.now = None
             crash_points.listen(None)
         result = self.result
-        result.batches, result.drivers = len(self.oracle.batches), len(self.drivers)
+        result.batches, result.drivers = len(self.history.batches), len(self.drivers)
         result.steps = scheduler.steps
         return result
 
@@ -160,109 +189,211 @@ class World:
             self.scheduler.trace(f"*** {text % of}")
 
     def fail(self, error: BaseException) -> None:
+        if self.wrong is None:
+            self.say("WRONG: %s", error)
         self.wrong = self.wrong or error
-
-    def _start_driver(self) -> None:
-        driver = Driver(self, f"driver {len(self.drivers) + 1}")
-        self.drivers.append(driver)
-        self.say("%s starts", driver.name)
-        driver.begin()
-
-    def supervise(self) -> None:
-        """Start a driver if none is at work."""
-        at_work = (d for d in self.drivers if d.process.alive and not d.ended)
-        if not self.over and not any(d.process.asleep_until <= self.scheduler.now for d in at_work):
-            self._start_driver()
-
-    def driver_ended(self, driver: Driver) -> None:
-        """A driver stopped, by itself or as it was asked to."""
-        error = driver.error
-        if error is None:
-            self.say("%s stopped", driver.name)
-        else:
-            self.say("%s stopped with %s: %s", driver.name, type(error).__name__, error)
-            why = why_right(self, driver, error)
-            if why is None:
-                self.fail(Wrong(f"{driver.name} stopped for no good reason with {type(error).__name__}: {error}"))
-                self.wrong.__cause__ = error  # type: ignore[union-attr]
-                return
-            if why == "final":
-                self.result.stop = type(error).__name__
-                self.over = True
-                return
-        if driver is self._satisfied:
-            if self._restarts == 0:
-                self.over = True
-                return
-            self._restarts -= 1
-            self._tries = 0
-        starting = driver.run is None and error is not None
-        self.scheduler.after(self.chance.choice((0.5, 2.0) if starting else (0.0, 0.2)), self.supervise)
 
     def _passed(self, process: Process) -> None:
         """A point of input or output at which a read begins or something goes wrong."""
-        steps, faults, trouble = self.scheduler.steps, self.faults, False
+        steps, faults, driver = self.scheduler.steps, self.faults, process.driver
         if steps >= self._next_read:
-            self._next_read = steps + self.chance.randint(10, 120)
-            self._reads.begin()
-        if steps >= faults.at:
-            trouble = faults.due()
+            self._next_read = steps + self.chance.randint(5, 90)
+            self._begin_read()
+        trouble = driver is not None and steps >= faults.at and faults.due()
         self.scheduler.alarm = min(self._next_read, faults.at)
         if not trouble:
             return
-        driver = next(d for d in self.drivers if d.process is process or process in d.workers.at_work)
         try:
             faults.strike(driver)
         except Crashed:
             if process is driver.process:
                 raise  # else its executors live a little longer
 
-    # --- the end -----------------------------------------------------------------------------------------------------
+    def _begin_read(self) -> None:
+        raise NotImplementedError
 
-    def _look(self) -> None:
-        """Is everything there? Then read it all, stop, and perhaps look again after a restart."""
-        if self.scheduler.now < self._finishing:
-            return
-        group = self.disk.groups.get(self.setting.group)
-        if group is None or group.committed != group.frozen:
-            return
-        positions = {name: stream.position for name, stream in self.disk.members.streams.items()}
-        if not all(source.read_up(positions.get(name)) for name, source in self.setting.sources.items()):
-            return
-        self.faults.stop()
-        self.troubles.stop()
-        self._finishing = self.scheduler.now + 0.3
-        driver = next((d for d in reversed(self.drivers) if d.holds_log), self.drivers[-1])
-        asleep = any(d.process.asleep_until > self.scheduler.now for d in self.drivers if d.process.alive)
-        if driver.read_source is None or driver.ended or not self.server.up or asleep or self.network.late:
-            return
-        if not driver.process.alive or driver.run is None or driver.run.committed < group.committed:
-            return
-        others = [d for d in self.drivers if d is not driver and d.process.alive and not d.ended]
-        # A zombie, and every task that is late, has its say first.
-        if (others or any(d.workers.at_work for d in self.drivers)) and self._tries < 40:
-            self._tries += 1
-            return
-        self._tries += 1
-        if self._tries > 80:
-            raise Stuck(f"the states do not come up: {self._reads.refusal}")
-        self._reads.begin_all(driver)
+    def _reached(self, place: str) -> None:
+        """A place of the library's steps."""
+        self.scheduler.point(place)
+        process = self.scheduler.current
+        if process is not None and process.driver is not None and process is process.driver.process:
+            self._came(process.driver, place)
+            self.faults.reached(place, process.driver)
 
-    def satisfied_by(self, driver: Driver) -> None:
-        """Everything is there, read under this driver; it may stop."""
-        assert driver.run is not None
-        self.say("everything is there")
-        self._satisfied = driver
-        driver.run.post(on.StopAsked())
+    def _came(self, driver: Driver, place: str) -> None: ...
 
-    # --- what the parts tell -----------------------------------------------------------------------------------------
+    # --- drivers -----------------------------------------------------------------------------------------------------
 
-    def froze(self, group: str, attempt: TransactionAttempt) -> None:
+    def _start_driver(self) -> None:
+        driver = Driver(self, f"driver {len(self.drivers) + 1}", self.shape)
+        self.drivers.append(driver)
+        self.say("%s starts: %s", driver.name, driver.shape)
+        driver.begin()
+
+    @property
+    def _at_work(self) -> list[Driver]:
+        return [d for d in self.drivers if d.process.alive and not d.ended]
+
+    def supervise(self) -> None:
+        """Start a driver if none is at work."""
+        if not self.over and all(driver.process.asleep_until > self.scheduler.now for driver in self._at_work):
+            self._next_start()
+
+    def _next_start(self) -> None:
+        self._start_driver()
+
+    def accepted(self, driver: Driver) -> None:
+        """A driver began."""
+
+    def driver_ended(self, driver: Driver) -> None:
+        """A driver stopped, by itself or as it was asked to."""
+        error = driver.error
+        self.say("%s stopped%s", driver.name, "" if error is None else f" with {type(error).__name__}: {error}")
+        why = "again" if error is None else self._why_right(driver, error)
+        if why is None:
+            self.fail(Wrong(f"{driver.name} stopped for no good reason with {type(error).__name__}: {error}"))
+            self.wrong.__cause__ = error  # type: ignore[union-attr]
+        elif why == "final":
+            self.result.stop = type(error).__name__
+            self.over = True
+        elif driver is self._satisfied and error is None:
+            self._last()
+        else:
+            self._satisfied = None if driver is self._satisfied else self._satisfied
+            self._ended_well(driver)
+            self.scheduler.after(self.chance.choice((0.0, 0.2, 1.5)), self.supervise)
+
+    def _why_right(self, driver: Driver, error: BaseException) -> Verdict:
+        raise NotImplementedError
+
+    def _ended_well(self, driver: Driver) -> None: ...
+
+    def _last(self) -> None:
+        """Everything was there, and the driver under which it was has stopped."""
+        self.over = True
+
+    def heard(self, driver: Driver, tell: Callable[[History], None]) -> None:
+        """The oracle hears of something that a driver did; of what it does to a log that was given up, nothing."""
+        if driver.life != self.lives:
+            return
         try:
-            self.oracle.froze(attempt.txid, self.attempts[attempt])
+            tell(self.history)
         except Wrong as error:
             self.fail(error)
 
-    def heard_success(self, txid: int) -> None:
-        if txid > len(self.oracle.batches) and not self.seen.copied:
-            self.fail(Wrong(f"a spout heard success({txid}), frozen are {len(self.oracle.batches)}"))
+    def taken_over(self, driver: Driver) -> bool:
+        """Whether somebody else took the log since this driver did."""
+        if driver.life != self.lives or driver.begun is None:
+            return True
+        return core.lease_of(self) != driver.begun.lease
+
+    def poisons(self, given: Given) -> bool:
+        """Whether these tuples always fail."""
+        return False
+
+    # --- faults ------------------------------------------------------------------------------------------------------
+
+    def lose_unsynced(self, count: int) -> None:
+        """A power loss takes the last writes from the log that no fsync followed."""
+        if self.log_server is None:
+            self.disk.lose(count)
+            for (group, txid), batch in self.history.batches.items():
+                batch.committed = txid <= core.committed_of(self.disk, group)
+
+    def put_back(self, copy: LogDisk) -> None:
+        """The log of a program that stays what it is is replaced by an older copy."""
+        self.disk.put_back(copy)
+        group = next(iter(self.disk.groups.values()), None)
+        self.history.put_back(*((0, 0) if group is None else (group.frozen, group.committed)))
+
+    def down(self, server: FakeRedis | None, lose: int = 0, tag: bytes | None = None, empty: bool = False) -> None:
+        """A server goes down, and loses its last writes (those of one hash tag), or all of them."""
+        if server is None or not server.up:
+            return
+        self.lost_writes += server.kill(lose, tag) + empty
+        if empty:
+            server.forget()
+        self.scheduler.after(self.chance.choice((0.0, 0.05, 0.7, 3.0)), lambda: self._up(server))
+
+    def _up(self, server: FakeRedis) -> None:
+        server.up = True
+        self.say("the server is back")
+        self.troubles.wake()
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    @property
+    def missing(self) -> dict[str, list[int]]:
+        """What no batch has, of the streams of the program."""
+        missing = {}
+        for stream in self.shape.streams:
+            left = self.sources[stream.source].there() - self.history.streams.get(stream.token, set())
+            if left:
+                missing[stream.name] = sorted(left)
+        return missing
+
+    @property
+    def _may_finish(self) -> bool:
+        """Whether nothing more needs to go wrong."""
+        return not self.history.waiting and not self.missing
+
+    def _look(self) -> None:
+        """Is everything there? Then read it all and stop."""
+        now = self.scheduler.now
+        for driver in self.drivers:
+            asked = driver.asked_at
+            if asked is None or driver.ended or not driver.process.alive or driver.process.asleep_until > asked:
+                continue
+            if now - asked > core.STOPS_WITHIN:
+                raise Stuck(f"{driver.name} was asked to stop {now - asked:.0f} s ago, and has not come to its end")
+        late = self._finished_at is not None and now > self._finished_at + _LONG
+        if late:
+            raise Stuck(
+                f"no end: {[d.name for d in self._at_work]} are at work, {self.missing} were never read, "
+                f"{self.history.waiting} wait; the last read was refused: {self.reads.refusal}"
+            )
+        if self._reading or self._satisfied is not None or not self._may_finish:
+            return
+        if self._finished_at is None:
+            self._finished_at = now
+            self.faults.stop()
+            self.troubles.stop()
+            for source in self.sources.values():
+                source.trouble.clear()
+        if self._wait_for_programs() or self.history.waiting or self.missing:
+            return
+        self._read_if_quiet()
+
+    def _wait_for_programs(self) -> bool:
+        """Whether another program is still to come."""
+        return False
+
+    def _read_if_quiet(self) -> None:
+        """Read everything, if only one driver is at work and nothing is on its way that is late."""
+        alive, now = self._at_work, self.scheduler.now
+        asleep = any(d.process.asleep_until > now for d in self.drivers if d.process.alive)
+        if asleep or len(alive) != 1 or self.log_network.late or self.network.late or not self.server.up:
+            return
+        driver = alive[0]
+        if driver.run is None or driver.asked_at is not None or not driver.run.resting():
+            return
+        if not any(each.workers.at_work for each in self.drivers):
+            self._reading = True
+            self.reads.begin_all(driver)
+
+    def read_under(self, driver: Driver, found: dict[str, dict[Any, Any]] | None) -> None:
+        """Everything was read under this driver, or (None) was refused."""
+        if found is not None:
+            self.check_end(found)
+        self._reading = False
+        if found is None:
+            return
+        self.say("everything is there")
+        if self._restarts:
+            self._restarts -= 1
+        elif not driver.ended:  # it may have been taken over while it was read
+            self._satisfied = driver
+        driver.stop()
+
+    def check_end(self, found: dict[str, dict[Any, Any]]) -> None:
+        """Look at what else must be so when everything was read. Raises Wrong."""

@@ -3,22 +3,19 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tests.simulator.changing import core
-from tests.simulator.changing.history import State, Values
-from tests.simulator.oracle import Wrong
-from tests.simulator.scheduler import Crashed, Pool, Process
+from tests.simulator import core
+from tests.simulator.history import State, Values
+from tests.simulator.scheduler import Crashed, Pool, Process, Wrong
 from trident.base.errors import LogError, StateError
-from trident.reads.committed_reads import read_consistently
 
 if TYPE_CHECKING:
-    from tests.simulator.changing.driver import Driver
-    from tests.simulator.changing.world import World
+    from tests.simulator.changing import Changing
 
 
 class Readers:
     """One open reader a state."""
 
-    def __init__(self, world: "World") -> None:
+    def __init__(self, world: "Changing") -> None:
         self._world = world
         self._process = Process("reader")
         self._pool: Pool | None = None
@@ -28,7 +25,7 @@ class Readers:
     def begin(self) -> None:
         """Begin a read of some state."""
         world = self._world
-        states = [state for state in world.history.states if world.homes[state] == "memory"]
+        states = [state for state in world.history.states if world.setting.homes[state] == "memory"]
         states += [state for state in self._open if state not in states]
         if not states:
             return
@@ -43,7 +40,7 @@ class Readers:
 
     def _read_last(self, then: Callable[[], None]) -> None:
         self._world.scheduler.wait(lambda: self._world.log_network.server.up, 10.0)
-        states = [state for state in self._world.shape.states if self._world.homes[state] == "memory"]
+        states = [state for state in self._world.shape.states if self._world.setting.homes[state] == "memory"]
         for state in states:
             self._read(state, False)
             if not self._read(state, True):
@@ -79,14 +76,6 @@ class Readers:
             except Wrong as error:
                 world.fail(error)
         return True
-
-    def inside(self, driver: "Driver", state: str) -> Values:
-        """What the run itself tells of a state."""
-        assert driver.run is not None
-        found: Values = read_consistently(
-            driver.run.read_source, [state], lambda snapshot: scanned(snapshot.scan(state))
-        )
-        return found
 
 
 def _was(state: State | None, found: Values, txid: int) -> bool:

@@ -3,15 +3,14 @@
 A description is a value: equal ones share one compiled program, in all schedules of a process.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from random import Random
 from typing import Any
 
-from tests.simulator.changing import spouts
-from tests.simulator.flows import first_letter
-from tests.simulator.in_world import InWorld, Worlds
+from tests.simulator import spouts
+from tests.simulator.in_world import InWorld, Worlds, first_letter
 from trident import Count, MapGet, Sum, TridentTopology
 from trident.compiler.program import Program
 from trident.compiler.stages import cut
@@ -63,6 +62,14 @@ class Shape:
     streams: tuple[Stream, ...]
     lines: tuple[Line, ...]
     wide: bool = False
+
+    @property
+    def program(self) -> Program:
+        return program_of(self)
+
+    def shown(self, state: str) -> Callable[[Any], Any]:
+        """What makes of a stored value the one that users see: the same."""
+        return lambda value: value
 
     def stream(self, token: str) -> Stream:
         return next(stream for stream in self.streams if stream.token == token)

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from tests.simulator.in_world import Worlds
-from tests.simulator.oracle import Wrong
+from tests.simulator.scheduler import Wrong
 from trident.base.errors import OutputConflictError
 from trident.base.types import spark_schema
 from trident.compiler.program import Group
@@ -24,7 +24,7 @@ from trident.outputs.parquet_outlet import ParquetOutlet
 from trident.outputs.parquet_writers import last_writer
 
 if TYPE_CHECKING:
-    from tests.simulator.changing.world import World
+    from tests.simulator.world import World
 
 Files = dict[str, bytes]
 

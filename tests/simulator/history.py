@@ -1,4 +1,4 @@
-"""What must be so, whatever the program was changed into: told by what was frozen, and by nothing of the library.
+"""What must be so, whatever the program is and becomes: told by what was frozen, and by nothing of the library.
 
 - a tuple is in one batch of its stream's history: a stream is what its user takes it for, by whatever name;
 - an output gets the rows that a batch was frozen with, the same ones at each time, and 0 as `attempt` only where nobody
@@ -11,11 +11,13 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.simulator.changing.programs import OUT, Line, Shape, groups_of
-from tests.simulator.flows import first_letter
-from tests.simulator.oracle import Wrong
+from tests.simulator.flows import Flow
+from tests.simulator.in_world import first_letter
+from tests.simulator.meanings import difference
+from tests.simulator.programs import OUT, Line, Shape, groups_of
+from tests.simulator.scheduler import Wrong
 
-Values = dict[str, int]
+Values = dict[Any, Any]
 Given = dict[str, list[tuple[str, int]]]
 """The tuples of a batch, by their streams' tokens."""
 
@@ -25,8 +27,8 @@ class State:
     """A state from its beginning to its end."""
 
     line: Line
-    now: Values = field(default_factory=dict)
-    after: dict[int, list[Values]] = field(default_factory=dict)
+    now: Any = field(default_factory=dict)
+    after: dict[int, list[Any]] = field(default_factory=dict)
     """By txid. Two at one txid: the state went on in a group that counts otherwise."""
     fed: set[str] = field(default_factory=set)
     """The streams that fed it, in any program."""
@@ -40,7 +42,6 @@ class State:
 class Frozen:
     """A frozen batch."""
 
-    shape: Shape
     given: Given
     leaving: dict[str, Counter[Any]]
     """What each output must be handed: words and numbers."""
@@ -71,19 +72,21 @@ class History:
         """The states that programs began with, and that were not dropped since."""
         self.absent: set[str] = set()
         """Those of them without which a batch was frozen."""
+        self.forgot = False
+        """Whether an older copy of the log was put back."""
         self.dropped = 0
         """How many states were dropped or begun anew, so that what was asked of them is another matter."""
 
     # --- what is told --------------------------------------------------------------------------------------------
 
-    def began(self, shape: Shape) -> None:
+    def began(self, shape: Shape | Flow) -> None:
         """A program began: its states are there from now on, though no batch has reached them."""
         self.known |= {*shape.states}
         for line in shape.lines:
             if line.name in shape.states:
                 self.states.setdefault(line.name, State(line, fed=_feeding(shape, line.name)))
 
-    def froze(self, group: Any, txid: int, shape: Shape, given: Given) -> None:
+    def froze(self, group: Any, txid: int, shape: Shape | Flow, given: Given) -> None:
         """A batch is frozen."""
         if (group, txid) in self.batches:
             raise Wrong(f"batch {txid} of group {group!r} froze twice")
@@ -100,6 +103,10 @@ class History:
                 )
             seen |= numbers
         self.absent |= self.known - {*shape.states}
+        if isinstance(shape, Flow):
+            self.batches[group, txid] = Frozen(given, {}, {})
+            self._tell(shape, txid)
+            return
         before = {name: (state, dict(state.now)) for name, state in self.states.items()}
         leaving, asked = dict[str, Counter[Any]](), dict[str, tuple[State, Values]]()
         looked = dict[str, State]()
@@ -117,9 +124,15 @@ class History:
                     else:
                         looked[line.name] = before[line.asked][0]
         self._fold(group, txid, shape, given)
-        self.batches[group, txid] = Frozen(shape, given, leaving, asked, looked)
+        self.batches[group, txid] = Frozen(given, leaving, asked, looked)
 
-    def _fold(self, group: Any, txid: int, shape: Shape, given: Given) -> None:
+    def _tell(self, flow: Flow, txid: int) -> None:
+        """What the states of a program hold that stays what it is: told anew of all batches."""
+        for name, held in flow.after([batch.given for batch in self.batches.values()]).items():
+            state = self.states.setdefault(name, State(Line("flow", name)))
+            state.now, state.after[txid] = held, [held]
+
+    def _fold(self, group: Any, txid: int, shape: Shape | Flow, given: Given) -> None:
         mine = set(given)
         written = dict[str, tuple[State, Values]]()
         for line in shape.lines:
@@ -142,7 +155,7 @@ class History:
                 if given.get(token):
                     state.missed.setdefault(token, (group, txid))
 
-    def _add(self, line: Line, group: Any, txid: int, delta: Values, shape: Shape) -> tuple[State, Values]:
+    def _add(self, line: Line, group: Any, txid: int, delta: Values, shape: Shape | Flow) -> tuple[State, Values]:
         state, fed = self.states.setdefault(line.name, State(line)), _feeding(shape, line.name)
         # Of a stream that feeds it no longer, by the word of a program that was begun, it may miss what it likes.
         missed = {token: batch for token, batch in state.missed.items() if token in fed}
@@ -163,7 +176,7 @@ class History:
         state.versions.append((group, txid, dict(state.now)))
         return state, delta
 
-    def committed(self, group: Any, txid: int, shape: Shape) -> None:
+    def committed(self, group: Any, txid: int, shape: Shape | Flow) -> None:
         """A batch is committed, by a driver of this program: every output that is still there had its rows."""
         batch = self.batches.get((group, txid))
         if batch is None:
@@ -174,9 +187,23 @@ class History:
         batch.committed = True
         self.ended.add((group, txid))
 
-    def uncommitted(self, group: Any, txid: int) -> None:
-        """A power loss took the word away that a batch is committed."""
-        self.batches[group, txid].committed = False
+    def succeeded(self, group: Any, txid: int) -> None:
+        """Spouts hear that a batch is committed. Its log may have been replaced by an older copy since."""
+        last = max((at for name, at in self.batches if name == group), default=txid)
+        if txid > last and not self.forgot:
+            raise Wrong(f"the spouts of group {group!r} hear success({txid}), and batch {last} is the last that froze")
+
+    def put_back(self, frozen: int, committed: int) -> None:
+        """The log of a program that stays what it is was replaced by an older copy."""
+        self.forgot = True
+        for key in [key for key in self.batches if key[1] > frozen]:
+            for token, rows in self.batches.pop(key).given.items():
+                self.streams[token] -= {seq for _, seq in rows}
+        for (_, txid), batch in self.batches.items():
+            batch.committed = txid <= committed
+        for state in self.states.values():
+            state.after = {txid: held for txid, held in state.after.items() if txid <= frozen}
+            state.now = state.after[frozen][0] if frozen else {}
 
     def given_out(self, group: Any, output: str, txid: int, attempt: int | None, rows: list[Any]) -> None:
         """An output is handed a batch. `attempt` is None for a driver that was taken over: it knows nothing."""
@@ -253,11 +280,12 @@ class History:
         else:
             earlier = [at for at in known.after if at <= txid]
             right = known.after[max(earlier)] if earlier else [{}]
-        if found not in right:
-            raise Wrong(f"{who} read {state!r} as of txid {txid} as {found}, and ought to find {right}")
+        wrong = [difference(held, found) for held in right]
+        if all(wrong):
+            raise Wrong(f"{who} read {state!r} as of txid {txid} as {found}, and ought to find {right}: {wrong[0]}")
 
 
-def _feeding(shape: Shape, state: str) -> set[str]:
+def _feeding(shape: Shape | Flow, state: str) -> set[str]:
     """The streams that feed a state in this program; none if the program has no such state."""
     lines = {line.name: line for line in shape.lines}
     if state not in shape.states:

@@ -1,27 +1,23 @@
 """The library's own parts, as the changing programs run them: the one file that knows how they are put together."""
 
-import inspect
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tests.simulator.changing import places
-from tests.simulator.changing.programs import Shape, program_of
-from tests.simulator.driver import Gate as Gate
 from tests.simulator.fake_log import FakeLog, LogDisk
-from tests.simulator.memo import content, remembered
-from tests.simulator.patches import Folder, Kept, Turns
-from tests.simulator.scheduler import Pool
+from tests.simulator.in_world import Worlds
+from tests.simulator.patches import Folder
+from tests.simulator.programs import Shape
+from tests.simulator.scheduler import Pool, Scheduler
+from tests.simulator.verdict import OF_STAGES
 from trident.access import removal
 from trident.access.opening import _combine, _known
 from trident.access.replica import MemoryReplica
 from trident.base import errors
 from trident.base.attempt import Lease
-from trident.base.types import arrow_schema
-from trident.batches import attempt_runs, sources
 from trident.batches import events as on
 from trident.batches.group_run import GroupRun
 from trident.batches.run_context import RunContext
@@ -32,21 +28,21 @@ from trident.compiler.arrow.engine import ArrowSlot
 from trident.compiler.program import Group
 from trident.files.disk import DiskFiles
 from trident.files.store import StoredFile
-from trident.log import frozen_batches, redis_log, redis_server
+from trident.log import frozen_batches
 from trident.log.redis_log import RedisTransactionLog
-from trident.outputs import parquet_outlet
 from trident.outputs.parquet_outlet import ParquetOutlet
+from trident.reads.commit_gate import CommitGate
 from trident.recovery.acquisition import Begun, begin, close_all, open_stores
+from trident.recovery.takeover import explaining
 from trident.run import start
 from trident.run.fence_watch import Watch
 from trident.run.read_source import RunReadSource
 from trident.user_calls.watched_calls import WatchedCalls
-from trident_spouts import emission, rows, user_calls
-from trident_spouts.adapters import partitioned
 
 if TYPE_CHECKING:
-    from tests.simulator.changing.driver import Driver
-    from tests.simulator.changing.world import World
+    from tests.simulator.changing import Changing
+    from tests.simulator.driver import Driver
+    from tests.simulator.world import World
 
 STOPS_WITHIN = 40.0
 """Seconds in which a driver ends that is asked to, whatever user code does."""
@@ -90,7 +86,7 @@ def lost_data(error: BaseException | None) -> bool:
 class Started:
     """A run that has begun."""
 
-    def __init__(self, driver: "Driver", log: Any, begun: Begun, runs: dict[str, GroupRun]) -> None:
+    def __init__(self, log: Any, begun: Begun, runs: dict[str, GroupRun]) -> None:
         self.log, self.begun, self.runs = log, begun, runs
         self.read_source = RunReadSource("sim", runs, begun.stores)
         self.watch = Watch(runs, begun.stores, log, begun.lease)
@@ -111,59 +107,84 @@ class Started:
 
 def started(driver: "Driver") -> Started:
     """Start a program, as `trident.run.start` does it: from the same parts, in its order."""
-    world, program = driver.world, program_of(driver.shape)
+    world = driver.world
     log: Any = open_log(world, driver)
-    begun = begin(program, log, world.settings)
-    driver.begun = begun
+    settings = replace(world.settings, uuid=log.uuid)
+    driver.begun = begun = begin(driver.shape.program, log, settings)
     if log.uuid not in world.logs_gone:  # it may have opened its log after a reset that it slept through
         driver.life = world.lives
-    runs: dict[str, GroupRun] = {}
     looking = CommittedAnswers()
     try:
         pool: Any = Pool(world.scheduler, driver.process, "states", None)
         unused: Any = None
-        engine: Any = driver.engine
-        trace: Any = driver.notes
-        memory = LogMemory.of(begun, log, world.settings.leaseSecs)
-        for group in begun.program.groups:
-            mine: Any = OfGroup(log, driver, group.name)
-            limit: Any = world.settings.messageTimeoutSecs
-            calls = WatchedCalls(group.name, world.scheduler, limit, driver.threads)
-            context = RunContext(
-                unused,
-                world.settings,
-                "",
-                mine,
-                begun,
-                engine,
-                pool,
-                unused,
-                trace,
-                memory,
-                make_threads=driver.threads,
-            )
-            opened = start._outlets(group, context)
-            outlets = _Telling(opened, world.places.open(group, opened), driver, group.name)
-            run = start._group_run(group, context, Sources(group.spouts, calls), outlets, looking)
-            mine.run = run
-            run.turns.gate = Gate(_RunOf(world, run))  # type: ignore[arg-type]
-            run.coordinator._rules = replace(run.coordinator._rules, idleFirst=world.idle)
-            runs[group.name] = run
+        memory = LogMemory.of(begun, log, settings.leaseSecs)
+        context = RunContext(
+            unused,
+            settings,
+            "",
+            log,
+            begun,
+            driver.engine,
+            pool,
+            unused,
+            driver.notes,
+            memory,
+            make_threads=driver.threads,
+        )
+        runs = {group.name: _group_started(driver, group, context, looking) for group in begun.program.groups}
         memory.keep()
     except BaseException:
         close_all(begun.stores)
         start._give_back(log, begun.lease)
         raise
-    begun_run = Started(driver, log, begun, runs)
-    looking.source = begun_run.read_source
-    return begun_run
+    run = Started(log, begun, runs)
+    looking.source = run.read_source
+    return run
 
 
-class _RunOf:
-    """What a `Gate` asks of a driver."""
+def _group_started(driver: "Driver", group: Group, context: RunContext, looking: CommittedAnswers) -> GroupRun:
+    world, mine = driver.world, OfGroup(context.log, driver, group.name)
+    limit: Any = context.settings.messageTimeoutSecs
+    calls = WatchedCalls(group.name, world.scheduler, limit, driver.threads)  # type: ignore[arg-type]
+    context = replace(context, log=mine)  # type: ignore[arg-type]
+    opened = start._outlets(group, context)
+    with explaining(context.log, context.begun.lease):  # as `start._outlets`, which opens no place here
+        outlets = _Telling(opened, world.places.open(group, opened), driver, group.name)
+    run = start._group_run(group, context, _Heard(driver, group, calls), outlets, looking)
+    mine.run = run
+    run.turns.gate = Gate(run, world.scheduler)
+    run.turns.heal = partial(_heal, driver, run.turns.heal, run)  # type: ignore[method-assign]
+    run.coordinator._rules = replace(run.coordinator._rules, idleFirst=world.idle)
+    return run
 
-    def __init__(self, world: "World", run: GroupRun) -> None:
-        self.world, self.run = world, run
+
+def _heal(driver: "Driver", heal: Callable[[str], None], run: GroupRun, state: str) -> None:
+    """Let a store be healed. The library counts a heal that Spark failed like such a commit, and tells nobody."""
+    heal(state)
+    driver.stage_failures += isinstance(run.turns.waiting_for, OF_STAGES)
+
+
+class Gate(CommitGate):
+    """The gate of commits, at which a task waits in simulated time."""
+
+    def __init__(self, run: GroupRun, scheduler: Scheduler) -> None:
+        super().__init__(lambda: run.committed)
+        self._scheduler = scheduler
+
+    def wait(self, txid: int, timeout: float | None = None) -> bool:
+        return self._scheduler.wait(lambda: super(Gate, self).wait(txid, timeout=0), timeout)
+
+
+class _Heard(Sources):
+    """Spouts of a group that say which batches they hear the success of."""
+
+    def __init__(self, driver: "Driver", group: Group, calls: WatchedCalls) -> None:
+        super().__init__(group.spouts, calls)
+        self._driver, self._group = driver, group.name
+
+    def success(self, txid: int, *more: Any) -> None:
+        self._driver.succeeded(self._group, txid)
+        super().success(txid, *more)
 
 
 class _Telling:
@@ -195,11 +216,6 @@ class OfGroup:
         attempt, _ = self.run.coordinator.in_flight[txid]
         self._driver.freezing[group, txid] = self._driver.given[self._name, attempt]
         self._log.freeze(lease, group, txid, *more, **named)
-
-
-def label_of(driver: "Driver", group: str) -> Any:
-    """The log's name for a group of a driver's program."""
-    return group
 
 
 # --- logs -----------------------------------------------------------------------------------------------------------
@@ -270,52 +286,6 @@ class _Looking:
         return getattr(self._log, name)
 
 
-def _content(rows: Any) -> Any:
-    return tuple(rows) if isinstance(rows, list) else content(rows)
-
-
-def patched() -> list[tuple[Any, str, Any]]:
-    """What is put in the place of what, beside that of the unchanging programs."""
-    from types import SimpleNamespace
-
-    from tests.simulator.patches import Clock
-
-    locks = SimpleNamespace(Lock=Turns, RLock=Turns)
-    table = remembered(user_calls.table_of, lambda rows, schema, where: (_content(rows), id(schema)))
-    return [
-        *((module, "arrow_schema", _same(arrow_schema)) for module in (rows, emission, attempt_runs)),
-        (user_calls, "table_of", table),
-        (inspect, "getsourcelines", cache(inspect.getsourcelines)),  # for messages; it parses a file each time
-        *((module, "monotonic", Clock.monotonic) for module in (sources, partitioned)),
-        (redis_server, "threading", locks),
-        (redis_server, "time", Clock),
-        (redis_log, "threading", locks),
-        (redis_log, "secrets", SimpleNamespace(token_hex=lambda size: _now().new_token())),
-        (redis_log, "uuid", SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=_now().new_uuid()))),
-        (removal, "time", Clock),
-        (parquet_outlet, "parquet_place", places.placed),
-    ]
-
-
-def _same(work: Any) -> Any:
-    """The same function, that computes once what it is asked about the same object."""
-    known: dict[int, tuple[Any, Any]] = {}
-
-    def remembering(thing: Any) -> Any:
-        found = known.get(id(thing))
-        if found is None:
-            found = known[id(thing)] = thing, work(thing)
-        return found[1]
-
-    return remembering
-
-
-def _now() -> Any:
-    from tests.simulator.in_world import Worlds
-
-    return Worlds.now
-
-
 # --- engine ---------------------------------------------------------------------------------------------------------
 
 
@@ -328,12 +298,12 @@ def slot_of(group: Group) -> ArrowSlot:
 # --- what users do beside a run --------------------------------------------------------------------------------------
 
 
-def drop(world: "World", shape: Shape, state: str) -> None:
+def drop(world: "Changing", shape: Shape, state: str) -> None:
     """As `dropState` with force: the driver is fenced out, the state deleted, and forgotten by the log."""
     log: Any = open_log(world)
     try:
         known, memory = state in log.births(), bool(log.manifest(state))
-        if not known and world.homes[state] == "memory":
+        if not known and world.setting.homes[state] == "memory":
             return
         place: Any = _Place()
         if memory:
@@ -355,10 +325,10 @@ class _SnapshotFiles(DiskFiles):
     """The files of snapshots, as long as the world's disk has them."""
 
     def files(self, folder: str = "") -> Iterator[StoredFile]:
-        return (StoredFile(name, 1) for name in _now().segments.names(self))
+        return (StoredFile(name, 1) for name in Worlds.now.segments.names(self))
 
     def delete(self, names: Iterable[str]) -> None:
-        _now().segments.delete(self, names)
+        Worlds.now.segments.delete(self, names)
 
     def remove_empty(self) -> None: ...
 
@@ -378,7 +348,7 @@ def reset_all(world: "World", shape: Shape) -> None:
     log: Any = open_log(world)
     try:
         lease = log.take()
-        stores = open_stores(program_of(shape), log, world.settings)
+        stores = open_stores(shape.program, log, world.settings)
         for store in stores.values():
             store.drop()
         close_all(stores)
@@ -396,6 +366,3 @@ def reader(world: "World", state: str) -> MemoryReplica:
     probe = MemoryReplica(log, files, state, None)
     combine = _combine(probe.manifest, probe.fingerprint, _known(probe.fingerprint, state, None))
     return MemoryReplica(log, files, state, combine)
-
-
-__all__ = ["DAMAGE", "PASSING", "Gate", "Kept", "OfGroup", "Started"]

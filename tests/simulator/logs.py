@@ -7,7 +7,7 @@ from tests.simulator.fake_redis import FakeRedis
 from tests.simulator.network import Fault, Late, Network
 
 if TYPE_CHECKING:
-    from tests.simulator.changing.world import World
+    from tests.simulator.world import World
 
 
 class LogServer(FakeRedis):
