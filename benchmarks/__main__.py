@@ -9,6 +9,7 @@ from benchmarks.bench import FULL, QUICK, Bench
 from benchmarks.report import RESULTS, write_report
 from benchmarks.row import Row
 from benchmarks.rows.aggregates import aggregates
+from benchmarks.rows.auto import auto
 from benchmarks.rows.bad_tuples import bad_tuples
 from benchmarks.rows.carrier import carrier
 from benchmarks.rows.drpc import drpc
@@ -50,6 +51,7 @@ FAMILIES: dict[str, Callable[[Bench, Workload], Iterator[Row]]] = {
     "time": over_time,
     "small": small_batches,
     "embedded": embedded,
+    "auto": auto,
     "first": first_batch,
     "join": joins,
     "split": splits,

@@ -147,12 +147,14 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         spark : SparkSession, optional
             The session to run on. Omitted: the active session, or a new local one if none is active. The run makes
             separate sessions, which copy the runtime confs of this session, and never changes this session.
-        engine : "spark" or "embedded"
+        engine : "spark", "embedded" or "auto"
             Default ``"spark"``: each batch is a Spark job. ``"embedded"``: batches are computed in this process over
             Arrow columns, without a JVM, for development, tests, and small topologies that must answer within
             milliseconds.
             Log, states, guarantees and meaning are the same, and a topology may change its engine between two starts.
             Steps that only Spark can run (``expr``, Columns, udfs, ``transform``, ``foreachBatch``) are refused.
+            ``"auto"``: each stage of a batch runs where it is expected to be sooner, in this process or on Spark, which
+            is started only when a stage needs it or may be sooner there.
         name : str, optional
             The topology's identity. A restarted program finds its states and positions by this name and by the names of
             its states and streams.
@@ -194,6 +196,11 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         targetBatchSecs : duration, optional
             Size the batches so that each takes about this long from its plan to its commit, whatever the load. Without
             it the limits of each spout alone decide. A batch that was planned is never cut.
+        autoRows : int
+            With ``engine="auto"``: the most tuples that this process reads for a stage. A larger input runs on Spark.
+            Default 10,000,000.
+        autoBytes : int
+            With ``engine="auto"``: the most bytes that this process reads for a stage. Default 512 MB.
         active : bool
             False: start INACTIVE. Frozen batches are committed, and states and DRPC functions answer, but no new batch
             is planned before ``running.activate()``. Default True.
@@ -295,7 +302,8 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
 
         Each step is printed with its runner (Spark itself, Python in Spark's workers, or the driver) and, if the
         program sets one, its number of partitions. With ``engine="embedded"`` the runner is the driver, or "only on
-        Spark" for a step that a start on this engine refuses. `parallelismHints` are those of a start or a rebalance.
+        Spark" for a step that a start on this engine refuses. With ``engine="auto"`` a step that both engines can run
+        has both runners, such as "driver or Spark". `parallelismHints` are those of a start or a rebalance.
         With ``ledger=True`` a line names the steps into which a ledger does not count rows on Spark. No JVM is started.
         `Stream.explainSpark` prints Spark's own plan of a stream.
         """
@@ -315,7 +323,7 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         hints = named_hints("parallelismHints", parallelismHints or {}, hints_in(self.nodes))
         runners, writers = runners_of_steps(program, engine), writers_of_states(program, engine)
         lines = stage_lines(program, engine)
-        if ledger and engine == "spark" and (text := unseen_text(program)):
+        if ledger and engine != "embedded" and (text := unseen_text(program)):
             lines.append(text)
         known = Known(answers, runners, writers, reasons_of_drivers(program, engine), lines, hints)
         print(explain_nodes(self._ends(), known))

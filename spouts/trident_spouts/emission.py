@@ -140,6 +140,11 @@ class UnionEmission(Emission):
         return _sum([part.rows for part in self.parts])
 
     @property
+    def most_rows(self) -> int | None:
+        """Return the largest possible number of tuples; None if there is a part without a bound."""
+        return _sum([part.most_rows for part in self.parts])
+
+    @property
     def bytes(self) -> int | None:
         """Return the number of bytes of all parts; None if it is not known for every part."""
         return _sum([part.bytes for part in self.parts])

@@ -57,6 +57,11 @@ class Emission(Protocol):
         """Return the number of tuples; None if it is not known before they are read."""
         ...
 
+    @property
+    def most_rows(self) -> int | None:
+        """Return the largest possible number of tuples; None if no bound is known before they are read."""
+        return self.rows
+
     def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
         """Return a new DataFrame of exactly these tuples, in their order.
 

@@ -54,8 +54,11 @@ def test_the_docstring_of_start_describes_each_option_with_its_default() -> None
 
 def _shown(default: object) -> str:
     """Return a default as a reader sees it."""
-    if isinstance(default, int) and not isinstance(default, bool) and default >= 1 << 30:
-        return f"{default >> 30} GB"
+    if isinstance(default, int) and not isinstance(default, bool) and default >= 10_000:
+        for unit, shift in (("GB", 30), ("MB", 20)):
+            if default >> shift << shift == default:
+                return f"{default >> shift} {unit}"
+        return f"{default:,}"
     return f"{default:g}" if isinstance(default, float) else repr(default)
 
 

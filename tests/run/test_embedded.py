@@ -14,7 +14,7 @@ from pyspark.sql.types import StringType
 from tests.run.embedded_program import COUNTS, counting
 from trident import Count, MapGet, TridentTopology, active, expr
 from trident.errors import MissingSessionError, TopologyError
-from trident.run import start as start_module
+from trident.run import engines
 from trident.spouts import FeederBatchSpout, FixedBatchSpout
 from trident.state import MemoryMapState
 from trident.stream import Stream
@@ -29,7 +29,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(spark: object) -> None:
         raise AssertionError("the embedded engine asked for a SparkSession")
 
-    monkeypatch.setattr(start_module, "session_for", refuse)
+    monkeypatch.setattr(engines, "session_for", refuse)
 
 
 def test_batches_are_counted_and_queried_without_a_session(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def spoken(feeder: FeederBatchSpout, native: bool) -> TridentTopology:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"engine": "embeded"}, r"engine='embeded'; did you mean 'embedded'\?: expected 'spark' or 'embedded'"),
+        ({"engine": "embeded"}, r"engine='embeded'; did you mean 'embedded'\?: expected 'spark', 'embedded' or 'auto'"),
         ({"engine": "embedded", "spark": object()}, "which runs without Spark: omit one of them"),
         ({"engine": "embedded", "clokc": 1}, "start has no option 'clokc'.*its options are engine, name, "),
     ],
@@ -162,7 +162,7 @@ def test_a_wrong_engine_is_refused(options: dict[str, Any], said: str, tmp_path:
 
 
 def test_explain_knows_the_engines_too() -> None:
-    with pytest.raises(TopologyError, match="engine='flink': expected 'spark' or 'embedded'"):
+    with pytest.raises(TopologyError, match="engine='flink': expected 'spark', 'embedded' or 'auto'"):
         counting().explain("flink")  # type: ignore[arg-type]
 
 

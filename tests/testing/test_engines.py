@@ -41,5 +41,5 @@ def test_a_clock_is_taken_and_what_is_left_running_is_stopped(tmp_path: Path) ->
 
 def test_one_engine_can_be_chosen(only_embedded: EngineStart) -> None:
     assert only_embedded.engine == "embedded"
-    with pytest.raises(ValueError, match="unknown engine 'flink'; expected 'embedded' or 'spark'"):
+    with pytest.raises(ValueError, match="unknown engine 'flink'; expected 'embedded', 'spark' or 'auto'"):
         engines(["flink"])

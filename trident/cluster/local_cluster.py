@@ -59,7 +59,7 @@ class LocalCluster(Ending):
     ----------
     spark : SparkSession, optional
         The session for all topologies. The cluster does not stop it.
-    engine : "spark" or "embedded"
+    engine : "spark", "embedded" or "auto"
         The engine of all topologies. The embedded one has no session.
     cores : int, optional
         How many tasks run at once in the local session that the cluster makes; all cores by default.
@@ -96,7 +96,7 @@ class LocalCluster(Ending):
         check_engine_name(engine)
         if cores is not None:
             check_whole_number("cores", cores)
-            if spark is not None or engine == "embedded":
+            if spark is not None or engine != "spark":
                 raise TopologyError("cores= needs a local Spark session made by the cluster, which makes none here")
         self._spark, self._engine, self._cores = spark, engine, cores
         self._checkpoint = checkpointLocation
@@ -292,7 +292,7 @@ class LocalCluster(Ending):
         return TopologyConditionError("the cluster was shut down; create another LocalCluster")
 
     def _session(self) -> "SparkSession | None":
-        if self._engine == "embedded" or self._spark is not None:
+        if self._engine != "spark" or self._spark is not None:
             return self._spark
         from trident.compiler.spark.sessions import is_spark_up, local_session
 

@@ -202,6 +202,7 @@ class Committer:
             results.update(ran.results)
             skipped.update(ran.skipped)
             summary.steps.extend(ran.steps)
+            summary.engines.append(ran.engine)
         results = self.with_ttl({**results, **self._updates.results(stage, txid, tables, self._unborn(txid))})
         # The results are frozen before anything that follows from them is written: a repeated turn must not compute
         # them again, from states that hold a part of this batch already.

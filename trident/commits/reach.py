@@ -31,6 +31,8 @@ class Reach:
 
     def allows(self, choice: Choice) -> bool:
         """Return whether executors do work that the plan gives them, as far as is known now."""
+        if choice.wanted != "executors" and not self._puts.ready:
+            return False
         here = choice.state is None or (
             isinstance(self._stores.get(choice.state), Readable) and self._found.get(choice.state, True)
         )

@@ -103,7 +103,10 @@ class StageWrites:
         """Write the stage's states side by side. `tuples` has results that the driver has read already."""
         given = [(output, step, self._given(turn, output, tuples)) for output, step in turn.updates]
         self.hooks.before_writes((step for _, step in turn.updates), turn.txid)
-        begun = [(output, step, result, self._begun(turn, step, result)) for output, step, result in given]
+        if len(given) == 1:  # in this thread: handing a small write over takes as long as the write
+            ((output, step, result),) = given
+            return [Write(output, step, result, self._write(turn, step, result))]
+        begun = [(o, s, result, self.code.write(partial(self._write, turn, s, result))) for o, s, result in given]
         # All writes are waited for, even if one has failed: the next try must not meet a write of this one.
         failures = [error for *_, future in begun if (error := future.exception()) is not None]
         if failures:
@@ -118,10 +121,9 @@ class StageWrites:
         read = tuples.get(output.step)
         return read if isinstance(read, pa.Table) else carriers.driver.carry(output, result)
 
-    def _begun(self, turn: StageTurn, step: StateWriter, given: Result) -> "Future[Applied]":
-        """Begin to write one state, in a thread for states."""
+    def _write(self, turn: StageTurn, step: StateWriter, given: Result) -> Applied:
         values = step in turn.awaited and not isinstance(step, StateUpdate)  # an update's values are known
-        return self.code.write(partial(self.writes.write, step, turn.txid, given, values))
+        return self.writes.write(step, turn.txid, given, values)
 
     def collect_values(self, turn: StageTurn, written: list[Write], summary: TurnSummary) -> StageTables:
         """Return the new values of aggregates that are awaited. Note the effect on each state."""

@@ -1,7 +1,7 @@
 """The protocol of an engine. An engine runs one stage of one attempt at a time.
 
-A run uses the Spark engine, or the Arrow engine if it is started with ``engine="embedded"``. The Arrow engine also
-answers DRPC requests.
+A run uses the Spark engine; the Arrow engine if it is started with ``engine="embedded"``; or, with ``engine="auto"``,
+both. The Arrow engine also answers DRPC requests.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -89,6 +89,11 @@ class Frames(Protocol):
 
 class Puts(Protocol):
     """The work of Spark's workers in a commit turn: puts of frozen rows into a state, updates, latest times."""
+
+    @property
+    def ready(self) -> bool:
+        """Return whether there are workers now. Otherwise the driver does the work that both may do."""
+        ...
 
     def put(self, frozen: FrozenFiles, batch: SharedBatch) -> list[Put]:
         """Put the rows of every file into the state. If the state refused some of them, raise its error."""

@@ -25,13 +25,13 @@ def check_engine_name(engine: object) -> None:
     names = get_args(EngineName)
     if engine not in names:
         near = did_you_mean(engine, names) if isinstance(engine, str) else ""
-        raise TopologyError(f"engine={engine!r}{near}: expected {' or '.join(map(repr, names))}")
+        raise TopologyError(f"engine={engine!r}{near}: expected {', '.join(map(repr, names[:-1]))} or {names[-1]!r}")
 
 
 def check_engine(engine: object, spark: object, nodes: Iterable[Node]) -> None:
     """Raise an error if the engine is unknown, or is the embedded one and a session or a step needs Spark."""
     check_engine_name(engine)
-    if engine == "spark":
+    if engine != "embedded":
         return
     if spark is not None:
         raise TopologyError(

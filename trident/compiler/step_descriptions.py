@@ -17,14 +17,22 @@ def runners_of_steps(program: Program, engine: EngineName = "spark") -> dict[int
 
     On Spark: "Spark" (Catalyst), "Python" (in Spark's workers) or "driver"; in a DRPC function, which the driver
     answers, a step that has no Python form has the runner "a Spark job". On the embedded engine the driver runs all
-    steps that it can run; the others have the runner "only on Spark".
+    steps that it can run; the others have the runner "only on Spark". On ``"auto"`` a step that both engines can run
+    has both runners, such as "driver or Spark".
     """
     nodes = [node for group in program.groups for stage in group.stages for node in stage.nodes]
     answering = [node for request in program.requests for node in walk(request.leaf)]
     runners = {id(node): _embedded_runner(node) for node in (*nodes, *answering)}
-    if engine == "spark":
-        runners = _on_spark(program, nodes) | {id(node): _request_runner(node) for node in answering}
+    if engine != "embedded":
+        on_spark = _on_spark(program, nodes)
+        either = engine == "auto"
+        runners = {at: _either(runners[at], runner) if either else runner for at, runner in on_spark.items()}
+        runners |= {id(node): _request_runner(node) for node in answering}
     return {at: runner for at, runner in runners.items() if runner}
+
+
+def _either(embedded: str, spark: str) -> str:
+    return f"{DRIVER} or {spark}" if embedded == DRIVER and spark not in (DRIVER, NO_RUNNER) else spark
 
 
 def _on_spark(program: Program, nodes: Sequence[Node]) -> dict[int, str]:

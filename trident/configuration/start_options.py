@@ -55,7 +55,7 @@ def _option(default: Any, kind: kinds.Kind, help: str) -> Any:
 class OptionValues:
     """The checked value of each option of a start. Durations are seconds."""
 
-    engine: EngineName = _option("spark", kinds.ENGINE, "computes the batches: Spark, or this process without a JVM")
+    engine: EngineName = _option("spark", kinds.ENGINE, "computes the batches: Spark, this process, or the sooner")
     name: str = _option("topology", kinds.NAME, "the topology's identity, by which a restart finds states and position")
     checkpointLocation: Path | None = _option(None, kinds.FOLDER, "the folder of log and memory states, on a disk here")
     log: "RedisLog | None" = _option(None, kinds.LOG, "the log on a Redis server, for a driver that may move")
@@ -76,6 +76,8 @@ class OptionValues:
     commitRetrySecs: float | None = _option(300.0, kinds.LIMIT_OR_ZERO, "total pauses between retries of a commit")
     rewindBytes: int = _option(2 << 30, kinds.SIZE, "frozen bytes kept for a store that loses its last writes")
     targetBatchSecs: float | None = _option(None, kinds.LIMIT, "size the batches so that each takes about this long")
+    autoRows: int = _option(10_000_000, kinds.COUNT, 'engine="auto": the most tuples of a stage in this process')
+    autoBytes: int = _option(1 << 29, kinds.COUNT, 'engine="auto": the most bytes of a stage in this process')
     active: bool = _option(True, kinds.FLAG, "False: start INACTIVE, and plan no batch before `running.activate()`")
     parallelismHints: Mapping[str, int] | None = _option(None, kinds.HINTS, "other numbers of partitions, by step")
     ledger: bool = _option(False, kinds.FLAG, "fail a batch that lost or doubled a row on its way")
@@ -105,6 +107,8 @@ class StartOptions(TypedDict, total=False):
     commitRetrySecs: Duration | None
     rewindBytes: int
     targetBatchSecs: Duration | None
+    autoRows: int
+    autoBytes: int
     active: bool
     parallelismHints: Mapping[str, int] | None
     ledger: bool

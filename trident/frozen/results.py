@@ -61,3 +61,5 @@ class StageResult:
     """For each step with failures under ``onError="skip"``, the number of skipped tuples."""
     steps: tuple[StepWork, ...] = ()
     """The work of each step, in the order in which they ran; empty on an engine that does not run steps one by one."""
+    engine: str = ""
+    """The engine that ran the stage, if the run has several; otherwise ""."""

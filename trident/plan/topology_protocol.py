@@ -6,8 +6,9 @@ from typing import Literal, Protocol
 from trident.plan.hints import Hints
 from trident.plan.nodes import Node, RequestSource
 
-EngineName = Literal["spark", "embedded"]
-"""``"spark"``: each batch is a Spark job. ``"embedded"``: the driver's process computes the batches, without a JVM."""
+EngineName = Literal["spark", "embedded", "auto"]
+"""``"spark"``: each batch is a Spark job. ``"embedded"``: the driver's process computes the batches, without a JVM.
+``"auto"``: each stage of a batch runs where it is expected to be sooner."""
 
 
 class TopologyPlan(Protocol):

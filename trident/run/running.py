@@ -79,7 +79,7 @@ class RunningTopology:
         self.runId = context.runId
         """The UUID of this run alone."""
         self.engine = context.engine.name
-        """The engine that computes batches: "spark" or "embedded"."""
+        """The engine that computes batches: "spark", "embedded" or "auto"."""
         self.progress = context.progress
         self.metrics = context.metrics
         """The metrics of the run, which the guide's page on metrics lists: ``running.metrics.value(...)``."""

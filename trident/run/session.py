@@ -1,5 +1,6 @@
 """The Spark session of a run."""
 
+import sys
 from typing import TYPE_CHECKING
 
 from trident.base.errors import TopologyError
@@ -20,6 +21,17 @@ def session_for(spark: "SparkSession | None") -> "SparkSession":
     if spark is not None:
         return _alive(spark)
     return SparkSession.getActiveSession() or local_session()
+
+
+def is_at_hand(spark: "SparkSession | None") -> bool:
+    """Return whether `session_for` returns a session without starting Spark."""
+    if spark is not None:
+        return True
+    if "pyspark.sql.session" not in sys.modules:
+        return False
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession() is not None
 
 
 def _alive(spark: "SparkSession") -> "SparkSession":

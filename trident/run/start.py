@@ -6,7 +6,6 @@ import logging
 import shutil
 import tempfile
 import warnings
-from collections.abc import Callable
 from dataclasses import replace as replace_field
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -27,13 +26,10 @@ from trident.commits.executor_fit import check_writers
 from trident.commits.output_memory import LogMemory
 from trident.commits.query_answers import CommittedAnswers, answers_as_of
 from trident.commits.user_code import AnswerCommitted, UserCode
-from trident.compiler.arrow.engine import ArrowEngine
-from trident.compiler.engine import Engine
 from trident.compiler.engine_choice import check_engine
 from trident.compiler.failed_tuples import check_read
 from trident.compiler.program import Group, Program, hints_in_groups
 from trident.compiler.stages import cut
-from trident.compiler.tracking.unseen import unseen_text
 from trident.configuration.settings import NOWHERE, Settings
 from trident.configuration.start_options import StartOptions, checked
 from trident.files.disk import DiskFiles
@@ -58,10 +54,10 @@ from trident.recovery.folder_owner import (
 from trident.recovery.lease_renewal import LeaseRenewal
 from trident.recovery.takeover import OvertakenError, explaining
 from trident.run import registry, sigterm
+from trident.run.engines import EngineMaker, engine_maker
 from trident.run.lasting import check_lasting
 from trident.run.read_source import RunReadSource
 from trident.run.running import RunningTopology
-from trident.run.session import session_for
 from trident.run.standby import Standby, check_turn
 from trident.telemetry.batch_trace import Trace
 from trident.telemetry.progress import Progress
@@ -93,21 +89,10 @@ def start(
 
     `warm_up` has begun to warm up Spark; it ends with the run, or if the start fails.
     """
-
-    def on_spark(settings: Settings) -> Engine:
-        from trident.compiler.spark.engine import SparkEngine
-
-        if settings.ledger and (text := unseen_text(cut(topology))):
-            warnings.warn(text, RuntimeWarning, stacklevel=user_level())
-        return SparkEngine(session_for(spark), settings.files, warm_up=warm_up, ledger=settings.ledger)
-
-    def embedded(settings: Settings) -> Engine:
-        return ArrowEngine(settings.ledger)
-
     try:
         engine = checked(options).engine
         check_engine(engine, spark, topology.nodes)
-        return start_on(on_spark if engine == "spark" else embedded, topology, clock, **options)
+        return start_on(engine_maker(engine, topology, spark, warm_up), topology, clock, **options)
     except BaseException as error:
         if warm_up is not None:
             warm_up.end()
@@ -119,7 +104,7 @@ def start(
 
 
 def start_on(
-    engine_of: Callable[[Settings], Engine],
+    engine_of: EngineMaker,
     topology: TopologyPlan,
     clock: Clock | None = None,
     **options: "Unpack[StartOptions]",
@@ -162,7 +147,7 @@ def _reserved(
     topology: TopologyPlan,
     program: Program,
     settings: Settings,
-    engine_of: Callable[[Settings], Engine],
+    engine_of: EngineMaker,
     waiting: Standby | None,
 ) -> RunningTopology:
     """Start under the topology's name, which is reserved first. A run without a location gets a temporary folder."""
@@ -191,7 +176,7 @@ def _start(
     topology: TopologyPlan,
     program: Program,
     settings: Settings,
-    engine_of: Callable[[Settings], Engine],
+    engine_of: EngineMaker,
     waiting: Standby | None,
 ) -> RunningTopology:
     """Open everything that a run needs, create the run, and launch it.

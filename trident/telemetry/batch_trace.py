@@ -37,12 +37,14 @@ class _Open:
     read: Mapping[str, ReadSoFar] = field(default_factory=dict)
     phases: dict[str, float] = field(default_factory=dict)
     steps: tuple[StepWork, ...] = ()
+    engine: str = ""
 
 
 class Trace:
     """Makes progress events and passes them to `tell`. Thread-safe.
 
-    `run` holds name, id, runId and engine, which are part of every event.
+    `run` holds name, id, runId and engine, which are part of every event. In the event of a batch whose stages chose
+    their engines, `engine` names these.
     """
 
     def __init__(self, run: Mapping[str, str], clock: Clock, tell: Callable[[dict[str, Any]], None]) -> None:
@@ -86,6 +88,7 @@ class Trace:
                 known.rows = result.rows
                 known.skipped = result.skipped
                 known.steps = result.steps
+                known.engine = result.engine
                 known.phases["run"] = seconds
         for label, table in result.debug.items():
             for line in _debug_lines(label, attempt, table):
@@ -135,6 +138,8 @@ class Trace:
         durations["total"] = round((self._clock.monotonic() - known.began) * 1000, 3)
         event = self._event(group, known.attempt)
         event |= {"event": "committed", "numInputRows": known.rows, "durationMs": durations, **summary.as_dict()}
+        if engines := dict.fromkeys(filter(None, [known.engine, *summary.engines])):
+            event["engine"] = ", ".join(engines)
         if known.read:
             event["sources"] = {stream: self._source(group, stream, read) for stream, read in known.read.items()}
         if known.skipped or summary.skipped:

@@ -55,6 +55,8 @@ class TurnSummary:
     its attempt reported them."""
     steps: list[StepWork] = field(default_factory=list)
     """The work of the steps that ran in this turn."""
+    engines: list[str] = field(default_factory=list)
+    """The engines that ran stages in this turn, if the run has several."""
     time: float | None = None
     """The time of the commit, in seconds since 1970."""
 

@@ -1,9 +1,9 @@
 """A pytest fixture that runs each test on each engine."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
-from trident.plan.topology_protocol import TopologyPlan
+from trident.plan.topology_protocol import EngineName, TopologyPlan
 from trident.run.running import RunningTopology
 from trident.testing.local import start_local, start_options
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 class EngineStart:
     """A function ``start(topology, **options)`` for one engine. `stop` stops the topologies that are still running."""
 
-    def __init__(self, engine: str, session: "Callable[[], SparkSession | None]" = lambda: None) -> None:
+    def __init__(self, engine: EngineName, session: "Callable[[], SparkSession | None]" = lambda: None) -> None:
         self.engine = engine
-        """``"embedded"`` (in this process, without Spark) or ``"spark"``, as in `TridentTopology.start`."""
+        """``"embedded"`` (in this process, without Spark), ``"spark"`` or ``"auto"``, as in `TridentTopology.start`."""
         self._session = session
         self._started: list[RunningTopology] = []
 
@@ -27,7 +27,7 @@ class EngineStart:
         else:
             from trident.run.start import start
 
-            running = start(topology, self._session(), **start_options(topology, options))
+            running = start(topology, self._session(), engine=self.engine, **start_options(topology, options))
         self._started.append(running)
         return running
 
@@ -58,7 +58,7 @@ def engines(
     Parameters
     ----------
     names : sequence of str
-        The engines: ``"embedded"``, in the test's process and without Spark, and ``"spark"``.
+        The engines: ``"embedded"``, in the test's process and without Spark, ``"spark"`` and ``"auto"``.
     spark : str, optional
         The name of a fixture that gives the SparkSession. Without it the tests run on the active session, or on a local
         one if no session is active.
@@ -68,10 +68,10 @@ def engines(
     import pytest
 
     for name in names:
-        if name not in ("embedded", "spark"):
-            raise ValueError(f"unknown engine {name!r}; expected 'embedded' or 'spark'")
+        if name not in get_args(EngineName):
+            raise ValueError(f"unknown engine {name!r}; expected 'embedded', 'spark' or 'auto'")
 
-    @pytest.fixture(params=[pytest.param(name, marks=marks if name == "spark" else ()) for name in names])
+    @pytest.fixture(params=[pytest.param(name, marks=marks if name != "embedded" else ()) for name in names])
     def start(request: pytest.FixtureRequest) -> Iterator[EngineStart]:
         starting = EngineStart(request.param, lambda: request.getfixturevalue(spark) if spark else None)
         yield starting

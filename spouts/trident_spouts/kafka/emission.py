@@ -56,6 +56,11 @@ class KafkaEmission(Emission):
         return None if self.ranges else 0
 
     @property
+    def most_rows(self) -> int:
+        """Return the number of offsets, of which each has at most one message."""
+        return sum(each.size for each in self.ranges)
+
+    @property
     def after(self) -> Metadata:
         """Return the position after the batch, with the last message of each partition, once the batch was read."""
         return self.position() if self.taken.is_set() else None

@@ -64,6 +64,11 @@ class SparkPuts:
         self._sees_files: bool | None = None
 
     @property
+    def ready(self) -> bool:
+        """Return True; see `Puts.ready`."""
+        return True
+
+    @property
     def _session(self) -> SparkSession:
         with self._lock:
             if self._closed:

@@ -65,6 +65,10 @@ class WarmUp:
         warm_up._thread.start()  # noqa: SLF001  # its own
         return warm_up
 
+    def wait(self) -> None:
+        """Wait until the warm-up has ended."""
+        self._thread.join()
+
     def end(self) -> None:
         """End the warm-up if it still runs. Its thread releases its session."""
         self._ended.set()

@@ -1,0 +1,170 @@
+"""The choice of an engine for one stage of one attempt, from the times that earlier batches took.
+
+For each stage and engine the times are kept by size, in classes of which each holds sizes up to twice those of the
+class below. A class without times is estimated from its neighbours, and rather too low: so an engine is tried if it
+might be sooner, and its time then decides. docs/decisions/0062-an-engine-for-each-batch.md has the reasons.
+"""
+
+import math
+import statistics
+import threading
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+Side = Literal["embedded", "spark"]
+
+_KEPT = 5
+"""The number of times that are kept for a class of sizes. The median of them is the estimate."""
+
+_BETTER = 0.8
+"""The other engine takes over if its estimate is below this part of the present engine's: else noise would move a stage
+to and fro."""
+
+_COLD = 3.0
+"""The first time of a stage on an engine may be this many times too long, because it loads code."""
+
+_WORTH_A_START = 0.5
+"""If a stage takes more seconds than this in the driver's process, Spark may be started for later batches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """The least that one would expect of an engine: the seconds of a stage without tuples, and of each tuple."""
+
+    stage: float
+    tuple: float
+
+    def of(self, tuples: float) -> float:
+        """Return the seconds of a stage with this many tuples."""
+        return self.stage + self.tuple * tuples
+
+
+LEAST: Mapping[Side, Cost] = MappingProxyType({"embedded": Cost(0.001, 5e-8), "spark": Cost(0.03, 2e-8)})
+"""Estimates for a stage that an engine has not run yet. They are low, so that the engine is tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """The size of a stage's input. None: not known before it is read."""
+
+    tuples: int | None
+    """The number of tuples, or the most that there can be."""
+    bytes: int | None
+
+    @property
+    def measure(self) -> float:
+        """A number of tuples by which times are compared: if only bytes are known, as if a tuple had 64."""
+        return max(1.0, float(self.tuples) if self.tuples is not None else (self.bytes or 0) / 64)
+
+
+@dataclass(slots=True)
+class _Times:
+    """The times of one stage on one engine, by class of sizes. Each has the size to which it belongs."""
+
+    least: Cost
+    classes: dict[int, deque[tuple[float, float]]] = field(default_factory=dict)
+    count: int = 0
+    stage: float = math.inf
+    """The shortest time of all: about the time of a stage without tuples, if there were small inputs."""
+
+    def add(self, measure: float, seconds: float) -> None:
+        """Note the time of an input of this size."""
+        self.classes.setdefault(_class_of(measure), deque(maxlen=_KEPT)).append((measure, seconds))
+        self.count += 1
+        self.stage = min(self.stage, seconds)
+
+    def expected(self, measure: float) -> float:
+        """Return the seconds that an input of this size is expected to take."""
+        at = _class_of(measure)
+        if at not in self.classes:
+            return self._guessed(measure, at)
+        seconds = self._median(at, measure)
+        return seconds if self.count > 1 else max(seconds / _COLD, min(seconds, self.least.of(measure)))
+
+    def _guessed(self, measure: float, at: int) -> float:
+        """Return an estimate from the nearest classes: from below, with the least for each further tuple."""
+        guess = self.least.of(measure)
+        below = max((other for other in self.classes if other < at), default=None)
+        above = min((other for other in self.classes if other > at), default=None)
+        if below is not None:
+            size = 2.0**below
+            guess = max(guess, self._median(below, size) + self.least.tuple * (measure - size))
+        if above is not None:
+            larger = self._median(above, 2.0 ** (above - 1))
+            share = self.least.stage + max(0.0, larger - self.least.stage) * measure / 2.0 ** (above - 1)
+            guess = min(larger, max(guess, share))
+        return guess
+
+    def _median(self, at: int, measure: float) -> float:
+        """Return the median of the times of a class, each as if its input had been of this size."""
+        return statistics.median(self.stage + (took - self.stage) * measure / size for size, took in self.classes[at])
+
+
+class EngineChoice:
+    """The choice for all stages of a run. Thread-safe.
+
+    `tuples` and `bytes` are the largest input of a stage that the driver's process may read.
+    """
+
+    def __init__(self, tuples: int, bytes: int) -> None:
+        self._tuples, self._bytes = tuples, bytes
+        self._lock = threading.Lock()
+        self._times: dict[tuple[str, int, Side], _Times] = {}
+        self._last: dict[tuple[str, int, int], Side] = {}
+        """The engine that was chosen last, by group, stage and class of sizes."""
+        self._failed: dict[tuple[str, int], Side] = {}
+        """The engine that failed last in a stage, until the stage has run. The next attempt takes the other one."""
+
+    def fits(self, size: Size) -> bool:
+        """Return whether the driver's process may read an input. One of unknown size may be too large."""
+        if size.tuples is None and size.bytes is None:
+            return False
+        return (size.tuples or 0) <= self._tuples and (size.bytes or 0) <= self._bytes
+
+    def choose(self, group: str, stage: int, size: Size, ready: bool) -> Side:
+        """Return the engine for a stage that both can run, with an input that fits. `ready`: whether Spark is up."""
+        if not ready:
+            return "embedded"
+        measure = size.measure
+        with self._lock:
+            failed = self._failed.get((group, stage))
+            if failed is not None:
+                return _other(failed)
+            at = group, stage, _class_of(measure)
+            expected = {side: self._of(group, stage, side).expected(measure) for side in LEAST}
+            side = self._last.get(at, min(expected, key=lambda each: expected[each]))
+            if expected[_other(side)] < _BETTER * expected[side]:
+                side = _other(side)
+            self._last[at] = side
+            return side
+
+    def worth_a_start(self, group: str, stage: int, size: Size) -> bool:
+        """Return whether Spark should be started, because it might do the next such stage sooner."""
+        with self._lock:
+            here = self._of(group, stage, "embedded").expected(size.measure)
+            return here > _WORTH_A_START and self._of(group, stage, "spark").expected(size.measure) < _BETTER * here
+
+    def ran(self, group: str, stage: int, side: Side, size: Size, seconds: float) -> None:
+        """Note the time of a stage."""
+        with self._lock:
+            self._failed.pop((group, stage), None)
+            self._of(group, stage, side).add(size.measure, seconds)
+
+    def failed(self, group: str, stage: int, side: Side) -> None:
+        """Note that an engine, not the user's code, failed in a stage."""
+        with self._lock:
+            self._failed[group, stage] = side
+
+    def _of(self, group: str, stage: int, side: Side) -> _Times:
+        return self._times.setdefault((group, stage, side), _Times(LEAST[side]))
+
+
+def _class_of(measure: float) -> int:
+    return math.frexp(measure)[1]
+
+
+def _other(side: Side) -> Side:
+    return "spark" if side == "embedded" else "embedded"

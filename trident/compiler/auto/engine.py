@@ -1,0 +1,235 @@
+"""The engine of ``engine="auto"``: each stage of each attempt runs in the driver's process or on Spark.
+
+Both engines compute the same from the same tuples, and a frozen batch does not depend on the engine. So the choice is
+free for every stage of every attempt.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from trident.base.attempt import TransactionAttempt
+from trident.base.errors import AttemptCancelledError, SpoutError, UserFunctionError
+from trident.compiler.arrow.engine import ArrowEngine
+from trident.compiler.arrow.evaluation import compile_request
+from trident.compiler.auto.choice import EngineChoice, Side, Size
+from trident.compiler.auto.spark_later import SparkLater
+from trident.compiler.carriers import CarrierPlan
+from trident.compiler.engine import Answer, Engine, Frames, Puts, Slot
+from trident.compiler.keyed_job import KeyedJob, KeyedResult
+from trident.compiler.latest_times import LatestTimes
+from trident.compiler.parquet_files import Part, Target
+from trident.compiler.program import Group, RequestPlan, Stage
+from trident.frozen.results import FrozenFiles, Result, StageResult
+from trident.plan.nodes import Node
+from trident.plan.topology_protocol import EngineName
+from trident.plan.traits import has_python_form
+from trident_spouts.executor import Emission
+from trident_state.messages import Put
+from trident_state.store import SharedBatch, SharedSnapshot
+
+if TYPE_CHECKING:  # a run whose batches stay small never loads them
+    from pyspark.sql import DataFrame
+
+
+class AutoEngine(Engine):
+    """An engine that runs each stage where it is expected to be sooner.
+
+    `spark` comes up when a stage needs it. `choice` learns from the times of all stages. `files`: whether the run has a
+    folder for frozen files, from which workers put batches into states. With `ledger`, each stage keeps one.
+    """
+
+    name: EngineName = "auto"
+
+    def __init__(self, spark: SparkLater, choice: EngineChoice, files: bool, ledger: bool = False) -> None:
+        self._spark, self._choice = spark, choice
+        self._embedded = ArrowEngine(ledger)
+        self._puts = _LaterPuts(spark) if files else None
+
+    def slot(self, group: Group) -> "AutoSlot":
+        """Return a new slot for batches of this group."""
+        return AutoSlot(group, self._embedded, self._spark, self._choice)
+
+    @property
+    def puts(self) -> Puts | None:
+        """The puts by workers; see `Engine.puts`. The driver puts what both may put until Spark is up."""
+        return self._puts
+
+    @property
+    def frames(self) -> Callable[[], Frames]:
+        """A function that returns the maker of DataFrames of frozen rows. Spark comes up for the first DataFrame."""
+        return lambda: _LaterFrames(self._spark)
+
+    def compile_request(self, plan: RequestPlan) -> Answer:
+        """Compile a DRPC function. Spark comes up if one of its operations has no Python form."""
+        return compile_request(plan) if plan.python else self._spark.get().compile_request(plan)
+
+    def close(self) -> None:
+        """Close Spark's engine. The session stays open."""
+        self._spark.close()
+
+
+class AutoSlot:
+    """A slot for one batch at a time: a slot of each engine. That on Spark is made when it is first needed."""
+
+    def __init__(self, group: Group, embedded: ArrowEngine, spark: SparkLater, choice: EngineChoice) -> None:
+        self._group, self._spark, self._choice = group, spark, choice
+        carriers = CarrierPlan(group)
+        self._only_spark = {
+            stage.number
+            for stage in group.stages
+            if carriers.in_files(stage) or not all(map(has_python_form, stage.nodes))
+        }
+        stages = tuple(stage for stage in group.stages if stage.number not in self._only_spark)
+        self._embedded: Slot | None = embedded.slot(replace(group, stages=stages)) if stages else None
+        self._on_spark: Slot | None = None
+        self._lock = threading.Lock()
+        self._running: Slot | None = None
+        self._cancelled = threading.Event()
+        if self._only_spark:
+            spark.begin(f"stage {min(self._only_spark)} of group {group.name!r} can only run there")
+
+    def run(
+        self, stage: Stage, inputs: Mapping[Node, Emission | pa.Table], attempt: TransactionAttempt, scratch: Path
+    ) -> StageResult:
+        """Run `stage` over these inputs; see ``Slot.run``."""
+        self._cancelled.clear()
+        name, number, size = self._group.name, stage.number, size_of(inputs)
+        both = number not in self._only_spark and self._choice.fits(size)
+        side = self._choice.choose(name, number, size, self._spark.engine is not None) if both else "spark"
+
+        def check() -> None:
+            if self._cancelled.is_set():
+                raise AttemptCancelledError(f"attempt {attempt} was cancelled")
+
+        slot = self._slot(side, check)
+        began = time.perf_counter()
+        try:
+            with self._lock:
+                self._running = slot
+            check()
+            result = slot.run(stage, inputs, attempt, scratch)
+        except (UserFunctionError, SpoutError, AttemptCancelledError):
+            raise
+        except Exception:
+            if both:
+                self._choice.failed(name, number, side)
+            raise
+        finally:
+            with self._lock:
+                self._running = None
+        if both:
+            self._choice.ran(name, number, side, size, time.perf_counter() - began)
+            if side == "embedded" and self._choice.worth_a_start(name, number, size):
+                took = time.perf_counter() - began
+                self._spark.begin(f"stage {number} of group {name!r} took {took:.1f} s here, and may be sooner there")
+        return replace(result, engine=side)
+
+    def _slot(self, side: Side, check: Callable[[], None]) -> Slot:
+        if side == "embedded":
+            assert self._embedded is not None
+            return self._embedded
+        if self._on_spark is None:
+            self._on_spark = self._spark.get(check).slot(self._group)
+        return self._on_spark
+
+    def cancel(self) -> None:
+        """Stop the attempt in this slot, also if it waits for Spark."""
+        self._cancelled.set()
+        with self._lock:
+            running = self._running
+        if running is not None:
+            running.cancel()
+
+    def close(self) -> None:
+        """Close both slots."""
+        for slot in (self._embedded, self._on_spark):
+            if slot is not None:
+                slot.close()
+
+
+def size_of(inputs: Mapping[Node, Emission | pa.Table]) -> Size:
+    """Return the size of a stage's inputs together."""
+    sizes = [
+        Size(given.num_rows, given.nbytes) if isinstance(given, pa.Table) else Size(given.most_rows, given.bytes)
+        for given in inputs.values()
+    ]
+    return Size(_sum([size.tuples for size in sizes]), _sum([size.bytes for size in sizes]))
+
+
+def _sum(numbers: Sequence[int | None]) -> int | None:
+    known = [number for number in numbers if number is not None]
+    return sum(known) if len(known) == len(numbers) else None
+
+
+class _LaterFrames:
+    """The maker of DataFrames of an engine that may not be up yet."""
+
+    def __init__(self, spark: SparkLater) -> None:
+        self._spark = spark
+        self._made: Frames | None = None
+
+    def frame(self, result: Result, schema: StructType, scratch: Path) -> "DataFrame":
+        return self._frames().frame(result, schema, scratch)
+
+    def write_parquet(self, frozen: FrozenFiles, target: Target, partitions: Sequence[str]) -> list[Part] | None:
+        """Write Parquet files by the workers if Spark is up. Otherwise return None: the driver writes them."""
+        up = self._made is not None or self._spark.engine is not None
+        return self._frames().write_parquet(frozen, target, partitions) if up else None
+
+    def _frames(self) -> Frames:
+        if self._made is None:
+            frames = self._spark.get().frames
+            assert frames is not None, "Spark makes DataFrames"
+            self._made = frames()
+        return self._made
+
+    def cancel(self) -> None:
+        if self._made is not None:
+            self._made.cancel()
+
+    def close(self) -> None:
+        if self._made is not None:
+            self._made.close()
+
+
+class _LaterPuts:
+    """The puts by workers of an engine that may not be up yet. It comes up for a state that only executors write."""
+
+    def __init__(self, spark: SparkLater) -> None:
+        self._spark = spark
+
+    @property
+    def ready(self) -> bool:
+        return self._spark.engine is not None
+
+    def put(self, frozen: FrozenFiles, batch: SharedBatch) -> list[Put]:
+        return _puts_of(self._spark.get()).put(frozen, batch)
+
+    def update(self, job: KeyedJob) -> KeyedResult:
+        return _puts_of(self._spark.get()).update(job)
+
+    def latest(self, times: LatestTimes) -> pa.Table:
+        return _puts_of(self._spark.get()).latest(times)
+
+    def cancel(self, job: KeyedJob | LatestTimes) -> None:
+        engine = self._spark.engine
+        if engine is not None:
+            _puts_of(engine).cancel(job)
+
+    def sees_files(self) -> bool:
+        return _puts_of(self._spark.get()).sees_files()
+
+    def check_reached(self, shared: SharedBatch | SharedSnapshot) -> None:
+        _puts_of(self._spark.get()).check_reached(shared)
+
+
+def _puts_of(engine: Engine) -> Puts:
+    assert engine.puts is not None, "the run has a folder for frozen files"
+    return engine.puts

@@ -1,0 +1,79 @@
+"""A Spark engine that comes up beside the run, when it is first needed."""
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+
+from trident.base.errors import AttemptCancelledError
+from trident.compiler.engine import Engine
+
+logger = logging.getLogger(__name__)
+
+_LOOK = 0.05
+"""Seconds between two looks whether the work that waits for Spark was cancelled."""
+
+
+class SparkLater:
+    """A Spark engine that `make` creates in a thread. Thread-safe."""
+
+    def __init__(self, make: Callable[[], Engine]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._future: Future[Engine] | None = None
+        self._over = False
+
+    @property
+    def engine(self) -> Engine | None:
+        """The engine if it is up; else None."""
+        future = self._future
+        return future.result() if future is not None and future.done() and future.exception() is None else None
+
+    def begin(self, why: str) -> None:
+        """Let the engine come up, if that was never tried. Return at once. A failure is only logged."""
+        with self._lock:
+            if self._future is None and not self._over:
+                logger.info("Spark comes up: %s", why)
+                self._future = self._coming()
+
+    def get(self, check: Callable[[], None] = lambda: None) -> Engine:
+        """Return the engine. Wait until it is up, and call `check` meanwhile, which may raise an error.
+
+        Raises the error for which the engine does not come up. The next call tries again.
+        """
+        with self._lock:
+            if self._over:
+                raise AttemptCancelledError("the run has ended")
+            if self._future is None or (self._future.done() and self._future.exception() is not None):
+                self._future = self._coming()
+            future = self._future
+        while not future.done():
+            check()
+            wait([future], _LOOK)
+        return future.result()
+
+    def _coming(self) -> Future[Engine]:
+        future: Future[Engine] = Future()
+        # A daemon: a program may end while Spark still comes up.
+        threading.Thread(target=self._come, args=(future,), name="trident-spark", daemon=True).start()
+        return future
+
+    def _come(self, future: Future[Engine]) -> None:
+        try:
+            engine = self._make()
+        except BaseException as error:
+            logger.warning("Spark did not start: %s", error)
+            future.set_exception(error)
+            return
+        with self._lock:
+            future.set_result(engine)
+            over = self._over
+        if over:
+            engine.close()
+
+    def close(self) -> None:
+        """Close the engine. One that is still coming up is closed when it is up."""
+        with self._lock:
+            self._over, engine = True, self.engine
+        if engine is not None:
+            engine.close()
