@@ -5,7 +5,6 @@ unchanged are carried on. All states are written side by side. Then the new valu
 """
 
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 

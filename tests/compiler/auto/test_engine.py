@@ -33,6 +33,7 @@ class Other(ArrowEngine):
         super().__init__()
         self.fails = list(fails)
         self.ran = 0
+        self.asked = threading.Event()
 
     def slot(self, group: Group) -> Any:
         return Failing(super().slot(group), self)
@@ -44,6 +45,7 @@ class Failing:
         self.close, self.cancel = slot.close, slot.cancel
 
     def run(self, stage: Stage, inputs: Mapping[Node, Any], attempt: TransactionAttempt, scratch: Path) -> StageResult:
+        self._engine.asked.set()
         if self._engine.fails:
             raise self._engine.fails.pop(0)
         self._engine.ran += 1
@@ -195,3 +197,39 @@ def test_explain_shows_both_runners(capsys: pytest.CaptureFixture[str]) -> None:
     counting([["a"]]).explain("auto")
     told = capsys.readouterr().out
     assert "engine auto" in told and "driver or Spark" in told
+
+
+def test_the_attempt_after_a_lack_of_memory_waits_for_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from trident.compiler.arrow.engine import ArrowSlot
+
+    runs, run = list[int](), ArrowSlot.run
+
+    def short(self: ArrowSlot, *args: Any) -> StageResult:
+        runs.append(1)
+        if len(runs) == 1:
+            raise MemoryError("malloc of size 1 failed")
+        return run(self, *args)
+
+    monkeypatch.setattr(ArrowSlot, "run", short)
+    with started(counting([["a"]]), later(Other), checkpointLocation=tmp_path) as running:
+        running.processAllAvailable(timeout=20)
+        assert [event["engine"] for event in running.recentProgress] == ["auto", "spark"]
+
+
+def test_an_attempt_that_was_cut_off_counts_with_the_time_that_it_took(tmp_path: Path) -> None:
+    """Once the call that was cut off has returned, the stage counts as slow in the driver."""
+    topology, calls, other = TridentTopology(), list[str](), Other()
+
+    def slow(word: str) -> str:
+        calls.append(threading.current_thread().name)
+        if not other.asked.is_set():
+            time.sleep(0.4)
+        return word
+
+    words = topology.newStream("words", FixedBatchSpout("word string", [["a", "b"]])).each("word", slow, "same string")
+    words.groupBy("same").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+    up = later(lambda: other)
+    up.get()
+    with started(topology, up, checkpointLocation=tmp_path, messageTimeoutSecs=0.3) as running:
+        running.processAllAvailable(timeout=20)
+        assert engines_of(running) == ["spark"]

@@ -125,14 +125,17 @@ class EngineChoice:
         return (size.tuples or 0) <= self._tuples and (size.bytes or 0) <= self._bytes
 
     def choose(self, group: str, stage: int, size: Size, ready: bool) -> Side:
-        """Return the engine for a stage that both can run, with an input that fits. `ready`: whether Spark is up."""
-        if not ready:
-            return "embedded"
+        """Return the engine for a stage that both can run, with an input that fits.
+
+        `ready`: whether Spark is up. If it is not, the driver computes the stage, unless its memory did not suffice.
+        """
         measure = size.measure
         with self._lock:
             failed = self._failed.get((group, stage))
             if failed is not None:
                 return _other(failed)
+            if not ready:
+                return "embedded"
             at = group, stage, _class_of(measure)
             expected = {side: self._of(group, stage, side).expected(measure) for side in LEAST}
             side = self._last.get(at, min(expected, key=lambda each: expected[each]))
@@ -153,8 +156,13 @@ class EngineChoice:
             self._failed.pop((group, stage), None)
             self._of(group, stage, side).add(size.measure, seconds)
 
+    def is_longer(self, group: str, stage: int, side: Side, size: Size, seconds: float) -> bool:
+        """Return whether a stage has taken longer than was expected."""
+        with self._lock:
+            return seconds > self._of(group, stage, side).expected(size.measure)
+
     def failed(self, group: str, stage: int, side: Side) -> None:
-        """Note that an engine, not the user's code, failed in a stage."""
+        """Note that an engine, not the user's code, failed in a stage. The next attempt runs on the other engine."""
         with self._lock:
             self._failed[group, stage] = side
 

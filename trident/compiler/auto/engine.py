@@ -115,21 +115,38 @@ class AutoSlot:
                 self._running = slot
             check()
             result = slot.run(stage, inputs, attempt, scratch)
-        except (UserFunctionError, SpoutError, AttemptCancelledError):
-            raise
-        except Exception:
+        except Exception as error:
             if both:
-                self._choice.failed(name, number, side)
+                self._note_failure(stage, side, size, error, time.perf_counter() - began)
             raise
         finally:
             with self._lock:
                 self._running = None
         if both:
-            self._choice.ran(name, number, side, size, time.perf_counter() - began)
-            if side == "embedded" and self._choice.worth_a_start(name, number, size):
-                took = time.perf_counter() - began
-                self._spark.begin(f"stage {number} of group {name!r} took {took:.1f} s here, and may be sooner there")
+            self._note_time(stage, side, size, time.perf_counter() - began)
         return replace(result, engine=side)
+
+    def _note_time(self, stage: Stage, side: Side, size: Size, seconds: float) -> None:
+        """Note what a stage took. If Spark may be sooner and is not up, let it come up for later batches."""
+        name, number = self._group.name, stage.number
+        self._choice.ran(name, number, side, size, seconds)
+        if side == "embedded" and self._choice.worth_a_start(name, number, size):
+            self._spark.begin(f"stage {number} of group {name!r} took {seconds:.1f} s here, and may be sooner there")
+
+    def _note_failure(self, stage: Stage, side: Side, size: Size, error: Exception, seconds: float) -> None:
+        """Note a failure after which the next attempt should run on the other engine.
+
+        That is any failure of Spark's own, and a lack of memory here. An attempt that was cut off took at least
+        `seconds`.
+        """
+        name, number = self._group.name, stage.number
+        if isinstance(error, AttemptCancelledError):
+            if self._choice.is_longer(name, number, side, size, seconds):
+                self._note_time(stage, side, size, seconds)
+        elif (
+            side == "spark" and not isinstance(error, UserFunctionError | SpoutError) or isinstance(error, MemoryError)
+        ):
+            self._choice.failed(name, number, side)
 
     def _slot(self, side: Side, check: Callable[[], None]) -> Slot:
         if side == "embedded":
