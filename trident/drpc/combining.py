@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from trident.drpc.request_queue import Audience, Late, Queued, RequestQueue
@@ -125,7 +126,7 @@ class Combining(Generic[Q, A]):
                 if deadline is None:
                     self._lead(call)
                 else:
-                    self._threads.submit(self._lead, call)
+                    self._threads.start(partial(self._lead, call))
             else:
                 self._wait(call, waits and call.audience is None, deadline)
         if call.error is not None:

@@ -48,10 +48,24 @@ def ended_by_user_code(where: str, error: BaseException) -> UserFunctionError:
     return failed
 
 
+class _Worker:
+    """A thread's place in a pool. While the thread has no work, `woken` is locked, and a submit releases it."""
+
+    __slots__ = ("woken", "work")
+
+    def __init__(self) -> None:
+        self.woken = threading.Lock()
+        self.woken.acquire()
+        self.work: Callable[[], None] | None = None
+
+
 class Threads:
     """A pool that runs submitted work in order, in at most `most` daemon threads.
 
     Without `most` there is a new thread whenever all others are busy. A thread without work for `idle` seconds ends.
+
+    Work goes straight to a thread that waits, which is woken by a lock of its own. A condition that all threads share
+    would make the woken thread wait once more, for the condition's lock.
 
     >>> threads = Threads("example", most=1)
     >>> threads.submit(sum, [1, 2]).result()
@@ -62,9 +76,11 @@ class Threads:
 
     def __init__(self, name: str, most: int | None = None, idle: float | None = None) -> None:
         self._name, self._most, self._idle = name, most, idle
-        self._changed = threading.Condition()
-        self._work: deque[tuple[Future[Any], Callable[[], None]]] = deque()
-        self._waiting = 0
+        self._lock = threading.Lock()
+        self._work: deque[tuple[Future[Any] | None, Callable[[], None]]] = deque()
+        """The work that no thread has taken. While there is some, no thread waits."""
+        self._waiting: list[_Worker] = []
+        """The workers without work. The last one is woken first, since its memory is still in the caches."""
         self._threads: set[threading.Thread] = set()
         self._closed = False
 
@@ -88,18 +104,34 @@ class Threads:
                 with suppress(InvalidStateError):
                     future.set_result(result)
 
-        with self._changed:
+        self._begin(future, run)
+        return future
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Queue `work`, which must not raise. Without a future, this costs less than `submit`.
+
+        Raises RuntimeError after `close`.
+        """
+        self._begin(None, work)
+
+    def _begin(self, future: Future[Any] | None, work: Callable[[], None]) -> None:
+        with self._lock:
             if self._closed:
                 raise RuntimeError(f"{self._name} is closed and accepts no more work")
-            self._work.append((future, run))
-            # `_waiting` is compared with all queued work: a notified thread counts as waiting until it has the lock,
-            # and two calls must not count on the same thread (an attempt that hangs would hold the other one up).
-            if self._waiting < len(self._work) and (self._most is None or len(self._threads) < self._most):
-                thread = threading.Thread(target=self._loop, name=self._name, daemon=True)
-                self._threads.add(thread)
-                thread.start()
-            self._changed.notify()
-        return future
+            if self._waiting:
+                worker = self._waiting.pop()
+                worker.work = work
+            else:
+                self._work.append((future, work))
+                # Two calls must not count on the same thread (an attempt that hangs would hold the other one up): each
+                # call that finds no thread waiting starts one.
+                if self._most is None or len(self._threads) < self._most:
+                    thread = threading.Thread(target=self._loop, name=self._name, daemon=True)
+                    self._threads.add(thread)
+                    thread.start()
+                return
+        # Not under the pool's lock, which the woken thread would then wait for.
+        worker.woken.release()
 
     def owns_this_thread(self) -> bool:
         """Return whether the calling thread belongs to this pool."""
@@ -110,15 +142,18 @@ class Threads:
 
         Return False if it does not end in `timeout` seconds.
         """
-        with self._changed:
+        with self._lock:
             self._closed = True
             # Cancelled under the lock, so that no thread takes a call whose future was cancelled.
             for future, _ in self._work:
-                future.cancel()
+                if future is not None:
+                    future.cancel()
             self._work.clear()
-            self._changed.notify_all()
+            waiting, self._waiting = self._waiting, []
             # A stop may come from a call of this pool, and a thread cannot join itself.
             others = [thread for thread in self._threads if thread is not threading.current_thread()]
+        for worker in waiting:
+            worker.woken.release()
         deadline = None if timeout is None else time.monotonic() + timeout
         for thread in others:
             # A signal may have come between the making of a thread and its start: that one has nothing to do.
@@ -130,15 +165,31 @@ class Threads:
         return not hanging
 
     def _loop(self) -> None:
-        while True:
-            with self._changed:
-                self._waiting += 1
-                self._changed.wait_for(lambda: self._work or self._closed, self._idle)
-                self._waiting -= 1
-                if not self._work:
-                    # Discarded under the lock: a submit either counts this thread as waiting, or starts another one.
-                    self._threads.discard(threading.current_thread())
-                    return
-                future, work = self._work.popleft()
+        worker = _Worker()
+        while (work := self._next(worker)) is not None:
             work()
-            del future, work  # else this thread would hold their objects in memory while it waits
+            del work  # else this thread would hold its objects in memory while it waits
+
+    def _next(self, worker: _Worker) -> Callable[[], None] | None:
+        """Return the next work. None: the thread ends, because the pool was closed or has nothing for it to do."""
+        with self._lock:
+            if self._work:
+                return self._work.popleft()[1]
+            if self._closed:
+                self._threads.discard(threading.current_thread())
+                return None
+            self._waiting.append(worker)
+        if not worker.woken.acquire(timeout=-1 if self._idle is None else self._idle):
+            with self._lock:
+                # Under the lock: a submit finds this worker among the waiting ones, or starts another thread.
+                if worker in self._waiting:
+                    self._waiting.remove(worker)
+                    self._threads.discard(threading.current_thread())
+                    return None
+            # It was given work, or the pool was closed, in this very moment.
+            worker.woken.acquire()
+        work, worker.work = worker.work, None
+        if work is None:
+            with self._lock:
+                self._threads.discard(threading.current_thread())
+        return work
