@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -117,4 +118,11 @@ class Found(msgspec.Struct, frozen=True):
     """The result of a read: one value per key (null if nothing is stored), as of batch `asOf`."""
 
     values: pa.Array
+    asOf: int
+
+
+class FewFound(msgspec.Struct, frozen=True):
+    """The result of a read of a few keys: one Python value per key (None if nothing is stored), as of batch `asOf`."""
+
+    values: list[Any]
     asOf: int

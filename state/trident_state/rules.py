@@ -107,10 +107,25 @@ def as_of(
     >>> as_of(5, np.array([4, 6]), pa.array([10, 20]), pa.array([1, 2])).to_pylist()
     [10, 2]
     """
-    if (last := int(txids.max(initial=asOf))) > asOf + 1:
-        raise SnapshotMovedError(f"{where} cannot be read as of txid {asOf}: txid {last} has already changed a key")
+    _check_not_changed(where, int(txids.max(initial=asOf)), asOf)
     late = txids > asOf
     return pc.if_else(pa.array(late), prevs, values) if np.count_nonzero(late) else values
+
+
+def few_as_of(asOf: int, txids: list[int], values: list[Any], prevs: list[Any], where: str = "a state") -> list[Any]:
+    """Return the values of a few keys as of batch `asOf`, by the rule of `as_of`.
+
+    >>> few_as_of(5, [4, 6], [10, 20], [1, 2])
+    [10, 2]
+    """
+    _check_not_changed(where, max(txids, default=asOf), asOf)
+    return [prev if txid > asOf else value for txid, value, prev in zip(txids, values, prevs, strict=True)]
+
+
+def _check_not_changed(where: str, last: int, asOf: int) -> None:
+    """Raise SnapshotMovedError if `last`, the last txid of some keys, is later than that of the batch after `asOf`."""
+    if last > asOf + 1:
+        raise SnapshotMovedError(f"{where} cannot be read as of txid {asOf}: txid {last} has already changed a key")
 
 
 def _native(combine: Combine, kind: pa.DataType) -> Merge | None:

@@ -14,8 +14,9 @@ import pyarrow as pa
 from trident.base.attempt import Lease
 from trident.files.store import FileStore
 from trident_state.binary import concatenate, in_halves
+from trident_state.few_keys import Key
 from trident_state.incarnation import Incarnation
-from trident_state.messages import Applied, Found, GroupStatus, Put, StoreReport, Update
+from trident_state.messages import Applied, FewFound, Found, GroupStatus, Put, StoreReport, Update
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 
 
@@ -129,6 +130,18 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Close connections and files; the state stays stored."""
+        ...
+
+
+@runtime_checkable
+class FewReadable(Protocol):
+    """A store that reads a few keys without columns, which cost more than the read itself."""
+
+    def read_few(self, keys: Sequence[Key], asOf: int | None) -> FewFound | None:
+        """Return what `Store.read` finds under the keys, as Python values.
+
+        Return None, without a read, if keys of these types can be read by `read` alone.
+        """
         ...
 
 

@@ -15,17 +15,21 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar
-from typing import Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import pyarrow as pa
 
 from trident.base.errors import SnapshotMovedError
 from trident.reads import commit_gate
 from trident.reads.static_states import ReadableStore
-from trident_state.messages import Found
+from trident_state.few_keys import Key
+from trident_state.messages import FewFound, Found
 from trident_state.state_shape import StateKind
 
 _T = TypeVar("_T")
+
+FewRead = Callable[[Sequence[Key], int | None], FewFound | None]
+"""The method `read_few` of a store that has it (`FewReadable`)."""
 
 Isolation = Literal["committed", "latest"]
 """``committed``: reads are as of one txid that every state of the group has committed. ``latest``: they return what was
@@ -134,6 +138,18 @@ class Snapshot:
             result = Found(pa.concat_arrays([part.values for part in parts]), min(part.asOf for part in parts))
         self._end_read()
         return result
+
+    def read_few(self, state: str, keys: Sequence[Key]) -> list[Any] | None:
+        """Return the values of a few keys as Python values.
+
+        Return None, without a read, if only `read` can read the state.
+        """
+        read_few: FewRead | None = getattr(self._source.store(state), "read_few", None)
+        found = None if read_few is None else read_few(keys, self.txid(state))
+        if found is None:
+            return None
+        self._end_read()
+        return found.values
 
     def scan(self, state: str) -> Iterator[pa.Table]:
         """Return all entries of a state, page by page: the key fields, then ``value``."""

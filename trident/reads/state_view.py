@@ -25,6 +25,7 @@ from trident.base.short_texts import short_repr, typed_brief
 from trident.base.step import is_ours
 from trident.base.values import NotAccepted, OutsideYears, infer_arrow, to_arrow, to_python, type_name
 from trident.base.years import OUTSIDE_YEARS, entry_text
+from trident.compiler.columns.columns import are_few
 from trident.plan.nodes import StateWriter
 from trident.plan.state_schema import parts_of, present_of, value_of
 from trident.reads.committed_reads import Isolation, ReadSource, Snapshot, read_consistently
@@ -356,12 +357,16 @@ class StateView(StateMapping):
         """Return values as readers see them, the txid as of which they were read, and the values as stored."""
         # Made before the read, which may be repeated: a wrong key is refused before any commit is held back.
         table = self._key_table(keys)
+        few = _tuples(table) if are_few(len(keys)) else None
+
+        def read(snapshot: Snapshot) -> tuple[list[Any] | pa.Array, int | None]:
+            found = None if few is None else snapshot.read_few(self.name, few)
+            return snapshot.read(self.name, table).values if found is None else found, snapshot.txid(self.name)
+
         # Presented after the read: `present` is user code, and no commit must wait for it.
-        column, txid = self._at_one_txid(
-            lambda snapshot: (snapshot.read(self.name, table).values, snapshot.txid(self.name))
-        )
         try:
-            values = to_python(column)
+            found, txid = self._at_one_txid(read)
+            values = found if isinstance(found, list) else to_python(found)
         except OutsideYears as error:
             raise self._unreadable(table, error) from None
         return self._presented(values, table), txid, values
@@ -472,6 +477,11 @@ class StateView(StateMapping):
                 f"state {self.name!r}: invalid key {typed_brief(error.value)}: expected "
                 f"{self._keyed()}{f': {error.why}' if error.why else ''}"
             ) from None
+
+
+def _tuples(keys: pa.Table) -> list[tuple[Any, ...]]:
+    """Return the rows of a key table as tuples."""
+    return list(zip(*map(to_python, keys.columns), strict=True)) if keys.num_columns else [()] * keys.num_rows
 
 
 def _rows_without_columns(count: int) -> pa.Table:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types as kinds
 
+from trident.base.values import to_python
 from trident_state.binary import one_chunk, valid_rows
 from trident_state.keys import hash_keys
 from trident_state.memory.key_index import HEAD_BYTES, Hashes, KeyIndex, Slots, heap_bytes_of
@@ -71,6 +72,8 @@ class Column:
         self._fields = _columns_of(kind)
         self.dtype = _dtype(kind) if self._fields is None else _struct_dtype(self._fields)
         self._boolean = kinds.is_boolean(kind)
+        self._number = np.dtype(kind.to_pandas_dtype()) if _is_number(kind) else None
+        """The NumPy type of the values if they are numbers; their bits are kept as unsigned ones."""
         self.fixed = not self.dtype.hasobject
         """True if all values have the same number of bytes."""
 
@@ -102,6 +105,15 @@ class Column:
             return pa.Array.from_buffers(pa.uint8(), count, [mask, data]).cast(self.kind)
         return pa.Array.from_buffers(self.kind, count, [mask, data])
 
+    def values(self, cells: Cells) -> list[Any]:
+        """Return cells as Python values, as `to_python` returns them of the column's type."""
+        if self._number is None:
+            return to_python(self.unpack(cells))
+        values: list[Any] = cells.data.view(self._number).tolist()
+        if cells.valid.all():
+            return values
+        return [value if valid else None for value, valid in zip(values, cells.valid.tolist(), strict=True)]
+
     def _pack_struct(self, array: pa.StructArray, fields: "list[Column]") -> _Bits:
         rows = np.empty(len(array), self.dtype)
         for at, (column, values) in enumerate(zip(fields, array.flatten(), strict=True)):
@@ -116,6 +128,10 @@ class Column:
         ]
         mask = None if cells.valid.all() else pa.array(~cells.valid)
         return pa.StructArray.from_arrays(arrays, fields=list(self.kind), mask=mask)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(kinds.is_integer(kind) or kinds.is_floating(kind))
 
 
 def _columns_of(kind: pa.DataType) -> list[Column] | None:

@@ -28,7 +28,8 @@ Heads = npt.NDArray[np.complex128]
 """The heads of keys. Complex is the 16-byte type that NumPy copies fast."""
 HEAD_BYTES = 16
 
-_INLINE = np.uint64(12)
+_INLINE_BYTES = 12
+_INLINE = np.uint64(_INLINE_BYTES)
 _LENGTH = np.uint64(0xFFFFFFFF)
 
 _FIRST_BITS = 10
@@ -61,6 +62,13 @@ class StoredKeys(msgspec.Struct, frozen=True):
             same = pc.equal(_large(data, offsets), self.long.take(pa.array(stored[rows, 1])))
             equal[rows] = same.to_numpy(zero_copy_only=False)
         return equal
+
+    def has(self, slot: int, encoded: bytes, head: bytes) -> bool:
+        """Return whether the key in the given slot is `encoded`, which has the head `head_of(encoded)`."""
+        stored = self.heads[slot : slot + 1].tobytes()
+        if len(encoded) <= _INLINE_BYTES:
+            return stored == head
+        return stored[:8] == head and self.long[int.from_bytes(stored[8:], "little")].as_py() == encoded
 
     def take(self, slots: Slots | slice) -> pa.Array:
         """Return the keys in the given slots, in the order of `slots`."""
@@ -122,6 +130,12 @@ def heads_of(encoded: pa.Array) -> Heads:
         return np.zeros(0, np.complex128)
     views = encoded.cast(pa.binary_view())
     return np.frombuffer(views.buffers()[1], np.complex128, len(views), 16 * views.offset)
+
+
+def head_of(encoded: bytes) -> bytes:
+    """Return the head of one key, without the number of a long key."""
+    length = len(encoded).to_bytes(4, "little")
+    return length + (encoded.ljust(_INLINE_BYTES, b"\0") if len(encoded) <= _INLINE_BYTES else encoded[:4])
 
 
 def _words(heads: Heads) -> npt.NDArray[np.uint64]:
@@ -190,6 +204,17 @@ class Keys(msgspec.Struct, frozen=True):
             rows = rows[~self.stored.equal(take_rows(encoded, rows), heads[rows], slots[rows])]
             slots[rows], positions[rows] = -1, _next_position(positions[rows], self.table)
         return slots
+
+    def find_one(self, encoded: bytes, hashed: int) -> int:
+        """Return the slot of one key; -1 if it has none. For a few keys, this is faster than `find`."""
+        mask, count, head = len(self.table) - 1, self.count, head_of(encoded)
+        position = hashed >> (64 - mask.bit_length())
+        while (slot := ((entry := self.table.item(position)) & mask) - 1) >= 0:
+            # the entry and the hash are equal in all bits above the mask; a slot of `count` or above was added later
+            if entry ^ hashed <= mask and slot < count and self.stored.has(slot, encoded, head):
+                return slot
+            position = (position + 1) & mask
+        return -1
 
     def _find_candidates(self, hashes: Hashes, rows: Slots, positions: Slots, candidates: Slots) -> None:
         """Advance each row's position to the next entry that may be its key; put that entry's slot into `candidates`.

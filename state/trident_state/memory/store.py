@@ -3,9 +3,11 @@
 import logging
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from trident.base.attempt import Lease
@@ -14,13 +16,14 @@ from trident.base.errors import FencedError, FilesError, StateFullError, StateOw
 from trident_state.binary import concatenate, in_halves
 from trident_state.checks import check_newest, check_next_batch
 from trident_state.expiry import Expiry, without_expired
+from trident_state.few_keys import Key, hash_key, key_encoder
 from trident_state.keys import check_key_types, decode_keys, encode_and_hash
 from trident_state.memory.entries import Entries
 from trident_state.memory.key_index import Slots
 from trident_state.memory.snapshots import Cut, Snapshots
 from trident_state.memory.update_changes import Change, changes_of
-from trident_state.messages import Applied, Found, GroupStatus, StoreReport, Update
-from trident_state.rules import as_of, check_not_beyond, check_reached
+from trident_state.messages import Applied, FewFound, Found, GroupStatus, StoreReport, Update
+from trident_state.rules import as_of, check_not_beyond, check_reached, few_as_of
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 from trident_state.store import Home, read_again
 
@@ -83,6 +86,7 @@ class MemoryStore:
     ) -> None:
         check_key_types(shape.keys)
         self._where = f"state {identity.name!r}"
+        self._encode_key = key_encoder(shape.keys)
         self._identity, self._shape, self._kind = identity, shape, kind
         self._ttl, self._expiry = ttl, Expiry()
         self._collect_at = _COLLECT_FROM
@@ -260,6 +264,34 @@ class MemoryStore:
         entries = self._loaded()
         slots = entries.index.keys.find(encoded, hashes)
         return Found(self._visible(entries, slots, asOf), marker if asOf is None or not entries.versioned else asOf)
+
+    def read_few(self, keys: Sequence[Key], asOf: int | None) -> FewFound | None:
+        if self._encode_key is None:
+            return None
+        self._loaded()
+        encoded = list(map(self._encode_key, keys))
+        marker = self._check_reached(asOf)  # first, because the look-up must see the keys of batch `asOf`
+        entries = self._loaded()
+        find = entries.index.keys.find_one
+        slots = np.array([find(key, hash_key(key)) for key in encoded], np.int64)
+        values = self._few_visible(entries, slots, asOf)
+        return FewFound(values, marker if asOf is None or not entries.versioned else asOf)
+
+    def _few_visible(self, entries: Entries, slots: Slots, asOf: int | None) -> list[Any]:
+        """Return the values in a few slots as Python values, by the rules of `_visible`."""
+        with self._triples:
+            triples = entries.take(slots)
+            marker, expiry = self._marker, self._expiry
+        txids, values = triples.txids.tolist(), entries.value.values(triples.values)
+        if expiry.cutoff:
+            cutoff = expiry.as_of(asOf, marker)
+            values = [value if txid > cutoff else None for txid, value in zip(txids, values, strict=True)]
+        if asOf is None or triples.prevs is None:
+            return values
+        check_not_beyond(self._where, marker, asOf)
+        if max(txids, default=asOf) <= asOf:
+            return values
+        return few_as_of(asOf, txids, values, entries.value.values(triples.prevs), self._where)
 
     def count(self) -> int | None:
         return len(self._loaded().index)

@@ -13,6 +13,7 @@ may raise StateCorruptError. Scripts in Redis (``redis/lua``) also read these fo
 format.
 """
 
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -45,9 +46,15 @@ from trident_state.encoding import (
     unencodable,
 )
 from trident_state.records.documents import Documents
-from trident_state.records.triples import Triples
+from trident_state.records.triples import NOTHING, FewTriples, Triples
 
 ValueForm = Literal["packed", "json"]
+
+_FLAGS = 3
+"""The greatest flags of a fixed record: both values are null."""
+
+_UNPACK_ONE = {pa.int64().id: struct.Struct("<Bqqq").unpack, pa.float64().id: struct.Struct("<Bqdd").unpack}
+"""For types whose values are the bits in a fixed record: the function that returns its flags, txid, prev and value."""
 
 
 class Records(Protocol):
@@ -110,9 +117,29 @@ class FixedRecords:
         present = valid_rows(records)
         data, offsets = buffers_of(records)
         if (offsets[1:] - offsets[:-1] != self.width * present).any():  # a null takes no bytes
-            raise StateCorruptError(f"a record is not {self.width} bytes long")
+            raise self._wrong_length()
         triples = self._triples(data)
         return triples.spread(present) if records.null_count else triples
+
+    def unpack_few(self, records: Sequence[bytes | None]) -> FewTriples | None:
+        """Return the triples of a few records as Python values; None if their bits are not the values themselves."""
+        unpack = None if self.bare else _UNPACK_ONE.get(self.kind.id)
+        if unpack is None:
+            return None
+        triples = FewTriples([], [], [])
+        for record in records:
+            if record is None:
+                flags, txid, prev, value = _FLAGS, NOTHING, None, None
+            elif len(record) != self.width:
+                raise self._wrong_length()
+            else:
+                flags, txid, prev, value = unpack(record)
+            if flags > _FLAGS:
+                raise self._wrong_flags()
+            triples.txids.append(txid)
+            triples.values.append(None if flags & 2 else value)
+            triples.prevs.append(None if flags & 1 else prev)
+        return triples
 
     def unpack_rows(self, rows: bytes) -> Triples:
         """Return the triples of records that are in `rows`, one after the other."""
@@ -123,13 +150,19 @@ class FixedRecords:
     def _triples(self, data: Bytes) -> Triples:
         rows = data.reshape(-1, self.width)
         flags = rows[:, 0]
-        if (flags > 3).any():
-            raise StateCorruptError("a record has unknown flags")
+        if (flags > _FLAGS).any():
+            raise self._wrong_flags()
         values = self._column(rows[:, -8:], flags & 2 != 0)
         if self.bare:
             return Triples.bare(values)
         txids = np.ascontiguousarray(rows[:, 1:9]).view("<i8")[:, 0]
         return Triples(txids, values, self._column(rows[:, 9:17], flags & 1 != 0))
+
+    def _wrong_length(self) -> StateCorruptError:
+        return StateCorruptError(f"a record is not {self.width} bytes long")
+
+    def _wrong_flags(self) -> StateCorruptError:
+        return StateCorruptError("a record has unknown flags")
 
     def slots(self, column: pa.Array) -> npt.NDArray[np.int64] | npt.NDArray[np.float64]:
         """Return the values as 8-byte numbers; nulls are 0."""
@@ -193,6 +226,23 @@ def unpack_records(form: Records, records: Sequence[bytes | None], where: str) -
     Raises StateCorruptError, with the name of the state, if a record is not of this form.
     """
     try:
-        return form.unpack(one_chunk(pa.array(records, pa.binary())))
+        return form.unpack(_column_of(records))
     except StateCorruptError as error:
-        raise StateCorruptError(f"{where}: {error}; another program wrote the stored value") from error
+        raise _corrupt(where, error) from error
+
+
+def unpack_few_records(form: Records, records: Sequence[bytes | None], where: str) -> FewTriples:
+    """Return the same as `unpack_records`, as Python values."""
+    try:
+        few = form.unpack_few(records) if isinstance(form, FixedRecords) else None
+        return form.unpack(_column_of(records)).few() if few is None else few
+    except StateCorruptError as error:
+        raise _corrupt(where, error) from error
+
+
+def _column_of(records: Sequence[bytes | None]) -> pa.Array:
+    return one_chunk(pa.array(records, pa.binary()))
+
+
+def _corrupt(where: str, error: StateCorruptError) -> StateCorruptError:
+    return StateCorruptError(f"{where}: {error}; another program wrote the stored value")

@@ -1,14 +1,25 @@
 """The triples (txid, prev, value) of several keys, as three columns."""
 
+from typing import Any, NamedTuple
+
 import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from trident.base.values import to_python
 from trident_state.binary import spread_rows
 
 NOTHING = -1
 """The txid in the triple of a key for which nothing is stored."""
+
+
+class FewTriples(NamedTuple):
+    """The triples of a few keys, as Python values. A key without a stored triple has txid NOTHING and None twice."""
+
+    txids: list[int]
+    values: list[Any]
+    prevs: list[Any]
 
 
 class Triples(msgspec.Struct, frozen=True):
@@ -28,6 +39,10 @@ class Triples(msgspec.Struct, frozen=True):
         txids = np.full(len(present), NOTHING, np.int64)
         txids[present] = self.txids
         return Triples(txids, spread_rows(present, self.values), spread_rows(present, self.prevs))
+
+    def few(self) -> FewTriples:
+        """Return the triples as Python values."""
+        return FewTriples(self.txids.tolist(), to_python(self.values), to_python(self.prevs))
 
     def take(self, rows: npt.NDArray[np.int64]) -> "Triples":
         """Return the triples of the given rows, in the order of `rows`."""

@@ -5,6 +5,7 @@ No read runs a script or writes anything.
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,17 +13,18 @@ import pyarrow as pa
 from trident.base.attempt import Lease
 from trident.base.errors import SnapshotMovedError, StateCorruptError, StateLostError, StateRecoveringError
 from trident_state.expiry import Cutoff, without_expired
+from trident_state.few_keys import hash_key
 from trident_state.incarnation import Incarnation
 from trident_state.keys import decode_keys
 from trident_state.messages import GroupStatus
-from trident_state.records.forms import Records, unpack_records
+from trident_state.records.forms import Records, unpack_few_records, unpack_records
 from trident_state.records.triples import Triples
 from trident_state.redis.command_routing import Links, Reply
 from trident_state.redis.layout import LEGEND, Layout
 from trident_state.redis.meta import Meta, parse_meta, read_meta
 from trident_state.redis.placement import READ_KEYS, Placement
 from trident_state.redis.wire import EXEC, MULTI, Arguments, bulks, command, hmget
-from trident_state.rules import as_of, check_not_beyond, check_reached
+from trident_state.rules import as_of, check_not_beyond, check_reached, few_as_of
 from trident_state.state_shape import StateKind, StateShape
 
 _SCAN_COUNT = 1000
@@ -134,6 +136,26 @@ class Reader:
             in_force = self._cutoff(metas, asOf, sizes) if cutoff is None else cutoff
             parts.append(self._values(unpack_records(self._records, records, self._where), asOf, in_force))
         return pa.concat_arrays(parts), min(as_ofs)
+
+    def read_few(
+        self, layout: Layout, keys: Sequence[bytes], asOf: int | None, lease: Lease | None
+    ) -> tuple[list[Any], int]:
+        """Return the same as `read` for a few encoded keys, as Python values."""
+        names, per_group = layout.packed_buckets, layout.per_group
+        buckets = [hash_key(key) % layout.buckets for key in keys]
+        reads = [(bucket, hmget(names[bucket], bulks([key]), 1)) for bucket, key in zip(buckets, keys, strict=True)]
+        metas, replies = self.snapshot(layout, reads)
+        as_of_txid = self.check(layout, metas, asOf, lease)
+        stored = unpack_few_records(self._records, [record for (record,) in replies], self._where)
+        if self._bare:
+            return stored.values, as_of_txid
+        values, cutoff = stored.values, self._cutoff(metas, asOf, [(bucket // per_group, 1) for bucket in buckets])
+        if not isinstance(cutoff, int) or cutoff > 0:
+            expired = (np.array(stored.txids) <= cutoff).tolist()
+            values = [None if gone else value for gone, value in zip(expired, values, strict=True)]
+        if asOf is not None:
+            values = few_as_of(asOf, stored.txids, values, stored.prevs, self._where)
+        return values, as_of_txid
 
     def scan(
         self,

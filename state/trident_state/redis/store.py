@@ -15,9 +15,10 @@ from trident.base.redis_address import Address
 from trident_state.binary import concatenate, in_halves, spread_rows
 from trident_state.checks import check_update_types
 from trident_state.expiry import Expiry
+from trident_state.few_keys import Key, key_encoder
 from trident_state.incarnation import Incarnation
 from trident_state.keys import check_key_types, encode_checked_keys
-from trident_state.messages import Applied, Found, GroupStatus, Put, StoreReport, Update
+from trident_state.messages import Applied, FewFound, Found, GroupStatus, Put, StoreReport, Update
 from trident_state.records.forms import ValueForm, records_of
 from trident_state.redis.cluster import Servers
 from trident_state.redis.command_routing import Link, Links
@@ -64,6 +65,7 @@ class RedisStore:
         ttl: float | None = None,
     ) -> None:
         check_key_types(shape.keys)
+        self._encode_key = key_encoder(shape.keys)
         self._identity, self._shape, self._kind, self._form = identity, shape, kind, form
         self._where, self._address = f"state {identity.name!r}", address
         self._declared = layout
@@ -334,6 +336,12 @@ class RedisStore:
             return Found(placed.restored(values), as_of)
 
         return self._with_layout(attempt)
+
+    def read_few(self, keys: Sequence[Key], asOf: int | None) -> FewFound | None:
+        if self._encode_key is None:
+            return None
+        encoded = list(map(self._encode_key, keys))
+        return self._with_layout(lambda layout: FewFound(*self._reader.read_few(layout, encoded, asOf, self._lease)))
 
     def count(self) -> int | None:
         metas = self._reader.metas(self._layout())

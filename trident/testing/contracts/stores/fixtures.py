@@ -9,11 +9,12 @@ import pyarrow as pa
 import pytest
 
 from trident.base.attempt import Lease
-from trident.base.errors import FencedError
+from trident.base.errors import FencedError, SnapshotMovedError
+from trident.base.values import to_python
 from trident.files.disk import DiskFiles
-from trident_state.messages import Applied, Update
+from trident_state.messages import Applied, Found, Update
 from trident_state.state_shape import Combine, StateIdentity, StateKind, StateShape
-from trident_state.store import StateFactory, Store
+from trident_state.store import FewReadable, StateFactory, Store
 
 FIRST = Lease(1, "first")
 SECOND = Lease(2, "second")
@@ -163,9 +164,36 @@ class Setting:
         return list(applied.values.to_pylist())
 
     def read(self, store: Store, numbers: Sequence[int], as_of: int | None) -> list[Any]:
-        values = store.read(self.key_table(numbers), as_of).values
-        assert values.type == self.value
-        return list(values.to_pylist())
+        keys = self.key_table(numbers)
+        found = read_alike(store, keys, as_of)
+        assert found.values.type == self.value
+        return list(found.values.to_pylist())
+
+
+def read_alike(store: Store, keys: pa.Table, as_of: int | None) -> Found:
+    """Return what `read` finds. Fails if `read_few`, where the store has it, finds anything else under a few keys."""
+    keys_few = _tuples(keys)[:_FEW]
+    try:
+        found = store.read(keys, as_of)
+    except SnapshotMovedError:
+        if isinstance(store, FewReadable) and len(keys):
+            with pytest.raises(SnapshotMovedError):
+                store.read_few(keys_few, as_of)
+        raise
+    few = store.read_few(keys_few, as_of) if isinstance(store, FewReadable) else None
+    if few is not None:
+        assert repr(few.values) == repr(to_python(found.values.slice(0, len(keys_few))))
+        assert as_of is None or few.asOf == found.asOf
+    return found
+
+
+_FEW = 64
+
+
+def _tuples(keys: pa.Table) -> list[tuple[Any, ...]]:
+    if not keys.num_columns:
+        return [()] * keys.num_rows
+    return list(zip(*map(to_python, keys.columns), strict=True))
 
 
 def marker(store: Store) -> int | None:

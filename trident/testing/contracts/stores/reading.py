@@ -15,6 +15,7 @@ from trident.testing.contracts.stores.fixtures import (
     every_kind,
     every_versioned_kind,
     marker,
+    read_alike,
 )
 from trident_state.state_shape import StateKind
 from trident_state.store import Store
@@ -34,7 +35,7 @@ class ReadContract:
         setting = Setting(storage, kind, KEYS[keys])
         store = setting.started(birth=3)
         setting.apply(store, 4, {0: 1})
-        found = store.read(setting.key_table([0]), None)
+        found = read_alike(store, setting.key_table([0]), None)
         assert (found.values.to_pylist(), found.asOf) == ([1], 4)
 
     @every_versioned_kind
@@ -46,7 +47,7 @@ class ReadContract:
         setting.apply(store, 2, {0: 5} if keys == "global" else {0: 5, 1: 7})
         numbers = [0] if keys == "global" else [0, 1]
         for as_of, values in ((2, [15, 7]), (1, [10, None])):
-            found = store.read(setting.key_table(numbers), as_of)
+            found = read_alike(store, setting.key_table(numbers), as_of)
             assert (found.values.to_pylist(), found.asOf) == (values[: len(numbers)], as_of)
 
     @every_versioned_kind

@@ -10,7 +10,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from trident.testing.contracts.stores.fixtures import LAST, SECOND, VERSIONED, Setting, Storage, entries, every_kind
+from trident.testing.contracts.stores.fixtures import (
+    LAST,
+    SECOND,
+    VERSIONED,
+    Setting,
+    Storage,
+    entries,
+    every_kind,
+    read_alike,
+)
 from trident_state.state_shape import Combine, StateKind
 
 _NOON = datetime.datetime(2024, 2, 29, 12, 0, 0, 123456)
@@ -62,11 +71,11 @@ class ValueContract:
         again = setting.open()
         again.acquire(SECOND)
         keys = setting.key_table(range(len(samples) + 1))
-        for found in (store.read(keys, None).values, again.read(keys, None).values):
+        for found in (read_alike(store, keys, None).values, read_alike(again, keys, None).values):
             found.validate(full=True)
             assert found.to_pylist() == pa.array([*reversed(samples), None], value).to_pylist()
         if kind in VERSIONED:
-            assert again.read(keys, 1).values.to_pylist() == written.to_pylist()
+            assert read_alike(again, keys, 1).values.to_pylist() == written.to_pylist()
         assert len(entries(again, None)) == len(samples)
 
     def test_not_a_number_is_read_as_it_was_written(self, storage: Storage) -> None:
