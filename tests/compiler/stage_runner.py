@@ -13,7 +13,8 @@ from trident import TridentTopology
 from trident.base.attempt import TransactionAttempt
 from trident.base.types import arrow_schema, parse_schema
 from trident.compiler.arrow.engine import ArrowEngine
-from trident.compiler.engine import Slot
+from trident.compiler.columns.columns import Columns
+from trident.compiler.engine import REQUEST, Answer, Slot
 from trident.compiler.program import Group
 from trident.compiler.spark.engine import SparkEngine, SparkSlot
 from trident.compiler.spark.sessions import released
@@ -112,6 +113,13 @@ def table(fields: str, *tuples: tuple[Any, ...]) -> pa.Table:
     return pa.Table.from_arrays(
         [pa.array([row[at] for row in tuples], field.type) for at, field in enumerate(schema)], schema=schema
     )
+
+
+def answered(answer: Answer, requests: pa.Table, read: Any) -> pa.Table:
+    """Return the answers of a compiled DRPC function as a table. The first field of `requests` has their numbers."""
+    entering = pa.schema([REQUEST, *list(requests.schema)[1:]])
+    answers = answer(Columns.of(requests, entering), read)
+    return pa.table({name: answers[name].array() for name in answers.names})
 
 
 def emission(fields: str, *tuples: tuple[Any, ...]) -> ArrowEmission:

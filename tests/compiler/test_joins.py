@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.compiler.stage_runner import STATE, OnArrow, Slots, results, rows, stream
+from tests.compiler.stage_runner import STATE, OnArrow, Slots, answered, results, rows, stream
 from trident import Count, JoinType, Stream, TridentTopology
 from trident.compiler.arrow.evaluation import compile_request
 from trident.compiler.stages import cut
@@ -229,6 +229,6 @@ def test_requests_that_share_a_pass_meet_nobody_else() -> None:
     both.merge(both, sourceField="from")
     (plan,) = cut(topology).requests
     args = pa.table({"number": pa.array([4, 5, 6]), "k": pa.array([1, 1, None]), "v": ["a", "b", "c"]})
-    answer = compile_request(plan)(args, lambda *_: pytest.fail("no state is read"))
+    answer = answered(compile_request(plan), args, lambda *_: pytest.fail("no state is read"))
     once = [(4, 1, "a", "a"), (5, 1, "b", None), (6, None, "c", "c")]
     assert Counter(rows(answer)) == Counter([(*row, "ask()") for row in once] * 2)

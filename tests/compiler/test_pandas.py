@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.compiler.stage_runner import STATE, OnArrow, Slots, leaving, run, stream, table
+from tests.compiler.stage_runner import STATE, OnArrow, Slots, answered, leaving, run, stream, table
 from tests.compiler.test_failed_tuples import letters
 from trident import Count, DeadLetter, TridentTopology
 from trident.base.errors import FailedException, UserFunctionError
@@ -79,7 +79,7 @@ def test_each_request_is_called_for_alone() -> None:
     asked = topology.newDRPCStream("share", "n long")
     asked.flatMap("n", repeated, "part double")
     (plan,) = cut(topology).requests
-    answers = compile_request(plan)(table("request long, n long", (1, 2), (2, 3), (3, 1)), None)
+    answers = answered(compile_request(plan), table("request long, n long", (1, 2), (2, 3), (3, 1)), None)
     rows = [tuple(row.values()) for row in answers.to_pylist()]
     assert rows == [(1, 0.5), (1, 0.5), (2, 1 / 3), (2, 1 / 3), (2, 1 / 3), (3, 1.0)]
 
@@ -122,7 +122,7 @@ def test_aggregates_of_each_request() -> None:
     asked = topology.newDRPCStream("spread", "n long").flatMap("n", countdown, "m long")
     asked.aggregate("m", spread, "spread")
     (plan,) = cut(topology).requests
-    answers = compile_request(plan)(table("request long, n long", (1, 2), (2, 5), (3, 0)), None)
+    answers = answered(compile_request(plan), table("request long, n long", (1, 2), (2, 5), (3, 0)), None)
     assert [tuple(row.values()) for row in answers.to_pylist()] == [(1, 1.0), (2, 4.0), (3, None)]
 
 

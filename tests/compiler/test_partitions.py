@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.compiler.stage_runner import Slots, run, stream, table
+from tests.compiler.stage_runner import Slots, answered, run, stream, table
 from trident import Count, Function, TridentTopology
 from trident.base.errors import TopologyError, UserFunctionError
 from trident.plan.nodes import walk
@@ -263,7 +263,7 @@ def test_a_request_is_spread_and_answered_as_if_it_were_alone() -> None:
     asked = topology.newDRPCStream("places", "n long").flatMap(lambda t: range(t.n), "m long")
     asked.partition("m", lambda m, count: m % count).parallelismHint(2).each(Place(), "at, of")
     (plan,) = cut(topology).requests
-    found = compile_request(plan)(table("request long, n long", (7, 3), (9, 1)), lambda *_: None)  # type: ignore
+    found = answered(compile_request(plan), table("request long, n long", (7, 3), (9, 1)), None)
     assert sorted(tuple(row.values()) for row in found.to_pylist()) == [
         (7, 0, 0, 2),
         (7, 1, 1, 2),

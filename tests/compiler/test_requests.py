@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from tests.compiler.functions import Longest, Mean, half, split
-from tests.compiler.stage_runner import STATE, OnSpark, rows, stream, table
+from tests.compiler.stage_runner import STATE, OnSpark, answered, rows, stream, table
 from trident import Count, FilterNull, MapGet, Sum, TridentTopology, expr
 from trident.base.errors import MissingSessionError, UserFunctionError
 from trident.base.types import ddl
@@ -40,7 +40,7 @@ def counting() -> tuple[TridentTopology, Any]:
 
 def answer(topology: TridentTopology, read: Read, *requests: tuple[Any, ...], fields: str = "args string") -> Any:
     (plan,) = cut(topology).requests
-    return rows(compile_request(plan)(table(f"request long, {fields}", *requests), read))
+    return rows(answered(compile_request(plan), table(f"request long, {fields}", *requests), read))
 
 
 def test_the_readmes_query() -> None:
@@ -182,11 +182,11 @@ def test_steps_that_only_spark_can_run_are_jobs_of_their_own(on_spark: OnSpark) 
         .aggregate("count", Sum(), "sum")
     )
     (plan,) = cut(topology).requests
-    answered = on_spark.engine.compile_request(plan)
+    answer = on_spark.engine.compile_request(plan)
     stored = Stored(counts={("cat",): 5, ("the",): 7, ("dog",): 2})
     requests = table("request long, args string, least int", (7, "cat the cow", 1), (8, "dog moon a", 2), (9, "x", 3))
     for _ in range(2):  # what was learned of the types the first time holds the second
-        assert rows(answered(requests, stored)) == [(7, 7), (8, 2), (9, 0)]
+        assert rows(answered(answer, requests, stored)) == [(7, 7), (8, 2), (9, 0)]
 
 
 @pytest.mark.spark
@@ -200,9 +200,9 @@ def test_a_request_s_fields_are_replaced_by_either_engine(on_spark: OnSpark) -> 
         .each(expr("upper(args)"), "args string", replace=True)
     )
     (plan,) = cut(topology).requests
-    answered = on_spark.engine.compile_request(plan)
+    answer = on_spark.engine.compile_request(plan)
     requests = table("request long, args string, n long", (7, "a dog", 0), (8, "x", 0))
-    assert rows(answered(requests, Stored())) == [(7, "A", 2), (7, "DOG", 2), (8, "X", 1)]
+    assert rows(answered(answer, requests, Stored())) == [(7, "A", 2), (7, "DOG", 2), (8, "X", 1)]
 
 
 def test_a_query_in_a_stream_of_batches() -> None:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tests.compiler.functions import CountedCalls
-from tests.compiler.stage_runner import STATE, OnArrow, Slots, results, rows, run, stream
+from tests.compiler.stage_runner import STATE, OnArrow, Slots, answered, results, rows, run, stream
 from tests.compiler.test_joins import ordered, seen, tuples
 from trident import Count, Function, Sum, TridentTopology
 from trident.base.errors import UserFunctionError
@@ -225,7 +225,7 @@ def test_requests_are_split_by_themselves() -> None:
     parsed.orders.aggregate("price", Sum(), "sum")
     (plan,) = cut(topology).requests
     args = pa.table({"number": pa.array([4, 5, 6]), "line": ["1 2.5", "x", "2 4.0"]})
-    answer = compile_request(plan)(args, lambda *_: pytest.fail("no state is read"))
+    answer = answered(compile_request(plan), args, lambda *_: pytest.fail("no state is read"))
     assert rows(answer) == [(4, 2.5), (5, 0.0), (6, 4.0)]
 
 

@@ -23,6 +23,8 @@ from trident.base.errors import (
     UserFunctionError,
 )
 from trident.compiler.arrow.evaluation import compile_request
+from trident.compiler.columns.columns import Column, Columns
+from trident.compiler.engine import REQUEST
 from trident.drpc.local import LocalDRPC, _apart
 from trident_state.state_shape import StateKind
 
@@ -278,7 +280,8 @@ def test_rows_of_grouped_answers_go_to_their_request(states: States) -> None:
     each_word = each(arguments("each"), "args", split, "word string", many=True)
     plan = planned("each", summed(ask(each_word, COUNTS, "word", "count"), "count", "sum", ("word",)))
     answer = compile_request(plan)
-    args = pa.table({"n": pa.array([0, 1, 2]), "args": ["cat dog", "", "dog"]})
-    found = answer(args, lambda node, keys: states.stores["counts"].read(keys, 1).values)
-    parts = [sorted(zip(*part.to_pydict().values(), strict=True)) for part in _apart(found, 3)]
+    args = Column.made(["cat dog", "", "dog"], pa.string())
+    asked = Columns({REQUEST.name: Column(REQUEST.type, None, [0, 1, 2]), "args": args}, 3)
+    found = answer(asked, lambda node, keys: states.stores["counts"].read(keys, 1).values)
+    parts = [sorted(zip(*part.lists(part.names), strict=True)) for part in _apart(found, 3)]
     assert parts == [[("cat", 4), ("dog", 4)], [], [("dog", 4)]]

@@ -1,7 +1,7 @@
 """The rows of an answer, as a list of PySpark Rows."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import Row
@@ -16,13 +16,16 @@ class AnswerRows(list[Row]):
     """The rows of an answer, with the names of their fields, and the txid of each batch group as of which they are."""
 
     def __init__(self, table: pa.Table, txids: Mapping[str, int]) -> None:
-        self.fields: tuple[str, ...] = tuple(table.column_names)
-        self.txids = dict(txids)
         self._table = table
+        self._fill(table.column_names, list(map(to_python, table.columns)), table.num_rows, txids)
+
+    def _fill(self, fields: Iterable[str], columns: Sequence[list[Any]], count: int, txids: Mapping[str, int]) -> None:
+        """Take the values of each field as the rows."""
+        self.fields: tuple[str, ...] = tuple(fields)
+        self.txids = dict(txids)
         row = Row(*self.fields)
-        columns = [to_python(column) for column in table.columns]
         # The key of a state of one value has no field: its rows are empty, and there may still be one.
-        rows = zip(*columns, strict=True) if columns else iter([()] * table.num_rows)
+        rows = zip(*columns, strict=True) if columns else iter([()] * count)
         super().__init__(row(*values) for values in rows)
 
     @property
@@ -38,6 +41,6 @@ class AnswerRows(list[Row]):
 
     def toPandas(self) -> "pd.DataFrame":
         """Return the rows as a pandas DataFrame."""
-        frame: pd.DataFrame = self._table.to_pandas()
+        frame: pd.DataFrame = self.toArrow().to_pandas()
         frame.attrs["asOfTxid"] = self.asOfTxid
         return frame

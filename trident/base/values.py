@@ -133,7 +133,7 @@ def _without_rows(value: Any) -> Any:
 
 def exact_type(kind: pa.DataType) -> type | None:
     """Return the Python type whose values a column of type `kind` returns unchanged; None if there is none."""
-    return _EXACT.get(kind)
+    return _EXACT.get(kind.id)
 
 
 def are_exact(values: list[Any], kind: pa.DataType) -> bool:
@@ -146,17 +146,45 @@ def are_exact(values: list[Any], kind: pa.DataType) -> bool:
     return exact is not None and set(map(type, values)) <= {exact, type(None)}
 
 
-_EXACT: dict[pa.DataType, type] = {
-    pa.string(): str,
-    pa.int8(): int,
-    pa.int16(): int,
-    pa.int32(): int,
-    pa.int64(): int,
-    pa.float64(): float,
-    pa.bool_(): bool,
-    pa.binary(): bytes,
-    pa.date32(): datetime.date,
+def are_within(values: list[Any], kind: pa.DataType) -> bool:
+    r"""Return whether a column of type `kind` can hold values for which `are_exact` is true.
+
+    It cannot hold an int beyond its range, or a str with half a surrogate pair.
+
+    >>> are_within([127, None], pa.int8()), are_within([128], pa.int8()), are_within(["\ud800"], pa.string())
+    (True, False, False)
+    """
+    if kind.id == _TEXT:
+        return all([value is None or value.isascii() or _is_unicode(value) for value in values])
+    width = _WIDTHS.get(kind.id)
+    return width is None or all([value is None or -width <= value < width for value in values])
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+_TEXT: int = pa.string().id
+
+_WIDTHS: dict[int, int] = {pa.int8().id: 2**7, pa.int16().id: 2**15, pa.int32().id: 2**31, pa.int64().id: 2**63}
+"""The first number beyond each type of whole numbers."""
+
+_EXACT: dict[int, type] = {
+    pa.string().id: str,
+    pa.int8().id: int,
+    pa.int16().id: int,
+    pa.int32().id: int,
+    pa.int64().id: int,
+    pa.float64().id: float,
+    pa.bool_().id: bool,
+    pa.binary().id: bytes,
+    pa.date32().id: datetime.date,
 }
+"""By the number of the type: to hash a type itself, Arrow writes it as text."""
 
 
 def _accept_row(value: Any, kind: pa.DataType, row: int) -> Any:

@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import SpoutContractError
+from trident.compiler.columns.columns import Columns
 from trident.compiler.keyed_job import KeyedJob, KeyedResult
 from trident.compiler.latest_times import LatestTimes
 from trident.compiler.parquet_files import Part, Target
@@ -25,6 +26,9 @@ from trident.plan.topology_protocol import EngineName
 from trident_spouts.executor import Emission
 from trident_state.messages import Put
 from trident_state.store import SharedBatch, SharedSnapshot
+
+REQUEST = pa.field("\0request", pa.int64())
+"""The field that distinguishes requests while they are answered. Users cannot give a field this name."""
 
 
 class Slot(Protocol):
@@ -123,10 +127,12 @@ class Puts(Protocol):
 class Answer(Protocol):
     """A compiled DRPC function.
 
-    Its arguments are the requests, a reader of states, and a check that it calls between steps.
+    Its arguments are the requests, a reader of states, and a check that it calls between steps; the check raises if no
+    caller waits for the answer. The requests have the field `REQUEST`, with numbers that do not repeat, and then the
+    function's arguments. The answers have that field, too, and then the fields of the function's last step.
     """
 
-    def __call__(self, args: pa.Table, read: Read, check: Callable[[], None] = lambda: None, /) -> pa.Table: ...
+    def __call__(self, requests: Columns, read: Read, check: Callable[[], None] = lambda: None, /) -> Columns: ...
 
 
 class Engine(Protocol):

@@ -2,8 +2,8 @@
 
 import html
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
@@ -25,9 +25,10 @@ from trident.base.html_table import html_table
 from trident.base.names import did_you_mean
 from trident.base.short_texts import typed_brief
 from trident.base.types import arrow_schema, ddl
-from trident.base.values import NotAccepted, to_arrow
+from trident.base.values import NotAccepted
 from trident.compiler.arrow.evaluation import compile_request
-from trident.compiler.engine import Answer
+from trident.compiler.columns.columns import Column, Columns
+from trident.compiler.engine import REQUEST, Answer
 from trident.compiler.program import RequestPlan
 from trident.compiler.states.queries import Reads
 from trident.drpc.combining import AtWork, Combining
@@ -37,10 +38,8 @@ from trident.plan.sites import sites_in
 from trident.reads.committed_reads import ReadSource, Snapshot, read_consistently
 from trident.user_calls.threads import ended_by_user_code
 from trident.user_calls.watched_calls import Subject, current_line
+from trident_state.few_keys import Key
 from trident_state.state_shape import StateKind
-
-if TYPE_CHECKING:
-    pass
 
 Compile = Callable[[RequestPlan], Answer]
 """A function that compiles a plan to the function that answers requests, many at once."""
@@ -56,9 +55,6 @@ _EVERYBODYS = (
 )
 """Errors that would occur for all requests of a batch."""
 
-REQUEST = pa.field("_request", pa.int64(), nullable=False)
-_STRING = pa.string()
-
 
 class Arguments:
     """The declared arguments of one DRPC function.
@@ -72,6 +68,7 @@ class Arguments:
         self.function = function
         self.names: list[str] = declared.names
         self.schema = arrow_schema(declared)
+        self._fields = [(field.name, field.type, field.nullable) for field in self.schema]
         self.signature = f"{function}({ddl(declared)})"
 
     def bind(self, args: Sequence[Any], named: dict[str, Any]) -> list[Any]:
@@ -94,27 +91,23 @@ class Arguments:
         missing = [name for name in self.names if name not in values]
         if missing:
             raise self._error(f"argument {missing[0]!r} is missing")
-        for field in self.schema:
-            self._check(field, values[field.name])
+        for name, kind, nullable in self._fields:
+            self._check(name, kind, nullable, values[name])
         return [values[name] for name in self.names]
 
-    def _check(self, field: pa.Field, value: Any) -> None:
-        if value is None and not field.nullable:
-            raise self._error(f"argument {field.name!r} is None")
-        if type(value) is str and value.isascii() and field.type == _STRING:
-            return
+    def _check(self, name: str, kind: pa.DataType, nullable: bool, value: Any) -> None:
+        if value is None and not nullable:
+            raise self._error(f"argument {name!r} is None")
         try:
-            to_arrow([value], field.type)
+            Column.made([value], kind)
         except NotAccepted as error:
             why = f": {error.why}" if error.why else ""
-            raise self._error(f"argument {field.name!r} is {typed_brief(error.value)}{why}") from None
+            raise self._error(f"argument {name!r} is {typed_brief(error.value)}{why}") from None
 
-    def columns(self, requests: Sequence[Sequence[Any]]) -> list[pa.Array]:
-        """Return the arguments of several requests as columns, with one row for each request."""
-        return [
-            to_arrow(list(values), field.type)
-            for field, values in zip(self.schema, zip(*requests, strict=True), strict=True)
-        ]
+    def columns(self, requests: Sequence[Sequence[Any]]) -> dict[str, Column]:
+        """Return the arguments of several requests as columns by name, with one row for each request."""
+        pairs = zip(self._fields, zip(*requests, strict=True), strict=True)
+        return {name: Column.made(list(values), kind) for (name, kind, _), values in pairs}
 
     def _error(self, what: str) -> DRPCArgumentError:
         return DRPCArgumentError(f"DRPC {self.function!r}: {what}; declared is {self.signature}")
@@ -130,6 +123,14 @@ class DRPCResult(AnswerRows):
         states of several groups were read; None if no state was read, or only non-transactional ones.
     txids : the same, always as a dict.
     """
+
+    def __init__(self, answers: Columns, schema: pa.Schema, txids: Mapping[str, int]) -> None:
+        self._answers, self._schema = answers, schema
+        self._fill(answers.names, answers.lists(answers.names), answers.rows, txids)
+
+    def toArrow(self) -> pa.Table:
+        """Return the rows as an Arrow table, with the declared types."""
+        return self._answers.table(self._schema)
 
     def _repr_html_(self) -> str:
         return f"{html_table(self.fields, self)}<i>as of txid {html.escape(str(self.asOfTxid))}</i>"
@@ -154,7 +155,7 @@ class DRPCFunction:
         self._groups = {source.group_of(state) for state in kept}
         """The batch groups whose txids are named in an answer."""
         self._arguments = Arguments(plan.function, plan.source.schema)
-        self._schema = pa.schema([REQUEST, *self._arguments.schema])
+        self._answers = arrow_schema(plan.leaf.schema)
         self.signature = self._arguments.signature
         self._sites = sites_in(walk(plan.leaf))
         self.subject = Subject(f"DRPC {plan.function!r}", self._sites)
@@ -169,7 +170,7 @@ class DRPCFunction:
     @property
     def answers(self) -> pa.Schema:
         """The fields of the rows that answer a request."""
-        return arrow_schema(self._plan.leaf.schema)
+        return self._answers
 
     def bind(self, args: Sequence[Any], named: dict[str, Any]) -> list[Any]:
         """Return one value for each declared argument. Raises DRPCArgumentError if they do not fit."""
@@ -231,36 +232,40 @@ class DRPCFunction:
         if self._evaluate is None:
             self._evaluate = self._compile(self._plan)
         evaluate = self._evaluate
-        numbers = pa.array(range(len(requests)), REQUEST.type)
-        table = pa.Table.from_arrays([numbers, *self._arguments.columns(requests)], schema=self._schema)
+        numbers = Column(REQUEST.type, None, list(range(len(requests))))
+        asked = Columns({REQUEST.name: numbers, **self._arguments.columns(requests)}, len(requests))
 
-        def body(snapshot: Snapshot) -> tuple[pa.Table, dict[str, int]]:
+        def body(snapshot: Snapshot) -> tuple[Columns, dict[str, int]]:
             audience.whenGone = snapshot.release
 
             def read(node: HeldState, keys: pa.Table) -> pa.Array:
                 audience.check()
                 return snapshot.read(node.state.name, keys).values
 
+            def read_few(node: HeldState, keys: Sequence[Key]) -> list[Any] | None:
+                audience.check()
+                return snapshot.read_few(node.state.name, keys)
+
             def scan(node: HeldState) -> Iterator[pa.Table]:
                 audience.check()
                 return snapshot.scan(node.state.name)
 
-            return evaluate(table, Reads(read, scan), audience.check), snapshot.asOf
+            return evaluate(asked, Reads(read, scan, read_few), audience.check), snapshot.asOf
 
         found, asOf = read_consistently(self._source, self._states, body, reads=len(self._plan.queries))
         txids = {group: txid for group, txid in asOf.items() if group in self._groups}
-        return [DRPCResult(part, txids) for part in _apart(found, len(requests))]
+        return [DRPCResult(part, self._answers, txids) for part in _apart(found, len(requests))]
 
 
-def _apart(found: pa.Table, requests: int) -> list[pa.Table]:
-    """Return one table for each request, without the column of request numbers."""
-    rows = found.select(list(range(1, found.num_columns)))
+def _apart(answers: Columns, requests: int) -> list[Columns]:
+    """Return the answers to each request, without the numbers of the requests."""
+    rows = answers.select(answers.names[1:])
     if requests == 1:
         return [rows]
     mine: list[list[int]] = [[] for _ in range(requests)]
-    for row, number in enumerate(found.column(0).to_pylist()):
+    for row, number in enumerate(answers[REQUEST.name].values()):
         mine[number].append(row)
-    return [rows.take(pa.array(indices, pa.int64())) for indices in mine]
+    return [rows.take(indices) for indices in mine]
 
 
 class LocalDRPC:

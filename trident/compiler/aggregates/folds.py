@@ -67,12 +67,12 @@ class FoldMember:
 
     def column(self, values: list[Any]) -> Column:
         """Return accumulators as a column. Raises UserFunctionError if an accumulator has another type."""
-        beyond = beyond_type(self.aggregation, self.where.inputs)
-        if not beyond:
-            return output_column(self.where, values, self.accumulator)
         try:
             return Column.made(values, self.kind)
         except NotAccepted:
+            beyond = beyond_type(self.aggregation, self.where.inputs)
+            if not beyond:
+                return output_column(self.where, values, self.accumulator)  # raises an error with the value
             error = UserFunctionError(f"{self.where.step}: {beyond}")
             error.step = self.where.step
             raise error from None
@@ -97,6 +97,13 @@ class FoldSpec:
     """The key fields, then one field of accumulators for each member, with the name of the member's output."""
     bundle: pa.Field | None = None
     """The only output field if the results form a struct; None: each member has an output field of its own."""
+    key_names: list[str] = field(init=False)
+    key_kinds: list[pa.DataType] = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Once: each look at a schema makes objects.
+        object.__setattr__(self, "key_names", self.keys.names)
+        object.__setattr__(self, "key_kinds", self.keys.types)
 
     @classmethod
     def of(cls, keys: pa.Schema, *members: FoldMember, bundle: pa.Field | None = None) -> "FoldSpec":
@@ -241,7 +248,7 @@ class Fold:
 
     def __init__(self, spec: FoldSpec, first: Position = _START) -> None:
         self._spec = spec
-        self._index = KeyNumbers(spec.keys.types)
+        self._index = KeyNumbers(spec.key_kinds)
         self._folds = [accumulators_of(member) for member in spec.members]
         self.position = first
         """The position of the next tuple."""
@@ -266,10 +273,10 @@ class Fold:
         """Return every key with its accumulators."""
         pairs = zip(self._spec.members, self._folds, strict=True)
         accumulators = {member.output: fold.column() for member, fold in pairs}
-        return self._index.named(self._spec.keys.names).plus(accumulators)
+        return self._index.named(self._spec.key_names).plus(accumulators)
 
     def _numbers(self, columns: Columns) -> list[int]:
-        return self._index.numbers([columns[name] for name in self._spec.keys.names], columns.rows)
+        return self._index.numbers([columns[name] for name in self._spec.key_names], columns.rows)
 
 
 def folded(spec: FoldSpec, parts: Sequence[Columns], first: Position = _START) -> Columns:

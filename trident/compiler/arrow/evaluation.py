@@ -41,7 +41,7 @@ from trident.compiler.columns.partitions import (
     spread,
 )
 from trident.compiler.columns.splits import part_of
-from trident.compiler.engine import Answer
+from trident.compiler.engine import REQUEST, Answer
 from trident.compiler.program import RequestPlan
 from trident.compiler.states.queries import Read, compile_answer
 from trident.compiler.tracking.steps import StepLedger
@@ -86,9 +86,6 @@ separately: one row for each part, in hidden fields that the tuples have too; No
 _P = ParamSpec("_P")
 _OfColumns: TypeAlias = Callable[Concatenate[Columns, _P], Columns]
 """A kernel. Some kernels have a second argument for the tuples that they catch."""
-
-_REQUEST = pa.field("\0request", pa.int64())
-"""The field that distinguishes requests while they run. Users cannot give a field this name."""
 
 
 class Evaluation:
@@ -319,22 +316,15 @@ def _debugged(node: nodes.Debug, columns: Columns, run: Run) -> Columns:
 def compile_request(plan: RequestPlan, native: Native | None = None) -> Answer:
     """Return a DRPC function as one Python function, which answers many requests in one pass.
 
-    The Python function takes a table with one row for each request, a reader of states, and a check that it calls
-    between steps; the check raises if no caller waits for the answer. The table's first field is the number of the
-    request (an int64 field of any name, without repetitions); the others are the arguments. The function returns the
-    tuples of the plan's last step, each preceded by the number of its request. The tuples of each request are
-    aggregated separately. `native` runs the steps that only Spark can run. Raises MissingSessionError if there is such
-    a step and no `native`.
+    The tuples of each request are aggregated separately. `native` runs the steps that only Spark can run. Raises
+    MissingSessionError if there is such a step and no `native`.
     """
-    leaf = arrow_schema(plan.leaf.schema)
-    evaluation = Evaluation({plan.leaf: leaf.names}, [plan.source], [_REQUEST], native)
-    entering = pa.schema([_REQUEST, *arrow_schema(plan.source.schema)])
-    source, end = id(plan.source), id(plan.leaf)
+    names = plan.leaf.schema.names
+    evaluation = Evaluation({plan.leaf: names}, [plan.source], [REQUEST], native)
+    source, end, leaving = id(plan.source), id(plan.leaf), [REQUEST.name, *names]
 
-    def answer(args: pa.Table, read: Read, check: Callable[[], None] = lambda: None) -> pa.Table:
-        columns = Columns.of(args, entering)
-        answers = evaluation.run(Run({source: columns}, read, columns.select([_REQUEST.name]), check=check))[end]
-        arrays = [answers[name].array() for name in (_REQUEST.name, *leaf.names)]
-        return pa.Table.from_arrays(arrays, schema=pa.schema([args.schema.field(0), *leaf]))
+    def answer(requests: Columns, read: Read, check: Callable[[], None] = lambda: None) -> Columns:
+        numbers = requests.select([REQUEST.name])
+        return evaluation.run(Run({source: requests}, read, numbers, check=check))[end].select(leaving)
 
     return answer

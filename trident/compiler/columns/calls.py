@@ -18,7 +18,15 @@ from pyarrow import types as kinds
 
 from trident.base.never_run import NEVER_RUN
 from trident.base.values import NotAccepted, are_exact, type_name
-from trident.compiler.columns.columns import Column, Columns, Stretches, joined, made_tuples, stretches_without
+from trident.compiler.columns.columns import (
+    Column,
+    Columns,
+    Stretches,
+    are_few,
+    joined,
+    made_tuples,
+    stretches_without,
+)
 from trident.compiler.columns.function_errors import Where, reason, short, typed, why_not
 from trident.compiler.columns.row_failures import FailedRows, fail_row
 from trident.operations.builtin_filters import FilterNull
@@ -239,6 +247,8 @@ def emitter(operation: Operation, where: Where, outputs: pa.Schema, after: froze
     call = call_rows(operation, where.inputs, len(outputs))
     collected = operation.call is Call.FUNCTION
     many = operation.many or collected
+    fields, names = list(outputs), outputs.names  # once: each look at a schema makes objects
+    only = fields[0].type if len(fields) == 1 and not collected else None
 
     def called(columns: Columns, failed: FailedRows | None) -> Called:
         lists, rows = columns.lists(where.inputs), columns.rows
@@ -253,8 +263,11 @@ def emitter(operation: Operation, where: Where, outputs: pa.Schema, after: froze
     def emitted(called: Called) -> Columns:
         columns, ends = called.columns, called.ends
         lists = columns.lists_on_demand(where.inputs)  # only errors need them
-        fields = _output_columns(where, called.results, outputs, collected, lists, ends)
-        added = {name: column for name, column in zip(outputs.names, fields, strict=True) if name in after}
+        if only is not None and are_exact(called.results, only):  # the common case
+            made = [tuple_column(where, called.results, fields[0], lists, origin_of(ends), True)]
+        else:
+            made = _output_columns(where, called.results, outputs, collected, lists, ends)
+        added = {name: column for name, column in zip(names, made, strict=True) if name in after}
         rest = columns.only(after - added.keys())
         return (rest if ends is None else repeat_rows(rest, ends)).plus(added)
 
@@ -270,8 +283,6 @@ def _output_columns(
     number of results up to its end; None: each row has one result.
     """
     origin = origin_of(ends)
-    if len(outputs) == 1 and not collected and are_exact(results, outputs.field(0).type):  # the common case
-        return [tuple_column(where, results, outputs.field(0), lists, origin, True)]
     if collected:
         values_by_field = [list(values) for values in zip(*results, strict=True)] or [[] for _ in outputs]
     else:
@@ -284,6 +295,11 @@ def repeat_rows(columns: Columns, ends: list[int]) -> Columns:
     """Repeat each row as often as it has emissions. `ends` holds for each row the number of emissions up to its end."""
     if not columns.names:
         return Columns({}, ends[-1] if ends else 0)
+    if not ends or are_few(ends[-1]):
+        rows: list[int] = []
+        for row, end in enumerate(ends):
+            rows += [row] * (end - len(rows))
+        return columns.take(rows)
     counts: Any = numpy.array(ends, numpy.int64)
     counts[1:] -= counts[:-1].copy()
     return columns.take(numpy.repeat(numpy.arange(len(counts)), counts).tolist())

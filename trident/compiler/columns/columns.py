@@ -14,14 +14,23 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types as kinds
 
-from trident.base.values import are_exact, exact_type, to_arrow, to_python
+from trident.base.values import are_exact, are_within, exact_type, to_arrow, to_python
 
 T = TypeVar("T")
 Stretches = Sequence[tuple[int, int]]
 """Ranges of rows in ascending order, each from its first row up to, but not including, its end."""
 
-_FEW = 64
-"""The most rows for which a Python loop is faster than a call into Arrow."""
+FEW = 64
+"""The most rows for which a Python loop is faster than a call into Arrow.
+
+A column of few rows stays a list of Python values as long as no step needs the array. So a query of a few keys makes
+hardly any array (decision 61). `tests/compiler/test_few_rows.py` sets this to -1 and compares.
+"""
+
+
+def are_few(rows: int) -> bool:
+    """Return whether a Python loop over so many rows is faster than a call into Arrow."""
+    return rows <= FEW
 
 
 class Column:
@@ -52,7 +61,7 @@ class Column:
         value is of another type.
         """
         exact = are_exact(values, kind) if exact is None else exact
-        if exact and len(values) <= _FEW and exact_type(kind) in _UNBOUNDED:
+        if exact and len(values) <= FEW and are_within(values, kind):
             return cls(kind, None, values)
         return cls(kind, to_arrow(values, kind, exact), values if exact and not is_mutable(kind) else None)
 
@@ -86,7 +95,7 @@ class Column:
 
     def take(self, rows: Sequence[int]) -> "Column":
         """Return the values of these rows, in this order. A row may occur several times."""
-        if self._values is not None and (self._array is None or len(rows) <= _FEW):
+        if self._values is not None and (self._array is None or len(rows) <= FEW):
             values = self._values
             return Column(self.kind, None, [values[row] for row in rows])
         return Column(self.kind, self.array().take(pa.array(rows, pa.int64())), None)
@@ -94,29 +103,28 @@ class Column:
     def keep(self, mask: list[bool]) -> "Column":
         """Return the values at the rows with a true mask."""
         values = None if self._values is None else list(compress(self._values, mask))
-        if self._array is None or (values is not None and len(mask) <= _FEW):
+        if self._array is None or (values is not None and len(mask) <= FEW):
             return Column(self.kind, None, values)
         return Column(self.kind, self._array.filter(pa.array(mask, pa.bool_())), values)
 
     def within(self, stretches: Stretches, mask: pa.Array) -> "Column":
         """Return the values in these ranges of rows. `mask` is true for the same rows."""
         values = None if self._values is None else joined(self._values, stretches)
-        if self._array is None or (values is not None and len(values) <= _FEW):
+        if self._array is None or (values is not None and len(values) <= FEW):
             return Column(self.kind, None, values)
         return Column(self.kind, self._array.filter(mask), values)
 
 
-@cache
 def is_mutable(kind: pa.DataType) -> bool:
     """Return whether a Python value of this type holds a list or a dict."""
+    return exact_type(kind) is None and _holds_mutable(kind)
+
+
+@cache
+def _holds_mutable(kind: pa.DataType) -> bool:
     if kinds.is_struct(kind):
-        return any(is_mutable(kind.field(at).type) for at in range(kind.num_fields))
+        return any(_holds_mutable(kind.field(at).type) for at in range(kind.num_fields))
     return bool(kinds.is_nested(kind))
-
-
-_UNBOUNDED = frozenset({float, bool, bytes})
-"""Python types of which every value fits the column's type, so that the array can be created later. (An int may be too
-large, a str may hold half a surrogate pair.)"""
 
 
 class Columns:

@@ -6,6 +6,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import types as kinds
 
+from trident.base.values import exact_type
 from trident.compiler.columns.columns import Column, Columns
 
 _NAN = float("nan")
@@ -19,6 +20,8 @@ def normal(kind: pa.DataType) -> Normal | None:
 
     A column of this type can hold the keys that the function returns.
     """
+    if exact_type(kind) not in (None, float):
+        return None
     if kinds.is_floating(kind):
         return _float
     if kinds.is_list(kind):
@@ -72,6 +75,10 @@ class KeyNumbers:
         keys = values[0] if len(values) == 1 else zip(*values, strict=True)
         numbers, number = self._numbers, self._numbers.setdefault
         return [number(key, len(numbers)) for key in keys]
+
+    def tuples(self) -> list[tuple[Any, ...]]:
+        """Return the keys as tuples, in the order of their numbers."""
+        return [(key,) for key in self._numbers] if len(self._kinds) == 1 else list(self._numbers)
 
     def columns(self) -> list[Column]:
         """Return the keys as columns, in the order of their numbers."""

@@ -9,8 +9,9 @@ from pyarrow import types as kinds
 
 from trident.base.errors import FailedException, StateError
 from trident.base.types import arrow_schema, arrow_type
+from trident.base.values import exact_type
 from trident.compiler.columns.calls import ListCollector, not_emitted, tuple_column
-from trident.compiler.columns.columns import Column, Columns, made_tuples
+from trident.compiler.columns.columns import Column, Columns, are_few, made_tuples
 from trident.compiler.columns.function_errors import Where
 from trident.compiler.columns.key_numbers import KeyNumbers
 from trident.compiler.columns.user_keys import key_columns
@@ -19,18 +20,26 @@ from trident.operations.functions import Query
 from trident.operations.tuples import tuple_type
 from trident.plan.nodes import HeldState, StateReader
 from trident.plan.state_schema import function_of, parts_of, present_of, queried_parts, shown_type
+from trident_state.few_keys import Key
 
 Read = Callable[[HeldState, pa.Table], pa.Array]
 """A function that reads a state. Its argument is a table of key fields (no key twice; one row without columns for a
 global value). It returns one stored accumulator for each row, null if there is none."""
 
 
+def _by_table(state: HeldState, keys: Sequence[Key]) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """A `Read` that can also list a state: `scan` yields tables of entries, the key fields first, then the value."""
+    """A `Read` that can also list a state: `scan` yields tables of entries, the key fields first, then the value.
+
+    `few` reads a few keys, each a tuple of values, and returns Python values; None if only `read` can read the state.
+    """
 
     read: Read
     scan: Callable[[HeldState], Iterator[pa.Table]]
+    few: Callable[[HeldState, Sequence[Key]], list[Any] | None] = _by_table
 
     def __call__(self, node: HeldState, keys: pa.Table) -> pa.Array:
         return self.read(node, keys)
@@ -230,6 +239,11 @@ def _shown_kind(step: StateReader) -> pa.DataType:
     return outputs.field(0).type if whole is None else arrow_type(whole)
 
 
+def _is_plain(kind: pa.DataType) -> bool:
+    """Return whether any value that is stored with this type has a Python value, which nobody can change."""
+    return exact_type(kind) in (str, int, float, bool, bytes) or kinds.is_floating(kind) or kinds.is_decimal(kind)
+
+
 @dataclass(frozen=True, slots=True)
 class _Lookup:
     """A function that reads one state for a step.
@@ -240,6 +254,8 @@ class _Lookup:
     state: Any
     """The node of the state, by which a `Read` identifies it; None in a detached question, which has one state."""
     keys: pa.Schema
+    stored: pa.DataType
+    """The type of the stored values."""
     present: Callable[[Any], Any] | None
     where: Where
     kind: pa.DataType | None
@@ -250,9 +266,11 @@ class _Lookup:
     @classmethod
     def of(cls, step: StateReader) -> "_Lookup":
         state = step.updated
+        shape = shape_of(state)
         return cls(
             state,
-            shape_of(state).keys,
+            shape.keys,
+            shape.value,
             present_of(state),
             Where(state.step, function_of(state)),
             _kind(step),
@@ -281,9 +299,17 @@ class _Lookup:
         numbers = index.numbers(
             [column.cast(field.type) for column, field in zip(columns, self.keys, strict=True)], rows
         )
-        keys = (index.named(self.keys.names) if self.keys.names else Columns({}, 1)).table(self.keys)
-        values = self._presented(Column.of(read(self.state, keys)))
-        return values if len(index) == rows and self.keys.names else values.take(numbers)
+        values = self._presented(self._read(index, read))
+        return values if len(index) == rows and len(self.keys) else values.take(numbers)
+
+    def _read(self, index: KeyNumbers, read: Read) -> Column:
+        """Return the stored value under each key of the index."""
+        if isinstance(read, Reads) and are_few(len(index)) and _is_plain(self.stored):
+            values = read.few(self.state, index.tuples())
+            if values is not None:
+                return Column(self.stored, None, values)
+        keys = (index.named(self.keys.names) if len(self.keys) else Columns({}, 1)).table(self.keys)
+        return Column.of(read(self.state, keys))
 
     def _presented(self, stored: Column) -> Column:
         present = self.present
