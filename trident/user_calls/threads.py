@@ -119,8 +119,11 @@ class Threads:
             if self._closed:
                 raise RuntimeError(f"{self._name} is closed and accepts no more work")
             if self._waiting:
-                worker = self._waiting.pop()
+                # In this order: an interrupt may come at any line, and a worker that is not woken never comes back.
+                worker = self._waiting[-1]
                 worker.work = work
+                worker.woken.release()  # it runs without the pool's lock
+                self._waiting.pop()
             else:
                 self._work.append((future, work))
                 # Two calls must not count on the same thread (an attempt that hangs would hold the other one up): each
@@ -129,9 +132,6 @@ class Threads:
                     thread = threading.Thread(target=self._loop, name=self._name, daemon=True)
                     self._threads.add(thread)
                     thread.start()
-                return
-        # Not under the pool's lock, which the woken thread would then wait for.
-        worker.woken.release()
 
     def owns_this_thread(self) -> bool:
         """Return whether the calling thread belongs to this pool."""
