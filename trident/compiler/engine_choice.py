@@ -44,12 +44,17 @@ def check_engine(engine: object, spark: object, nodes: Iterable[Node]) -> None:
                 f"engine='embedded' has no executors, but in {held.step} the state {held.state.name!r} "
                 f"({held.state.factory!r}) has writers='executors': declare it with writers='auto', or start on Spark"
             )
-    steps = [f"{_named(node)}: {_way_out(node)}" for node in _with_branches(nodes) if not has_python_form(node)]
+    steps = [f"{_named(node)}: {_way_out(node)}" for node in only_on_spark(nodes)]
     if steps:
         raise MissingSessionError(
             f"engine='embedded' has no Spark, and only Spark can run {'; '.join(steps)}. "
             "With engine='spark' the topology runs unchanged"
         )
+
+
+def only_on_spark(nodes: Iterable[Node]) -> list[Node]:
+    """Return the steps that only Spark can run, also those of DRPC functions, outputs and best-effort branches."""
+    return [node for node in _with_branches(nodes) if not has_python_form(node)]
 
 
 def _with_branches(nodes: Iterable[Node]) -> list[Node]:

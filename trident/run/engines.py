@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from trident.base.step import user_level
 from trident.compiler.arrow.engine import ArrowEngine
 from trident.compiler.engine import Engine
+from trident.compiler.engine_choice import only_on_spark
 from trident.compiler.stages import cut
 from trident.compiler.tracking.unseen import unseen_text
 from trident.configuration.settings import Settings
@@ -40,10 +41,13 @@ def engine_maker(
         from trident.compiler.auto.spark_later import SparkLater
 
         warn_of_unseen(topology, settings)
-        given = None if spark is None else session_for(spark)
+        # Looked up here: which session is active depends on the thread.
+        given = session_for(spark) if is_at_hand(spark) else None
         later = SparkLater(lambda: _warm_engine(given, topology, settings))
-        if is_at_hand(given):
+        if given is not None:
             later.begin("there is a session")
+        elif steps := only_on_spark(topology.nodes):
+            later.begin(f"{steps[0].step} can only run there")
         choice = EngineChoice(settings.autoRows, settings.autoBytes)
         return AutoEngine(later, choice, settings.files is not None, settings.ledger)
 

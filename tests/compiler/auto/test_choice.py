@@ -89,6 +89,45 @@ def test_the_attempt_after_a_failure_of_an_engine_runs_on_the_other_one_until_it
     assert choice.choose("g", 1, size(100), True) == "embedded"
 
 
+def test_an_engine_that_fails_again_and_again_is_left() -> None:
+    choice, failures = EngineChoice(10**9, 10**12), 0
+    for _ in range(5):
+        choice.ran("g", 1, "spark", size(1000), 0.1)
+        choice.ran("g", 1, "embedded", size(1000), 0.4)
+    for _ in range(20):
+        if choice.choose("g", 1, size(1000), True) == "spark":
+            failures += 1
+            choice.failed("g", 1, "spark")
+            assert choice.choose("g", 1, size(1000), True) == "embedded"
+        choice.ran("g", 1, "embedded", size(1000), 0.4)
+    assert failures == 3
+
+
+def test_a_group_that_spark_cannot_run_stays_here() -> None:
+    choice = EngineChoice(10**9, 10**12)
+    choice.stays_here("g")
+    choice.failed("g", 1, "embedded")
+    assert choice.choose("g", 1, size(10**9), True) == "embedded"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "together", "measure"),
+    [
+        ([size(1, 10), size(2, 20)], (3, 30), 3),
+        ([size(10, None), size(20, 10**9)], (30, 10**9), 30),
+        ([size(10, None), size(None, 6400)], (10, 6400), 110),
+        ([size(None, 640), size(None, 6400)], (None, 7040), 110),
+        ([size(10, 10), size(None, None)], (None, None), 1),
+        ([], (None, None), 1),
+    ],
+)
+def test_the_size_of_several_inputs_hides_nothing_that_is_known(
+    sizes: list[Size], together: tuple[int | None, int | None], measure: float
+) -> None:
+    found = Size.together(sizes)
+    assert (found.tuples, found.bytes) == together and found.measure == measure
+
+
 @pytest.mark.parametrize(
     ("given", "fits"),
     [

@@ -9,7 +9,7 @@ import math
 import statistics
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
@@ -25,6 +25,10 @@ to and fro."""
 
 _COLD = 3.0
 """The first time of a stage on an engine may be this many times too long, because it loads code."""
+
+_FAILED = 2.0
+"""An attempt that an engine failed counts as if it had taken this many times what the other engine then took: so an
+engine that fails again and again is left."""
 
 _WORTH_A_START = 0.5
 """If a stage takes more seconds than this in the driver's process, Spark may be started for later batches."""
@@ -53,11 +57,24 @@ class Size:
     tuples: int | None
     """The number of tuples, or the most that there can be."""
     bytes: int | None
+    uncounted: int = 0
+    """The bytes of those inputs among several whose number of tuples is not known."""
+
+    @classmethod
+    def together(cls, sizes: Sequence["Size"]) -> "Size":
+        """Return the size of several inputs: what is known of each, added up. It is unknown if that of one is."""
+        if any(size.tuples is None and size.bytes is None for size in sizes):
+            return cls(None, None)
+        tuples = [size.tuples for size in sizes if size.tuples is not None]
+        bytes = [size.bytes for size in sizes if size.bytes is not None]
+        uncounted = sum(size.bytes or 0 for size in sizes if size.tuples is None)
+        return cls(sum(tuples) if tuples else None, sum(bytes) if bytes else None, uncounted)
 
     @property
     def measure(self) -> float:
         """A number of tuples by which times are compared: if only bytes are known, as if a tuple had 64."""
-        return max(1.0, float(self.tuples) if self.tuples is not None else (self.bytes or 0) / 64)
+        bytes = self.uncounted if self.tuples is not None else self.bytes or 0
+        return max(1.0, (self.tuples or 0) + bytes / 64)
 
 
 @dataclass(slots=True)
@@ -117,6 +134,8 @@ class EngineChoice:
         """The engine that was chosen last, by group, stage and class of sizes."""
         self._failed: dict[tuple[str, int], Side] = {}
         """The engine that failed last in a stage, until the stage has run. The next attempt takes the other one."""
+        self._here = set[str]()
+        """The groups that Spark cannot run as this program, or this Spark, is."""
 
     def fits(self, size: Size) -> bool:
         """Return whether the driver's process may read an input. One of unknown size may be too large."""
@@ -131,6 +150,8 @@ class EngineChoice:
         """
         measure = size.measure
         with self._lock:
+            if group in self._here:
+                return "embedded"
             failed = self._failed.get((group, stage))
             if failed is not None:
                 return _other(failed)
@@ -153,8 +174,10 @@ class EngineChoice:
     def ran(self, group: str, stage: int, side: Side, size: Size, seconds: float) -> None:
         """Note the time of a stage."""
         with self._lock:
-            self._failed.pop((group, stage), None)
+            failed = self._failed.pop((group, stage), None)
             self._of(group, stage, side).add(size.measure, seconds)
+            if failed == _other(side):
+                self._of(group, stage, failed).add(size.measure, _FAILED * seconds)
 
     def is_longer(self, group: str, stage: int, side: Side, size: Size, seconds: float) -> bool:
         """Return whether a stage has taken longer than was expected."""
@@ -165,6 +188,11 @@ class EngineChoice:
         """Note that an engine, not the user's code, failed in a stage. The next attempt runs on the other engine."""
         with self._lock:
             self._failed[group, stage] = side
+
+    def stays_here(self, group: str) -> None:
+        """Note that Spark cannot run this group. What the driver can run of it stays in the driver."""
+        with self._lock:
+            self._here.add(group)
 
     def _of(self, group: str, stage: int, side: Side) -> _Times:
         return self._times.setdefault((group, stage, side), _Times(LEAST[side]))

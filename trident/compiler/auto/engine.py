@@ -4,10 +4,12 @@ Both engines compute the same from the same tuples, and a frozen batch does not 
 free for every stage of every attempt.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
-from trident.base.errors import AttemptCancelledError, SpoutError, UserFunctionError
+from trident.base.errors import AttemptCancelledError, SparkSetupError, SpoutError, UserCodeError, UserFunctionError
 from trident.compiler.arrow.engine import ArrowEngine
 from trident.compiler.arrow.evaluation import compile_request
 from trident.compiler.auto.choice import EngineChoice, Side, Size
@@ -36,6 +38,8 @@ from trident_state.store import SharedBatch, SharedSnapshot
 
 if TYPE_CHECKING:  # a run whose batches stay small never loads them
     from pyspark.sql import DataFrame
+
+logger = logging.getLogger(__name__)
 
 
 class AutoEngine(Engine):
@@ -108,23 +112,49 @@ class AutoSlot:
             if self._cancelled.is_set():
                 raise AttemptCancelledError(f"attempt {attempt} was cancelled")
 
-        slot = self._slot(side, check)
-        began = time.perf_counter()
+        def run(side: Side) -> StageResult:
+            slot = self._slot(side, stage, both, check)
+            work = partial(self._run_in, slot, side, stage, inputs, attempt, scratch, check)
+            return self._timed(work, stage, side, size) if both else work()
+
+        try:
+            return run(side)
+        except (UserCodeError, SparkSetupError) as error:
+            if not both or side == "embedded":
+                raise
+            logger.warning("group %r stays in this process, because it cannot run on Spark: %s", name, error)
+        self._choice.stays_here(name)
+        return run("embedded")
+
+    def _run_in(
+        self,
+        slot: Slot,
+        side: Side,
+        stage: Stage,
+        inputs: Mapping[Node, Emission | pa.Table],
+        attempt: TransactionAttempt,
+        scratch: Path,
+        check: Callable[[], None],
+    ) -> StageResult:
         try:
             with self._lock:
                 self._running = slot
             check()
-            result = slot.run(stage, inputs, attempt, scratch)
-        except Exception as error:
-            if both:
-                self._note_failure(stage, side, size, error, time.perf_counter() - began)
-            raise
+            return replace(slot.run(stage, inputs, attempt, scratch), engine=side)
         finally:
             with self._lock:
                 self._running = None
-        if both:
-            self._note_time(stage, side, size, time.perf_counter() - began)
-        return replace(result, engine=side)
+
+    def _timed(self, work: Callable[[], StageResult], stage: Stage, side: Side, size: Size) -> StageResult:
+        """Run a stage that both engines can run, and note what it took, or its failure."""
+        began = time.perf_counter()
+        try:
+            result = work()
+        except Exception as error:
+            self._note_failure(stage, side, size, error, time.perf_counter() - began)
+            raise
+        self._note_time(stage, side, size, time.perf_counter() - began)
+        return result
 
     def _note_time(self, stage: Stage, side: Side, size: Size, seconds: float) -> None:
         """Note what a stage took. If Spark may be sooner and is not up, let it come up for later batches."""
@@ -136,24 +166,28 @@ class AutoSlot:
     def _note_failure(self, stage: Stage, side: Side, size: Size, error: Exception, seconds: float) -> None:
         """Note a failure after which the next attempt should run on the other engine.
 
-        That is any failure of Spark's own, and a lack of memory here. An attempt that was cut off took at least
-        `seconds`.
+        That is any failure of Spark's own, and a lack of memory, also in a user's function. An attempt that was cut off
+        took at least `seconds`.
         """
         name, number = self._group.name, stage.number
         if isinstance(error, AttemptCancelledError):
             if self._choice.is_longer(name, number, side, size, seconds):
                 self._note_time(stage, side, size, seconds)
-        elif (
-            side == "spark" and not isinstance(error, UserFunctionError | SpoutError) or isinstance(error, MemoryError)
-        ):
+        elif _lacks_memory(error) or (side == "spark" and not isinstance(error, UserFunctionError | SpoutError)):
             self._choice.failed(name, number, side)
 
-    def _slot(self, side: Side, check: Callable[[], None]) -> Slot:
+    def _slot(self, side: Side, stage: Stage, both: bool, check: Callable[[], None]) -> Slot:
+        """Return the slot of an engine. If Spark makes none, the next attempt runs in the driver, if `both` can."""
         if side == "embedded":
             assert self._embedded is not None
             return self._embedded
-        if self._on_spark is None:
-            self._on_spark = self._spark.get(check).slot(self._group)
+        try:
+            if self._on_spark is None:
+                self._on_spark = self._spark.get(check).slot(self._group)
+        except Exception as error:
+            if both and not isinstance(error, AttemptCancelledError):
+                self._choice.failed(self._group.name, stage.number, side)
+            raise
         return self._on_spark
 
     def cancel(self) -> None:
@@ -173,16 +207,17 @@ class AutoSlot:
 
 def size_of(inputs: Mapping[Node, Emission | pa.Table]) -> Size:
     """Return the size of a stage's inputs together."""
-    sizes = [
-        Size(given.num_rows, given.nbytes) if isinstance(given, pa.Table) else Size(given.most_rows, given.bytes)
-        for given in inputs.values()
-    ]
-    return Size(_sum([size.tuples for size in sizes]), _sum([size.bytes for size in sizes]))
+    return Size.together(
+        [
+            Size(given.num_rows, given.nbytes) if isinstance(given, pa.Table) else Size(given.most_rows, given.bytes)
+            for given in inputs.values()
+        ]
+    )
 
 
-def _sum(numbers: Sequence[int | None]) -> int | None:
-    known = [number for number in numbers if number is not None]
-    return sum(known) if len(known) == len(numbers) else None
+def _lacks_memory(error: BaseException | None) -> bool:
+    """Return whether memory did not suffice, for the engine or for a user's function."""
+    return error is not None and (isinstance(error, MemoryError) or _lacks_memory(error.__cause__))
 
 
 class _LaterFrames:

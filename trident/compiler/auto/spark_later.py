@@ -10,6 +10,8 @@ from trident.compiler.engine import Engine
 
 logger = logging.getLogger(__name__)
 
+_ENDED = "the run has ended"
+
 _LOOK = 0.05
 """Seconds between two looks whether the work that waits for Spark was cancelled."""
 
@@ -39,15 +41,18 @@ class SparkLater:
     def get(self, check: Callable[[], None] = lambda: None) -> Engine:
         """Return the engine. Wait until it is up, and call `check` meanwhile, which may raise an error.
 
-        Raises the error for which the engine does not come up. The next call tries again.
+        Raises AttemptCancelledError once the run has ended, also if it ends meanwhile. Raises the error for which the
+        engine does not come up; the next call then tries again.
         """
         with self._lock:
             if self._over:
-                raise AttemptCancelledError("the run has ended")
+                raise AttemptCancelledError(_ENDED)
             if self._future is None or (self._future.done() and self._future.exception() is not None):
                 self._future = self._coming()
             future = self._future
         while not future.done():
+            if self._over:
+                raise AttemptCancelledError(_ENDED)
             check()
             wait([future], _LOOK)
         return future.result()
