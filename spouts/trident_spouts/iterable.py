@@ -15,7 +15,7 @@ from trident.base.checks import check_whole_number
 from trident.base.described import keep
 from trident.base.durations import Duration, read_seconds
 from trident.base.errors import TopologyError, TridentError, UserFunctionError
-from trident.base.short_texts import brief
+from trident.base.short_texts import brief, raised
 from trident.base.types import ddl
 from trident_spouts.adapters.batch import BatchExecutor
 from trident_spouts.budget import NO_LIMIT, Budget
@@ -107,6 +107,12 @@ class IterableSpout:
         """Return the executor of one run."""
         iterator = self.rows if isinstance(self.rows, Iterator) else None
         return _IterableExecutor(_Batches(self), self.schema, iterator, "IterableSpout")
+
+    def previewable_if(self) -> str | None:
+        """Return the form of the rows that a preview leaves to the run; None if they have it already."""
+        if not isinstance(self.rows, Iterator):
+            return None
+        return "Pass a list, or a function that returns a new iterator, in place of the iterator"
 
     def __repr__(self) -> str:
         return f"IterableSpout({ddl(self.schema)!r}, {_brief_rows(self.rows)}, batchSize={self.batchSize})"
@@ -299,6 +305,6 @@ class _ThreadedReader:
     def _failure(self, error: BaseException) -> TridentError:
         if isinstance(error, TridentError):
             return error
-        failure = UserFunctionError(f"{self._name}: its iterator raised {type(error).__name__}: {error}")
+        failure = UserFunctionError(f"{self._name}: its iterator {raised(error)}")
         failure.__cause__ = error
         return failure

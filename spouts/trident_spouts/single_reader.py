@@ -1,12 +1,32 @@
 """Claims on sources that return each row only once, and so can have only one reader at a time."""
 
 import threading
+from typing import Protocol, runtime_checkable
 
 from trident.base.errors import TopologyError
 
 _lock = threading.Lock()
 _claimed: dict[int, object] = {}
 """The sources that have a reader now, by id. While a source is kept here, no other object can get its id."""
+
+
+@runtime_checkable
+class OneTimeSpout(Protocol):
+    """A spout with a source that may return each row only once, so that a preview would take rows away from the run."""
+
+    def previewable_if(self) -> str | None:
+        """Return in words how to make the spout previewable; None if a preview takes no row away."""
+        ...
+
+
+def check_previewable(spout: object, step: object) -> None:
+    """Raise TopologyError if a preview would take rows away from the run; `step` begins the message."""
+    way_out = spout.previewable_if() if isinstance(spout, OneTimeSpout) else None
+    if way_out is not None:
+        raise TopologyError(
+            f"{step}: its source returns each row once, so the rows that a preview reads would be missing in the run. "
+            f"{way_out}; or start the topology, and look at what it has read"
+        )
 
 
 def claim(source: object, name: str) -> None:

@@ -1,7 +1,6 @@
 """Calls of a user's spout: errors get the function's file and line, and results are checked."""
 
 import inspect
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +8,8 @@ from pyspark.sql.types import StructType
 
 from trident.base.callsite import site_of
 from trident.base.errors import SpoutContractError, TridentError, UserFunctionError
-from trident.base.short_texts import shorten, typed_brief
+from trident.base.json_form import json_form
+from trident.base.short_texts import raised, shorten, typed_brief
 from trident_spouts.budget import Budget
 from trident_spouts.copies import copied
 from trident_spouts.emission import ArrowEmission
@@ -49,7 +49,7 @@ def call_function(caller: str, function: Callable[..., Any], *arguments: object,
     except Exception as error:
         shown = ", ".join(map(_shown_argument, arguments))
         raise UserFunctionError(
-            f"{caller}: {site_of(function)} raised {type(error).__name__}: {error}; it was called with ({shown})"
+            f"{caller}: {site_of(function)} {raised(error)}; it was called with ({shown})"
         ) from error
 
 
@@ -89,23 +89,11 @@ def foreign_metadata_error(name: str, metadata: object) -> SpoutContractError:
 
 
 def json_of(value: Any, where: str) -> Metadata:
-    """Return a value as JSON, in the form in which the log returns it: lists for tuples.
-
-    Raises SpoutContractError if the value has no JSON form.
-
-    >>> json_of({"offset": (1, 2)}, "here")
-    {'offset': [1, 2]}
-    >>> json_of({"at": {5}}, "here")
-    Traceback (most recent call last):
-    trident.base.errors.SpoutContractError: here['at']: expected JSON, which the log can keep, got {5} (set)
-    """
-    if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
-        return value
-    if isinstance(value, list | tuple):
-        return [json_of(item, f"{where}[{at}]") for at, item in enumerate(value)]
-    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-        return {key: json_of(item, f"{where}[{key!r}]") for key, item in value.items()}
-    raise SpoutContractError(f"{where}: expected JSON, which the log can keep, got {typed_brief(value)}")
+    """Return a value in the form in which the log returns it. Raises SpoutContractError as `json_form` a ValueError."""
+    try:
+        return json_form(value, where)
+    except ValueError as error:
+        raise SpoutContractError(str(error)) from None
 
 
 def _shown_argument(value: object) -> str:

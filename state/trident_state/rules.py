@@ -22,6 +22,7 @@ from trident.base.errors import (
     TridentError,
     UserFunctionError,
 )
+from trident.base.short_texts import raised
 from trident.base.values import NotAccepted, to_arrow, to_python, type_name
 from trident_state.binary import one_chunk, replace_rows, valid_rows
 from trident_state.state_shape import Combine
@@ -194,7 +195,7 @@ def _by_function(combine: Combine, stored: pa.Array, deltas: pa.Array, where: st
     except Exception as error:
         a, b = before[len(results)], after[len(results)]
         raise UserFunctionError(
-            f"{where}: combine of {combine.name}, {site_of(function)}, raised {type(error).__name__}: {error}; "
+            f"{where}: combine of {combine.name}, {site_of(function)}, {raised(error)}; "
             f"it was called with the stored {_describe(a)} and the batch's {_describe(b)}; "
             f"nothing of the batch was applied"
         ) from error

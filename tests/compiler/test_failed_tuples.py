@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.compiler.functions import half, split
-from tests.compiler.stage_runner import STATE, Slots, rows, run, stream
+from tests.compiler.stage_runner import STATE, OnArrow, Slots, rows, run, stream
 from trident import Count, DeadLetter, Function, Sum, TridentTopology
 from trident.base.attempt import TransactionAttempt
 from trident.compiler.stages import cut
@@ -197,6 +197,29 @@ def test_a_later_stage_catches_at_once(engine: Slots, tmp_path: Any) -> None:
     assert rows(result.results["tens"]) == [("a", 10)]
     (letter,) = letters(result)
     assert letter[1] == "ZeroDivisionError" and letter[3] == {"word": "b", "count": 1}
+
+
+class Silent(Exception):
+    """An exception that cannot be shown."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize(
+    ("cause", "message"),
+    [(Silent(), "its text cannot be shown"), (FileNotFoundError("a\udcff.txt"), "a\\udcff.txt")],
+)
+def test_an_exception_without_a_text_that_can_be_stored_is_a_dead_letter_too(cause: Exception, message: str) -> None:
+    def fails(line: str) -> int:
+        raise cause
+
+    topology = TridentTopology()
+    numbers = stream(topology, "line string", ["a"]).each("line", fails, "n long", onError=NOW)
+    numbers.persistentAggregate(STATE, Count(), "count", name="counts")
+    topology.deadLetterState(STATE)
+    result = run(OnArrow(), topology)
+    assert [letter[1:3] for letter in letters(result)] == [(type(cause).__name__, message)]
 
 
 def test_a_function_is_called_once_for_a_tuple_that_fails() -> None:

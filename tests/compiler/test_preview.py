@@ -10,6 +10,8 @@ from tests.compiler.stage_runner import STATE, stream
 from trident import Count, TridentTopology, expr
 from trident.base.errors import TopologyError, UserFunctionError
 from trident.compiler.preview import take
+from trident.spouts import IterableSpout, RichSpout
+from trident.testing.local import start_local
 
 
 def words(topology: TridentTopology) -> Any:
@@ -53,3 +55,36 @@ def test_take_on_spark(spark: SparkSession) -> None:
 
 def words_again(topology: TridentTopology) -> Any:
     return stream(topology, "line string", ["a b"], name="again").each("line", split, "word string")
+
+
+def test_a_preview_takes_no_row_from_the_run() -> None:
+    rows = iter([1, 2, 3])
+    topology = TridentTopology()
+    numbers = topology.newStream("numbers", IterableSpout("n long", rows))
+    with pytest.raises(TopologyError, match="returns each row once, .* Pass a list, or a function that returns a new"):
+        take(numbers._node, 1)
+    numbers.persistentAggregate(STATE, Count(), "count", name="counts")
+    with start_local(topology, name="previewed") as running:
+        running.processAllAvailable(20)
+        assert running.state("counts").value == 3
+    again = TridentTopology().newStream("numbers", IterableSpout("n long", lambda: iter([1, 2, 3])))
+    assert take(again._node, 1) == [Row(n=1)]
+
+
+@pytest.mark.parametrize("tracking", ["none", "emission", "tracked"])
+def test_a_preview_of_messages_needs_a_queue_that_keeps_them(tracking: str) -> None:
+    class Queue(RichSpout):
+        outputFields = "n long"
+
+        def nextTuple(self, collector: Any) -> None:
+            collector.emit(1, **({} if tracking == "none" else {"messageId": 1}))
+
+    spout = Queue()
+    spout.tracking = tracking  # type: ignore[assignment]
+    spout.maxRows = 1
+    messages = TridentTopology().newStream("messages", spout)
+    if tracking == "tracked":
+        assert take(messages._node, 1) == [Row(n=1)]
+        return
+    with pytest.raises(TopologyError, match=f"set tracking = 'tracked', now '{tracking}'"):
+        take(messages._node, 1)

@@ -14,8 +14,8 @@ from tests.access.test_opening import kill_a_driver
 from tests.reads.reading_kit import States, state_node
 from tests.state.backing.maps import SqliteMap
 from tests.support.wall import Wall
-from trident import TridentTopology, openState
-from trident.errors import SnapshotMovedError, StateError
+from trident import Count, TridentTopology, openState
+from trident.errors import SnapshotMovedError, StateError, TridentError
 from trident.reads import previous_reads
 from trident.reads.state_view import StateDescription, StateView
 from trident.state import BackingMapState, MemoryMapState, RedisMapState
@@ -237,3 +237,29 @@ def test_a_crash_in_the_source_is_no_batch(tmp_path: Path) -> None:
     )
     with run_through(topology, checkpointLocation=tmp_path, maxSpoutPending=1) as running:
         assert dict(running.state("counts", asOf="previous")) == {"a": 1}
+
+
+@pytest.mark.parametrize("place", ["output", "updater", "later stage"])
+def test_code_that_a_commit_waits_for_does_not_wait_for_that_commit(place: str) -> None:
+    topology, running = TridentTopology(), list[Any]()
+    words = topology.newStream("words", TestSource("word string", [["dog"], ["dog"]]))
+    counts = words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+    started = threading.Event()
+
+    def ask(*_: Any) -> None:
+        started.wait(20)
+        with pytest.raises(TridentError, match="asOf='previous' waits for the batch that is being committed"):
+            running[0].state("counts", asOf="previous").get("dog")
+        assert running[0].state("counts").get("dog", 0) == running[0].asOfTxid["words"]
+
+    if place == "output":
+        words.foreachArrow(ask)
+    elif place == "updater":
+        words.statefulEach(ask, keyFields="word", valueType="long", name="asking")
+    else:
+        counts.newValuesStream().peek(ask).foreachArrow(lambda table, txid, attempt: None)
+    with start_local(topology) as run:
+        running.append(run)
+        started.set()
+        run.processAllAvailable(20)
+        assert run.state("counts", asOf="previous")["dog"] == 1

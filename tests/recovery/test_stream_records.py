@@ -132,6 +132,16 @@ def test_a_stream_cannot_have_been_another_one_of_the_same_topology(tmp_path: Pa
         program.run(tmp_path)
 
 
+def test_two_streams_swap_their_names_through_a_third_one(tmp_path: Path) -> None:
+    each(("a", "x", 2), ("b", "y", 2)).run(tmp_path)
+    with pytest.raises(TopologyError, match=r"rename one stream at a start.* if they swap .* through a third name"):
+        each(("b", "x", 3, {"formerly": "a"}), ("a", "y", 3, {"formerly": "b"})).run(tmp_path)
+    each(("c", "x", 2, {"formerly": "a"}), ("b", "y", 2)).run(tmp_path)
+    each(("c", "x", 2), ("a", "y", 2, {"formerly": "b"})).run(tmp_path)
+    program = each(("b", "x", 3, {"formerly": "c"}), ("a", "y", 3))
+    assert program.run(tmp_path, "of-x", "of-y") == [once("x", 3), once("y", 3)]
+
+
 def each(*streams: tuple[str, str, int] | tuple[str, str, int, dict[str, Any]]) -> Program:
     """Streams (name, source, batches, how), each counted into the state ``of-<source>``."""
     program = Program()

@@ -3,19 +3,22 @@
 import itertools
 import threading
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.waiting import wait_until
-from trident import Count, TridentTopology
+from trident import CollectList, Count, TridentTopology, TumblingCountWindow
 from trident.base.errors import TopologyConditionError, TopologyError
 from trident.run.running import RunningTopology
-from trident.spouts import PollingSpout
+from trident.spouts import FixedBatchSpout, PollingSpout
 from trident.state import MemoryMapState
+from trident.testing import PAUSE, TestSource
 from trident.testing.local import start_local
 
 ROWS = 30
@@ -156,3 +159,45 @@ def test_a_rebalance_in_the_middle_of_a_wait_does_not_end_it() -> None:
         threading.Timer(0.3, gate.set).start()
         running.processAllAvailable(timeout=10)
         assert dict(running.state("counts").items()) == {"a": 1, "b": 1}
+
+
+def windows(partitions: int | None, source: Any, out: list[int]) -> TridentTopology:
+    """Put four tuples of a partition into a window; `out` gets the tuples of each window that is complete."""
+    topology = TridentTopology()
+    numbers = topology.newStream("numbers", source)
+    numbers = numbers if partitions is None else numbers.parallelismHint(partitions)
+    fours = numbers.window(TumblingCountWindow(4), MemoryMapState.opaque(), "n", CollectList(), "ns", name="fours")
+    fours.foreachArrow(lambda table, txid, attempt: out.extend(n for ns in table["ns"].to_pylist() for n in ns))
+    return topology
+
+
+def test_a_rebalance_tells_of_tuples_that_wait_in_partitions_that_are_gone() -> None:
+    out: list[int] = []
+    source = TestSource("n long", [list(range(6)), PAUSE, list(range(6, 10))])
+    with start_local(windows(4, source, out)) as running:
+        running.processAllAvailable(20)
+        with pytest.warns(RuntimeWarning, match=r"state 'fours': .* 2 of its tuples .* there are now 2"):
+            running.rebalance({"numbers": 2})
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            running.rebalance({"numbers": 8})
+        running.rebalance({"numbers": 4})
+        source.resume()
+        running.processAllAvailable(20)
+    assert out == [], "no partition has a fourth tuple"
+
+
+def test_a_start_with_fewer_partitions_tells_of_tuples_that_wait(tmp_path: Path) -> None:
+    out: list[int] = []
+    batches = [list(range(6)), list(range(6, 20)), list(range(20, 44))]
+    for partitions, count, waiting in [(4, 1, None), (None, 2, 4), (4, 3, None)]:
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            with start_local(
+                windows(partitions, FixedBatchSpout("n long", batches[:count]), out), checkpointLocation=tmp_path
+            ) as running:
+                running.processAllAvailable(20)
+        told = [str(warning.message) for warning in seen if "'fours'" in str(warning.message)]
+        assert bool(told) == (waiting is not None)
+        assert waiting is None or f"and {waiting} of its tuples wait in partitions that no longer exist" in told[0]
+    assert len(out) == len(set(out)) and set(range(6)) < set(out), "those that waited came into windows later"

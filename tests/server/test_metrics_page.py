@@ -50,8 +50,8 @@ def test_metrics_of_a_run_tell_rows_batches_states_and_requests(serving: Serving
     assert samples["trident_group_active", ""] == 1 and ("trident_group_failed", "") not in samples
     assert samples["trident_state_keys", "counts"] == 3
     assert samples["trident_log_bytes", ""] > 4096
-    assert samples["trident_http_request_seconds_count", "/state/{state}/{key:path}"] == 2
-    assert 'path="/state/{state}/{key:path}",status="404"} 1.0' in answer.text
+    assert samples["trident_http_request_seconds_count", "/state/{state}/{key:text}"] == 2
+    assert 'path="/state/{state}/{key:text}",status="404"} 1.0' in answer.text
     phase = [line for line in answer.text.splitlines() if 'phase="commit"' in line and 'le="+Inf"' in line]
     assert len(phase) == 1 and phase[0].endswith(" 2.0")
 

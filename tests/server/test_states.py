@@ -1,5 +1,7 @@
 """States over HTTP: keys, pages, top lists."""
 
+from urllib.parse import quote
+
 import pytest
 
 from tests.server.conftest import Serving
@@ -13,6 +15,13 @@ def test_one_key(serving: Serving) -> None:
     missing = serving.get("/state/counts/unicorn")
     assert (missing.status_code, missing.json()["error"]["type"]) == (404, "StateKeyNotFoundError")
     assert serving.get("/state/cuonts/dog").status_code == 404
+
+
+@pytest.mark.parametrize("word", ["", "a/b", "a\nb", "\n", "?x=1", "%2F", "a\u2028b"])
+def test_a_key_is_any_text(word: str, serving: Serving) -> None:
+    serving.feed(word)
+    told = serving.get(f"/state/counts/{quote(word, safe='')}").json()
+    assert told["value"] == 1
 
 
 def test_a_state_that_is_not_there_is_a_server_error_that_lists_those_that_are(serving: Serving) -> None:

@@ -11,7 +11,7 @@ from trident.access.locations import StateLocation, read_location
 from trident.access.opened_state import FollowedStore, OpenedState
 from trident.access.replica import MemoryReplica
 from trident.base.errors import StateError, StateShapeError, TopologyError
-from trident.base.names import check_name, did_you_mean
+from trident.base.names import check_name, did_you_mean, free_name
 from trident.compiler.states.shapes import WindowMeaning, native_form, window_of
 from trident.log import RedisLog
 from trident.log.snapshot_home import NoHome
@@ -243,9 +243,7 @@ def _presenting(known: _Known, window: WindowMeaning | None) -> _Known:
 
 
 def _described(state: str, kind: StateKind, fingerprint: Fingerprint, known: _Known) -> StateDescription:
-    output = "value"  # the stored state does not have the name of its value field
-    while output in fingerprint.keys.names:
-        output = f"_{output}"
+    output = free_name("value", fingerprint.keys.names)  # the stored state does not have the name of its value field
     shape = StateShape(fingerprint.keys, fingerprint.value, _PUT)
     presents = {field: getattr(one, "present", None) for field, one in known.items()}
     if None in presents:

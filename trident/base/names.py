@@ -54,6 +54,20 @@ def unquote(name: str) -> str:
     return name
 
 
+def free_name(name: str, taken: Iterable[str]) -> str:
+    """Return a name that is not taken: the given one, with underscores before it as needed.
+
+    Spark and SQLite ignore case in names, so one that differs only in case is taken too.
+
+    >>> free_name("value", ["word"]), free_name("value", ["Value", "_value"])
+    ('value', '__value')
+    """
+    known = {other.lower() for other in taken}
+    while name.lower() in known:
+        name = f"_{name}"
+    return name
+
+
 def quote(name: str) -> str:
     """Return a field's name in the form that DDL accepts: in backticks unless it is a plain word.
 

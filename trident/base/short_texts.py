@@ -50,3 +50,28 @@ def typed_brief(value: object) -> str:
     '7 (int)'
     """
     return f"{short_repr(value)} ({type(value).__name__})"
+
+
+def error_text(error: BaseException) -> str:
+    r"""Return the text of any exception of a user, also of one that Python cannot show.
+
+    Lone surrogates, such as those in names of files that are not UTF-8, can be neither stored nor sent. They become
+    escapes.
+
+    >>> error_text(OSError("\ud800.txt"))
+    '\\ud800.txt'
+    """
+    try:
+        return str(error).encode(errors="backslashreplace").decode()
+    except Exception:  # its own __str__ raises
+        return "its text cannot be shown"
+
+
+def raised(error: BaseException) -> str:
+    """Return the act of a user's function that raised, in words for an error.
+
+    >>> raised(ValueError("no number")), raised(ValueError())
+    ('raised ValueError: no number', 'raised ValueError')
+    """
+    text = error_text(error)
+    return f"raised {type(error).__name__}{f': {text}' if text else ''}"

@@ -41,6 +41,7 @@ from trident.batches.log_retention import Trimming
 from trident.batches.rests import Rests
 from trident.batches.retries import retries_of
 from trident.batches.run_context import GroupContext
+from trident.commits.user_code import COMMIT_LANE
 from trident.log.group_records import BatchPlan, Positions
 from trident.plan.hints import Hints
 from trident.user_calls.threads import MakeThreads, Threads
@@ -199,6 +200,10 @@ class GroupRun:
         """Return whether the calling thread belongs to this group. Such a thread must not wait for the group."""
         own = (self._plan_thread, self._run_threads, self._commit_thread, self._calls)
         return threading.current_thread() is self._loop_thread or any(threads.owns_this_thread() for threads in own)
+
+    def commits_in_this_thread(self) -> bool:
+        """Return whether a commit of this group waits for the calling thread."""
+        return self._commit_thread.owns_this_thread() or self._calls.owns_this_thread(COMMIT_LANE)
 
     def heal(self, state: str) -> None:
         """Let the commit thread heal a rewound store."""

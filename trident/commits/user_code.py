@@ -31,7 +31,7 @@ state."""
 AnswerCommitted = Callable[[CommittedQuery, pa.Table], pa.Table]
 """A function that answers a query of a state as of the last batch that all states of its group have committed."""
 
-_COMMIT = "commit turn"
+COMMIT_LANE = "commit turn"
 """The lane in which commit turns call user code, one call after the other."""
 
 
@@ -99,7 +99,7 @@ class UserCode:
         subject = Subject(f"attempt {attempt} of stage {stage.number}", _sites_of(stage))
         work = partial(self._slots.run, stage, inputs, attempt)
         overrun = partial(self._slots.cancel, attempt, stage.number)
-        return self._calls.submit(_COMMIT, subject, work, self.tries, overrun).result()
+        return self._calls.submit(COMMIT_LANE, subject, work, self.tries, overrun).result()
 
     def answer(self, step: StateReader, table: pa.Table, as_of: int) -> pa.Table:
         """Answer a query; see `AnswerQuery`."""
@@ -126,7 +126,7 @@ class UserCode:
         `overrun` is the same as in `WatchedCalls.submit`.
         """
         subject = Subject(f"{step.step}, batch {txid}", sites_in([step]))
-        return self._calls.submit(_COMMIT, subject, work, self.tries, overrun).result()
+        return self._calls.submit(COMMIT_LANE, subject, work, self.tries, overrun).result()
 
 
 def _sites_of(stage: Stage) -> tuple[CallSite, ...]:

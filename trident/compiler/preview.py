@@ -25,6 +25,7 @@ from trident.compiler.spark.sql_names import all_quoted
 from trident.plan.nodes import CommittedQuery, Node, RequestSource, SpoutSource, StateStep, walk
 from trident.plan.traits import has_python_form
 from trident_spouts.executor import Emission, SpoutExecutor, WaitingExecutor
+from trident_spouts.single_reader import check_previewable
 
 Inputs: TypeAlias = Mapping[SpoutSource, Emission | pa.Table]
 
@@ -67,13 +68,16 @@ def explain(node: Node, mode: str, spark: SparkSession | None = None) -> None:
 def _first_batches(node: Node) -> Iterator[Inputs]:
     """Open the spouts of the node's tuples, yield the first batch of each, and close the spouts at the end.
 
-    Raises TopologyError if a state or a DRPC request is on the way.
+    Raises TopologyError if a state or a DRPC request is on the way, or if the rows would be missing in the run.
     """
     nodes = walk(node)
     for below in nodes:
         if isinstance(below, StateStep | CommittedQuery | RequestSource):
             raise TopologyError(f"{node.step}: {below.step} has no first batch to look at; start the topology")
-    executors = {source: source.spout.open() for source in nodes if isinstance(source, SpoutSource)}
+    sources = [source for source in nodes if isinstance(source, SpoutSource)]
+    for source in sources:
+        check_previewable(source.spout, source.step)
+    executors = {source: source.spout.open() for source in sources}
     try:
         yield {source: _first(source, executor) for source, executor in executors.items()}
     finally:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from trident.base.errors import LogError, OutputError, OutputUnavailableError, TridentError, UserFunctionError
 from trident.base.metrics import MetricsRegistry
 from trident.base.never_run import check_ran
+from trident.base.short_texts import error_text
 from trident.compiler.engine import Engine, Frames
 from trident.compiler.parquet_files import NEVER_PASSING
 from trident.compiler.program import Group
@@ -202,7 +203,7 @@ class _FunctionOutlet:
 
 
 def _function_error(kind: type[OutputError], where: str, cause: BaseException, txid: int, attempt: int) -> OutputError:
-    text = str(cause)
+    text = error_text(cause)
     of_spark = cause.of_spark if isinstance(cause, UserFunctionError) else None
     if of_spark is not None and cause.__cause__ is not None:  # of the function's own DataFrames, with Spark's name
         cause, text = cause.__cause__, of_spark

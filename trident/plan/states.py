@@ -19,6 +19,7 @@ from trident.operations.windows import CountWindow, SessionWindow, Timing
 from trident.plan import nodes
 from trident.plan.letters import keeper_of
 from trident.plan.watermark_names import watermark_meaning
+from trident.plan.window_schema import PARTITION
 
 H = TypeVar("H", bound=nodes.Node)
 
@@ -68,6 +69,9 @@ class StateTraits(Generic[H]):
 
     has_sessions: Callable[[H], bool] = lambda node: False
     """True if each value is a list of open sessions, whose ends are due times."""
+
+    slide_by_partition: Callable[[H], int | None] = lambda node: None
+    """The slide of windows by count if each partition has a series of windows of its own; None otherwise."""
 
     in_windows: bool = False
     """True for windows and joins by time, whose guarantee differs from that of Trident's windows."""
@@ -138,6 +142,11 @@ def _window_time(node: nodes.Window, side: int) -> Timing | None:
     return None if isinstance(config, CountWindow) else config
 
 
+def _slide_by_partition(node: nodes.Window) -> int | None:
+    config = node.windowing.config
+    return config.slide if isinstance(config, CountWindow) and PARTITION in node.group else None
+
+
 # --- the table --------------------------------------------------------------------------------------------------------
 
 STATES: Mapping[type[nodes.Node], StateTraits[Any]] = {
@@ -192,6 +201,7 @@ STATES: Mapping[type[nodes.Node], StateTraits[Any]] = {
         parted_by=lambda node: node.group,
         late_by=_window_time,
         has_sessions=lambda node: isinstance(node.windowing.config, SessionWindow),
+        slide_by_partition=_slide_by_partition,
         in_windows=True,
     ),
     nodes.IntervalJoin: StateTraits(

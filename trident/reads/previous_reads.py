@@ -8,7 +8,7 @@ already under way is let through; the read is then as of the batch that was the 
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 from trident.base.errors import SnapshotMovedError
 from trident.reads import commit_gate
@@ -18,6 +18,15 @@ _T = TypeVar("_T")
 
 _OTHER_WRITER_SECONDS = 3.0
 """The seconds for which a read is repeated although batches continue: only another driver's commits pass the gate."""
+
+
+@runtime_checkable
+class CommitsHere(Protocol):
+    """A source of reads whose commits are made in this process, and call user code that may read."""
+
+    def check_other_turn(self, group: str) -> None:
+        """Raise TridentError in a thread that a commit of the group waits for: the read would wait for itself."""
+        ...
 
 
 def txid_before(committed: int) -> int:
@@ -38,6 +47,9 @@ def read_previous(source: ReadSource, states: Sequence[str], body: Callable[[Sna
     """
     groups = sorted({source.group_of(state) for state in states})
     source.check()
+    if isinstance(source, CommitsHere):
+        for group in groups:
+            source.check_other_turn(group)
     with ExitStack() as holds:
         # From here on each group commits at most the batch that may be under way, so the second try succeeds at the
         # latest when that is committed (guard "previous, hold").

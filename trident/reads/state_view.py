@@ -21,7 +21,7 @@ from trident.base.errors import (
 )
 from trident.base.html_table import html_table
 from trident.base.names import brief, quote
-from trident.base.short_texts import short_repr, typed_brief
+from trident.base.short_texts import raised, short_repr, typed_brief
 from trident.base.step import is_ours
 from trident.base.values import NotAccepted, OutsideYears, infer_arrow, to_arrow, to_python, type_name
 from trident.base.years import OUTSIDE_YEARS, entry_text
@@ -394,8 +394,8 @@ class StateView(StateMapping):
         except Exception as error:
             key = entry_text(entries.select(self._shape.keys.names), len(shown))
             raise UserFunctionError(
-                f"state {self.name!r}{key and f', {key}'}: {_raising(present, error)} raised {type(error).__name__}: "
-                f"{error}; the stored value was {brief(values[len(shown)])}"
+                f"state {self.name!r}{key and f', {key}'}: {_raising(present, error)} {raised(error)}; "
+                f"the stored value was {brief(values[len(shown)])}"
             ) from error
         return shown
 

@@ -80,7 +80,9 @@ def _continued(program: Program, known: Members, settings: Settings) -> dict[str
         if spout.formerly in {other.stream for other in spouts}:
             raise TopologyError(
                 f"{spout.step} ({spout.site.location}): formerly={spout.formerly!r} is also a stream of this "
-                f"topology. If another stream now has that name, remove formerly=: it is no longer needed"
+                f"topology. If it has had that name since an earlier start, remove formerly=: it is no longer needed. "
+                f"If it takes the name with this start, rename one stream at a start: first {spout.stream!r}, then the "
+                f"other one; if they swap their names, through a third name"
             )
         old = known.streams.get(spout.formerly or "")
         if spout.formerly is None or old is None:

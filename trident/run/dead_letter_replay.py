@@ -9,6 +9,7 @@ from pyspark.sql import Row
 from trident.base.callsite import site_of
 from trident.base.errors import TopologyError, UserFunctionError
 from trident.base.names import brief, did_you_mean
+from trident.base.short_texts import raised
 from trident.plan.nodes import Node, SpoutSource
 from trident.reads.state_view import StateView
 from trident.spouts.dead_letters import Letter, Look, ReplaySpout
@@ -121,6 +122,5 @@ def _wanted(letter: Row, where: Where) -> bool:
         unknown = isinstance(error, AttributeError | LookupError | PySparkException)
         fields = f"a letter has the fields {', '.join(letter.__fields__)}; " if unknown else ""
         raise UserFunctionError(
-            f"replayDeadLetters: where raised {type(error).__name__}: {error}; {fields}the letter was {brief(letter)} "
-            f"[{site_of(where)}]"
+            f"replayDeadLetters: where {raised(error)}; {fields}the letter was {brief(letter)} [{site_of(where)}]"
         ) from error

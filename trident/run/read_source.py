@@ -49,6 +49,15 @@ class RunReadSource:
     def between(self, group: str) -> AbstractContextManager[int]:
         return self._turns[group].gate.between()
 
+    def check_other_turn(self, group: str) -> None:
+        """Raise TridentError in a thread of the group's commit turn."""
+        if self._runs[group].commits_in_this_thread():
+            raise TridentError(
+                f"topology {self._name!r}: asOf='previous' waits for the batch that is being committed, and that "
+                f"commit waits for the output, updater or later function that reads here. Read the last committed "
+                f"batch, without asOf; or read in another thread"
+            )
+
     def store(self, state: str) -> ReadableStore:
         return self._stores[state]
 

@@ -3,6 +3,7 @@
 import logging
 import threading
 import time
+import warnings
 from collections.abc import Callable, Collection, Mapping
 from functools import cached_property, partial
 from types import TracebackType
@@ -13,6 +14,7 @@ from pyspark.sql import Row
 from trident.base.durations import Duration, read_limit, read_seconds
 from trident.base.errors import StateError, TridentError
 from trident.base.log_fields import RunLogger
+from trident.base.step import user_level
 from trident.batches import events as on
 from trident.batches.group_run import GroupRun
 from trident.batches.run_context import RunContext
@@ -32,6 +34,7 @@ from trident.reads.state_view import AsOfBatch, StateDescription, StateView
 from trident.run import registry, sigterm
 from trident.run.dead_letter_replay import Replay
 from trident.run.fence_watch import Watch
+from trident.run.left_partitions import left_behind
 from trident.run.read_source import RunReadSource
 from trident.run.switches import Switches
 from trident.run.watched_run import WatchedRun
@@ -299,6 +302,9 @@ class RunningTopology:
         """
         self._check_other_thread("rebalance")
         self._switches.rebalance(parallelismHints, read_limit("timeout", timeout, zero=True))
+        begun = self._context.begun
+        for text in left_behind(begun.program.groups, unwatched(begun.stores), self._switches.hints):
+            warnings.warn(text, RuntimeWarning, stacklevel=user_level())
         self._logger.info("topology %r runs with the parallelism hints %s", self.name, self.parallelismHints)
 
     def _over(self) -> Condition | None:

@@ -56,6 +56,7 @@ from trident.recovery.takeover import OvertakenError, explaining
 from trident.run import registry, sigterm
 from trident.run.engines import EngineMaker, engine_maker
 from trident.run.lasting import check_lasting
+from trident.run.left_partitions import left_behind
 from trident.run.read_source import RunReadSource
 from trident.run.running import RunningTopology
 from trident.run.standby import Standby, check_turn
@@ -411,5 +412,6 @@ def _warn(context: RunContext) -> None:
                 f"state {state!r} is new, but its stream is at txid {birth.txid}: the batches up to there are not "
                 f"in the state. To include them, {settings.way_out}"
             )
+    warned += left_behind(begun.program.groups, begun.stores, settings.hints)
     for text in dict.fromkeys(warned):
         warnings.warn(text, RuntimeWarning, stacklevel=user_level())

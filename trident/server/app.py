@@ -75,7 +75,7 @@ class _Answers:
             # One door for both methods: an answer 405 names all that the path allows.
             Door("/state/{state}", self._state, ("GET", "POST")),
             Door("/state/{state}/changes", self._feed.open),
-            Door("/state/{state}/{key:path}", self._get),
+            Door("/state/{state}/{key:text}", self._get),
             *page_routes.doors(self._served, self._listings, self._in_thread, self._body, self._count, self._guards),
             Door("/openapi.json", self._description),
             Door("/healthz", self._health, needsToken=False, isProbe=True),

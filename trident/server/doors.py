@@ -4,9 +4,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.routing import Match, Route
 
 from trident.server.route_types import Handler
+
+
+class _AnyText(PathConvertor):
+    """The rest of a path, whatever it holds. Starlette's own ``path`` ends at a newline, which a key may have."""
+
+    regex = "(?s:.*)"
+
+
+register_url_convertor("text", _AnyText())
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ def plain(text: str | bytes) -> str:
 def path_shown(raw: bytes, door: str | None) -> str:
     """Return the path of a request as the audit log shows it: without a key, and of an unknown path only the beginning.
 
-    >>> path_shown(b"/state/counts/dog", "/state/{state}/{key:path}"), path_shown(b"/stat/counts/dog", None)
+    >>> path_shown(b"/state/counts/dog", "/state/{state}/{key:text}"), path_shown(b"/stat/counts/dog", None)
     ('/state/counts/...', '/stat/counts/...')
     """
     path = plain(raw)

@@ -30,8 +30,9 @@ class PreviewVerbs(StreamBase[StreamT]):
         Raises
         ------
         TopologyError
-            If a step of the stream reads or updates a state, which `take` does not run, or if the stream consists of
-            DRPC requests, which have no first batch.
+            If a step of the stream reads or updates a state, which `take` does not run; if the stream consists of
+            DRPC requests, which have no first batch; or if the source returns each row once (an iterator, messages
+            that are not tracked), because the rows would be missing in the run.
 
         Examples
         --------

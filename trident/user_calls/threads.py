@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from trident.base.errors import UserFunctionError
+from trident.base.short_texts import raised
 
 T = TypeVar("T")
 
@@ -41,8 +42,7 @@ def ended_by_user_code(where: str, error: BaseException) -> UserFunctionError:
     In a thread of a pool no interrupt arrives, so only user code raises it. It must not end what asked for the call.
     """
     failed = UserFunctionError(
-        f"{where}: user code raised {type(error).__name__}: {error}; only this call was ended. Raise a subclass of "
-        f"Exception instead"
+        f"{where}: user code {raised(error)}; only this call was ended. Raise a subclass of Exception instead"
     )
     failed.__cause__ = error
     return failed

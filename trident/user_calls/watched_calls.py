@@ -289,10 +289,10 @@ class WatchedCalls:
     def _current_line(self, call: _Call) -> str | None:
         return current_line(call.thread, call.subject.sites)
 
-    def owns_this_thread(self) -> bool:
-        """Return whether the calling thread is the thread of a lane."""
+    def owns_this_thread(self, lane: str | None = None) -> bool:
+        """Return whether the calling thread is the thread of a lane (None: of any)."""
         with self._lock:
-            return any(threads.owns_this_thread() for threads in self._lanes.values())
+            return any(threads.owns_this_thread() for name, threads in self._lanes.items() if lane in (None, name))
 
     # --- end ---------------------------------------------------------------------------------------------------
 

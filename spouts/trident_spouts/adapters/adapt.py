@@ -36,6 +36,13 @@ class UserSpout:
         """Return the executor of one run, which calls the methods of the user's object."""
         return self.opener(self.spout, self.schema)
 
+    def previewable_if(self) -> str | None:
+        """Return the kind of messages that a queue keeps for the run; None if the spout has no others."""
+        tracking = getattr(self.spout, "tracking", "tracked") if self.opener is MessageExecutor else "tracked"
+        if tracking == "tracked":
+            return None
+        return f"The queue keeps only messages without an ack for the run: set tracking = 'tracked', now {tracking!r}"
+
     def __repr__(self) -> str:
         shown = repr(self.spout)
         return f"{type(self.spout).__name__}()" if shown == object.__repr__(self.spout) else shown

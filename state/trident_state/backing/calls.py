@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from trident.base.callsite import site_of
 from trident.base.errors import StateError, StateUnavailableError, TridentError, UserFunctionError
+from trident.base.short_texts import raised
 from trident_state.backing.protocol import META, BackingMap, FencedBackingMap, ListedBackingMap
 
 T = TypeVar("T")
@@ -145,10 +146,10 @@ class MapCalls:
         except TridentError:
             raise
         except _MISTAKES as error:
-            raise self._error(None, f"raised {type(error).__name__}: {error}", of or function) from error
+            raise self._error(None, raised(error), of or function) from error
         except Exception as error:
             raise StateUnavailableError(
-                f"{self._where}: {site_of(of or function)} raised {type(error).__name__}: {error}; "
+                f"{self._where}: {site_of(of or function)} {raised(error)}; "
                 f"it may or may not have taken effect, and is called again"
             ) from error
 

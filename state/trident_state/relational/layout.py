@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyarrow import types as kinds
 
 from trident.base.errors import StateError
+from trident.base.names import free_name
 from trident_state.backing.protocol import META
 from trident_state.binary import in_halves, join_columns, one_chunk
 from trident_state.keys import decode_keys
@@ -98,9 +99,8 @@ class StateTable:
             parts = []
         after = [(part.name, part.type, part.name) for part in parts] or [("value", value, None)]
         for name, type_, part_name in after:
-            while name in {column.name for column in columns}:
-                name = f"_{name}"  # noqa: PLW2901 (as a state's own reads name it)
-            columns.append(ViewColumn(name, type_, None, part_name))
+            free = free_name(name, [column.name for column in columns])  # as a state's own reads name it
+            columns.append(ViewColumn(free, type_, None, part_name))
         return columns
 
 

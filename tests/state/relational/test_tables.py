@@ -97,6 +97,20 @@ def test_a_view_that_would_be_another_states_is_refused(placed: tuple[Any, Query
     other.close()
 
 
+@pytest.mark.parametrize("key", ["Value", "VALUE", "value"])
+def test_a_query_for_the_value_never_returns_a_key_that_sqlite_takes_for_it(key: str, tmp_path: Path) -> None:
+    """SQLite ignores case in names of columns: of two columns `Value` and `value` it returns the first for both."""
+    topology, path = TridentTopology(), tmp_path / "states.db"
+    words = topology.newStream("words", FixedBatchSpout(f"{key} string", [["dog", "dog", "cat"]]))
+    words.groupBy(key).persistentAggregate(SqliteMapState.opaque(path), Count(), "count", name="counts")
+    with start_local(topology, name="wc", checkpointLocation=tmp_path) as running:
+        running.processAllAvailable()
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT value, _value FROM wc_counts ORDER BY value").fetchall() == [("cat", 1), ("dog", 2)]
+    with openState("wc", "counts", factory=SqliteMapState.opaque(path)) as counts:
+        assert list(counts.toPandas().columns) == [key, "_value"]
+
+
 def test_a_view_with_a_name_that_sqlite_keeps_for_itself_is_refused(tmp_path: Path) -> None:
     topology = TridentTopology()
     words = topology.newStream("words", FixedBatchSpout("word string", [["dog"]]))

@@ -13,6 +13,7 @@ import pyarrow as pa
 from trident.base.callsite import CallSite
 from trident.base.errors import FailedException, UserFunctionError
 from trident.base.never_run import check_ran
+from trident.base.short_texts import raised
 from trident.base.types import arrow_schema, select
 from trident.compiler.columns.calls import ListCollector, output_table
 from trident.compiler.columns.columns import Column, Columns, concat, made_tuples
@@ -136,7 +137,7 @@ class PartitionReducer:
 
     def _failed(self, cause: BaseException, method: str, group: tuple[Any, ...]) -> UserFunctionError:
         of = f" of group {short(tuple(group[0]))}" if group else ""
-        return self._spec.where().error(f"raised {type(cause).__name__}: {cause} in {method}(){of}", cause)
+        return self._spec.where().error(f"{raised(cause)} in {method}(){of}", cause)
 
 
 # --- the embedded engine ----------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from pyarrow import types as kinds
 
 from trident.base.errors import UserFunctionError
+from trident.base.short_texts import raised
 from trident.compiler.columns.columns import Column, Columns, made_tuples
 from trident.compiler.columns.function_errors import Calling, Where, short
 from trident.compiler.columns.key_numbers import KeyNumbers
@@ -95,7 +96,7 @@ def _extreme(spec: PickSpec, values: Sequence[Any], rows: Iterable[int]) -> int 
         return f"comparing {short(values[row])} with {short(values[best or 0])}"
 
     def failed(cause: BaseException) -> UserFunctionError:
-        return spec.where.error(f"raised {type(cause).__name__}: {cause}; {compared()}", cause)
+        return spec.where.error(f"{raised(cause)}; {compared()}", cause)
 
     with Calling(failed):
         for row in rows:

@@ -17,7 +17,7 @@ from trident.base import errors
 from trident.base.callsite import CallSite
 from trident.base.errors import FailedException, StateBehindError, TridentError, UserFunctionError
 from trident.base.outages import is_away
-from trident.base.short_texts import short_repr
+from trident.base.short_texts import error_text, raised, short_repr
 from trident.base.values import NotAccepted
 from trident.operations.checked_aggregators import GaveNothingError
 
@@ -51,7 +51,7 @@ class Where:
 
     def _hint(self, cause: BaseException, lists: Sequence[Sequence[Any]], row: int, rows: int) -> str:
         """Return the way out for two slips: a null that the function does not expect, and a function of PySpark."""
-        if isinstance(cause, TypeError | AttributeError) and "NoneType" in str(cause) and rows == 1:
+        if isinstance(cause, TypeError | AttributeError) and "NoneType" in error_text(cause) and rows == 1:
             nulls = [name for name, values in zip(self.inputs, lists, strict=False) if values[row] is None]
             if nulls:
                 return f" ({', '.join(nulls)} is null: test for None, or put each({nulls[0]!r}, FilterNull()) before)"
@@ -115,7 +115,7 @@ def described(cause: BaseException) -> str:
     """Return a function's action, in words for an error: it raised, or gave None for values."""
     if isinstance(cause, GaveNothingError):
         return str(cause)
-    return f"raised {type(cause).__name__}: {cause}" if str(cause) else f"raised {type(cause).__name__}"
+    return raised(cause)
 
 
 def short(value: object) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trident.base.errors import FailedException, UserFunctionError
+from trident.base.short_texts import error_text
 from trident.compiler.columns.function_errors import Where
 
 
@@ -23,7 +24,7 @@ class Failure:
         """
         cause = error.__cause__ if isinstance(error, UserFunctionError) else None
         root = error if cause is None else cause
-        return cls(type(root).__name__, str(root))
+        return cls(type(root).__name__, error_text(root))
 
 
 FailedRows = dict[int, Failure]

@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyarrow import types as kinds
 
 from trident.base.errors import FailedException, StateError
+from trident.base.short_texts import raised
 from trident.base.types import arrow_schema, arrow_type
 from trident.base.values import exact_type
 from trident.compiler.columns.calls import ListCollector, not_emitted, tuple_column
@@ -178,7 +179,7 @@ def _retrieved(where: Where, function: Any, state: "ReadOnlyState", tuples: Sequ
             raise
     except (Exception, SystemExit) as cause:
         if state.failure is None:
-            raise where.error(f"raised {type(cause).__name__}: {cause} in batchRetrieve", cause) from cause
+            raise where.error(f"{raised(cause)} in batchRetrieve", cause) from cause
     if state.failure is not None:  # the state could not be read, even if the function swallowed the error
         raise state.failure
     if len(results) != len(tuples):

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from trident.base.checkpoint_size import WAY_OUT, too_large
 from trident.base.errors import StateError, StateValueError, UserFunctionError
+from trident.base.json_form import json_form
 from trident.base.never_run import check_ran
 from trident.base.types import arrow_schema, select
 from trident.compiler.columns.calls import action, emitter
@@ -197,8 +198,8 @@ class _Checkpoints(_Update):
     def _end(self, txid: int) -> None:
         committed = self._call("commit", txid, self._call("finishBatch", txid))
         try:
-            text = json.dumps(committed, allow_nan=False)
-        except (TypeError, ValueError) as error:
+            text = json.dumps(json_form(committed, "the checkpoint"))
+        except ValueError as error:
             raise self._refused(txid, committed, f"that is not JSON ({error})") from None
         if (problem := too_large(text)) is not None:
             raise self._refused(txid, committed, problem)

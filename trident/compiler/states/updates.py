@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from trident.base.errors import FailedException, StateError
 from trident.base.never_run import check_ran
+from trident.base.short_texts import raised
 from trident.base.types import arrow_schema, select
 from trident.base.values import NotAccepted, to_python, type_name
 from trident.compiler.columns.calls import ListCollector, output_table
@@ -127,7 +128,7 @@ def _called(
             raise
     except (Exception, SystemExit) as cause:
         if overlay.failure is None:
-            raise where.error(f"raised {type(cause).__name__}: {cause}", cause) from cause
+            raise where.error(raised(cause), cause) from cause
     finally:
         state.commit(txid)
     if overlay.failure is not None:

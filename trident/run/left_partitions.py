@@ -1,0 +1,50 @@
+"""Windows by count with tuples of partitions that the program no longer has. They wait until the partitions return."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trident.compiler.program import Group
+from trident.compiler.windows.count import HEAD
+from trident.plan.hints import Hints
+from trident.plan.nodes import StateWriter, sources_of, walk
+from trident.plan.partitions import partition_counts
+from trident.plan.states import state_traits
+from trident.plan.window_schema import PART, PARTITION
+from trident_state.store import Store
+
+
+def left_behind(groups: Iterable[Group], stores: Mapping[str, Store], hints: Hints) -> Iterator[str]:
+    """Yield a warning for each window by count that holds tuples of partitions which the program no longer has.
+
+    Each partition has a series of windows of its own. With fewer partitions, no tuple comes to the others any more, so
+    the windows that they have begun are never complete.
+    """
+    for step in (step for group in groups for step in group.states):
+        slide = state_traits(step).slide_by_partition(step)
+        if slide is None:
+            continue
+        count = _partitions_before(step, hints)
+        waiting = sum(_waiting(page, count, slide) for page in stores[step.state.name].scan(None))
+        if waiting:
+            yield (
+                f"state {step.state.name!r}: {step.step} has a series of windows for each partition, and {waiting} of "
+                f"its tuples wait in partitions that no longer exist: there {'is' if count == 1 else 'are'} now "
+                f"{count}. They come into no window until there are as many partitions as before. For one series of "
+                f"windows over all tuples, write global_() before the window"
+            )
+
+
+def _partitions_before(step: StateWriter, hints: Hints) -> int:
+    """Return the number of partitions of a window's input."""
+    (source,) = sources_of(step)
+    return partition_counts(walk(source), hints=hints)[id(source)] or 1
+
+
+def _waiting(page: pa.Table, count: int, slide: int) -> int:
+    """Return how many tuples of a page of the state wait in partitions from number `count` on."""
+    heads = page.filter(pc.equal(page.column(PART), HEAD))
+    seen = pc.struct_field(heads.column(heads.num_columns - 1), "seen").to_pylist()
+    partitions = heads.column(PARTITION).to_pylist()
+    return sum(tuples % slide for tuples, partition in zip(seen, partitions, strict=True) if partition >= count)
