@@ -1,4 +1,4 @@
-"""Folders that a user names: what is no path is refused, and does not become a folder elsewhere."""
+"""Folders that a user names. A value that is no path is refused, and does not become a folder elsewhere."""
 
 from pathlib import Path
 from typing import Any

@@ -2342,6 +2342,22 @@ GUARDS = [
         "tests/commits/test_transactions.py -k behind_the_commit",
     ),
     Guard(
+        "checkpoint, keys",
+        "the keys of a checkpoint come back as texts, and an operation finds none and begins at nothing",
+        "trident/compiler/states/stateful.py",
+        'text = json.dumps(json_form(committed, "the checkpoint"))',
+        "text = json.dumps(committed)",
+        "tests/commits/test_transactions.py -k cannot_be_committed",
+    ),
+    Guard(
+        "preview, rows that come once",
+        "a preview takes rows that the run then lacks",
+        "trident/compiler/preview.py",
+        "        check_previewable(source.spout, source.step)",
+        "        pass",
+        "tests/compiler/test_preview.py -k preview",
+    ),
+    Guard(
         "spout with checkpoints, rollback",
         "a spout continues after the tuples of a batch that failed, and they are lost",
         "spouts/trident_spouts/adapters/checkpoints.py",

@@ -17,7 +17,7 @@ from trident import CollectList, Count, TridentTopology, TumblingCountWindow
 from trident.base.errors import TopologyConditionError, TopologyError
 from trident.run.running import RunningTopology
 from trident.spouts import FixedBatchSpout, PollingSpout
-from trident.state import MemoryMapState
+from trident.state import BackingMapState, MemoryMapState
 from trident.testing import PAUSE, TestSource
 from trident.testing.local import start_local
 
@@ -161,12 +161,13 @@ def test_a_rebalance_in_the_middle_of_a_wait_does_not_end_it() -> None:
         assert dict(running.state("counts").items()) == {"a": 1, "b": 1}
 
 
-def windows(partitions: int | None, source: Any, out: list[int]) -> TridentTopology:
+def windows(partitions: int | None, source: Any, out: list[int], state: Any = None) -> TridentTopology:
     """Put four tuples of a partition into a window; `out` gets the tuples of each window that is complete."""
     topology = TridentTopology()
     numbers = topology.newStream("numbers", source)
     numbers = numbers if partitions is None else numbers.parallelismHint(partitions)
-    fours = numbers.window(TumblingCountWindow(4), MemoryMapState.opaque(), "n", CollectList(), "ns", name="fours")
+    held = state or MemoryMapState.opaque()
+    fours = numbers.window(TumblingCountWindow(4), held, "n", CollectList(), "ns", name="fours")
     fours.foreachArrow(lambda table, txid, attempt: out.extend(n for ns in table["ns"].to_pylist() for n in ns))
     return topology
 
@@ -201,3 +202,26 @@ def test_a_start_with_fewer_partitions_tells_of_tuples_that_wait(tmp_path: Path)
         assert bool(told) == (waiting is not None)
         assert waiting is None or f"and {waiting} of its tuples wait in partitions that no longer exist" in told[0]
     assert len(out) == len(set(out)) and set(range(6)) < set(out), "those that waited came into windows later"
+
+
+class PlainMap:
+    """A map without a list of its keys."""
+
+    def __init__(self, identity: Any) -> None:
+        self.values: dict[bytes, bytes] = {}
+
+    def multiGet(self, keys: list[bytes]) -> list[bytes | None]:
+        return [self.values.get(key) for key in keys]
+
+    def multiPut(self, keys: list[bytes], values: list[bytes]) -> None:
+        self.values.update(zip(keys, values, strict=True))
+
+
+def test_a_state_that_cannot_be_scanned_keeps_no_run_from_starting(tmp_path: Path) -> None:
+    out: list[int] = []
+    source = FixedBatchSpout("n long", [list(range(9))])
+    topology = windows(2, source, out, BackingMapState.opaque(PlainMap))
+    with start_local(topology, checkpointLocation=tmp_path) as running:
+        running.processAllAvailable(20)
+        running.rebalance({"numbers": 1})
+    assert sorted(out) == list(range(8))
