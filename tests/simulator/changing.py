@@ -12,7 +12,7 @@ from typing import Any
 from tests.simulator import core, programs
 from tests.simulator.driver import Driver
 from tests.simulator.fake_log import LogDisk
-from tests.simulator.faults import CHANGES, Faults
+from tests.simulator.faults import WEIGHTS, Faults
 from tests.simulator.history import History
 from tests.simulator.logs import LogNetwork, LogServer
 from tests.simulator.programs import Changes, Shape, groups_of
@@ -22,7 +22,7 @@ from tests.simulator.setting import Setting
 from tests.simulator.spouts import Source, sources_of
 from tests.simulator.verdict import Verdict
 from tests.simulator.world import World
-from trident.base.errors import FencedError, LogError, StateAheadError, TridentError
+from trident.base import errors
 from trident_state.state_shape import StateIdentity
 from trident_state.store import Store
 
@@ -40,7 +40,7 @@ class Changing(World):
         super().__init__(seed, trace)
         chance = self.chance
         if chance.random() < 0.4:
-            self.log_server = LogServer(self)
+            self.log_server = LogServer()
             self.log_network = LogNetwork(self.scheduler, self.log_server)
         self.patience = chance.choice((0.0, 2.0))
         self.setting = Setting(self.scheduler, (*programs.STATES, "totals"))
@@ -53,8 +53,8 @@ class Changing(World):
         self.shape = programs.first(chance, list(self.sources), loose)
         self._changes = Changes(chance, self.shape, list(self.sources))
         self._to_change = chance.choice((1, 1, 2, 3, 4))
-        self._operators = Process("operator")
-        self.scheduler.processes += [self._operators, self.log_network.process]
+        self._operator = Pool(self.scheduler, Process("operator"), "operator", 1)
+        self.scheduler.processes += [self._operator.process, self.log_network.process]
         self.scheduler.in_fibers = 1.0  # user code may hang anywhere, and the log's server be waited for
         self.scheduler.pausing = chance.choice((0.1, 0.4))
         self.faults = Faults(self, self._drawn(loose), _HANGS)
@@ -74,7 +74,7 @@ class Changing(World):
         chance, apart = self.chance, {"log fails"} if self.log_server else {"log's network", "log's server killed"}
         if self.settings.rewindBytes <= 1000 or self.settings.keepBatches < 1000:
             apart.add("server rewound")
-        weights = {kind: weight for kind, weight in CHANGES.items() if kind not in apart}
+        weights = {kind: changes for kind, (_, changes) in WEIGHTS.items() if kind not in apart}
         left = chance.choices([*weights], [*weights.values()], k=chance.choice((0, 0, 1, 2, 3, 5)))
         left += chance.choices(("driver killed", "stop asked", "power lost"), (5, 3, 2), k=self._to_change)
         if loose:  # turns that are repeated behind the query, while the other group goes on
@@ -125,7 +125,7 @@ class Changing(World):
 
     def _next_start(self) -> None:
         """Start a driver; change the program before."""
-        if self._operators.queued or any(pool.running for pool in self._operators.pools):
+        if self._operator.work or self._operator.running:
             return
         if self._way:
             self._go_on_with_way()
@@ -164,14 +164,14 @@ class Changing(World):
                 self._ways = []
 
     def _last(self) -> None:
-        self.readers.last(self._done)
+        self.readers.last(super()._last)
 
     def _why_right(self, driver: Driver, error: BaseException) -> Verdict:
         return "again" if self._right(driver, error) else None
 
     def _right(self, driver: Driver, error: BaseException) -> bool:
         """Whether a driver was right to stop with this error; and what its user then does."""
-        if not isinstance(error, TridentError):
+        if not isinstance(error, errors.TridentError):
             return False
         if isinstance(error, core.DAMAGE):  # that of what missed batches, or what a server forgot
             missed = self.history.absent & {*driver.shape.states}
@@ -179,38 +179,38 @@ class Changing(World):
             if not (missed or late or self.result.faults["server rewound"]):
                 return False
             return self._refused(driver, error)
-        if isinstance(error, FencedError):
+        if isinstance(error, errors.FencedError):
             return self.taken_over(driver)
-        conflict = core.output_conflict(error)
+        conflict = core.caused(error, errors.OutputConflictError)
         if conflict is not None and self.places.used:
             later = self.drivers[self.drivers.index(driver) + 1 :]
-            at_work = any(other.process.alive and not other.ended for other in later)
-            return at_work or driver.life != self.lives or self.places.told(conflict)
-        if core.lost_data(error):  # its user reads the message, and starts again with the way out that it names
+            over = driver.life != self.lives or any(other in self._at_work for other in later)
+            return over or self.places.told(conflict)
+        if core.caused(
+            error, errors.DataLossError
+        ):  # its user reads the message, and starts again with the way out that it names
             fell = [source for source in self.sources.values() if source.unaccepted]
             for source in fell:
                 source.accept_losses()
-            return bool(fell) or self._was_accepted(driver)
-        if isinstance(error, core.PASSING) or type(error) is LogError:
+            # Or it was accepted since this driver began, so that it may tell of it once more.
+            return bool(fell) or (self.result.faults["source fell back"] > 0 and driver is not self.drivers[-1])
+        if isinstance(error, core.PASSING) or type(error) is errors.LogError:
             self._failures += self.faults.over and self.server.up and self.log_network.server.up
             return self._failures < _AGAIN
         return self._refused(driver, error)
-
-    def _was_accepted(self, driver: Driver) -> bool:
-        """Whether a loss was accepted since this driver began, so that it may tell of it once more."""
-        return self.result.faults["source fell back"] > 0 and driver is not self.drivers[-1]
 
     def _refused(self, driver: Driver, error: BaseException) -> bool:
         """A program was refused: there must be a way out."""
         if any(other.process.alive and not other.ended for other in self.drivers if other is not driver):
             return True  # by a later one, which has changed the program meanwhile
-        if "would see txids again" in str(error) and not driver.shape.states and len([*groups_of(driver.shape)]) == 1:
+        again = "the same txids again" in str(error)
+        if again and not driver.shape.states and len([*groups_of(driver.shape)]) == 1:
             return False  # it may go on with the highest txids that its streams and outputs had
         before = [shape for shape in self._accepted if shape != driver.shape]
         # A server that was rewound may have forgotten that a state was dropped, and a driver that slept through it
         # may have founded the state again: the log no longer knows that state, and the message says what to do.
         slept = self.result.faults["zombie"] and self.history.dropped
-        undropped = isinstance(error, StateAheadError) and (self.result.faults["server rewound"] or slept)
+        undropped = isinstance(error, errors.StateAheadError) and (self.result.faults["server rewound"] or slept)
         damage = isinstance(error, core.DAMAGE) or undropped
         if driver.shape in self._accepted and self._accepted[-1] == driver.shape and not before and not damage:
             return False  # it never was another one
@@ -299,9 +299,7 @@ class Changing(World):
     # --- what users do beside a run ----------------------------------------------------------------------------------
 
     def _operate(self, work: Callable[[], None]) -> None:
-        if not self._operators.pools:
-            Pool(self.scheduler, self._operators, "operator", 1)
-        self._operators.pools[0].submit(self._operated, work)
+        self._operator.submit(self._operated, work)
 
     def _operated(self, work: Callable[[], None]) -> None:
         """Again and again, while the servers are away."""
@@ -311,7 +309,7 @@ class Changing(World):
                 break
             except Crashed:
                 raise
-            except (LogError, FencedError, *core.PASSING) as error:
+            except (errors.LogError, errors.FencedError, *core.PASSING) as error:
                 self.say("operator: %s: %s", type(error).__name__, error)
                 self.scheduler.sleep(1.0)
             except BaseException as error:
@@ -384,6 +382,3 @@ class Changing(World):
     def check_end(self, found: dict[str, dict[Any, Any]]) -> None:
         for output in self.shape.outputs:
             self.places.check(output, self.history.handed.get(output, {}))
-
-    def _done(self) -> None:
-        self.over = True

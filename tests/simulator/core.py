@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -67,20 +67,11 @@ DAMAGE = (errors.LogCorruptError, errors.LogMismatchError, errors.StateLostError
 """Nothing was damaged or lost in these schedules."""
 
 
-def output_conflict(error: BaseException | None) -> errors.OutputConflictError | None:
-    """The error of an output that is not as the log knows it, if a driver stopped for that."""
-    while error is not None and not isinstance(error, errors.OutputConflictError):
+def caused(error: BaseException | None, kind: type[BaseException]) -> Any:
+    """The error of this kind for which a driver stopped, if it is one."""
+    while error is not None and not isinstance(error, kind):
         error = error.__cause__
     return error
-
-
-def lost_data(error: BaseException | None) -> bool:
-    """Whether a driver stopped because a source is not the one that was read."""
-    while error is not None:
-        if isinstance(error, errors.DataLossError):
-            return True
-        error = error.__cause__
-    return False
 
 
 class Started:
@@ -289,10 +280,13 @@ class _Looking:
 # --- engine ---------------------------------------------------------------------------------------------------------
 
 
-@cache
 def slot_of(group: Group) -> ArrowSlot:
-    """The driver's own engine computes the stages; nothing stops it in the middle, so that one serves all."""
-    return ArrowSlot(group)
+    """The driver's own engine computes the stages; nothing stops it in the middle, so that one serves all drivers."""
+    return _slots.get(group.stages) or _slots.setdefault(group.stages, ArrowSlot(group))
+
+
+_slots: dict[Any, ArrowSlot] = {}
+"""By stages: each start makes groups of its own, which share them."""
 
 
 # --- what users do beside a run --------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -26,14 +27,13 @@ from trident.plan.nodes import Node, SpoutSource
 from trident_spouts.shares import SharesEmission
 
 if TYPE_CHECKING:
-    from tests.simulator.flows import Flow
     from tests.simulator.world import World
 
 
 class Driver:
     """A driver from its start to its end, or its crash."""
 
-    def __init__(self, world: "World", name: str, shape: "Shape | Flow") -> None:
+    def __init__(self, world: "World", name: str, shape: Shape) -> None:
         self.world, self.name, self.shape = world, name, shape
         self.process = Process(name, self)
         self.workers = Workers(self)
@@ -94,10 +94,14 @@ class Driver:
         self._looks = self.world.scheduler.now + 1.0
         for each in run.runs.values():
             self._due[each] = 0.0
-            self.process.loops.append(lambda now, each=each: self._loop(each, now))  # type: ignore[misc]
+            self.process.loops.append(partial(self._loop, each))
         self.process.due.append(self._next_due)
         for each in run.runs.values():
-            self._turn(each, lambda each=each: each._carry_out(each.coordinator.start()))  # type: ignore[misc]
+            self._turn(each, partial(self._start, each))
+
+    @staticmethod
+    def _start(run: GroupRun) -> None:
+        run._carry_out(run.coordinator.start())
 
     def threads(self, name: str, most: int | None) -> Any:
         return Pool(self.world.scheduler, self.process, name.rsplit("-", 1)[1], most)
@@ -118,7 +122,7 @@ class Driver:
             return None
         if run._queue.empty() and now < self._due[run]:
             return None
-        return lambda: self._turn(run, lambda: self._react(run))
+        return partial(self._turn, run, partial(self._react, run))
 
     def _next_due(self) -> float:
         idle = [due for run, due in self._due.items() if run not in self._busy and not run.coordinator.finished]
@@ -136,7 +140,7 @@ class Driver:
         self._busy.add(run)  # a reaction may wait, and the loop's thread does nothing else meanwhile
         scheduler = self.world.scheduler
         if scheduler.random.random() < scheduler.in_fibers:
-            scheduler.in_fiber(self.process, lambda: self._turned(run, react))
+            scheduler.in_fiber(self.process, partial(self._turned, run, react))
         else:
             self._turned(run, react)
 
@@ -301,23 +305,14 @@ class Notes:
             driver.stage_failures += isinstance(error, OF_STAGES)
             if driver.failing_since is None:
                 driver.failing_since = driver.world.scheduler.now
-        trace = driver.world.scheduler.trace
-        if trace is not None:
-            trace(f"{driver.name}: batch {attempt} of {group}: {phase} failed: {type(error).__name__}: {error}")
+        told = driver.name, attempt, group, phase, type(error).__name__, error
+        driver.world.say("%s: batch %s of %s: %s failed: %s: %s", *told)
 
-    def began(self, *_: object) -> None: ...
+    def began(self, *_: object, **__: object) -> None: ...
 
-    def phase(self, *_: object) -> None: ...
-
-    def ran(self, *_: object) -> None: ...
-
-    def read(self, *_: object) -> None: ...
-
-    def tell(self, *_: object, **__: object) -> None: ...
+    phase = ran = read = tell = began
 
     def committed(self, group: str, txid: int, written: object) -> None:
         driver = self._driver
         driver.stage_failures, driver.failing_since = 0, None
-        trace = driver.world.scheduler.trace
-        if trace is not None:
-            trace(f"{driver.name}: batch {txid} of {group} committed")
+        driver.world.say("%s: batch %s of %s committed", driver.name, txid, group)

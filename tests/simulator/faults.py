@@ -16,46 +16,31 @@ _OUTPUTS = ("output.before", "output.after")
 _WINDOWS = ("run.before", "emit.before", "freeze.after", "commit.before", "commit.stage.before", *_OUTPUTS)
 """Where a driver ends while a batch is under way, or waits: what the next program finds then."""
 
-STAYS = {
-    "driver killed": 14,
-    "power lost": 8,
-    "zombie": 12,
-    "stop asked": 3,
-    "server killed": 3,
-    "server rewound": 10,
-    "one hash tag rewound": 6,
-    "server emptied": 2,
-    "network": 18,
-    "function raises": 12,
-    "function hangs": 8,
-    "spout raises": 5,
-    "log fails": 3,
-    "disk full": 3,
-    "snapshot lost": 1,
-    "log copied": 1,
+WEIGHTS = {
+    "driver killed": (14, 14),
+    "power lost": (8, 8),
+    "zombie": (12, 6),
+    "stop asked": (3, 6),
+    "network": (18, 5),
+    "log's network": (0, 30),
+    "log's server killed": (0, 5),
+    "server killed": (3, 3),
+    "server rewound": (10, 4),
+    "one hash tag rewound": (6, 0),
+    "server emptied": (2, 0),
+    "function raises": (12, 6),
+    "function hangs": (8, 5),
+    "spout raises": (5, 5),
+    "spout hangs": (0, 4),
+    "output raises": (0, 4),
+    "output hangs": (0, 6),
+    "source forgets": (0, 2),
+    "log fails": (3, 4),
+    "disk full": (3, 3),
+    "snapshot lost": (1, 0),
+    "log copied": (1, 0),
 }
-"""How often each is drawn for a program that stays what it is."""
-CHANGES = {
-    "driver killed": 14,
-    "stop asked": 6,
-    "power lost": 8,
-    "zombie": 6,
-    "network": 5,
-    "log's network": 30,
-    "log's server killed": 5,
-    "server killed": 3,
-    "server rewound": 4,
-    "log fails": 4,
-    "disk full": 3,
-    "function raises": 6,
-    "function hangs": 5,
-    "spout raises": 5,
-    "spout hangs": 4,
-    "output raises": 4,
-    "output hangs": 6,
-    "source forgets": 2,
-}
-"""And for one that changes."""
+"""How often each is drawn: for a program that stays what it is, and for one that changes."""
 
 
 class Faults:

@@ -11,7 +11,7 @@ from pyspark.sql import Row
 from tests.simulator import meanings, verbs
 from tests.simulator.in_world import KEYS, LETTERS
 from tests.simulator.memo import kept
-from tests.simulator.programs import Line, Stream
+from tests.simulator.programs import Shape, Stream
 from tests.simulator.spouts import FromWorld
 from trident import TridentTopology
 from trident.compiler.program import Program
@@ -36,13 +36,14 @@ def flows_of(names: str) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Flow:
-    """A program that stays what it is: it answers what a `Shape` answers."""
+class Flow(Shape):
+    """A program that stays what it is, by its name."""
 
-    name: str
-    lines: tuple[Line, ...] = ()
-    outputs: tuple[str, ...] = ()
-    wide = False
+    name: str = ""
+
+    @classmethod
+    def of(cls, name: str) -> "Flow":
+        return cls(tuple(Stream(stream, stream, stream) for stream in verbs.streams_of(name)), (), name=name)
 
     @property
     def program(self) -> Program:
@@ -52,18 +53,7 @@ class Flow:
     def states(self) -> tuple[str, ...]:
         return states_of(self.name)
 
-    @property
-    def streams(self) -> tuple[Stream, ...]:
-        return tuple(Stream(name, name, name) for name in verbs.streams_of(self.name))
-
-    def stream(self, token: str) -> Stream:
-        return Stream(token, token, token)
-
-    def by_name(self) -> dict[str, str]:
-        return {name: name for name in verbs.streams_of(self.name)}
-
     def shown(self, state: str) -> Callable[[Any], Any]:
-        """What makes of a stored value the one that users see."""
         return presenting(self.name, state)
 
     def after(self, batches: list[meanings.Batch]) -> Mapping[str, meanings.Held | meanings.Waiting]:

@@ -79,14 +79,14 @@ class History:
 
     # --- what is told --------------------------------------------------------------------------------------------
 
-    def began(self, shape: Shape | Flow) -> None:
+    def began(self, shape: Shape) -> None:
         """A program began: its states are there from now on, though no batch has reached them."""
         self.known |= {*shape.states}
         for line in shape.lines:
             if line.name in shape.states:
                 self.states.setdefault(line.name, State(line, fed=_feeding(shape, line.name)))
 
-    def froze(self, group: Any, txid: int, shape: Shape | Flow, given: Given) -> None:
+    def froze(self, group: Any, txid: int, shape: Shape, given: Given) -> None:
         """A batch is frozen."""
         if (group, txid) in self.batches:
             raise Wrong(f"batch {txid} of group {group!r} froze twice")
@@ -132,7 +132,7 @@ class History:
             state = self.states.setdefault(name, State(Line("flow", name)))
             state.now, state.after[txid] = held, [held]
 
-    def _fold(self, group: Any, txid: int, shape: Shape | Flow, given: Given) -> None:
+    def _fold(self, group: Any, txid: int, shape: Shape, given: Given) -> None:
         mine = set(given)
         written = dict[str, tuple[State, Values]]()
         for line in shape.lines:
@@ -155,7 +155,7 @@ class History:
                 if given.get(token):
                     state.missed.setdefault(token, (group, txid))
 
-    def _add(self, line: Line, group: Any, txid: int, delta: Values, shape: Shape | Flow) -> tuple[State, Values]:
+    def _add(self, line: Line, group: Any, txid: int, delta: Values, shape: Shape) -> tuple[State, Values]:
         state, fed = self.states.setdefault(line.name, State(line)), _feeding(shape, line.name)
         # Of a stream that feeds it no longer, by the word of a program that was begun, it may miss what it likes.
         missed = {token: batch for token, batch in state.missed.items() if token in fed}
@@ -176,7 +176,7 @@ class History:
         state.versions.append((group, txid, dict(state.now)))
         return state, delta
 
-    def committed(self, group: Any, txid: int, shape: Shape | Flow) -> None:
+    def committed(self, group: Any, txid: int, shape: Shape) -> None:
         """A batch is committed, by a driver of this program: every output that is still there had its rows."""
         batch = self.batches.get((group, txid))
         if batch is None:
@@ -285,7 +285,7 @@ class History:
             raise Wrong(f"{who} read {state!r} as of txid {txid} as {found}, and ought to find {right}: {wrong[0]}")
 
 
-def _feeding(shape: Shape | Flow, state: str) -> set[str]:
+def _feeding(shape: Shape, state: str) -> set[str]:
     """The streams that feed a state in this program; none if the program has no such state."""
     lines = {line.name: line for line in shape.lines}
     if state not in shape.states:

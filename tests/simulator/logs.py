@@ -1,21 +1,17 @@
 """The log's own server, and the network to it: commands that are lost, late and doubled."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.simulator.fake_redis import FakeRedis
 from tests.simulator.network import Fault, Late, Network
-
-if TYPE_CHECKING:
-    from tests.simulator.world import World
 
 
 class LogServer(FakeRedis):
     """A server that keeps a log: it loses nothing, and tells which batches are frozen and committed on it."""
 
-    def __init__(self, world: "World") -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._world = world
         self.holders: dict[bytes, Any] = {}
         """The driver that made up each token."""
 

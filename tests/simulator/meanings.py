@@ -15,23 +15,7 @@ from typing import Any
 
 from tests.simulator.in_world import checksum, first_letter, moment, onward
 from tests.simulator.spouts import Row
-from tests.simulator.verbs import (
-    BETWEEN,
-    DISTINCT,
-    GAP,
-    LATENESS,
-    NUMBERS,
-    OTHERS,
-    QUERY,
-    SLACK,
-    STAGES,
-    SUMS,
-    WITHIN,
-    WORDS,
-    pair,
-    score,
-    visit,
-)
+from tests.simulator.verbs import BETWEEN, GAP, LATENESS, NUMBERS, OTHERS, SLACK, WITHIN, WORDS, pair, score, visit
 
 Batch = Mapping[str, list[Row]]
 """The tuples of each stream, in their order."""
@@ -99,17 +83,17 @@ def _words(history: list[Batch], more: tuple[str, ...]) -> dict[str, Held | Wait
         for word, seq in rows:
             counts[word] += 1
             sums[word] += checksum(seq)
-            if QUERY in more:
+            if "query" in more:
                 totals[first_letter(word)] += before.get(word, 0)
-            if DISTINCT in more and word not in seen:
+            if "distinct" in more and word not in seen:
                 seen[word] = txid
                 totals[first_letter(word)] += seq
-        for word in {word for word, _ in rows} if STAGES in more else ():
+        for word in {word for word, _ in rows} if "stages" in more else ():
             totals[first_letter(word)] += counts[word]
     held: dict[str, Held | Waiting] = {"counts": dict(counts)}
-    held |= {"sums": dict(sums)} if SUMS in more else {}
-    held |= {"totals": dict(totals)} if {STAGES, QUERY, DISTINCT} & {*more} else {}
-    return held | ({"seen": seen} if DISTINCT in more else {})
+    held |= {"sums": dict(sums)} if "sums" in more else {}
+    held |= {"totals": dict(totals)} if {"stages", "query", "distinct"} & {*more} else {}
+    return held | ({"seen": seen} if "distinct" in more else {})
 
 
 def _recent(history: list[Batch]) -> dict[str, Held | Waiting]:

@@ -4,6 +4,7 @@ No decision of the library is taken here.
 """
 
 import inspect
+import sched
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache, lru_cache
@@ -22,8 +23,9 @@ from trident.access import removal
 from trident.base import crash_points
 from trident.base.types import arrow_schema
 from trident.batches import attempt_runs, attempts, group_run, slots, sources
-from trident.commits import committer, query_answers
+from trident.commits import committer, query_answers, user_code
 from trident.compiler import frozen_parts, program
+from trident.compiler.arrow import engine
 from trident.compiler.frozen_parts import PART_ROWS
 from trident.compiler.outline import outline_of
 from trident.compiler.spark import keyed_jobs, state_puts
@@ -376,7 +378,18 @@ def _all() -> list[tuple[Any, str, Any]]:
         (redis_log, "secrets", SimpleNamespace(token_hex=lambda size: Worlds.now.new_token())),
         (redis_log, "uuid", SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=Worlds.now.new_uuid()))),
         (parquet_outlet, "parquet_place", placed),
+        # What the library asks of the same classes, methods and steps again at each start and each call:
+        (group_run, "sched", SimpleNamespace(scheduler=lambda clock: sched.scheduler(clock, lambda seconds: None))),
+        (user_calls, "asks_for_budget", remembered(user_calls.asks_for_budget, _function)),
+        (sources, "inspect", SimpleNamespace(signature=remembered(inspect.signature, _function))),
+        (user_code, "sites_in", remembered(user_code.sites_in, tuple)),
+        (user_code, "_sites_of", cache(user_code._sites_of)),
+        (engine, "arrow_schema", _same(arrow_schema)),
     ]
+
+
+def _function(method: Any) -> Any:
+    return getattr(method, "__func__", method)
 
 
 def _held(rows: Any) -> Any:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.simulator import core
 from tests.simulator.history import State, Values
+from tests.simulator.reads import scanned
 from tests.simulator.scheduler import Crashed, Pool, Process, Wrong
 from trident.base.errors import LogError, StateError
 
@@ -17,25 +18,20 @@ class Readers:
 
     def __init__(self, world: "Changing") -> None:
         self._world = world
-        self._process = Process("reader")
-        self._pool: Pool | None = None
+        self._pool = Pool(world.scheduler, Process("reader"), "reader", 1)
         self._open: dict[str, Any] = {}
-        world.scheduler.processes.append(self._process)
+        world.scheduler.processes.append(self._pool.process)
 
     def begin(self) -> None:
         """Begin a read of some state."""
         world = self._world
         states = [state for state in world.history.states if world.setting.homes[state] == "memory"]
         states += [state for state in self._open if state not in states]
-        if not states:
-            return
-        self._pool = self._pool or Pool(world.scheduler, self._process, "reader", 1)
-        if not self._pool.work and not self._pool.running:
+        if states and not self._pool.work and not self._pool.running:
             self._pool.submit(self._read, world.chance.choice(states), world.chance.random() < 0.05)
 
     def last(self, then: Callable[[], None]) -> None:
         """Everything, by readers that are opened now and by those that were open; then the schedule is over."""
-        self._pool = self._pool or Pool(self._world.scheduler, self._process, "reader", 1)
         self._pool.submit(self._read_last, then)
 
     def _read_last(self, then: Callable[[], None]) -> None:
@@ -57,7 +53,7 @@ class Readers:
                 self._open[state] = core.reader(world, state)
             replica = self._open[state]
             txid = replica.committed()
-            found = scanned(replica.scan(txid))
+            found = scanned(replica.scan(txid), world.shape.shown(state))
         except Crashed:
             raise
         except (StateError, LogError) as error:
@@ -84,12 +80,3 @@ def _was(state: State | None, found: Values, txid: int) -> bool:
         return not found
     earlier = [at for at in state.after if at <= txid]
     return found in (state.after[max(earlier)] if earlier else [{}])
-
-
-def scanned(pages: Any) -> Values:
-    found: Values = {}
-    for page in pages:
-        for key, value in zip(page.column(0).to_pylist(), page.column(page.num_columns - 1).to_pylist(), strict=True):
-            if value is not None:
-                found[key] = value
-    return found

@@ -1,19 +1,13 @@
 """Reads while faults go on, and the last one, of everything: each must show exactly what was after one batch."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from tests.simulator import core, flows
 from tests.simulator.scheduler import Crashed, Pool, Wrong
-from trident.base.errors import (
-    FencedError,
-    SnapshotMovedError,
-    StateFullError,
-    StateRecoveringError,
-    StateUnavailableError,
-)
+from trident.base import errors
 from trident.base.values import to_python
 from trident.reads.committed_reads import read_committed, read_consistently
 
@@ -21,11 +15,19 @@ if TYPE_CHECKING:
     from tests.simulator.driver import Driver
     from tests.simulator.world import World
 
-_REFUSED = (StateRecoveringError, StateUnavailableError, SnapshotMovedError, StateFullError, FencedError)
+_REFUSED = (
+    errors.StateRecoveringError,
+    errors.StateUnavailableError,
+    errors.SnapshotMovedError,
+    errors.StateFullError,
+    errors.FencedError,
+)
 """What a read may meet while faults go on."""
 
 Found = dict[str, dict[Any, Any]]
 """By state."""
+Shown = Callable[[Any], Any]
+"""Makes of a stored value the one that users see."""
 
 
 class Reads:
@@ -49,11 +51,8 @@ class Reads:
         self._submit(driver, "final", lambda: self._read_all(driver))
 
     def _submit(self, driver: "Driver", name: str, work: Callable[[], None]) -> None:
-        for pool in driver.process.pools:
-            if pool.name == name:
-                break
-        else:
-            pool = Pool(self._world.scheduler, driver.process, name, 1)
+        pool = next((pool for pool in driver.process.pools if pool.name == name), None)
+        pool = pool or Pool(self._world.scheduler, driver.process, name, 1)
         if not pool.work and not pool.running:
             pool.submit(work)
 
@@ -86,11 +85,11 @@ class Reads:
 
     def _scans(self, driver: "Driver", states: list[str]) -> tuple[set[int], Found]:
         assert driver.run is not None
-        group = self._world.group
+        group, shown = self._world.group, self._world.shape.shown
         txid, found = read_consistently(
             driver.run.read_source,
             states,
-            lambda snapshot: (snapshot.asOf[group], {s: self._scanned(snapshot, s) for s in states}),
+            lambda snapshot: (snapshot.asOf[group], {s: scanned(snapshot.scan(s), shown(s)) for s in states}),
             large=True,
         )
         return {txid}, found
@@ -99,7 +98,10 @@ class Reads:
         assert driver.run is not None
         asked = {s: flows.keys_of(driver.shape.name, s) for s in states}
         read = read_committed(driver.run.read_source, asked)
-        found = {state: self._found_of(state, asked[state], answer.values) for state, answer in read.items()}
+        found = {
+            state: found_of(asked[state], answer.values, self._world.shape.shown(state))
+            for state, answer in read.items()
+        }
         return {answer.asOf for answer in read.values()}, found
 
     def _check(self, driver: "Driver", found: Found, txids: set[int], floor: int) -> None:
@@ -121,14 +123,14 @@ class Reads:
 
     def _read_all(self, driver: "Driver") -> None:
         """Everything that the states hold; each group's states at once."""
-        world, found = self._world, Found()
+        world, found, shown = self._world, Found(), self._world.shape.shown
         try:
             assert driver.run is not None
             for states in filter(None, ([s.state.name for s in run.group.states] for run in driver.run.runs.values())):
                 found |= read_consistently(
                     driver.run.read_source,
                     states,
-                    lambda snapshot, states=states: {s: self._scanned(snapshot, s) for s in states},  # type: ignore[misc]
+                    lambda snapshot, states=states: {s: scanned(snapshot.scan(s), shown(s)) for s in states},  # type: ignore[misc]
                 )
             for state, values in found.items():
                 world.history.check(state, values, None, driver.name)
@@ -142,21 +144,21 @@ class Reads:
         except BaseException as error:
             world.fail(error)
 
-    # --- what is found -------------------------------------------------------------------------------------------
 
-    def _scanned(self, snapshot: Any, state: str) -> dict[Any, Any]:
-        found: dict[Any, Any] = {}
-        for page in snapshot.scan(state):
-            rows = self._found_of(state, page.drop_columns(page.column_names[-1]), page.column(page.num_columns - 1))
-            if set(rows) & set(found):
-                raise Wrong(f"a scan of {state!r} shows a key twice")
-            found |= rows
-        return found
+def scanned(pages: Iterable[pa.Table], shown: Shown) -> dict[Any, Any]:
+    """What the pages of a scan show."""
+    found: dict[Any, Any] = {}
+    for page in pages:
+        rows = found_of(page.drop_columns(page.column_names[-1]), page.column(page.num_columns - 1), shown)
+        if set(rows) & set(found):
+            raise Wrong(f"a scan shows a key twice: {found} and {rows}")
+        found |= rows
+    return found
 
-    def _found_of(self, state: str, keys: pa.Table, values: pa.Array) -> dict[Any, Any]:
-        """What a read found, as users see it; nulls are nothing."""
-        shown = self._world.shape.shown(state)
-        columns = [column.to_pylist() for column in keys.columns]
-        rows = columns[0] if len(columns) == 1 else [*zip(*columns, strict=True)] if columns else [()] * len(values)
-        pairs = zip(rows, to_python(values), strict=True)
-        return {key: shown(value) for key, value in pairs if value is not None}
+
+def found_of(keys: pa.Table, values: pa.Array, shown: Shown) -> dict[Any, Any]:
+    """What a read found, as users see it; nulls are nothing."""
+    columns = [column.to_pylist() for column in keys.columns]
+    rows = columns[0] if len(columns) == 1 else [*zip(*columns, strict=True)] if columns else [()] * len(values)
+    pairs = zip(rows, to_python(values), strict=True)
+    return {key: shown(value) for key, value in pairs if value is not None}

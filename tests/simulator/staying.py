@@ -4,15 +4,13 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from tests.simulator.driver import Driver
 from tests.simulator.fake_redis import INDEXES
-from tests.simulator.faults import STAYS, Faults
+from tests.simulator.faults import WEIGHTS, Faults
 from tests.simulator.flows import FLOWS, Flow, flows_of
 from tests.simulator.history import Given
 from tests.simulator.scheduler import Wrong
 from tests.simulator.setting import Setting
 from tests.simulator.spouts import sources_of
-from tests.simulator.verdict import Verdict, why_right
 from tests.simulator.world import World
 from trident_state.redis.layout import LEGEND
 
@@ -26,7 +24,7 @@ class Staying(World):
     ) -> None:
         super().__init__(seed, trace)
         chance, able = self.chance, flows_of(flow)
-        self.shape = self.flow = Flow(chance.choices(able, [FLOWS[name] for name in able])[0])
+        self.shape = self.flow = Flow.of(chance.choices(able, [FLOWS[name] for name in able])[0])
         self.group = self.flow.program.groups[0].name
         self.setting = Setting(self.scheduler, self.flow.states)
         # By draws of its own, so that the other schedules stay as they were.
@@ -38,17 +36,12 @@ class Staying(World):
         """The tuple that always fails."""
         self.scheduler.in_fibers = chance.choice((0.0, 0.02, 0.05, 0.1, 0.3))
         self.scheduler.pausing = chance.choice((0.2, 0.6))
-        left = chance.choices([*STAYS], [*STAYS.values()], k=chance.choice((0, 1, 2, 3, 4, 6, 9)))
+        weights = [stays for stays, _ in WEIGHTS.values()]
+        left = chance.choices([*WEIGHTS], weights, k=chance.choice((0, 1, 2, 3, 4, 6, 9)))
         self.faults = Faults(self, left, (0.1, 1.0, 20.0), self.setting.copies)
 
     def poisons(self, given: Given) -> bool:
         return self._poison is not None and any(seq == self._poison for rows in given.values() for _, seq in rows)
-
-    def _begin_read(self) -> None:
-        self.reads.begin()
-
-    def _why_right(self, driver: Driver, error: BaseException) -> Verdict:
-        return why_right(self, driver, error)
 
     def check_end(self, found: dict[str, dict[Any, Any]]) -> None:
         """The server's own bookkeeping is right: markers, key counts, nothing left open."""

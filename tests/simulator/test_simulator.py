@@ -186,6 +186,17 @@ def test_a_library_without_one_of_its_guards_is_found_out(broken: Break, monkeyp
     pytest.fail(f"3,000 schedules did not notice: {broken.__doc__}")
 
 
+def test_the_words_by_which_the_oracle_tells_errors_apart_stand_in_the_sources() -> None:
+    """Else a reworded message makes an oracle that lets everything pass."""
+    for file, words in (
+        ("trident/recovery/group_membership.py", "the same txids again"),
+        ("trident/outputs/parquet_outlet.py", "restored from an older copy"),
+        ("trident/outputs/parquet_outlet.py", "did not have this output"),
+        ("trident/outputs/parquet_folder.py", "was published after batch"),
+    ):
+        assert words in (ROOT / file).read_text(), (file, words)
+
+
 def test_the_planted_faults_have_their_places_in_the_sources() -> None:
     stale = [
         f"{fault.name}: {file}"

@@ -41,14 +41,9 @@ BETWEEN = (timedelta(seconds=-60), timedelta(seconds=30))
 GAP, SLACK = timedelta(seconds=50), timedelta(seconds=40)
 """Of sessions: the gap that ends one, and how long they wait for tuples."""
 NUMBERS, OTHERS = "numbers", "others"
-SUMS, STAGES, QUERY, DISTINCT = "sums", "stages", "query", "distinct"
 WORDS = {
-    "one": (),
-    "two": (SUMS,),
-    "stages": (SUMS, STAGES),
-    "query": (QUERY,),
-    "merged": (OTHERS, STAGES),
-    "distinct": (DISTINCT,),
+    **{"one": (), "two": ("sums",), "stages": ("sums", "stages")},
+    **{"query": ("query",), "merged": ("others", "stages"), "distinct": ("distinct",)},
 }
 """The programs of counts and sums, and what each has beside counts."""
 
@@ -57,21 +52,21 @@ Streams = Callable[[str], Any]
 
 
 def _words(*more: str) -> Callable[[Streams, TridentTopology], None]:
-    """counts: how often each word came. sums: the sum of the checksums of its numbers, a word. totals, by the word's
-    first letter, in a second stage: the sum of all counts right after (STAGES) or before (QUERY) each batch; or
-    (DISTINCT) the sum of the numbers of the first tuple of each word. seen: the txid in which each word first came."""
+    """counts: how often each word came. sums: the sum of the checksums of its numbers. seen: the txid in which it came
+    first. totals, by first letter, in a second stage: the sum of all counts right after ("stages") or before ("query")
+    each batch; or ("distinct") the sum of the numbers of the first tuple of each word."""
 
     def make(stream: Streams, topology: TridentTopology) -> None:
         numbers = topology.merge(stream(NUMBERS), stream(OTHERS)) if OTHERS in more else stream(NUMBERS)
         counts = numbers.groupBy("word").persistentAggregate(InWorld("counts"), Count(), "count", name="counts")
-        if SUMS in more:
+        if "sums" in more:
             checked = numbers.each("seq", checksum, "check long").groupBy("word")
             checked.persistentAggregate(InWorld("sums"), "check", Sum(), "sum", name="sums")
-        if STAGES in more:
+        if "stages" in more:
             _totals(counts.newValuesStream(everyChange=True), "count")
-        if QUERY in more:
+        if "query" in more:
             _totals(numbers.stateQuery(counts, "word", MapGet(), "before"), "before")
-        if DISTINCT in more:
+        if "distinct" in more:
             _totals(numbers.dropDuplicates("word", InWorld("seen"), name="seen"), "seq")
 
     return make

@@ -3,63 +3,50 @@ here is wrong."""
 
 from typing import TYPE_CHECKING, Literal
 
-from trident.base.errors import (
-    BatchFailedError,
-    BatchTimeoutError,
-    CallHangsError,
-    FencedError,
-    LogCorruptError,
-    LogError,
-    SparkFailedError,
-    StateAheadError,
-    StateBehindError,
-    StateFullError,
-    StateLostError,
-    StateRecoveringError,
-    StateUnavailableError,
-    UserFunctionError,
-)
+from trident.base import errors
 
 if TYPE_CHECKING:
     from tests.simulator.driver import Driver
-    from tests.simulator.staying import Staying
+    from tests.simulator.world import World
 
 Verdict = Literal["again", "final"] | None
 """None if a driver was wrong to stop, "again" if the next start goes on, "final" if only a human can."""
 
 _STORE = {"server killed", "server rewound", "one hash tag rewound", "server emptied", "network"}
-OF_STAGES = (UserFunctionError, BatchTimeoutError, SparkFailedError)
+OF_STAGES = (errors.UserFunctionError, errors.BatchTimeoutError, errors.SparkFailedError)
 """Errors after which a stage, a commit or a heal is tried as often as a batch has attempts."""
-_PASSING = (StateUnavailableError, StateFullError, StateBehindError, StateRecoveringError)
+_PASSING = (errors.StateUnavailableError, errors.StateFullError, errors.StateBehindError, errors.StateRecoveringError)
 
 
-def why_right(world: "Staying", driver: "Driver", error: BaseException) -> Verdict:
+def why_right(world: "World", driver: "Driver", error: BaseException) -> Verdict:
     """Whether a driver was right to stop with this error."""
     kinds = world.result.faults.keys()
-    if isinstance(error, FencedError):  # a later driver has the log; after an older copy: epochs are given twice
+    if isinstance(error, errors.FencedError):  # a later driver has the log; after an older copy: epochs are given twice
         lease = driver.begun.lease if driver.begun is not None else None
         taken = world.history.forgot or lease is None or world.disk.epoch > lease.epoch
         return "again" if taken and len(world.drivers) > 1 else None
-    if isinstance(error, BatchFailedError) and "the driver died" in str(error):
+    if isinstance(error, errors.BatchFailedError) and "the driver died" in str(error):
         return "again" if len(world.drivers) > world.settings.maxAttempts else None
-    if isinstance(error, BatchFailedError):
+    if isinstance(error, errors.BatchFailedError):
         if max(driver.failures.values(), default=0) < world.settings.maxAttempts:
             return None
         return "final" if _poisoned(world, driver) else "again"
-    if isinstance(error, SparkFailedError) and driver.run is None:  # a start heals what is behind, by executors too
+    if (
+        isinstance(error, errors.SparkFailedError) and driver.run is None
+    ):  # a start heals what is behind, by executors too
         return "again" if any(kind.startswith("task") for kind in kinds) else None
     if isinstance(error, OF_STAGES):  # a later stage, again and again, or the last to fail
-        often = driver.stage_failures >= world.settings.maxAttempts or isinstance(error, CallHangsError)
+        often = driver.stage_failures >= world.settings.maxAttempts or isinstance(error, errors.CallHangsError)
         return "again" if often or (kinds & _STORE and _repeated(driver)) else None
-    if isinstance(error, StateLostError):
+    if isinstance(error, errors.StateLostError):
         return "final" if _lost(world) else None
     if isinstance(error, _PASSING):  # while starting, or after commitRetrySecs
         return "again" if kinds & _STORE else None
-    if isinstance(error, LogCorruptError) and "frozen file" in str(error):  # it had gone since the copy was made
+    if isinstance(error, errors.LogCorruptError) and "frozen file" in str(error):  # it had gone since the copy was made
         return "final" if world.history.forgot else None
-    if isinstance(error, LogError):
+    if isinstance(error, errors.LogError):
         return "again" if "log fails" in kinds else None
-    if isinstance(error, StateAheadError):
+    if isinstance(error, errors.StateAheadError):
         return "final" if world.history.forgot else None
     return None
 
@@ -70,21 +57,20 @@ def _repeated(driver: "Driver") -> bool:
     return limit is not None and since is not None and driver.world.scheduler.now - since >= limit
 
 
-def _poisoned(world: "Staying", driver: "Driver") -> bool:
+def _poisoned(world: "World", driver: "Driver") -> bool:
     """Whether the batch that failed most holds the tuple that always fails."""
     most = max(driver.failures, key=lambda batch: driver.failures[batch])
     return any(world.poisons(given) for (group, at), given in driver.given.items() if (group, at.txid) == most)
 
 
-def _lost(world: "Staying") -> bool:
+def _lost(world: "World") -> bool:
     """Whether a state really is gone: a file of its snapshot, or more of the server's writes than the log keeps."""
     homes = world.setting.homes
     if world.files_lost or (world.history.forgot and "memory" in homes.values()):
         return True  # an older copy of the log names files that later snapshots took in
     if not world.lost_writes:
         return False
-    group = world.disk.groups.get(world.group)
-    kept = 0 if group is None else group.kept
+    kept = max((group.kept for group in world.disk.groups.values()), default=0)
     for state in [state for state, home in homes.items() if home == "redis"]:
         metas = [world.server.data.get(b"p:{%b}:m" % tag, {}) for tag in world.setting.tags(state)]
         if min(int(meta.get(b"marker", b"-1")) for meta in metas) < max(kept, 0):

@@ -16,7 +16,6 @@ from tests.simulator.driver import Driver
 from tests.simulator.fake_log import LogDisk
 from tests.simulator.fake_redis import FakeRedis
 from tests.simulator.faults import NEVER, Faults
-from tests.simulator.flows import Flow
 from tests.simulator.frozen_disk import FrozenDisk
 from tests.simulator.history import Given, History
 from tests.simulator.in_world import Worlds
@@ -28,7 +27,7 @@ from tests.simulator.reads import Reads
 from tests.simulator.scheduler import Crashed, Process, Scheduler, Stuck, Wrong
 from tests.simulator.setting import Setting
 from tests.simulator.spouts import Source
-from tests.simulator.verdict import Verdict
+from tests.simulator.verdict import Verdict, why_right
 from tests.simulator.workers import Troubles
 from trident.base import crash_points
 from trident.compiler import frozen_parts
@@ -63,7 +62,7 @@ class World:
 
     setting: Setting
     sources: dict[str, Source]
-    shape: Shape | Flow
+    shape: Shape
     """The program of the next start."""
     faults: Faults
 
@@ -210,7 +209,7 @@ class World:
                 raise  # else its executors live a little longer
 
     def _begin_read(self) -> None:
-        raise NotImplementedError
+        self.reads.begin()
 
     def _reached(self, place: str) -> None:
         """A place of the library's steps."""
@@ -264,7 +263,7 @@ class World:
             self.scheduler.after(self.chance.choice((0.0, 0.2, 1.5)), self.supervise)
 
     def _why_right(self, driver: Driver, error: BaseException) -> Verdict:
-        raise NotImplementedError
+        return why_right(self, driver, error)
 
     def _ended_well(self, driver: Driver) -> None: ...
 
