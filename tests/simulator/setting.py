@@ -15,6 +15,8 @@ from trident_state.redis.store import RedisStore
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 from trident_state.store import Home, Store
 
+_layout = cache(Layout)
+
 EXECUTORS = 0.3
 """In how many of the schedules with states in Redis executors write and ask them."""
 
@@ -72,15 +74,10 @@ class Setting:
         if self._in_python:
             shape = _combined_in_python(shape)
         address: Any = FakeAddress(network)
-        layout = _layout(identity, self._buckets, self.groups)
+        layout = _layout("p", identity, self._buckets, self.groups)
         return RedisStore(identity, shape, self.kind, address, layout, self._form)
 
 
 @cache
 def _combined_in_python(shape: StateShape) -> StateShape:
     return replace(shape, combine=replace(shape.combine, native=None))
-
-
-@cache
-def _layout(identity: StateIdentity, buckets: int, groups: int) -> Layout:
-    return Layout("p", identity, buckets, groups)
