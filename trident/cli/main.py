@@ -9,6 +9,7 @@ from trident.base.errors import TridentError
 from trident.cli.config import config
 from trident.cli.explain import explain
 from trident.cli.lifecycle import activate, deactivate, kill, list_, rebalance, resume, submit
+from trident.cli.prepare_java import prepare_java
 from trident.cli.query import query
 from trident.cli.run import run
 from trident.cli.serve import serve
@@ -49,3 +50,4 @@ main.add_command(serve)
 main.add_command(query)
 main.add_command(config)
 main.add_command(explain)
+main.add_command(prepare_java)

@@ -19,6 +19,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from trident.base.class_archive import class_archive_in_use
 from trident.base.errors import SparkSetupError
 from trident.base.java import why_no_java
 from trident.compiler.spark.pinned_confs import PINNED, pin
@@ -270,7 +271,8 @@ def local_session(master: str | None = None, confs: Mapping[str, str] = MappingP
     for conf, value in {**(OWN_SPARK if ours else {}), **confs}.items():
         builder = builder.config(conf, value)
     try:
-        return builder.getOrCreate()
+        with class_archive_in_use() if ours else contextlib.nullcontext():
+            return builder.getOrCreate()
     except PySparkException as error:
         if "JAVA_GATEWAY_EXITED" not in str(error):
             raise

@@ -1,0 +1,52 @@
+"""``trident prepare-java``: make the class archive with which Spark's JVM starts in half the time."""
+
+import sys
+import tempfile
+from collections.abc import Iterator
+
+import click
+
+from trident.base.class_archive import make_class_archive
+
+
+@click.command("prepare-java")
+def prepare_java() -> None:
+    """Make an archive of Spark's classes, with which a Spark that the library starts is up in half the time.
+
+    It takes about a minute and some 160 MB in the cache folder ($XDG_CACHE_HOME, otherwise ~/.cache). Make it again
+    after an update of Java or PySpark; until then Spark starts as it does without one.
+    """
+    file = make_class_archive([sys.executable, "-m", "trident.cli.prepare_java"])
+    click.echo(f"{file}: {file.stat().st_size >> 20} MB")
+
+
+def run_small_batches() -> None:
+    """Run small batches of a native and of a Python operation on a Spark of their own, and end its JVM."""
+    from pyspark import SparkContext
+
+    from trident import Count, TridentTopology, expr
+    from trident.compiler.spark.sessions import local_session
+    from trident.spouts import FixedBatchSpout
+    from trident.state import MemoryMapState
+
+    with tempfile.TemporaryDirectory() as folder:
+        spark = local_session("local[2]", {"spark.ui.port": "0", "spark.sql.warehouse.dir": f"{folder}/warehouse"})
+        gateway = SparkContext._gateway  # type: ignore[attr-defined]  # noqa: SLF001
+        for name, split in (("native", expr("explode(split(line, ' '))")), ("python", _words)):
+            topology = TridentTopology()
+            lines = topology.newStream("lines", FixedBatchSpout("line string", [[("the cow",)], [("the moon",)]]))
+            words = lines.each("line", split, "word string")
+            words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="counts")
+            with topology.start(spark, name=name, checkpointLocation=f"{folder}/{name}") as running:
+                running.processAllAvailable()
+        spark.stop()
+        gateway.proc.stdin.close()
+        gateway.proc.wait()  # the JVM writes the archive when it ends
+
+
+def _words(line: str) -> Iterator[str]:
+    yield from line.split(" ")
+
+
+if __name__ == "__main__":
+    run_small_batches()
