@@ -3,6 +3,7 @@
 import logging
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -58,6 +59,17 @@ def test_a_failure_is_logged_at_debug_alone(caplog: pytest.LogCaptureFixture) ->
     (record,) = caplog.records
     assert record.levelno == logging.DEBUG and "the gateway is gone" in str(record.exc_info)
     assert record.message == "Spark was not warmed up; the first batch is slower"
+
+
+@pytest.mark.parametrize(("setting", "lines"), [("true", 0), ("True", 0), ("false", 1), (None, 1)])
+def test_a_spark_that_speaks_to_its_workers_over_tcp_is_named(
+    caplog: pytest.LogCaptureFixture, setting: str | None, lines: int
+) -> None:
+    session: Any = SimpleNamespace(conf={} if setting is None else {sessions.UNIX_SOCKETS: setting})
+    with caplog.at_level(logging.INFO, LOGGER):
+        warm_up.tell_of_sockets(session)
+    text = "start Spark with spark.python.unix.domain.socket.enabled=true: over TCP each task with a Python function"
+    assert [record.message for record in caplog.records] == [f"{text} waits 40 ms"] * lines
 
 
 def test_a_spark_is_warmed_up_once_and_once_more_when_workers_are_needed() -> None:

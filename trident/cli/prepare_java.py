@@ -3,6 +3,7 @@
 import sys
 import tempfile
 from collections.abc import Iterator
+from typing import Any
 
 import click
 
@@ -31,7 +32,7 @@ def run_small_batches() -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         spark = local_session("local[2]", {"spark.ui.port": "0", "spark.sql.warehouse.dir": f"{folder}/warehouse"})
-        gateway = SparkContext._gateway  # type: ignore[attr-defined]  # noqa: SLF001
+        gateway: Any = SparkContext._gateway  # noqa: SLF001
         for name, split in (("native", expr("explode(split(line, ' '))")), ("python", _words)):
             topology = TridentTopology()
             lines = topology.newStream("lines", FixedBatchSpout("line string", [[("the cow",)], [("the moon",)]]))

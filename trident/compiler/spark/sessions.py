@@ -239,12 +239,15 @@ def unpersist(frame: DataFrame) -> None:
         frame._jdf.queryExecution().logical().rdd().unpersist(False)  # noqa: SLF001
 
 
+UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
+"""The setting of Spark with which it speaks to its Python workers over Unix sockets."""
+
 OWN_SPARK: Mapping[str, str] = MappingProxyType(
     {
         # else each batch draws a progress bar into the program's output
         "spark.ui.showConsoleProgress": "false",
         # else each task with a Python function waits 40 ms for an acknowledgement of the loopback's TCP
-        **({"spark.python.unix.domain.socket.enabled": "true"} if hasattr(socket, "AF_UNIX") else {}),
+        **({UNIX_SOCKETS: "true"} if hasattr(socket, "AF_UNIX") else {}),
     }
 )
 """Settings of a Spark that the library starts itself."""
