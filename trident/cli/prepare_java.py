@@ -22,27 +22,27 @@ def prepare_java() -> None:
 
 
 def run_small_batches() -> None:
-    """Run small batches of a native and of a Python operation on a Spark of their own, and end its JVM."""
+    """Run small batches of a native and of a Python operation on a new Spark, and end its JVM."""
     from pyspark import SparkContext
 
     from trident import Count, TridentTopology, expr
-    from trident.compiler.spark.sessions import local_session
+    from trident.cluster.driver_session import driver_session
     from trident.spouts import FixedBatchSpout
     from trident.state import MemoryMapState
 
     with tempfile.TemporaryDirectory() as folder:
-        spark = local_session("local[2]", {"spark.ui.port": "0", "spark.sql.warehouse.dir": f"{folder}/warehouse"})
-        gateway: Any = SparkContext._gateway  # noqa: SLF001
-        for name, split in (("native", expr("explode(split(line, ' '))")), ("python", _words)):
-            topology = TridentTopology()
-            lines = topology.newStream("lines", FixedBatchSpout("line string", [[("the cow",)], [("the moon",)]]))
-            words = lines.each("line", split, "word string")
-            words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="counts")
-            with topology.start(spark, name=name, checkpointLocation=f"{folder}/{name}") as running:
-                running.processAllAvailable()
-        spark.stop()
-        gateway.proc.stdin.close()
-        gateway.proc.wait()  # the JVM writes the archive when it ends
+        confs = {"spark.ui.port": "0", "spark.sql.warehouse.dir": f"{folder}/warehouse"}
+        with driver_session("prepare-java", "local[2]", confs) as spark:
+            for name, split in (("native", expr("explode(split(line, ' '))")), ("python", _words)):
+                topology = TridentTopology()
+                lines = topology.newStream("lines", FixedBatchSpout("line string", [[("the cow",)], [("the moon",)]]))
+                words = lines.each("line", split, "word string")
+                words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="counts")
+                with topology.start(spark, name=name, checkpointLocation=f"{folder}/{name}") as running:
+                    running.processAllAvailable()
+    gateway: Any = SparkContext._gateway  # noqa: SLF001
+    gateway.proc.stdin.close()
+    gateway.proc.wait()  # the JVM writes the archive when it ends
 
 
 def _words(line: str) -> Iterator[str]:
