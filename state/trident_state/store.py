@@ -137,12 +137,22 @@ class Store(Protocol):
 class FewReadable(Protocol):
     """A store that reads a few keys without columns, which cost more than the read itself."""
 
+    isPrompt: bool
+    """True if a read of a few keys waits for nothing outside this process, so that any thread may make it."""
+
     def read_few(self, keys: Sequence[Key], asOf: int | None) -> FewFound | None:
         """Return what `Store.read` finds under the keys, as Python values.
 
         Return None, without a read, if keys of these types can be read by `read` alone.
         """
         ...
+
+
+def read_few(store: object, keys: Sequence[Key], asOf: int | None) -> FewFound | None:
+    """Return what a store finds under a few keys; None, without a read, if only `Store.read` can read them."""
+    # Not by `isinstance`, which takes longer than the read.
+    few: Callable[[Sequence[Key], int | None], FewFound | None] | None = getattr(store, "read_few", None)
+    return None if few is None else few(keys, asOf)
 
 
 @runtime_checkable

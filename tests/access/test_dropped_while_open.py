@@ -12,6 +12,7 @@ from tests.support.server import RedisServer
 from tests.support.waiting import wait_until
 from trident import MapGet, Sum, TridentTopology, dropState, openState, openTopology
 from trident.errors import SnapshotMovedError, StateEndedError, StateRecoveringError, StateShapeError
+from trident.reads.key_tables import key_table
 from trident.spouts import FeederBatchSpout
 from trident.state import BackingMapState, MemoryMapState, RedisMapState, SqliteMapState, StateFactory
 from trident.testing.local import start_local
@@ -275,4 +276,4 @@ def test_values_of_a_map_are_of_the_state_that_its_meta_entry_names_after_they_w
             return marker
 
         store._check_readable = ended
-        refused(lambda: store.read(totals._key_table(["a"]), None))
+        refused(lambda: store.read(key_table("totals", totals.keyFields, ["a"]), None))

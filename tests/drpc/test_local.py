@@ -11,21 +11,36 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import Row
 
-from tests.drpc.request_kit import arguments, ask, each, mapped, planned, split, summed, words
+from tests.drpc.request_kit import (
+    arguments,
+    ask,
+    each,
+    mapped,
+    planned,
+    split,
+    summed,
+    words,
+)
 from tests.reads.reading_kit import States, state_node
 from tests.reads.test_committed_reads import writing
+from trident import Count, FilterNull, MapGet, Sum, TridentTopology
 from trident.base.errors import (
     DRPCArgumentError,
     DRPCNotFoundError,
     DRPCTimeoutError,
     FencedError,
+    SnapshotMovedError,
     StateRecoveringError,
     UserFunctionError,
 )
 from trident.compiler.arrow.evaluation import compile_request
 from trident.compiler.columns.columns import Column, Columns
 from trident.compiler.engine import REQUEST
+from trident.compiler.program import RequestPlan
+from trident.compiler.stages import cut
 from trident.drpc.local import LocalDRPC, _apart
+from trident.spouts import FixedBatchSpout
+from trident.state import MemoryMapState
 from trident_state.state_shape import StateKind
 
 COUNTS = state_node("counts")
@@ -285,3 +300,59 @@ def test_rows_of_grouped_answers_go_to_their_request(states: States) -> None:
     found = answer(asked, lambda node, keys: states.stores["counts"].read(keys, 1).values)
     parts = [sorted(zip(*part.lists(part.names), strict=True)) for part in _apart(found, 3)]
     assert parts == [[("cat", 4), ("dog", 4)], [], [("dog", 4)]]
+
+
+def threads_of_reads(states: States, monkeypatch: pytest.MonkeyPatch, moved: bool = False) -> list[int]:
+    """The threads that read the counts. With `moved`, this thread finds that the state has moved on."""
+    threads, here = list[int](), threading.get_ident()
+    store: Any = states.stores["counts"]
+    read_few = store.read_few
+
+    def noted(keys: Any, asOf: int | None) -> Any:
+        threads.append(threading.get_ident())
+        if moved and threads[-1] == here:
+            raise SnapshotMovedError("moved on")
+        return read_few(keys, asOf)
+
+    monkeypatch.setattr(store, "read_few", noted)
+    return threads
+
+
+def gets() -> RequestPlan:
+    """A function without user code, written as users write it: only so the sites of its steps are the library's."""
+    topology = TridentTopology()
+    words = topology.newStream("sentences", FixedBatchSpout("word string", []))
+    counts = words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+    asked = topology.newDRPCStream("get").stateQuery(counts, "args", MapGet(), "n").each("n", FilterNull())
+    asked.groupBy("args").aggregate("n", Sum(), "n")
+    return cut(topology).requests[0]
+
+
+def test_a_query_that_waits_for_nothing_is_answered_by_its_caller(
+    states: States, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = threading.get_ident()
+    threads = threads_of_reads(states, monkeypatch)
+    drpc = LocalDRPC([gets(), words(COUNTS)], states, timeout=10)
+    assert drpc.execute("get", "cat") == [Row(args="cat", n=4)]
+    assert drpc.execute("get", "unicorn", timeout=5) == []
+    assert threads == [here, here]
+    assert drpc.execute("words", "cat") == [Row(sum=4)]
+    assert threads[-1] != here, "a function of the user's may hang, and its caller must be able to leave"
+
+
+def test_a_query_in_whose_way_commits_are_waits_in_another_thread(
+    states: States, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = threads_of_reads(states, monkeypatch, moved=True)
+    drpc = LocalDRPC([gets()], states, timeout=10)
+    assert drpc.execute("get", "cat") == [Row(args="cat", n=4)]
+    assert threads[0] == threading.get_ident() != threads[-1]
+
+
+def test_a_query_of_a_state_elsewhere_may_wait(states: States, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = threads_of_reads(states, monkeypatch)
+    monkeypatch.setattr(states.stores["counts"], "isPrompt", False, raising=False)
+    drpc = LocalDRPC([gets()], states, timeout=10)
+    assert drpc.execute("get", "cat") == [Row(args="cat", n=4)]
+    assert threads[0] != threading.get_ident()

@@ -137,6 +137,9 @@ class States:
     def kind(self, state: str) -> StateKind:
         return self.nodes[state].state.factory.kind
 
+    def isPrompt(self, state: str) -> bool:
+        return getattr(self.stores[state], "isPrompt", False)
+
     def check(self) -> None:
         if self.stopped is not None:
             raise self.stopped

@@ -211,3 +211,28 @@ def test_a_state_that_cannot_be_read_says_so_in_its_picture() -> None:
     with pytest.raises(StateRecoveringError):
         view["dog"]
     assert "<i>" in view._repr_html_() and "has to wait" in view._repr_html_()
+
+
+class Presenting(Sum):
+    def present(self, total: int) -> int:
+        return -total
+
+
+def test_a_key_is_got_promptly_only_if_nothing_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def view(name: str) -> StateView:
+        return StateView(states, StateDescription.of(states.nodes[name], states.shapes[name]))
+
+    states = States({"g": [state_node("counts"), state_node("shown", aggregator=Presenting())]})
+    states.commit("g", {"counts": {"dog": 3}})
+    counts = view("counts")
+    assert (counts.getPromptly("dog"), counts.getPromptly("cat")) == ((3, 1), (None, 1))
+    assert view("shown").getPromptly("dog") is None, "present() is the user's"
+    with pytest.raises(StateKeyError, match="expected word string"):
+        counts.getPromptly(7)
+    states.txids["g"] = 0
+    states.apply("counts", 2, {"dog": 1})
+    assert counts.getPromptly("dog") is None, "as of txid 0 it can be read only while commits are held back"
+    states.txids["g"] = 2
+    assert counts.getPromptly("dog") == (4, 2)
+    monkeypatch.setattr(states.stores["counts"], "isPrompt", False)
+    assert counts.getPromptly("dog") is None

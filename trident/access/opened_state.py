@@ -1,7 +1,7 @@
 """A state that was opened by its name, outside a run. It has the same reads as the states of a running topology."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol, TypeVar, runtime_checkable
 
@@ -12,9 +12,11 @@ from trident.base.errors import SnapshotMovedError, StateClosedError, StateError
 from trident.reads.committed_reads import FREE_ROWS, Snapshot
 from trident.reads.state_view import AsOfBatch, StateDescription, StateView
 from trident.reads.static_states import ReadableStore
+from trident_state.few_keys import Key
 from trident_state.incarnation import Incarnation
+from trident_state.messages import FewFound
 from trident_state.state_shape import StateKind
-from trident_state.store import Store, bind_reads
+from trident_state.store import Store, bind_reads, read_few
 
 _T = TypeVar("_T")
 
@@ -50,6 +52,9 @@ class FollowedStore:
         self._store, self._name, self._last = store, name, -1
         self._lock = threading.Lock()
         self.read, self.scan, self.close = store.read, store.scan, store.close
+
+    def read_few(self, keys: Sequence[Key], asOf: int | None) -> FewFound | None:
+        return read_few(self._store, keys, asOf)
 
     def committed(self) -> int:
         earlier = self._last  # not afterwards: meanwhile another thread may see a newer batch
@@ -99,6 +104,10 @@ class _FollowedSource:
     def kind(self, state: str) -> StateKind:
         return self._kind
 
+    def isPrompt(self, state: str) -> bool:
+        """Return False: the state's driver is another process, and a read may have to ask for its newest batch."""
+        return False
+
     def check(self) -> None:
         if self.closed:
             raise StateClosedError(f"state {self._name!r} was closed; open it again")
@@ -145,13 +154,13 @@ class OpenedState(Ending, StateView):
             as_of = f", {error}"
         return f"OpenedState({self.topology + '/' + self.name!r}, {self.kind.value}, {self._shown_shape()}{as_of})"
 
-    def _at_one_txid(self, read: Callable[[Snapshot], _T], *, large: bool = False) -> _T:
+    def _at_one_txid(self, read: Callable[[Snapshot], _T], *, large: bool = False, mayWait: bool = True) -> _T:
         """Return the result of `read`.
 
         Raises SnapshotMovedError, with advice, if the driver commits too fast for it.
         """
         try:
-            return super()._at_one_txid(read, large=large)
+            return super()._at_one_txid(read, large=large, mayWait=mayWait)
         except SnapshotMovedError as error:
             raise self._too_fast() from error
 

@@ -278,6 +278,10 @@ class _OpenedSource:
     def kind(self, state: str) -> StateKind:
         return self._kinds[state]
 
+    def isPrompt(self, state: str) -> bool:
+        """Return False: the state's driver is another process, and a read may have to ask for its newest batch."""
+        return False
+
     def check(self) -> None:
         if self.closed:
             raise StateClosedError(f"topology {self._name!r} was closed here; open it again")

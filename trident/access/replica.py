@@ -2,7 +2,7 @@
 
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -22,11 +22,12 @@ from trident.log.batch_digest import batch_digest, is_other_batch
 from trident.log.frozen_batches import FrozenBatches
 from trident.log.protocol import LogReading
 from trident.operations.aggregator_names import bundle_names
+from trident_state.few_keys import Key
 from trident_state.fingerprint import Fingerprint, read_fingerprint
 from trident_state.memory import MemoryStore
 from trident_state.memory.segments import Manifest, read_manifest
 from trident_state.memory.store import Pace
-from trident_state.messages import Found
+from trident_state.messages import FewFound, Found
 from trident_state.state_shape import Combine, StateShape
 
 
@@ -129,6 +130,9 @@ class MemoryReplica:
 
     def read(self, keys: pa.Table, asOf: int | None) -> Found:
         return self._loaded().read(keys, asOf)
+
+    def read_few(self, keys: Sequence[Key], asOf: int | None) -> FewFound | None:
+        return self._loaded().read_few(keys, asOf)
 
     def scan(self, asOf: int | None, pageRows: int = 10_000) -> Iterator[pa.Table]:
         return self._loaded().scan(asOf, pageRows)

@@ -174,9 +174,9 @@ def _no_number(value: float) -> str:
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
-_PLAIN = {pa.string(), pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64()}
+_PLAIN = {kind.id for kind in (pa.string(), pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64())}
 
 
 def is_plain(kind: pa.DataType) -> bool:
     """Return whether values of a column of type `kind` can be written as JSON unchanged."""
-    return kind in _PLAIN
+    return kind.id in _PLAIN

@@ -3,6 +3,7 @@
 import html
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -35,6 +36,7 @@ from trident.drpc.combining import AtWork, Combining
 from trident.drpc.request_queue import Audience, Late
 from trident.plan.nodes import HeldState, StaticState, walk
 from trident.plan.sites import sites_in
+from trident.plan.state_schema import present_of
 from trident.reads.committed_reads import ReadSource, Snapshot, read_consistently
 from trident.user_calls.threads import ended_by_user_code
 from trident.user_calls.watched_calls import Subject, current_line
@@ -181,10 +183,34 @@ class DRPCFunction:
         values = self.bind(args, named)
         limit = read_limit("timeout", timeout, error=self._refused)
         limit = self._timeout if limit is None else limit
+        if (answer := self.answer_promptly(values)) is not None:
+            return answer
         try:
             return self._combining.ask(values, limit)
         except Late as late:
             raise self.late(limit, late.thread) from None
+
+    def answer_promptly(self, values: list[Any]) -> DRPCResult | None:
+        """Return the answer to one request in the calling thread; None if the request may have to wait for something.
+
+        It does not wait if no user's code is called, all states are in memory, and no commit must be held back.
+        """
+        if not self._is_prompt:
+            return None
+        try:
+            (outcome,) = self.answer([values], Audience(1), mayWait=False)
+        except SnapshotMovedError:
+            return None
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    @cached_property
+    def _is_prompt(self) -> bool:
+        # A query is one that reads keys, since a scan of a state takes as long as the state is large.
+        states = [query.updated.state.name for query in self._plan.queries]
+        by_key = all(query.query.get and present_of(query.updated) is None for query in self._plan.queries)
+        return by_key and self._plan.python and not self._sites and all(map(self._source.isPrompt, states))
 
     def late(self, limit: float | None, thread: int | None, busy: int = 0) -> DRPCTimeoutError:
         """Return the error of a request that was not answered within `limit` seconds.
@@ -202,14 +228,16 @@ class DRPCFunction:
     def _refused(self, problem: str) -> DRPCArgumentError:
         return DRPCArgumentError(f"DRPC {self._plan.function!r}: {problem}")
 
-    def answer(self, requests: Sequence[list[Any]], audience: Audience) -> list[DRPCResult | Exception]:
+    def answer(
+        self, requests: Sequence[list[Any]], audience: Audience, mayWait: bool = True
+    ) -> list[DRPCResult | Exception]:
         """Return one result or error for each request. `requests` are arguments that `bind` returned.
 
         If a batch fails, each half of it is answered separately, and so on, so that the error reaches only the request
         that caused it.
         """
         try:
-            return self._together(requests, audience)
+            return self._together(requests, audience, mayWait)
         except _EVERYBODYS:
             raise
         except BaseException as caught:
@@ -228,7 +256,9 @@ class DRPCFunction:
             raise error
         return ended_by_user_code(str(self.subject), error)
 
-    def _together(self, requests: Sequence[list[Any]], audience: Audience) -> list[DRPCResult | Exception]:
+    def _together(
+        self, requests: Sequence[list[Any]], audience: Audience, mayWait: bool
+    ) -> list[DRPCResult | Exception]:
         if self._evaluate is None:
             self._evaluate = self._compile(self._plan)
         evaluate = self._evaluate
@@ -252,7 +282,9 @@ class DRPCFunction:
 
             return evaluate(asked, Reads(read, scan, read_few), audience.check), snapshot.asOf
 
-        found, asOf = read_consistently(self._source, self._states, body, reads=len(self._plan.queries))
+        found, asOf = read_consistently(
+            self._source, self._states, body, reads=len(self._plan.queries), mayWait=mayWait
+        )
         txids = {group: txid for group, txid in asOf.items() if group in self._groups}
         return [DRPCResult(part, self._answers, txids) for part in _apart(found, len(requests))]
 

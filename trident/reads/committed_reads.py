@@ -23,13 +23,11 @@ from trident.base.errors import SnapshotMovedError
 from trident.reads import commit_gate
 from trident.reads.static_states import ReadableStore
 from trident_state.few_keys import Key
-from trident_state.messages import FewFound, Found
+from trident_state.messages import Found
 from trident_state.state_shape import StateKind
+from trident_state.store import read_few
 
 _T = TypeVar("_T")
-
-FewRead = Callable[[Sequence[Key], int | None], FewFound | None]
-"""The method `read_few` of a store that has it (`FewReadable`)."""
 
 Isolation = Literal["committed", "latest"]
 """``committed``: reads are as of one txid that every state of the group has committed. ``latest``: they return what was
@@ -66,6 +64,10 @@ class ReadSource(Protocol):
     def store(self, state: str) -> ReadableStore: ...
 
     def kind(self, state: str) -> StateKind: ...
+
+    def isPrompt(self, state: str) -> bool:
+        """Return whether a read of a few keys waits for nothing outside this process (`FewReadable.isPrompt`)."""
+        ...
 
     def check(self) -> None:
         """Raise an error if this run must not answer any more, because it was fenced or closed."""
@@ -144,8 +146,7 @@ class Snapshot:
 
         Return None, without a read, if only `read` can read the state.
         """
-        read_few: FewRead | None = getattr(self._source.store(state), "read_few", None)
-        found = None if read_few is None else read_few(keys, self.txid(state))
+        found = read_few(self._source.store(state), keys, self.txid(state))
         if found is None:
             return None
         self._end_read()
@@ -222,6 +223,7 @@ def read_consistently(
     isolation: Isolation = "committed",
     large: bool = False,
     reads: int | None = None,
+    mayWait: bool = True,
 ) -> _T:
     """Call `body` with a snapshot of these states.
 
@@ -231,6 +233,7 @@ def read_consistently(
     ----------
     body : makes all its reads through the snapshot; may be called more than once.
     large : hold commits back at once, because the read is known to be large.
+    mayWait : False: raise SnapshotMovedError where commits would have to be held back, which may take seconds.
     reads : the number of reads that the body makes, if user code follows them: after the last of them, no commit is
         held back. None: commits are held back until the body returns.
 
@@ -250,6 +253,8 @@ def read_consistently(
         try:
             return _read_freely(source, groups, body, isolation)
         except (SnapshotMovedError, _TooLarge):
+            if not mayWait:
+                raise SnapshotMovedError("the read has to hold commits back") from None
             # Not an error yet: the few short tries were made because a hold costs more, since it delays commits.
             pass
     return _read_held(source, groups, body, isolation, reads)

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from trident.base.callsite import CallSite, site_of
 from trident.base.checks import check_whole_number
 from trident.base.errors import (
+    SnapshotMovedError,
     StateError,
     StateKeyError,
     StateKeyNotFoundError,
@@ -21,9 +22,9 @@ from trident.base.errors import (
 )
 from trident.base.html_table import html_table
 from trident.base.names import brief, quote
-from trident.base.short_texts import raised, short_repr, typed_brief
+from trident.base.short_texts import raised, short_repr
 from trident.base.step import is_ours
-from trident.base.values import NotAccepted, OutsideYears, infer_arrow, to_arrow, to_python, type_name
+from trident.base.values import OutsideYears, infer_arrow, to_arrow, to_python, type_name
 from trident.base.years import OUTSIDE_YEARS, entry_text
 from trident.compiler.columns.columns import are_few
 from trident.plan.nodes import StateWriter
@@ -31,6 +32,7 @@ from trident.plan.state_schema import parts_of, present_of, value_of
 from trident.reads.committed_reads import Isolation, ReadSource, Snapshot, read_consistently
 from trident.reads.expression_listing import MISSING, calling_frame
 from trident.reads.flat_tables import spread_structs, to_frame
+from trident.reads.key_tables import fields_text, key_table, tuples_of
 from trident.reads.previous_reads import read_previous, txid_before
 from trident.reads.ranking import field_of, top_of_columns, top_of_values
 from trident.reads.state_mapping import StateMapping
@@ -193,6 +195,20 @@ class StateView(StateMapping):
         """Return the values as `multiGet` does, and the txid as of which they were read; None for the latest values."""
         return self._read_as_of(list(keys))
 
+    def getPromptly(self, key: Any) -> tuple[Any, int | None] | None:
+        """Return the value of one key and its txid as `multiGetWithTxid` does; None if the read may have to wait.
+
+        It does not wait if the state is in memory, its values are shown as stored, and no commit must be held back. A
+        server answers such a read in the thread of its event loop.
+        """
+        if self._present is not None or self.asOf is not None or not self._source.isPrompt(self.name):
+            return None
+        try:
+            values, txid, _ = self._read_stored([key], mayWait=False)
+        except SnapshotMovedError:
+            return None
+        return values[0], txid
+
     def asColumn(self, values: list[Any]) -> pa.Array:
         """Return values from a read as an Arrow column.
 
@@ -214,7 +230,8 @@ class StateView(StateMapping):
     def value(self) -> Any:
         """The value of a global state (one without key fields); None if nothing is stored yet."""
         if len(self._shape.keys):
-            raise StateKeyError(f"state {self.name!r} is keyed by {self._keyed()}: read view[key], not view.value")
+            keyed = fields_text(self._shape.keys)
+            raise StateKeyError(f"state {self.name!r} is keyed by {keyed}: read view[key], not view.value")
         return self._read([()])[0]
 
     # --- all of it -------------------------------------------------------------------------------------------
@@ -331,13 +348,10 @@ class StateView(StateMapping):
     def _as_of(self) -> str:
         return ", the latest values" if self.isolation == "latest" else f", as of txid {self.asOfTxid}"
 
-    def _keyed(self) -> str:
-        return ", ".join(f"{quote(field.name)} {type_name(field.type)}" for field in self._shape.keys)
-
     def _shown_shape(self) -> str:
         fields = [pa.field(self._output, self._shape.value)] if self._parts is None else list(self._shape.value)
         value = ", ".join(f"{quote(field.name)} {type_name(field.type)}" for field in fields)
-        return f"{self._keyed()} -> {value}" if len(self._shape.keys) else value
+        return f"{fields_text(self._shape.keys)} -> {value}" if len(self._shape.keys) else value
 
     # --- reading ---------------------------------------------------------------------------------------------
 
@@ -353,11 +367,11 @@ class StateView(StateMapping):
         values, txid, _ = self._read_stored(keys)
         return values, txid
 
-    def _read_stored(self, keys: list[Any]) -> tuple[list[Any], int | None, list[Any]]:
+    def _read_stored(self, keys: list[Any], mayWait: bool = True) -> tuple[list[Any], int | None, list[Any]]:
         """Return values as readers see them, the txid as of which they were read, and the values as stored."""
         # Made before the read, which may be repeated: a wrong key is refused before any commit is held back.
-        table = self._key_table(keys)
-        few = _tuples(table) if are_few(len(keys)) else None
+        table = key_table(self.name, self._shape.keys, keys)
+        few = tuples_of(table) if are_few(len(keys)) else None
 
         def read(snapshot: Snapshot) -> tuple[list[Any] | pa.Array, int | None]:
             found = None if few is None else snapshot.read_few(self.name, few)
@@ -365,7 +379,7 @@ class StateView(StateMapping):
 
         # Presented after the read: `present` is user code, and no commit must wait for it.
         try:
-            found, txid = self._at_one_txid(read)
+            found, txid = self._at_one_txid(read, mayWait=mayWait)
             values = found if isinstance(found, list) else to_python(found)
         except OutsideYears as error:
             raise self._unreadable(table, error) from None
@@ -421,11 +435,12 @@ class StateView(StateMapping):
 
         return self._at_one_txid(read, large=True)
 
-    def _at_one_txid(self, read: Callable[[Snapshot], _T], *, large: bool = False) -> _T:
+    def _at_one_txid(self, read: Callable[[Snapshot], _T], *, large: bool = False, mayWait: bool = True) -> _T:
         """Return the result of `read` for a snapshot of the state. `large`: whether it reads more than a few keys."""
         if self.asOf is not None:
             return read_previous(self._source, [self.name], read)
-        return read_consistently(self._source, [self.name], read, isolation=self.isolation, large=large)
+        isolation = self.isolation
+        return read_consistently(self._source, [self.name], read, isolation=isolation, large=large, mayWait=mayWait)
 
     def _check_limit(self, limit: int | None) -> None:
         if limit is not None and (not isinstance(limit, int) or limit < 0):
@@ -447,46 +462,6 @@ class StateView(StateMapping):
         # The empty table is joined too, because a state without entries has no page from which to take names and types.
         table = pa.concat_tables([empty, *[page.rename_columns(names) for page in pages]])
         return table if limit is None else table.slice(0, limit)
-
-    # --- keys ------------------------------------------------------------------------------------------------
-
-    def _key_table(self, keys: list[Any]) -> pa.Table:
-        fields = list(self._shape.keys)
-        if not fields:
-            if any(key != () for key in keys):
-                raise StateKeyError(f"state {self.name!r} is one global value without a key: read view.value")
-            return _rows_without_columns(len(keys))
-        if len(fields) == 1:
-            columns: list[Any] = [keys]
-        else:
-            for key in keys:
-                if not isinstance(key, tuple | list) or len(key) != len(fields):
-                    raise StateKeyError(
-                        f"state {self.name!r}: invalid key {typed_brief(key)}: "
-                        f"expected a tuple of {len(fields)} values ({self._keyed()})"
-                    )
-            columns = [[key[at] for key in keys] for at in range(len(fields))]
-        arrays = [self._key_column(column, field) for column, field in zip(columns, fields, strict=True)]
-        return pa.Table.from_arrays(arrays, schema=self._shape.keys)
-
-    def _key_column(self, values: list[Any], field: pa.Field) -> pa.Array:
-        try:
-            return to_arrow(values, field.type)
-        except NotAccepted as error:
-            raise StateKeyError(
-                f"state {self.name!r}: invalid key {typed_brief(error.value)}: expected "
-                f"{self._keyed()}{f': {error.why}' if error.why else ''}"
-            ) from None
-
-
-def _tuples(keys: pa.Table) -> list[tuple[Any, ...]]:
-    """Return the rows of a key table as tuples."""
-    return list(zip(*map(to_python, keys.columns), strict=True)) if keys.num_columns else [()] * keys.num_rows
-
-
-def _rows_without_columns(count: int) -> pa.Table:
-    """Return the key table of a global state. It has rows but no columns; `pa.table({})` would have no rows."""
-    return pa.Table.from_batches([pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))])
 
 
 def _raising(present: Callable[[Any], Any], error: Exception) -> CallSite:

@@ -1,6 +1,6 @@
 """States that a run only reads. They are opened at its start. Each is read as of its last committed batch."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 import pyarrow as pa
@@ -11,11 +11,12 @@ from trident.compiler.program import Program
 from trident.compiler.states.shapes import shape_of
 from trident.log.snapshot_home import NoHome
 from trident.plan.nodes import StaticState
+from trident_state.few_keys import Key
 from trident_state.fingerprint import shown_shapes
 from trident_state.incarnation import Incarnation
-from trident_state.messages import Found
+from trident_state.messages import FewFound, Found
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
-from trident_state.store import Readable, SharedSnapshot, Store, bind_reads
+from trident_state.store import Readable, SharedSnapshot, Store, bind_reads, read_few
 
 _T = TypeVar("_T")
 
@@ -108,6 +109,10 @@ class ForeignState:
         `asOf` is a txid of the reader's topology, which means nothing here; it is ignored.
         """
         return self._as_of(lambda txid: self._store.read(keys, txid))
+
+    def read_few(self, keys: Sequence[Key], asOf: int | None = None) -> FewFound | None:
+        """Return committed values of a few keys; see `read`."""
+        return self._as_of(lambda txid: read_few(self._store, keys, txid))
 
     def scan(self, asOf: int | None = None, pageRows: int = 10_000) -> Iterator[pa.Table]:
         """Return all entries as of one txid. Raises SnapshotMovedError if the writer commits too quickly for that."""

@@ -64,6 +64,9 @@ class RunReadSource:
     def kind(self, state: str) -> StateKind:
         return self._kinds[state]
 
+    def isPrompt(self, state: str) -> bool:
+        return getattr(self._stores[state], "isPrompt", False)
+
     def check(self) -> None:
         """Raise TridentError in a forked child, and FencedError after another driver took over the run."""
         if os.getpid() != self._process:

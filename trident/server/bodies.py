@@ -1,5 +1,6 @@
 """Bodies of requests and answers: JSON by msgspec, tables as JSON or as an Arrow stream."""
 
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -45,11 +46,15 @@ def json_body(content: Any) -> bytes:
 
 def json_rows(table: pa.Table) -> list[list[Any]]:
     """Return the rows of a table, each as a list of JSON values."""
-    columns = [
-        to_python(column) if is_plain(column.type) else [jsonable(value) for value in to_python(column)]
-        for column in table.columns
-    ]
-    return [list(row) for row in zip(*columns, strict=True)]
+    return json_values(zip(*map(to_python, table.columns), strict=True), table.schema)
+
+
+def json_values(rows: Iterable[Sequence[Any]], schema: pa.Schema) -> list[list[Any]]:
+    """Return rows of these fields, each as a list of JSON values."""
+    plain = [is_plain(kind) for kind in schema.types]
+    if all(plain):
+        return list(map(list, rows))
+    return [[value if own else jsonable(value) for value, own in zip(row, plain, strict=True)] for row in rows]
 
 
 def arrow_body(table: pa.Table) -> bytes:

@@ -57,6 +57,8 @@ class Desk:
 
         If the caller is cancelled because its client has gone, the work ends at its next read of a state.
         """
+        if (answer := self._function.answer_promptly(values)) is not None:
+            return answer
         request = _Request(values, asyncio.get_running_loop().create_future())
         self._next(request if self._queue.come(request) else None)
         try:

@@ -72,6 +72,8 @@ class MemoryStore:
     which.
     """
 
+    isPrompt = True
+
     def __init__(
         self,
         identity: StateIdentity,

@@ -54,6 +54,8 @@ class RedisStore:
     uses the writer's link: in an `apply`, or in `groups_of` while that frees memory in the server.
     """
 
+    isPrompt = False
+
     def __init__(
         self,
         identity: StateIdentity,
