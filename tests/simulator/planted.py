@@ -180,7 +180,7 @@ FAULTS = [
         "older copy",
         "an output does not ask for its last batch",
         "trident/outputs/parquet_outlet.py",
-        "            self._check_last()\n",
+        "                self._check_last()\n",
         "",
     ),
     Fault(
