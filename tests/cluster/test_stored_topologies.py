@@ -133,6 +133,26 @@ def test_sparks_workers_import_the_stored_code(stored: Stored, master: str) -> N
     assert stored.counted() == expected(70)
 
 
+@pytest.mark.soak
+@pytest.mark.spark
+def test_the_workers_of_a_spark_that_starts_later_import_the_stored_code(stored: Stored) -> None:
+    stored.write(last=70)
+    stored.submit("--engine", "auto", "--no-start", "--set", "availableNow=true", "--set", "autoRows=1")
+    shutil.rmtree(stored.program)
+    assert stored.resume().wait(180) == 0, (stored.folder / "resumed.txt").read_text()
+    assert stored.counted() == expected(70)
+
+
+def test_a_driver_of_small_batches_on_both_engines_starts_no_spark(
+    stored: Stored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored.write(last=20)
+    monkeypatch.setenv("JAVA_HOME", str(stored.folder / "none"))
+    stored.submit("--engine", "auto", "--no-start", "--set", "availableNow=true")
+    assert stored.resume().wait(60) == 0, (stored.folder / "resumed.txt").read_text()
+    assert stored.counted() == expected(20)
+
+
 # --- what is checked at a submission ----------------------------------------------------------------------------------
 
 

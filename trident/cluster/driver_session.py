@@ -20,3 +20,8 @@ def driver_session(name: str, master: str | None, confs: Mapping[str, str]) -> "
         yield session
     finally:
         session.stop()
+
+
+def is_later(engine: str, master: str | None, confs: Mapping[str, str]) -> bool:
+    """Return whether a run starts a local Spark by itself, if it needs one: it does not if its batches stay small."""
+    return engine == "auto" and master is None and not confs

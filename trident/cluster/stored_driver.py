@@ -19,8 +19,8 @@ from trident.base.errors import (
 )
 from trident.base.version import __version__
 from trident.cluster.bounded_output import BoundedOutput
-from trident.cluster.code_archive import code_of, digest, load_from
-from trident.cluster.driver_session import driver_session
+from trident.cluster.code_archive import code_of, digest, load_from, workers_import
+from trident.cluster.driver_session import driver_session, is_later
 from trident.cluster.program import local_paths
 from trident.cluster.stored_topology import Report, StoredTopology, Submitted, Wish
 from trident.configuration.layers import FILE, PREFIX
@@ -122,9 +122,14 @@ def _check_paths(submitted: Submitted, topology: TridentTopology) -> None:
 
 @contextlib.contextmanager
 def _spark(submitted: Submitted, stored: StoredTopology) -> "Iterator[SparkSession | None]":
-    """Yield the driver's Spark session, with the stored code on its workers; None for the embedded engine."""
-    if submitted.options["engine"] == "embedded":
-        yield None
+    """Yield the driver's Spark session, with the stored code on its workers; None for a run that needs none yet.
+
+    That is one on the embedded engine, or on both engines without a master: the run may start a local Spark later.
+    """
+    engine = submitted.options["engine"]
+    if engine == "embedded" or is_later(engine, submitted.master, submitted.confs):
+        with workers_import(stored.code):
+            yield None
         return
     with driver_session(submitted.name, submitted.master, submitted.confs) as session:
         session.sparkContext.addPyFile(str(stored.code))

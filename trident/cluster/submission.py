@@ -22,6 +22,7 @@ from trident.base.names import did_you_mean
 from trident.base.redis_address import redacted
 from trident.base.version import __version__
 from trident.cluster.code_archive import code_of, digest, load_from, pack
+from trident.cluster.driver_session import is_later
 from trident.cluster.program import local_paths
 from trident.cluster.spark_confs import check_confs
 from trident.cluster.stored_topology import Home, StoredTopology, Submitted, Wish
@@ -215,8 +216,8 @@ def check_spark(engine: str, master: str | None, confs: Mapping[str, str]) -> No
 
     A local Spark needs Java here; a standalone master must answer. YARN and Kubernetes are not asked.
     """
-    if engine == "auto" and master is None and not confs:
-        return  # a run whose batches stay small needs no Spark
+    if is_later(engine, master, confs):
+        return
     if engine == "embedded":
         if master is not None or confs:
             raise TopologyError("engine='embedded' runs without Spark: leave --master and --spark-conf out")
