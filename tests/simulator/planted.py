@@ -147,6 +147,7 @@ FAULTS = [
         "trident/access/replica.py",
         "_Incarnation(manifest.log, birth.txid, birth.epoch)",
         "_Incarnation('', birth.txid, birth.epoch)",
+        ("trident/access/replica.py", "        if last < self._reached:\n", "        if False:\n"),
     ),
     Fault(
         "source",
