@@ -60,7 +60,8 @@ class LocalCluster(Ending):
     spark : SparkSession, optional
         The session for all topologies. The cluster does not stop it.
     engine : "spark", "embedded" or "auto"
-        The engine of all topologies. The embedded one has no session.
+        The engine of all topologies. The embedded one has no session. On "auto" the cluster makes none: a topology that
+        needs Spark starts a local one, which stays up after `shutdown`.
     cores : int, optional
         How many tasks run at once in the local session that the cluster makes; all cores by default.
     checkpointLocation : path, optional
