@@ -77,6 +77,18 @@ def test_an_output_that_was_left_out_is_refused_when_it_comes_back_and_only_then
     assert program.txids("a") == [1, 2, 3] and program.txids("b") == [6, 7]
 
 
+def test_an_output_that_was_left_out_before_its_first_tuple_begins_when_it_comes_back(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.run(0, "a")  # it is opened, and takes nothing
+    program.run(2)
+    program.run(1, "a")
+    program.run(1, "a")
+    assert program.txids("a") == [3, 4]
+    program.run(1)
+    with pytest.raises(OutputConflictError, match="the programs that committed the batches up to 5 did not have this"):
+        program.run(1, "a")
+
+
 def test_a_folder_that_was_moved_with_all_its_batches_goes_on(tmp_path: Path) -> None:
     program = Program(tmp_path)
     program.run(2, "a")

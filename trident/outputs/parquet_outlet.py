@@ -48,8 +48,9 @@ class ParquetOutlet:
         last, held, noted = last_writer(place.store), max(place.txids(), default=0), last_noted(place.store)
         check_no_copy(str(place), self._sink.name, last, run)
         check_not_ahead(str(place), self._owner, max(held, noted), run.last_frozen)
-        # A place that holds nothing and was never taken begins here.
-        since = last.since if last is not None else 0 if held else progress.reached
+        # A place that holds nothing begins here, if it was never taken or its output never took a tuple.
+        begins = not held and (last is None or not (noted or progress.last))
+        since = progress.reached if begins else last.since if last is not None else 0
         # Readers may take all batches away. A place with older batches only was restored, whatever else it says.
         self._check_complete(max(held or noted, since), progress)
         take_over(place.store, self._sink.name, since, run)
