@@ -19,6 +19,7 @@ from trident import Count, Debug, FilterNull, Max, Sum, TridentTopology, expr
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import (
     AttemptCancelledError,
+    BatchFailedError,
     MalformedInputError,
     MissingSessionError,
     SourceUnreadableError,
@@ -175,6 +176,19 @@ def test_what_spark_refuses_names_the_step(on_spark: OnSpark, case: str) -> None
         results(on_spark, topology)
     if case.endswith("at run time"):
         assert isinstance(failed.value.__cause__, PySparkException)
+
+
+@pytest.mark.connect
+def test_a_run_names_the_line_of_a_column_too(spark: SparkSession, tmp_path: Path) -> None:
+    """In a thread of the run, in which no session was active."""
+    topology = TridentTopology()
+    lines = stream(topology, "line string", LINES).each("line", expr("length(line)"), "m int")
+    lines.each("line", cast_to_int, "n int").persistentAggregate(STATE, "n", Sum(), "sum", name="sum")
+    with (
+        pytest.raises(BatchFailedError, match=r"s/2:each\(cast_to_int\): .* was called in test_spark.py:\d+"),
+        topology.start(spark, name="cast", checkpointLocation=tmp_path, maxAttempts=1) as running,
+    ):
+        running.processAllAvailable(timeout=60)
 
 
 def test_the_driver_side_engine_runs_no_expression() -> None:

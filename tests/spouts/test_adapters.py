@@ -393,7 +393,8 @@ class Rude(Logs):
         ),
         (
             Rude((["a"], {1: 2})),
-            "Rude, partition 'p', metadata: expected JSON, which the log can keep, got {1: 2} (dict)",
+            "Rude, partition 'p', metadata: expected JSON, which the log can keep, got the key 1 (int); "
+            "JSON has keys of type str only",
         ),
         (Rude((["a"], 1), [0]), "Rude.getPartitions() returned 0: expected names of type str"),
         (Rude((["a"], 1), ["p", "p"]), "Rude.getPartitions() returned 'p' twice"),

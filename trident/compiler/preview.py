@@ -115,7 +115,7 @@ def _in_spark(node: Node, emissions: Inputs, spark: SparkSession) -> Iterator[Da
     """Yield the node's output as a DataFrame in a new session. The session is released at the end."""
     session = run_session(spark)
     try:
-        with tempfile.TemporaryDirectory(prefix="trident-take-") as scratch, active_session_kept():
+        with tempfile.TemporaryDirectory(prefix="trident-take-") as scratch, active_session_kept(session):
             plan = layout({node: node.schema.names}, list(emissions))
             profile = Profile(small=True, partitions=1, partitioned=plan.partitioned)
             Confs(session).apply(profile)

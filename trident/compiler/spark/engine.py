@@ -260,7 +260,7 @@ class SparkSlot:
         ledger = self._engine.ledger(f"{attempt} of stage {stage.number}, job {self._job.number}")
         reports = Reports(signal, letters, ledger)
         job = StageJob(stage, stage_layout, self._learned, files, written, few, attempt.txid, reports, thorough)
-        with active_session_kept():
+        with active_session_kept(self.session):
             self._confs.apply(self._profile(stage, inputs))
             job.read(inputs, self.session, scratch)
             profile = self._profile(stage, inputs)  # some sources know their number of rows only now

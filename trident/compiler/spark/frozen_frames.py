@@ -38,7 +38,7 @@ class SparkFrames:
 
     def frame(self, result: Result, schema: StructType, scratch: Path) -> DataFrame:
         """Return a DataFrame; see `Frames.frame`."""
-        with active_session_kept():
+        with active_session_kept(self.session):
             if isinstance(result, FrozenFiles):
                 if self._reaches(self._files.below(FROZEN)):
                     return self._read(result, schema)

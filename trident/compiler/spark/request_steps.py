@@ -79,7 +79,7 @@ class SparkSteps:
         entering_schema, leaving = prepared.entry.schema, arrow_schema(prepared.leaving)
         session = self._own_session()
         try:
-            with active_session_kept():
+            with active_session_kept(session):
                 frame = rows_in_plan(session, entering.table(arrow_schema(entering_schema)), entering_schema)
                 lowering = Lowering(
                     prepared.layout, {id(prepared.entry): StageInput.of_frame(frame)}, _SMALL, prepared.learned

@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -197,15 +197,27 @@ _active_before: list[SparkSession] = []
 """The user's session that was active before a run's session became active: at most one."""
 
 
+_activations: "weakref.WeakKeyDictionary[object, Any]" = weakref.WeakKeyDictionary()
+"""For each Spark context, the function of its JVM that makes a session the active one of a thread."""
+
+
 @contextlib.contextmanager
-def active_session_kept() -> Iterator[None]:
+def active_session_kept(within: SparkSession | None = None) -> Iterator[None]:
     """Restore the user's active session as the active one of the process when this block ends.
 
-    Classic ``createDataFrame`` makes the session that it is called on the active one of the whole process.
+    Classic ``createDataFrame`` makes the session that it is called on the active one of the whole process. `within` is
+    the active one in this block: PySpark notes the lines of the user's Column calls, which errors name, only if there
+    is one.
     """
     active = getattr(SparkSession, "_activeSession", None)
     if active is not None and active not in _run_sessions:
         _active_before[:] = [active]
+    if within is not None and not is_connect(within):
+        context = within.sparkContext
+        if context not in _activations:
+            _activations[context] = SparkSession._get_j_spark_session_class(within._jvm).setActiveSession  # noqa: SLF001
+        _activations[context](within._jsparkSession)  # noqa: SLF001
+        SparkSession._activeSession = within  # noqa: SLF001
     try:
         yield
     finally:
