@@ -1,4 +1,4 @@
-"""What a small batch asks of Spark's JVM: few calls, and one stage."""
+"""The cost of a small batch in Spark's JVM: few calls, and one stage."""
 
 import threading
 from collections.abc import Callable, Iterator

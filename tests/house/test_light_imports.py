@@ -1,4 +1,4 @@
-"""What an import loads. Each module that a program waits for at its start is in the way of its first batch."""
+"""The modules that an import loads. A program waits for each of them before its first batch."""
 
 import subprocess
 import sys

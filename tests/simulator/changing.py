@@ -170,7 +170,7 @@ class Changing(World):
         return "again" if self._right(driver, error) else None
 
     def _right(self, driver: Driver, error: BaseException) -> bool:
-        """Whether a driver was right to stop with this error; and what its user then does."""
+        """Return whether a driver was right to stop with this error, and note what its user then does."""
         if not isinstance(error, errors.TridentError):
             return False
         if isinstance(error, core.DAMAGE):  # that of what missed batches, or what a server forgot
@@ -229,7 +229,7 @@ class Changing(World):
         return True
 
     def _ways_of(self, message: str, shape: Shape) -> list[str]:
-        """What a user tries, in this order: first what the message says."""
+        """Return the ways out that a user tries, in this order: first the one that the message names."""
         ways = list[str]()
         if "formerly" in message:
             ways.append("formerly")

@@ -45,13 +45,13 @@ class Driver:
         self.error: BaseException | None = None
         self.ended = False
         self.life = world.lives
-        """Which log it began with: a reset makes another one."""
+        """The number of the log with which it began: a reset makes another log."""
         self.given: dict[tuple[str, TransactionAttempt], Given] = {}
-        """What each attempt of a group read."""
+        """The content that each attempt of a group read."""
         self.freezing: dict[tuple[Any, int], Given] = {}
-        """What is about to be frozen, by the log's name for the group, and txid."""
+        """The content that is about to be frozen, by the log's name for the group, and txid."""
         self.failures = Counter[tuple[str, int]]()
-        """How often each batch of a group failed under this driver before it was frozen."""
+        """The number of failures of each batch of a group under this driver, before it was frozen."""
         self.stage_failures = 0
         """The number of later stages, commits and heals that its engine failed since the last commit."""
         self.failing_since: float | None = None

@@ -19,7 +19,7 @@ _PASSING = (errors.StateUnavailableError, errors.StateFullError, errors.StateBeh
 
 
 def why_right(world: "World", driver: "Driver", error: BaseException) -> Verdict:
-    """Whether a driver was right to stop with this error."""
+    """Return whether a driver was right to stop with this error."""
     kinds = world.result.faults.keys()
     if isinstance(error, errors.FencedError):  # a later driver has the log; after an older copy: epochs are given twice
         lease = driver.begun.lease if driver.begun is not None else None

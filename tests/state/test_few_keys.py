@@ -8,21 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.state.key_strategies import plain_values
 from trident_state.few_keys import hash_key, key_encoder
 from trident_state.keys import encode_keys, hash_keys
 
-VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
-    pa.string(): st.text(max_size=90),
-    pa.binary(): st.binary(max_size=90),
-    pa.bool_(): st.booleans(),
-    pa.int8(): st.integers(-(2**7), 2**7 - 1),
-    pa.int16(): st.integers(-(2**15), 2**15 - 1),
-    pa.int32(): st.integers(-(2**31), 2**31 - 1),
-    pa.int64(): st.integers(-(2**63), 2**63 - 1),
-    pa.float32(): st.floats(width=32),
-    pa.float64(): st.floats(),
-    pa.date32(): st.dates(),
-}
+VALUES = plain_values(90)
 
 KEYS = st.lists(st.sampled_from(list(VALUES)), max_size=3).flatmap(
     lambda kinds: st.tuples(

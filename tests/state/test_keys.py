@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.state.key_strategies import plain_values
 from trident.base.errors import StateCorruptError, TypeDeclarationError
 from trident_state.keys import decode_keys, encode_keys, hash_keys
 
@@ -18,16 +19,7 @@ INSTANTS = st.datetimes(datetime.datetime(1, 1, 1), datetime.datetime(9999, 12, 
 DECIMALS = st.integers(-(10**18) + 1, 10**18 - 1).map(lambda n: decimal.Decimal(n).scaleb(-4))
 
 TYPED: dict[pa.DataType, st.SearchStrategy[Any]] = {
-    pa.string(): st.text(max_size=6),
-    pa.binary(): st.binary(max_size=6),
-    pa.bool_(): st.booleans(),
-    pa.int8(): st.integers(-(2**7), 2**7 - 1),
-    pa.int16(): st.integers(-(2**15), 2**15 - 1),
-    pa.int32(): st.integers(-(2**31), 2**31 - 1),
-    pa.int64(): st.integers(-(2**63), 2**63 - 1),
-    pa.float32(): st.floats(width=32),
-    pa.float64(): st.floats(),
-    pa.date32(): st.dates(),
+    **plain_values(6),
     pa.timestamp("us", "UTC"): INSTANTS.map(lambda at: at.replace(tzinfo=datetime.UTC)),
     pa.timestamp("us"): INSTANTS,
     pa.decimal128(18, 4): DECIMALS,

@@ -11,7 +11,7 @@ import pytest
 from trident import Count, TridentTopology
 from trident.base.attempt import TransactionAttempt
 from trident.compiler.arrow.engine import ArrowEngine
-from trident.compiler.auto.choice import EngineChoice
+from trident.compiler.auto.choice import EngineChoice, Size
 from trident.compiler.auto.engine import AutoEngine
 from trident.compiler.auto.spark_later import SparkLater
 from trident.compiler.engine import Slot
@@ -119,8 +119,8 @@ def test_the_attempt_after_a_failure_of_spark_runs_in_the_driver(tmp_path: Path)
     up.get()
     choice = EngineChoice(10**6, 10**9)
     for _ in range(3):
-        choice.ran("words", 1, "embedded", _one(), 1.0)
-        choice.ran("words", 1, "spark", _one(), 0.001)
+        choice.ran("words", 1, "embedded", ONE, 1.0)
+        choice.ran("words", 1, "spark", ONE, 0.001)
     options = start_options(topology, {"checkpointLocation": tmp_path})
     with start_on(lambda settings: AutoEngine(up, choice, True), topology, **options) as running:
         feeder.feed([("a",)], wait=True, timeout=20)
@@ -128,10 +128,7 @@ def test_the_attempt_after_a_failure_of_spark_runs_in_the_driver(tmp_path: Path)
         assert running.state("counts")["a"] == 1
 
 
-def _one() -> Any:
-    from trident.compiler.auto.choice import Size
-
-    return Size(1, None)
+ONE = Size(1, None)
 
 
 def test_an_attempt_that_waits_for_spark_can_be_cancelled(tmp_path: Path) -> None:
