@@ -250,6 +250,7 @@ class Slot:
     def __init__(self, driver: Driver, group: Group) -> None:
         self._driver, self._world, self._group = driver, driver.world, group
         self._cancelled = False
+        self._slot = self._world.engines.slot_of(group, core.slot_of)
 
     def run(self, stage: Stage, inputs: Mapping[Node, Any], attempt: TransactionAttempt, scratch: Path) -> StageResult:
         world = self._world
@@ -265,7 +266,7 @@ class Slot:
         if trouble == "raises" or world.poisons(given):
             raise UserFunctionError(f"attempt {attempt}: a function raised")
         inputs = {node: self._read(entering) for node, entering in inputs.items()}
-        result = core.slot_of(self._group).run(stage, inputs, attempt, scratch)
+        result = self._slot.run(stage, inputs, attempt, scratch)
         world.scheduler.point("ran", attempt, "stage", stage.number)
         return replace(result, results=self._frozen(result.results, attempt, stage.number))
 
@@ -286,6 +287,7 @@ class Slot:
 
     def cancel(self) -> None:
         self._cancelled = True
+        self._slot.cancel()
 
     def close(self) -> None:
         pass

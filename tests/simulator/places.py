@@ -164,8 +164,8 @@ class Places:
         other = len(world.drivers) > 1 and "the topology writes" in text  # the name is another line's now
         emptied = "was emptied while" in text  # a zombie wakes up within its start, and its user has given the place up
         # A zombie of a log that was reset wrote into the place after its user had given it up.
-        woke = world.lives > 1 and changed["zombie"] and "that this log did not start" in text
-        right = fell or reset or missed or other or emptied or bool(woke)
+        woke = world.lives > 1 and changed["zombie"] > 0 and any(words in text for words in _OF_ANOTHER_LOG)
+        right = fell or reset or missed or other or emptied or woke
         world.say("place %s is given up", output)
         self.files[output] = {}
         self._fell.discard(output)
@@ -191,6 +191,8 @@ class Places:
 _OWNER = "_trident/sink.json"
 _OLDER = ("restored from an older copy", "was published after batch")
 """The words of errors about a place that fell back."""
+_OF_ANOTHER_LOG = ("that this log did not start", "the log is an old copy")
+"""The words of errors about a writer, or a batch, that the log does not know."""
 _LEFT_OUT = ("line removed", "stream removed", "rolled back", "line put back", "stream put back", "stream moved")
 """Changes by which an output is left out of a program."""
 

@@ -121,6 +121,17 @@ FAULTS = [
         ),
     ),
     Fault(
+        "engines",
+        "a stage gives the result of the attempt before",
+        "trident/compiler/auto/engine.py",
+        "replace(slot.run(stage, inputs, attempt, scratch), engine=side)",
+        "self.__dict__.setdefault('kept', {}).setdefault(\n"
+        "                (stage.number, attempt.txid), "
+        "replace(slot.run(stage, inputs, attempt, scratch), engine=side)\n"
+        "            )",
+        flow="several,recent",
+    ),
+    Fault(
         "lines swapped",
         "another program commits what waits, by names",
         "trident/recovery/program_compatibility.py",

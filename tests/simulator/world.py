@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.simulator import core, patches
 from tests.simulator.driver import Driver
+from tests.simulator.engines import Engines
 from tests.simulator.fake_log import LogDisk
 from tests.simulator.fake_redis import FakeRedis
 from tests.simulator.faults import NEVER, Faults
@@ -88,6 +89,7 @@ class World:
         self.settings = self._settings()
         self.places = Places(self, seed)
         self.troubles = Troubles(self)
+        self.engines = Engines(self, seed)
         self.history = History()
         self.reads = Reads(self)
         self.answers: dict[tuple[str, int, int], list[dict[str, Any]]] = {}
@@ -248,7 +250,7 @@ class World:
         """A driver stopped, by itself or as it was asked to."""
         error = driver.error
         self.say("%s stopped%s", driver.name, "" if error is None else f" with {type(error).__name__}: {error}")
-        why = "again" if error is None else self._why_right(driver, error)
+        why = "again" if error is None or self.engines.stopped(error) else self._why_right(driver, error)
         if why is None:
             self.fail(Wrong(f"{driver.name} stopped for no good reason with {type(error).__name__}: {error}"))
             self.wrong.__cause__ = error  # type: ignore[union-attr]
@@ -376,7 +378,9 @@ class World:
         driver = alive[0]
         if driver.run is None or driver.asked_at is not None or not driver.run.resting():
             return
-        if not any(each.workers.at_work for each in self.drivers):
+        if self.taken_over(driver):  # a zombie that woke up last: its own memory is as old as its sleep
+            driver.stop()
+        elif not any(each.workers.at_work for each in self.drivers):
             self._reading = True
             self.reads.begin_all(driver)
 
