@@ -55,18 +55,18 @@ def _option(default: Any, kind: kinds.Kind, help: str) -> Any:
 class OptionValues:
     """The checked value of each option of a start. Durations are seconds."""
 
-    engine: EngineName = _option("spark", kinds.ENGINE, "computes the batches: Spark, this process, or the sooner")
+    engine: EngineName = _option("spark", kinds.ENGINE, "the engine of the batches: Spark, this process, or both")
     name: str = _option("topology", kinds.NAME, "the topology's identity, by which a restart finds states and position")
     checkpointLocation: Path | None = _option(None, kinds.FOLDER, "the folder of log and memory states, on a disk here")
     log: "RedisLog | None" = _option(None, kinds.LOG, "the log on a Redis server, for a driver that may move")
     filesLocation: str | None = _option(None, kinds.FILES_URL, "the URL of an object store or HDFS for the run's files")
     filesStorage: Mapping[str, str] | None = _option(None, kinds.STORAGE, "the options of that object store")
     availableNow: bool = _option(False, kinds.FLAG, "process the data that the sources have now, then stop")
-    processingTime: float | None = _option(None, kinds.LIMIT_OR_ZERO, "the shortest time between two batches' begins")
+    processingTime: float | None = _option(None, kinds.LIMIT_OR_ZERO, "the shortest time between two batch starts")
     requireExactlyOnce: bool = _option(False, kinds.FLAG, "refuse a topology with a weaker guarantee")
-    standby: bool = _option(False, kinds.FLAG, "wait until the driver that holds the log has stopped or is silent")
-    takeover: bool | None = _option(None, kinds.CALL_CHOICE, "True: take the log at once, as without `standby`")
-    leaseSecs: float = _option(10.0, kinds.DURATION, "the silence of a driver after which a standby takes over")
+    standby: bool = _option(False, kinds.FLAG, "wait until the driver of the log has stopped or is silent")
+    takeover: bool | None = _option(None, kinds.CALL_CHOICE, "True: take the log over at once, as without `standby`")
+    leaseSecs: float = _option(10.0, kinds.DURATION, "a standby takes over if the driver is silent for this long")
     maxAttempts: int | None = _option(5, kinds.ATTEMPTS, "attempts at one batch before its group stops; None: no limit")
     retrySecs: float | None = _option(None, kinds.LIMIT_OR_ZERO, "total pauses between retries of a failed batch")
     maxSpoutPending: int = _option(2, kinds.COUNT, "batches in progress at once; they commit in order")
@@ -79,9 +79,11 @@ class OptionValues:
     autoRows: int = _option(10_000_000, kinds.COUNT, 'engine="auto": the most tuples of a stage in this process')
     autoBytes: int = _option(1 << 29, kinds.COUNT, 'engine="auto": the most bytes of a stage in this process')
     active: bool = _option(True, kinds.FLAG, "False: start INACTIVE, and plan no batch before `running.activate()`")
-    parallelismHints: Mapping[str, int] | None = _option(None, kinds.HINTS, "other numbers of partitions, by step")
-    ledger: bool = _option(False, kinds.FLAG, "fail a batch that lost or doubled a row on its way")
-    waitStrategy: WaitStrategy | None = _option(None, kinds.WAIT_STRATEGY, "how long idle spouts are left alone")
+    parallelismHints: Mapping[str, int] | None = _option(None, kinds.HINTS, "numbers of partitions, by step")
+    ledger: bool = _option(False, kinds.FLAG, "count rows between steps; fail a batch that lost or doubled one")
+    waitStrategy: WaitStrategy | None = _option(
+        None, kinds.WAIT_STRATEGY, "the pause before an idle spout is called again"
+    )
     replace: bool = _option(False, kinds.CALL_FLAG, "stop the topology of this name in this process; take its place")
 
 
