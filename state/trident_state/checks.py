@@ -35,7 +35,7 @@ def fenced_error(where: str, epoch: str, lease: Lease) -> FencedError:
 def check_next_batch(where: str, held: Lease | None, marker: int, lease: Lease, txid: int) -> None:
     """Raise an error unless the state has this `lease`, and batch `txid` - 1 was its last one.
 
-    It is FencedError if another driver with the same or a higher epoch holds the state, otherwise StateBehindError.
+    Raises FencedError if another driver with the same or a higher epoch holds the state, otherwise StateBehindError.
     """
     check_newest(where, held, lease)
     if held != lease:
@@ -45,7 +45,7 @@ def check_next_batch(where: str, held: Lease | None, marker: int, lease: Lease, 
 
 
 def check_update_types(where: str, shape: StateShape, update: Update) -> None:
-    """Raise an error if an update's values have the wrong type, or are not as many as its keys."""
+    """Raise an error if an update's values have the wrong type, or if it has not one value for each key."""
     if update.keys.num_rows != len(update.deltas) or update.deltas.type != shape.value:
         raise StateValueError(
             f"{where}: batch {update.txid} has {len(update.deltas)} values of type {update.deltas.type} "
@@ -54,7 +54,10 @@ def check_update_types(where: str, shape: StateShape, update: Update) -> None:
 
 
 def check_none_later(where: str, txids: npt.NDArray[np.int64], marker: object, txid: int) -> None:
-    """Raise an error if a batch after `txid` has changed one of its keys. `txids` are the stored txids of the keys."""
+    """Raise an error if a batch after `txid` has changed a key of batch `txid`.
+
+    `txids` are the stored txids of these keys.
+    """
     if (last := int(txids.max(initial=-1))) > txid:
         raise StateCorruptError(
             f"{where}: batch {txid} cannot be applied: batch {last} changed a key, but the state is at txid {marker}"

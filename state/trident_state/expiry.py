@@ -18,7 +18,7 @@ from trident.base.errors import StateValueError
 from trident_state.state_shape import StateKind
 
 _MARKS = 64
-"""Marks per time to live. A value stays at most 1/64 of the time to live longer than the user asked for."""
+"""The number of marks per time to live. So a value expires at most 1/64 of the time to live too late."""
 
 Mark = tuple[int, int]
 """A batch's time in milliseconds since 1970, and its txid."""

@@ -1,6 +1,6 @@
 """Keys as bytes, one at a time. For a few keys this takes a tenth of the time that `trident_state.keys` needs.
 
-The bytes and the hashes are those of `trident_state.keys`, which decides them (`tests/state/test_few_keys.py`).
+The bytes and hashes must equal those of `trident_state.keys` (checked by `tests/state/test_few_keys.py`).
 """
 
 import struct
@@ -31,7 +31,7 @@ _FIRST_DAY = 719163
 
 
 def key_encoder(schema: pa.Schema) -> KeyEncoder | None:
-    """Return a function from a key to the bytes of `encode_keys`; None if a field's type has no form here.
+    """Return a function from a key to the bytes of `encode_keys`; None if a field's type has no encoder here.
 
     >>> key_encoder(pa.schema({"word": pa.string()}))(("dog",))
     b'sdog'

@@ -76,7 +76,7 @@ def shown_shapes(one: str, other: str) -> tuple[str, str]:
     """
     try:
         shown = _shown(one), _shown(other)
-    except (StateShapeError, PySparkException):  # of another version; or a type that Spark does not have
+    except (StateShapeError, PySparkException):  # another version wrote it, or it has a type that Spark does not have
         return one, other
     return (one, other) if shown[0] == shown[1] and one != other else shown
 

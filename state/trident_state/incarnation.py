@@ -1,4 +1,4 @@
-"""The incarnation of a state, as its store shows it: a reader that stays open reads only the one that it opened."""
+"""The incarnation of a state, as its store shows it: an open reader reads only the incarnation that it opened."""
 
 from dataclasses import dataclass, field
 
@@ -10,9 +10,9 @@ from trident_state.state_shape import StateIdentity, StateKind
 class Incarnation:
     """One incarnation of a state: the data under its name between two drops.
 
-    Two incarnations differ in the log, or in the txid after which they began (`birth`; None: the store does not tell
-    it). Only if no batch came to the earlier one may both be equal; then the fingerprint or the kind tells whether what
-    is stored now can be read as what was opened.
+    Two incarnations differ in the log, or in the txid after which they began (`birth`; None if the store does not know
+    it). Both can be equal only if no batch was applied to the earlier incarnation; then the fingerprint and the kind
+    show whether the stored state can be read like the opened one.
     """
 
     identity: StateIdentity
@@ -23,10 +23,12 @@ class Incarnation:
     """The epoch of the driver that held the state when it was read. It grows with every drop and every driver."""
 
     def check(self, found: "Incarnation | None") -> None:
-        """Refuse a read of another incarnation than this one, which was opened. None: the state, or a part, is gone.
+        """Raise an error unless `found`, the stored incarnation, is this one.
+
+        None: the state, or a part of it, is missing.
 
         Raises StateEndedError if the state was dropped or reset. Raises StateRecoveringError if the store lost the
-        state, or fell back to an earlier incarnation: its driver heals it, and then this one is there again.
+        state, or fell back to an earlier incarnation: its driver heals it, and the reads work again.
         """
         if found == self:
             return

@@ -25,7 +25,7 @@ class GroupStatus(msgspec.Struct, frozen=True):
 
 
 class StoreReport(msgspec.Struct, frozen=True):
-    """The content of the state's place before the store changes anything there."""
+    """The facts that a store finds about its state before it changes anything."""
 
     identity: StateIdentity | None
     fingerprint: str | None
@@ -36,7 +36,7 @@ class StoreReport(msgspec.Struct, frozen=True):
 
     @property
     def absent(self) -> bool:
-        """Return whether nothing at the place was written by a store of this library."""
+        """Return whether no store of this library has written anything under the state's name."""
         return self.identity is None and all(g.marker is None and g.lease is None for g in self.groups)
 
     @property
@@ -67,7 +67,7 @@ class Update:
     keys: a table of the state's key fields, one row per key (one row and no column for a global value).
     deltas: one value per row of `keys`, of the state's value type; a ChunkedArray if one array (2 GB) is too small.
     time: when the batch was planned (seconds since 1970), the same at every replay; None if no value expires.
-    ttl: the time to live (seconds) under which the batch was frozen, infinity for ever; None: the store's own applies.
+    ttl: the time to live (seconds) when the batch was frozen, infinity if values never expire; None: that of the store.
     """
 
     txid: int
@@ -84,7 +84,10 @@ class Update:
         return self.keys.slice(start, count), one_chunk(self.deltas.slice(start, count))
 
     def life(self, own: float | None) -> float | None:
-        """Return the time to live (seconds) that applies to this batch; None: for ever. `own` is that of the store."""
+        """Return the time to live (seconds) that applies to this batch; None: no value expires.
+
+        `own` is the store's time to live.
+        """
         return own if self.ttl is None else None if math.isinf(self.ttl) else self.ttl
 
 
@@ -103,10 +106,10 @@ class Applied(msgspec.Struct, frozen=True):
 class Put:
     """The outcome of a put of some keys of a shared batch.
 
-    counts: for each group of the state the number of these keys that belong to it, whatever the store answered. The
-    commit compares the sum of these numbers over all puts with the number of keys that moved. moved: how many of the
-    keys moved to the txid now; the others had it before. removed: the encoded keys that have no value after the put, as
-    far as the put knows them.
+    counts: for each group of the state the number of these keys that belong to it, regardless of the store's answer.
+    The commit compares the sum of these numbers over all puts with the number of keys that moved. moved: how many of
+    the keys this put moved to the txid; the other keys already had that txid. removed: the encoded keys that have no
+    value after the put, as far as the put knows them.
     """
 
     counts: list[int]

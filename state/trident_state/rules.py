@@ -219,7 +219,7 @@ def _overflow(combine: Combine, stored: Any, delta: Any, kind: pa.DataType, wher
 
 
 def _by_parts(parts: tuple[Combine, ...], stored: pa.Array, deltas: pa.Array, where: str) -> pa.Array:
-    """Combine structs field by field. Where no struct is stored, all fields are null, so the result is the delta."""
+    """Combine structs field by field. If no struct is stored, all fields are null, so the result is the delta."""
     kind, columns = deltas.type, zip(parts, stored.flatten(), deltas.flatten(), strict=True)
     fields = [
         combined(part, before, after, f"{where}: field {kind.field(at).name!r}")

@@ -33,7 +33,7 @@ class StaticMapState:
     entries: Any
     kind = StateKind.NON_TRANSACTIONAL
     writers = "auto"
-    """Executors look entries up where a batch is large. No one writes them."""
+    """Executors look up entries for large batches. No batch writes them."""
 
     @property
     def sendable(self) -> bool:
@@ -42,7 +42,7 @@ class StaticMapState:
 
     @property
     def survives(self) -> Literal["process", "checkpoint", "server"]:
-        """The place of the state: the "process", because the state is part of the program."""
+        """Where the state is kept between runs: the "process", because the state is part of the program."""
         return "process"
 
     def open(
@@ -57,7 +57,7 @@ class StaticMapState:
         if not isinstance(self.entries, Mapping):
             return UserObject(where, shape, self.entries)
         entries = StaticEntries(where, shape, self.entries)
-        # Small entries are converted twice, which takes no time worth the mention.
+        # A small dict is converted twice, which takes negligible time.
         return entries if entries.nbytes > _SHARED_BYTES else SharedEntries(where, shape, self.entries)
 
     def __repr__(self) -> str:

@@ -21,11 +21,11 @@ from trident_state.state_shape import StateIdentity, StateKind, StateShape
 
 
 class Home(Protocol):
-    """The run's services for a memory state's snapshots: a place of files, and an entry in the log."""
+    """The services that a run offers for a memory state's snapshots: a store of files, and an entry in the log."""
 
     @property
     def files(self) -> FileStore | None:
-        """The memory state's own place of files; None if nothing survives the run."""
+        """The store of this memory state's files; None if nothing survives the run."""
         ...
 
     def manifest(self) -> bytes | None:
@@ -91,9 +91,9 @@ class Store(Protocol):
         ...
 
     def durable(self) -> int:
-        """Return the txid up to which the store's content survives a restart of the store.
+        """Return the txid of the last batch whose changes survive a restart of the store.
 
-        The log keeps all newer batches.
+        The log keeps all later batches.
         """
         ...
 
@@ -113,7 +113,7 @@ class Store(Protocol):
     def scan(self, asOf: int | None, pageRows: int = 10_000) -> Iterator[pa.Table]:
         """Yield all entries as tables of about `pageRows` rows. Columns: the key fields, then ``value``.
 
-        Each table shows its entries as of `asOf`, and raises the same errors, like a `read` of its keys.
+        Each table shows its entries as of `asOf`, like a `read` of its keys, and raises the same errors.
         """
         ...
 
@@ -135,13 +135,13 @@ class Store(Protocol):
 
 @runtime_checkable
 class FewReadable(Protocol):
-    """A store that reads a few keys without columns, which cost more than the read itself."""
+    """A store that can read a few keys as Python values. Arrow columns would cost more than such a read itself."""
 
     isPrompt: bool
     """True if a read of a few keys waits for nothing outside this process, so that any thread may make it."""
 
     def read_few(self, keys: Sequence[Key], asOf: int | None) -> FewFound | None:
-        """Return what `Store.read` finds under the keys, as Python values.
+        """Return the values that `Store.read` would return for the keys, as Python values.
 
         Return None, without a read, if keys of these types can be read by `read` alone.
         """
@@ -149,7 +149,7 @@ class FewReadable(Protocol):
 
 
 def read_few(store: object, keys: Sequence[Key], asOf: int | None) -> FewFound | None:
-    """Return what a store finds under a few keys; None, without a read, if only `Store.read` can read them."""
+    """Return the values of a few keys in a store; None, without a read, if only `Store.read` can read them."""
     # Not by `isinstance`, which takes longer than the read.
     few: Callable[[Sequence[Key], int | None], FewFound | None] | None = getattr(store, "read_few", None)
     return None if few is None else few(keys, asOf)
@@ -157,7 +157,7 @@ def read_few(store: object, keys: Sequence[Key], asOf: int | None) -> FewFound |
 
 @runtime_checkable
 class Bindable(Protocol):
-    """A store with reads that can be bound to one incarnation of its state."""
+    """A store whose reads can be bound to one incarnation of its state."""
 
     def bind(self, incarnation: Incarnation) -> None:
         """From now on read only this incarnation.
@@ -195,10 +195,10 @@ class Timed(Protocol):
     def due(self, asOf: int, until: int) -> pa.Table | None:
         """Return the keys that are due at or before `until` (microseconds since 1970), as of the last batch `asOf`.
 
-        Return None if the store keeps no due times, or if the batch after `asOf` was begun: then they are no longer
-        those as of `asOf`. (So it is where the log was restored from a copy that lacks what the batch puts.) Raises the
-        errors of `Store.read`. A key may be returned a little before its time (some microseconds, after the year
-        2255).
+        Return None if the store keeps no due times, or if the batch after `asOf` has been opened: then the index no
+        longer shows the due times as of `asOf`. (This also happens if the log was restored from a copy that lacks that
+        batch.) Raises the errors of `Store.read`. A key may be returned a little before its time (some microseconds,
+        after the year 2255).
         """
         ...
 
@@ -250,12 +250,12 @@ class SharedSnapshot(Protocol):
     def due_in(self, group: int, until: int) -> Iterator[pa.Table]:
         """Yield the keys of a group that are due at or before `until`.
 
-        Raises SnapshotMovedError if the batch after the snapshot's was begun.
+        Raises SnapshotMovedError if the batch after the snapshot's batch has been opened.
         """
         ...
 
     def count_due(self, until: int) -> int | None:
-        """Return how many keys of all groups are due at or before `until`; None where `Timed.due` returns None."""
+        """Return how many keys of all groups are due at or before `until`; None if `Timed.due` would return None."""
         ...
 
     def check_reached(self) -> None:
@@ -306,7 +306,7 @@ class Counted(Protocol):
 
 
 class StateFactory(Protocol):
-    """A frozen, picklable description of a state's place. Users write it.
+    """A frozen, picklable description of where and how a state is kept. A user's program makes it.
 
     It connects to nothing before the topology starts, and its repr shows no password.
     """
@@ -332,7 +332,7 @@ class Expiring(Protocol):
 
     @property
     def ttlSecs(self) -> float | None:
-        """The seconds after which a value expires; None if none does."""
+        """The seconds after which a value expires; None if no value expires."""
         ...
 
 
@@ -342,7 +342,7 @@ class Sharing(Protocol):
 
     @property
     def writers(self) -> Literal["driver", "executors", "auto"]:
-        """The carrier of the work on the state in a commit turn; "auto" is the one that has the tuples."""
+        """The processes that work on the state in a commit turn; "auto": those that hold the tuples."""
         ...
 
     @property
@@ -353,7 +353,10 @@ class Sharing(Protocol):
 
 @runtime_checkable
 class Fencing(Protocol):
-    """A factory that tells whether its states refuse the writes of earlier drivers. Without it they do."""
+    """A factory that says whether its states refuse the writes of earlier drivers.
+
+    States of other factories refuse them.
+    """
 
     @property
     def fenced(self) -> bool:
@@ -363,7 +366,7 @@ class Fencing(Protocol):
 
 @runtime_checkable
 class MapMaking(Protocol):
-    """A factory of states in maps of the user's own."""
+    """A factory of states in maps that the user provides."""
 
     @property
     def makeMap(self) -> Callable[[StateIdentity], Any]:

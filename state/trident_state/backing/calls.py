@@ -61,7 +61,7 @@ class MapCalls:
         any other map always stores them. The caller passes at most `most` keys.
         """
         user_map = self._made_map()
-        if not isinstance(user_map, FencedBackingMap):  # it cannot compare: the put has no condition
+        if not isinstance(user_map, FencedBackingMap):  # the map has no conditional put
             self._call(user_map.multiPut, keys, values)
             return True
         done = self._call(user_map.multiPutIf, keys, values, META, expected)
@@ -77,16 +77,16 @@ class MapCalls:
     def check_keys(self, keys: list[bytes]) -> None:
         """Raise StateValueError if the map cannot hold a key.
 
-        It is asked before a batch is frozen: what is frozen is never computed again, so a batch that its state cannot
-        take would wait for ever.
+        A run calls this before it freezes a batch. A frozen batch is never computed again, so if its state could not
+        store a key, the batch would wait for ever.
         """
         user_map: Any = self._made_map()
         self._call(user_map.checkKeys, keys)
 
     def check_removable(self) -> None:
-        """Raise StateError if the map cannot list and remove its keys, or says itself that it cannot be emptied now.
+        """Raise StateError if the map cannot list and remove its keys, or if its `checkRemovable` refuses the removal.
 
-        A map says so by a method `checkRemovable`, which it need not have.
+        The method `checkRemovable` is optional.
         """
         check = getattr(self._listed_map(), "checkRemovable", None)
         if check is not None:

@@ -95,7 +95,7 @@ class BackingMapState:
 
     @property
     def survives(self) -> Literal["process", "checkpoint", "server"]:
-        """The place where the state survives a run: "server", which here means the store of the map."""
+        """Where the state is kept between runs: "server", which here means the store of the map."""
         return "server"
 
     @property
@@ -136,5 +136,5 @@ def _made_by(make: MakeMap) -> object:
     function = make if inspect.isroutine(make) else type(make).__call__
     try:
         return typing.get_type_hints(function).get("return")
-    except (NameError, TypeError, AttributeError):  # an annotation that cannot be read says nothing
+    except (NameError, TypeError, AttributeError):  # an annotation that cannot be evaluated names no class
         return None

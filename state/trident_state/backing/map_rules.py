@@ -61,8 +61,8 @@ class NonTransactionalMap:
 class TransactionalMap:
     """The rule by which a batch that is applied again does not change the values that it wrote before.
 
-    Meaning: ``org.apache.storm.trident.state.map.TransactionalMap``; the value before it is kept, too, for committed
-    reads.
+    Meaning: ``org.apache.storm.trident.state.map.TransactionalMap``; here the state also keeps the previous value, for
+    committed reads.
 
     >>> stored = Triples(np.array([4, 5]), pa.array([10, 20]), pa.array([1, 2]))
     >>> TransactionalMap.turn(stored, 5).rows.tolist()

@@ -44,7 +44,7 @@ class Meta(Header, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
 
     @property
     def status(self) -> GroupStatus:
-        """The state's only group. It has no marker while the state is dropped, like a group that is gone."""
+        """The status of the state's only group. The group has no marker after a drop of the state has begun."""
         return GroupStatus(self.lease, None if self.dropping else self.marker, self.open)
 
     def held_by(self, lease: Lease) -> "Meta":

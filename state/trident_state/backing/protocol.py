@@ -1,9 +1,9 @@
 """BackingMap: the two methods that a user's map must have, a third for fencing, and two more for scan and reset.
 
 Keys and values are bytes: different keys have different bytes (1, "1" and True are three keys), and values contain the
-txid and the value before it. A map holds one state; its meta entry, under a key that no tuple can have, says which. One
-thread at a time calls the map (not always the same thread). A method may raise any error: the call is then repeated,
-unless the error shows a mistake in the program, such as a TypeError.
+txid and the value before it. A map holds one state. The meta entry, under a key that no tuple can have, names that
+state. One thread at a time calls the map (not always the same thread). A method may raise any error: the call is then
+repeated, unless the error shows a mistake in the program, such as a TypeError.
 """
 
 from collections.abc import Iterable
@@ -42,7 +42,7 @@ class FencedBackingMap(BackingMap, Protocol):
     def multiPutIf(self, keys: list[bytes], values: list[bytes], guard: bytes, expected: bytes | None) -> bool:
         """Store each value under its key if the value under the key `guard` is `expected`.
 
-        Return whether it was, and so whether the values were stored.
+        Return whether the values were stored.
 
         The comparison and the writes must be one atomic step. `expected` None means that nothing is stored under the
         key `guard`. `guard` may be one of `keys`.

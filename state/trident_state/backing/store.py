@@ -81,7 +81,7 @@ class BackingStore:
         self._writing = threading.RLock()
         self._lease: Lease | None = None
         self._incarnation: Incarnation | None = None
-        """For a reader: the incarnation of the state that it opened. It reads no other."""
+        """For a reader: the incarnation of the state that it opened. Reads of another incarnation raise an error."""
         self._leaving = False
 
     # --- start -----------------------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ class BackingStore:
         with self._writing:
             meta = self._meta()
             if meta is not None and meta.dropping:
-                self.drop(lease)  # what an interrupted drop left
+                self.drop(lease)  # the rest of a state whose drop was interrupted
                 meta = None
             if meta is None:
                 self.report()  # refuses a map with entries that this library did not write
@@ -286,9 +286,9 @@ class BackingStore:
     def _begin_drop(self, lease: Lease | None) -> bool:
         """Record in the meta entry that the state is being dropped, and return False if there is no state.
 
-        This comes before the first removal: if the drop is interrupted, no driver takes the rest for the whole state.
-        And a driver that was fenced out can put nothing between two removals any more, if the map has a conditional
-        put.
+        This comes before the first removal, so that after an interrupted drop no driver mistakes the remaining entries
+        for the whole state. If the map has a conditional put, it also prevents a fenced-out driver from putting
+        anything between two removals.
         """
         for _ in range(_DROP_TRIES):
             (text,) = self._calls.get([META])
@@ -298,7 +298,7 @@ class BackingStore:
             self._check_ours(meta)
             if lease is not None:
                 check_newest(self._where, meta.lease, lease)
-            self._calls.check_removable()  # before the write: a state that cannot be dropped stays as it is
+            self._calls.check_removable()  # before the write, so that a state that cannot be dropped does not change
             if self._calls.put([META], [meta.dropped_by(lease).encoded()], text):
                 return True
         raise StateUnavailableError(
@@ -306,7 +306,7 @@ class BackingStore:
         )
 
     def leave(self) -> None:
-        """Prevent that further writes to the map begin. A run calls this at its end if a write does not return."""
+        """Allow no further write to the map to begin. A run calls this at its end if a write has not returned."""
         self._leaving = True
 
     def close(self) -> None:

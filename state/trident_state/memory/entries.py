@@ -1,7 +1,7 @@
 """The entries of a memory store, by slot (the number of a key): the key, and the triple (txid, prev, value).
 
 The triples are kept in NumPy rows, one row per slot. The keys of a batch are scattered over a large state, and the
-processor fetches memory that is not in its cache line by line. A row takes one cache line or two; separate columns for
+processor fetches memory that is not in its cache line by line. A row takes one or two cache lines; separate columns for
 txid, value, prev and the two flags would take five.
 
 Values of fixed width (numbers, dates, timestamps, decimals) are kept as their bits. All others are kept as Python
@@ -44,8 +44,10 @@ _UINTS: dict[int, np.dtype[Any]] = {
     64: np.dtype("u8"),
     128: np.dtype("c16"),
 }
-"""For each width in bits, the NumPy type as which values are copied. Nothing is computed in it. NumPy copies complex
-fast."""
+"""For each width in bits, the NumPy type as which values are copied.
+
+Nothing is computed in it. NumPy copies complex numbers fast.
+"""
 
 
 class Cells(msgspec.Struct, frozen=True):
@@ -73,7 +75,7 @@ class Column:
         self.dtype = _dtype(kind) if self._fields is None else _struct_dtype(self._fields)
         self._boolean = kinds.is_boolean(kind)
         self._number = np.dtype(kind.to_pandas_dtype()) if _is_number(kind) else None
-        """The NumPy type of the values if they are numbers; their bits are kept as unsigned ones."""
+        """The NumPy type of the values if they are numbers; their bits are kept as unsigned integers."""
         self.fixed = not self.dtype.hasobject
         """True if all values have the same number of bytes."""
 

@@ -81,7 +81,7 @@ class MemoryMapState:
 
     @property
     def survives(self) -> Literal["process", "checkpoint", "server"]:
-        """The place of the state beyond a run: the "checkpoint", with snapshots and the log."""
+        """Where the state is kept between runs: the "checkpoint", which holds the snapshots and the log."""
         return "checkpoint"
 
     def open(self, identity: StateIdentity, shape: StateShape, home: Home) -> MemoryStore:

@@ -44,7 +44,7 @@ class Manifest(Header, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
 
     An entry in a later segment replaces the entry of the same key in an earlier one. `ttl` is the time to live of the
     driver that wrote the manifest (seconds), and `replaces` says that a batch's value replaces the stored one, so that
-    no aggregator is needed to apply a batch: both for readers from outside the run.
+    no aggregator is needed to apply a batch. Readers outside the run use both.
     """
 
     txid: int
@@ -57,7 +57,7 @@ class Manifest(Header, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
 def read_manifest(text: bytes, where: str) -> Manifest:
     """Return the manifest in `text`.
 
-    Raises StateCorruptError if `text` is no manifest, has another format, or names a file that cannot be a segment.
+    Raises StateCorruptError if `text` is not a manifest, has another format, or names a file that cannot be a segment.
     """
     try:
         manifest = msgspec.json.decode(text, type=Manifest)
@@ -69,7 +69,7 @@ def read_manifest(text: bytes, where: str) -> Manifest:
             f"start it with the version that wrote it"
         )
     for segment in manifest.segments:
-        if _NAME.fullmatch(segment.name) is None:  # such as a path: named files are opened and deleted
+        if _NAME.fullmatch(segment.name) is None:  # such as a path: files in a manifest are opened and deleted
             raise StateCorruptError(
                 f"{where}: the manifest of its last snapshot names {segment.name!r}, which is not a segment"
             )

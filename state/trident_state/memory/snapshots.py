@@ -105,7 +105,7 @@ class Snapshots:
     def create_manifest(self, lease: Lease, birth: int) -> None:
         """Publish the manifest of an empty state that begins after txid `birth`.
 
-        Do nothing if the state has no place.
+        Do nothing if the state has no folder for files.
         """
         if self.files is not None:
             self._publish(lease, birth, (), Expiry())

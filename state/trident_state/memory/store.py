@@ -34,16 +34,16 @@ _CHUNK = 32_768
 ms."""
 
 _COLLECT_FROM = 4096
-"""The least number of entries with which the store looks for entries that no read can see any more."""
+"""A store with fewer entries than this does not look for entries that no read can see any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
     """The pace of snapshots: one after `bytes` bytes of entries, `batches` batches, or `seconds` after the last one.
 
-    A driver that dies within `seconds` of its start takes no snapshot by time. If drivers die like this again and
-    again, each of them has more batches to apply again than the one before: `batches` sets an end to that, since the
-    batches that are applied again count, too.
+    A driver that dies within `seconds` of its start takes no snapshot by time. If one driver after another dies so
+    early, each has to re-apply more batches than the driver before it. `batches` limits that number, because re-applied
+    batches count, too.
     """
 
     bytes: int = 64 * 2**20
@@ -54,22 +54,22 @@ class Pace:
 class MemoryStore:
     """The store of a MemoryMapState (one group). `trident_state.store.Store` documents the promise of each method.
 
-    **Durability.** The run's log keeps every frozen batch that is newer than `durable()`. A snapshot moves that txid
-    on: between two commits the store copies the entries that changed since the last snapshot (a few milliseconds for
+    **Durability.** The run's log keeps every frozen batch that is newer than `durable()`. A snapshot advances that
+    txid: between two commits the store copies the entries that changed since the last snapshot (a few milliseconds for
     100,000 keys), and a thread writes, fsyncs and publishes the copy. The end of an `apply`, and `groups_of`, start a
     snapshot if `pace` says that one is due. `snapshot` takes one at once. `close` takes a last one, so that the next
     start need not apply batches again. If a snapshot fails, the failure is logged, nothing is lost, and the snapshot is
     tried again `pace.seconds` later. Without a folder nothing survives the run, and the log keeps no batches for the
     state.
 
-    **Expiry.** With a time to live (`ttl`, seconds) each commit moves the cutoff: a value that was last changed at or
-    before the cutoff has expired (`trident_state.expiry`). The next collection frees the memory of expired values. A
+    **Expiry.** With a time to live (`ttl`, seconds) each commit advances the cutoff: a value that was last changed at
+    or before the cutoff has expired (`trident_state.expiry`). The next collection frees the memory of expired values. A
     collection happens when the state has grown by half since the last one, so that its cost is spread over the batches.
 
     **Locks.** An `apply`, and the copying of a cut, hold the writer's lock (`_writing`). A reader holds another lock
     (`_triples`) for as long as it takes to copy the triples that it reads; an `apply` holds this lock for one chunk of
-    entries at a time. Between two chunks each entry has its state from before or after the batch, and its txid says
-    which.
+    entries at a time. Between two chunks each entry shows its value from before or after the batch, and its txid says
+    which of the two.
     """
 
     isPrompt = True
@@ -172,7 +172,7 @@ class MemoryStore:
             changes = changes_of(update, entries, self._shape, expiry, marker, self._where)
             full = self._room_error(entries, changes)
             if full is not None and self._collect():
-                entries = self._loaded()  # the collection has given other slots to the keys
+                entries = self._loaded()  # the collection has assigned new slots to the keys
                 changes = changes_of(update, entries, self._shape, expiry, marker, self._where)
                 full = self._room_error(entries, changes)
             if full is not None:
@@ -224,7 +224,7 @@ class MemoryStore:
         self._collect_at = max(_COLLECT_FROM, len(slots) + len(slots) // 2)
         if 4 * len(slots) > 3 * len(entries):
             return False
-        self._entries = entries.copy_of(slots)  # a read that has begun goes on with the old entries
+        self._entries = entries.copy_of(slots)  # a read that has begun continues with the old entries
         return True
 
     def _removed_txid(self) -> int:
@@ -385,7 +385,7 @@ class MemoryStore:
         try:
             cut = self._cut()
         except (OSError, FilesError):
-            # A place of files that does not answer must not keep a batch from being committed.
+            # A file store that does not answer must not keep a batch from being committed.
             self._snapshotting.release()
             self._put_off()
             return
@@ -442,7 +442,7 @@ class MemoryStore:
             self._snapshotting.release()
 
     def _put_off(self) -> None:
-        """Log the snapshot's failure, which is being handled, and try again after `pace.seconds`, or `pace.batches`."""
+        """Log the exception that is being handled. The next snapshot comes after `pace.seconds` or `pace.batches`."""
         error = sys.exception()
         self._snapshots.postpone()
         self._unsaved, self._unsaved_batches = 0, 0

@@ -54,7 +54,7 @@ def _change(
         values = combined(shape.combine, stored, deltas, where)
         after = _triples_after(entries, before, values, update.txid, expiry.before)
         return Change(encoded, hashes, slots, before, after, values)
-    # an earlier try to commit this batch was interrupted: the entries that it wrote stay, the others are written now
+    # an earlier commit of this batch was interrupted: entries that it wrote stay; the others are written now
     indices = pa.array(rows)
     values = combined(shape.combine, stored.take(indices), deltas.take(indices), where)
     all_values = replace_rows(stored, rows, values)

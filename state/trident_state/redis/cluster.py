@@ -51,8 +51,8 @@ class Servers:
     def _learn(self) -> SlotMap:
         """Ask the servers in the url, then all known servers, until one knows a master for every hash slot.
 
-        If none does, return the answer with the most slots. The first server may not know the others: it may have been
-        taken out of the cluster, or have lost its view of it.
+        If no server knows all masters, return the answer with the most slots. The first server may not know the others:
+        it may have been taken out of the cluster, or have lost its view of it.
         """
         answers: list[SlotMap] = []
         first_error: StateUnavailableError | None = None

@@ -61,7 +61,7 @@ class Link:
         self.used = True
         if are_elsewhere(replies, inside=slots.cluster):
             self._servers.forget(slots)
-            if not slots.cluster:  # the server may have joined a cluster, or its name may lead to another server now
+            if not slots.cluster:  # the server may have joined a cluster, or its name may resolve to another server now
                 self.close()
         return replies
 
@@ -118,8 +118,8 @@ class Link:
     def succeeded(self, reply: Reply) -> bool:
         """Return whether the reply says that a script has succeeded. For scripts with work that can also be done later.
 
-        The result is False if the server had forgotten the script, which is then loaded again, and if the script
-        refused; then the next write gets the reason. Any other error is raised.
+        The result is False if the server had forgotten the script, which is then loaded again. It is also False if the
+        script refused; the next write then raises the reason. Any other error is raised.
         """
         if isinstance(reply, redis.exceptions.NoScriptError):
             self.load()

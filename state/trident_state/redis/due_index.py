@@ -1,8 +1,8 @@
-"""The index of due times of a state: a sorted set in each group, of the group's keys by the time at which each is due.
+"""The index of due times of a state: in each group a sorted set of the group's keys, with their due times as scores.
 
-A put changes a record and the key's place in the index in one script call. So the index always fits the records that
-the server holds, also after it lost its last writes. It shows the state as of now, not as of a txid; therefore it is
-read only between two batches.
+A put changes a record and the key's index entry in one script call. So the index always agrees with the records in the
+server, even if the server lost its last writes. It shows the state as of now, not as of a txid; therefore it is read
+only between two batches.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,11 +29,11 @@ _PAGE_KEYS = 10_000
 
 
 class BatchBegunError(SnapshotMovedError):
-    """The index was asked as of a batch after which another one has been begun."""
+    """The index was read as of a batch, but the next batch had already been opened."""
 
 
 class DueIndex:
-    """The index of due times of one state with them in its shape."""
+    """The index of due times of one state. The state's shape has the function `due`."""
 
     def __init__(self, where: str, shape: StateShape, reader: Reader) -> None:
         self._where, self._shape, self._reader = where, shape, reader
@@ -41,7 +41,7 @@ class DueIndex:
     def counts(
         self, layout: Layout, groups: Sequence[int], until: int, asOf: int, lease: Lease | None
     ) -> Sequence[int]:
-        """Return how many keys of each of the groups are due at or before `until`. Raises the errors of `read`."""
+        """Return for each group how many of its keys are due at or before `until`. Raises the errors of `read`."""
         upto = score(until)
         reads = [
             (group, read)
@@ -62,8 +62,8 @@ class DueIndex:
     ) -> Iterator[pa.Table]:
         """Yield the keys of these groups that are due at or before `until`, at most 10,000 keys in one round trip.
 
-        Raises BatchBegunError if a batch after `asOf` has been begun, StateRecoveringError if the server has lost some
-        of an index while it was built, and the errors of `Reader.check`.
+        Raises BatchBegunError if a batch after `asOf` has been opened, StateRecoveringError if the server lost a part
+        of an index that was being built, and the errors of `Reader.check`.
         """
         counts = dict(zip(groups, self.counts(layout, groups, until, asOf, lease), strict=True))
         rows = max(1, _PAGE_KEYS // len(groups))
@@ -94,10 +94,10 @@ class DueIndex:
         return metas, replies
 
     def is_complete(self, layout: Layout) -> bool:
-        """Return whether the index fits the records.
+        """Return whether the index has an entry for each record with a due time.
 
-        It does not if entries of it were removed, as by an expiry or a clean-up. The number of entries is in the meta
-        hash, and the same script changes both.
+        Another client, or an expiry in the server, may have removed entries. The meta hash counts the entries, and the
+        scripts that change the index change this count in the same step.
         """
         counts = [(layout.buckets_of(group)[0], command(b"ZCARD", layout.due(group))) for group in range(layout.groups)]
         metas, found = self._reader.snapshot(layout, counts)

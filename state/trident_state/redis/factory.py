@@ -102,7 +102,10 @@ class RedisMapState:
 
     @property
     def sendable(self) -> bool:
-        """Return whether the url may be sent to other processes: it has no password, or names the url's place."""
+        """Return whether the url may be sent to other processes.
+
+        It may if it has no password, or if it only names the variable or file that holds the real url.
+        """
         return redacted(self.url) == self.url
 
     def _check_numbers(self) -> None:
@@ -145,17 +148,17 @@ class RedisMapState:
             later (or up to 1/64 of `ttlSecs` after that), and for every read as of that batch. None: a value never
             expires.
         writers
-            The sender of a batch's changes to the server: the ``"driver"``, Spark's ``"executors"``, or ``"auto"``: the
-            executors if they wrote the batch's large result into files, otherwise the driver. ``"executors"`` is for
-            batches of very many keys, of which nothing comes to the driver then (see the guide, Scale); it needs a
-            checkpointLocation and a server that every worker reaches, and a password only in ``env:NAME`` or
-            ``file:path``.
+            The processes that send a batch's changes to the server: ``"driver"``, ``"executors"`` (Spark's), or
+            ``"auto"``: the executors if they wrote the batch's large result into files, otherwise the driver.
+            ``"executors"`` is for batches of very many keys, because no tuple then passes through the driver (see the
+            guide, Scale). It needs a checkpointLocation, a server that every worker reaches, and a url in ``env:NAME``
+            or ``file:path`` if it contains a password.
 
         Raises
         ------
         ValueError
-            An option is invalid. Whether the server can be reached and can keep a state, and whether something else is
-            stored in the state's place, is checked when the topology starts.
+            An option is invalid. The start of the topology checks whether the server can be reached, whether it can
+            keep a state, and whether other data is stored under the state's names.
 
         >>> RedisMapState.opaque("redis://localhost", prefix="shop", values="json")
         RedisMapState.opaque('redis://localhost', prefix='shop', values='json')
@@ -181,7 +184,7 @@ class RedisMapState:
 
     @property
     def survives(self) -> Literal["process", "checkpoint", "server"]:
-        """The place where the state survives a run: "server"."""
+        """Where the state is kept between runs: "server"."""
         return "server"
 
     def open(self, identity: StateIdentity, shape: StateShape, home: Home) -> RedisStore:

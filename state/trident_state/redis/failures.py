@@ -56,7 +56,7 @@ def are_moving(replies: Sequence[Reply], inside: bool) -> bool:
 def are_elsewhere(replies: Sequence[Reply], inside: bool) -> bool:
     """Return whether a reply shows that requests must be sent to other servers from now on.
 
-    That is so if keys are moving, if the server is not a master (any more), and if it was cut off from its cluster.
+    It does if keys are moving, if the server is not a master (any more), or if the server was cut off from its cluster.
     """
     return are_moving(replies, inside) or any(
         isinstance(reply, _DEPOSED) or "READONLY" in _words(reply)

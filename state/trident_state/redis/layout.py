@@ -20,8 +20,10 @@ from trident_state.redis.wire import bulks
 from trident_state.state_shape import StateIdentity
 
 LEGEND = b""
-"""The field of a bucket that holds the legend (legend.lua). It is no key, because no key is encoded as the empty
-string."""
+"""The field of a bucket that holds the legend (legend.lua).
+
+It cannot be a key, because no key is encoded as the empty string.
+"""
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 PREFIX = re.compile(r"[A-Za-z0-9_.:-]+")

@@ -57,7 +57,7 @@ class Meta(msgspec.Struct, frozen=True):
 
     @property
     def began(self) -> int | None:
-        """The txid after which the state began; None if the field `birth` is absent or no number."""
+        """The txid after which the state began; None if the field `birth` is absent or not a number."""
         return int(self.birth) if self.birth is not None and self.birth.isdigit() else None
 
     def bucket_count(self, where: str) -> int:
@@ -94,7 +94,7 @@ class Meta(msgspec.Struct, frozen=True):
             raise StateCorruptError(f"{where}: the txids in its meta hash are not numbers") from None
 
     def incarnation(self, where: str) -> Incarnation | None:
-        """Return the incarnation of the state that the group is of; None if the group is gone.
+        """Return the incarnation of the state to which the group belongs; None if the group is gone.
 
         Raises StateCorruptError if a field cannot be read.
         """

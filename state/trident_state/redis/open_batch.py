@@ -26,7 +26,7 @@ from trident_state.redis.writer import Task, Writer
 
 @dataclass(frozen=True)
 class OpenBatch(SharedState):
-    """Everything that a process needs to put keys of a batch; see `trident_state.store.SharedBatch`.
+    """The data that a process needs to put keys of a batch; see `trident_state.store.SharedBatch`.
 
     `opened` are the groups that take the batch; the others hold it already.
     """

@@ -20,7 +20,7 @@ _PAGE_ROWS = 10_000
 
 @dataclass(frozen=True)
 class OpenSnapshot(SharedState):
-    """Everything that a process needs to read a state as of a txid; see `trident_state.store.SharedSnapshot`."""
+    """The data that a process needs to read a state as of a txid; see `trident_state.store.SharedSnapshot`."""
 
     asOf: int
     cutoff: int | None = None

@@ -32,7 +32,7 @@ _SCAN_BUCKETS = 1024
 
 
 def _new_pairs(content: list[bytes], seen: set[bytes] | None) -> list[tuple[bytes, bytes]]:
-    """Return the fields and values that HSCAN returned, but those in `seen`, and add them there.
+    """Return the fields and values that HSCAN returned, except fields in `seen`; add the returned fields to `seen`.
 
     HSCAN may return a field twice if it reads a hash in pieces. `seen` is None for a hash read as a whole.
     """
@@ -45,7 +45,7 @@ def _new_pairs(content: list[bytes], seen: set[bytes] | None) -> list[tuple[byte
 
 
 class LayoutChanged(StateRecoveringError):
-    """A read found a state, or a part of it, whose number of buckets is not the one the reader expects."""
+    """A read found a state, or a part of it, with another number of buckets than the reader expects."""
 
 
 class Reader:
@@ -58,7 +58,7 @@ class Reader:
         """If set, `check` accepts only this incarnation of the state: for readers that no lease binds to it."""
 
     def statuses(self, metas: list[Meta]) -> tuple[GroupStatus, ...]:
-        """Return the status of each group. Raises the errors of `Incarnation.check` for those that are not gone."""
+        """Return the status of each group. For groups that exist, raises the errors of `Incarnation.check`."""
         self._check_incarnation([meta for meta in metas if not meta.absent])
         return tuple(meta.status(self._where) for meta in metas)
 
@@ -282,7 +282,7 @@ class Reader:
 
 
 def _buckets_for(rows: int, layout: Layout, metas: list[Meta]) -> int:
-    """Return how many buckets hold about so many rows, as far as one request may read them."""
+    """Return the number of buckets that hold about `rows` rows, but at most as many as one request may read."""
     stored = sum(int(meta.keys or 0) for meta in metas)
     return min(max(1, rows * layout.buckets // max(1, stored)), _SCAN_BUCKETS)
 

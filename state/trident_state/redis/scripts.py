@@ -21,8 +21,8 @@ class Script:
     def of(cls, name: str, *parts: Traversable) -> "Script":
         """Return the script with the content of the given files as text, one after the other.
 
-        It begins with a question for the rights that it needs. Commands of sorted sets are left out: only states with
-        an index of due times need them (due.lua asks).
+        It begins with a check of the rights that it needs. Rights to commands of sorted sets are not checked here: only
+        states with an index of due times need them (due.lua checks them).
         """
         text = b"\n".join(part.read_bytes() for part in parts)
         names = {name for name in re.findall(rb"redis\.call\('([A-Z]+)'", text) if not name.startswith(b"Z")}

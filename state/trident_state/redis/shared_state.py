@@ -17,10 +17,10 @@ from trident_state.state_shape import StateKind, StateShape
 
 @dataclass(frozen=True)
 class SharedState:
-    """Everything that a process needs to reach a state which a driver holds under `lease`.
+    """The data that a process needs to reach a state that a driver holds under `lease`.
 
-    `lease` is None for a state of another topology, which is only read: the driver that holds it may change. Then
-    `incarnation` says which state it is.
+    `lease` is None for a state of another topology. Such a state is only read, because the driver that holds it may
+    change; `incarnation` identifies the state.
 
     The address may hold a password: check `RedisMapState.sendable` before you send it to another process.
     """

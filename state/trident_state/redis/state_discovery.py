@@ -56,8 +56,8 @@ def find_state(address: Address, prefix: str, topology: str, state: str) -> Foun
     servers = Servers(address, where)
     failed: StateUnavailableError | None = None
     with closing(Links(servers, address.socket_timeout)) as links:
-        # the first meta hash has one name in a state of one group, and another in a state of several; a cluster may
-        # keep the two on two servers, of which only one is needed: so one failure is not the end
+        # the first meta hash has one name in a state of one group, and another in a state of several groups; a cluster
+        # may keep the two names on two servers, and only one of them is needed: so one failure is not fatal
         for groups in (1, 2):
             name = Layout(prefix, StateIdentity(topology, state, ""), 2, groups).meta(0)
             try:

@@ -43,7 +43,7 @@ class Task(msgspec.Struct, frozen=True):
     """An update to write, or a part of one: the placement of its keys, and its `deltas` in the order of the placement.
 
     `wanted` says whether the values after the update are asked for. `expiry` is the state's expiry as of this batch;
-    None in a state in which nothing has ever expired. `part` is None for a whole update. An update that is too long for
+    None if no value of the state can have expired. `part` is None for a whole update. An update that is too long for
     one array, or that several processes put, is written in parts: then `part` is the first row of the part, and
     `Writer.commit` commits them all. `opened` are the groups that another process opened for this part; None if this
     writer opens them.
@@ -116,7 +116,10 @@ class Writer:
             return self.open(task)
 
     def commit(self, part: Task, counts: Sequence[int]) -> None:
-        """Commit an update of which all parts were written. `counts` are its keys by group, `part` is any one part."""
+        """Commit an update of which all parts were written.
+
+        `counts` are the numbers of its keys by group; `part` is any of its parts.
+        """
         try:
             self._check_committed(part, self._commits(part, part.groups, counts), counts)
         except _ScriptsGone:
@@ -270,8 +273,8 @@ class Writer:
     ) -> int | None:
         """Write a record for each key, and commit. Return the number of keys that moved to the task's txid.
 
-        `txids` are the txids that were read for the keys, `dues` the scores of their due times. Return None,
-        and commit nothing, if a key has another by now.
+        `txids` are the txids that were read for the keys, `dues` the scores of their due times. Return None, and commit
+        nothing, if a key has another txid by now.
         """
         fields, packed = Blob(with_lengths(keys.keys)), Blob(with_lengths(records))
         ends = fields.ends + packed.ends
@@ -349,8 +352,8 @@ class Writer:
                 continue
             if task.opened is not None and isinstance(reply, list) and reply[0] == b"COUNT":
                 moved = int(ScriptAnswer.of(reply).detail or 0)
-                # The server may have fallen back between two puts, each on a connection of its own that saw nothing
-                # of it. What is there of the batch stays, and the rest is put again.
+                # The server may have fallen back between two puts, each on a separate connection that did not notice
+                # it. Keys of the batch that are stored stay, and the other keys are put again.
                 if moved < keys:
                     raise StateUnavailableError(
                         f"{self._where}: {moved} of the {keys} keys of txid {task.txid} are in a group: the server "

@@ -19,7 +19,7 @@ from trident_state.state_shape import StateIdentity, StateKind, StateShape
 from trident_state.store import Home
 
 _WHOLE = 2**31
-"""The most keys of one call of a table. It is more than a batch has, so that each batch is one transaction."""
+"""The most keys of one call of a table: more than any batch has, so that each batch is one transaction."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -30,7 +30,7 @@ class _RelationalState:
 
     @property
     def survives(self) -> Literal["process", "checkpoint", "server"]:
-        """The place of the state beyond a run: a "server", which here means the database."""
+        """Where the state is kept between runs: a "server", which here means the database."""
         return "server"
 
     @property
@@ -53,7 +53,7 @@ class SqliteMapState(_RelationalState):
     """A state in a SQLite file. It outlives the run, and SQL can read it.
 
     Make a SqliteMapState by `opaque`, `transactional` or `nonTransactional`. A file may hold many states. Each batch is
-    one transaction, which is on the disk when it is committed. The state is exactly-once, and refuses a former driver.
+    one transaction, which is on disk when the commit returns. The state is exactly-once, and refuses a former driver.
     Meaning: the state factories around Trident's ``IBackingMap``, as the JDBC state of ``storm-jdbc``.
 
     >>> SqliteMapState.opaque("states.db")

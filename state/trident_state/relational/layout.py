@@ -26,7 +26,7 @@ _LONGEST = 63
 
 @dataclass(frozen=True, slots=True)
 class ViewColumn:
-    """A column of the view: its name, its type, and the place of its value, in ``fields`` or in the record's value.
+    """A column of the view: its name, its type, and the position of its value in ``fields`` or in the record's value.
 
     `field` is the position of a key field, or None for a column of the value; `part` names a field of a struct value.
     """
@@ -99,7 +99,7 @@ class StateTable:
             parts = []
         after = [(part.name, part.type, part.name) for part in parts] or [("value", value, None)]
         for name, type_, part_name in after:
-            free = free_name(name, [column.name for column in columns])  # as a state's own reads name it
+            free = free_name(name, [column.name for column in columns])  # as the reads of every state name it
             columns.append(ViewColumn(free, type_, None, part_name))
         return columns
 

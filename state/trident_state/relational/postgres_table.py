@@ -21,8 +21,8 @@ _SHORT_KEY = 2_600
 _AT_ONCE = 20_000
 """The most keys of one statement."""
 
-# For one transaction, so that a pool may lie in between. The lease's row is locked until its end: a driver that hangs
-# or is cut off must not keep its successor out.
+# For one transaction only, so that the connection may go through a pool. The lease's row is locked until the
+# transaction ends: a driver that hangs or is cut off must not block its successor.
 _BEGIN = (
     "begin isolation level read committed; "
     "set local lock_timeout = '10s'; set local idle_in_transaction_session_timeout = '30s'; "
@@ -73,8 +73,8 @@ class PostgresTable:
     def checkKeys(self, keys: list[bytes]) -> None:
         """Raise StateValueError if the table cannot hold a key; see `MapCalls.check_keys`.
 
-        A key must fit into a third of a page of its index, compressed. Only the server knows, so it is asked, for long
-        keys alone, by an insert that is taken back.
+        A key must fit into a third of a page of its index, compressed. Only the server knows whether it fits. So for
+        long keys this method tries an insert and rolls it back.
         """
         for key in keys:
             if len(key) > _SHORT_KEY:
@@ -114,9 +114,9 @@ class PostgresTable:
         self._write(remove)
 
     def checkRemovable(self) -> None:
-        """Raise StateError if the table and the view cannot be dropped: a view builds on them, or rights lack.
+        """Raise StateError if the table and the view cannot be dropped: a view depends on them, or rights are missing.
 
-        The server is asked by a drop that is taken back.
+        This method tries the drop in a transaction and rolls it back.
         """
 
         def attempt(connection: Any) -> None:
@@ -189,7 +189,7 @@ class PostgresTable:
             if self._connection is None:
                 given = (self._url, None, None, self._timeout)
                 parameters = parameters_of(self._owner, *given, StateError)
-                # A pool may lie in between, which does not know of prepared statements.
+                # The connection may go through a pool that does not support prepared statements.
                 self._connection = client.connect(**parameters, autocommit=True, prepare_threshold=None)
             return work(self._connection)
         except client.errors.UndefinedTable:
@@ -199,7 +199,7 @@ class PostgresTable:
             self.close()
             raise self._error(error) from error
         except BaseException:
-            self.close()  # whatever the connection is in the middle of
+            self.close()  # whatever state the connection is in
             raise
 
     def _error(self, error: Any) -> StateError:
@@ -216,7 +216,7 @@ class PostgresTable:
             )
         if error.sqlstate == "42501":
             return StateError(f"{where} answered: {said(error)}; the user needs CREATE on the schema for its states")
-        # A table or a type of the same name, made by somebody else just now, is there at the next try.
+        # Another process has just created a table or a type of the same name; the next try finds it.
         if passes(error) or error.sqlstate in ("23505", "42P07", "42710", "XX000"):
             return StateUnavailableError(f"{where}: {said(error)}; it may or may not have written, and is called again")
         return StateError(f"{where} answered: {said(error)}; check user, password and database in the url")
@@ -256,7 +256,7 @@ class PostgresTable:
 
 
 def _typed(column: ViewColumn) -> str:
-    """Return the SQL expression of a column of the view."""
+    """Return the SQL expression by which the view computes a column."""
     if column.field is not None:
         text, document = f"fields ->> {column.field}", f"fields -> {column.field}"
     elif column.part is None:

@@ -97,7 +97,7 @@ class SqliteTable:
                 result = work(db)
                 db.execute("COMMIT")
             except BaseException:
-                self.close()  # which rolls back
+                self.close()  # closing rolls back
                 raise
         except sqlite3.DatabaseError as error:
             self.close()
@@ -197,7 +197,7 @@ def _turn_to_wal(db: sqlite3.Connection) -> None:
 
 
 def _extracted(column: ViewColumn, value: str) -> str:
-    """Return the SQL expression of a column of the view."""
+    """Return the SQL expression by which the view computes a column."""
     if column.field is not None:
         source, path = "fields", f"$[{column.field}]"
     else:
