@@ -33,15 +33,15 @@ class Budget:
     seconds: float | None = None
 
     def rows_within(self, most: int) -> int:
-        """Return the smaller one of this budget's rows and `most`, a spout's own limit."""
+        """Return the smaller of this budget's rows and `most`, the spout's limit."""
         return most if self.rows is None else max(1, min(most, self.rows))
 
     def bytes_within(self, most: int) -> int:
-        """Return the smaller of this budget's bytes (at least 1) and `most`, a spout's own limit."""
+        """Return the smaller of this budget's bytes (at least 1) and `most`, the spout's limit."""
         return most if self.bytes is None else max(1, min(most, self.bytes))
 
     def seconds_within(self, most: float) -> float:
-        """Return the smaller of this budget's seconds and `most`, a spout's own limit."""
+        """Return the smaller of this budget's seconds and `most`, the spout's limit."""
         return most if self.seconds is None else min(most, self.seconds)
 
     def share(self, parts: int) -> "Budget":

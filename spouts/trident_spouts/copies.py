@@ -1,4 +1,4 @@
-"""Copies of the lists and dicts that go between a user's spout and the library, so that neither changes the other's."""
+"""Copies of lists and dicts that a user's spout and the library exchange, so that neither changes the other's data."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Digests of Arrow tables. Equal tables have equal digests, whatever their chunks and their layout in memory."""
+"""Digests of Arrow tables. Equal tables have equal digests, even if their chunks and their layout in memory differ."""
 
 import hashlib
 import zlib
@@ -23,7 +23,7 @@ def digest_of(table: pa.Table) -> str:
 
 
 def row_digest_of(table: pa.Table) -> str:
-    """Return a digest of the rows of a table, whatever their order: their number, and the sum of a hash of each.
+    """Return a digest of the rows of a table in any order: their number, and the sum of their hashes.
 
     >>> first = row_digest_of(pa.table({"n": [1, 2], "w": ["a", "b"]}))
     >>> first == row_digest_of(pa.table({"n": [2, 1], "w": ["b", "a"]}))
@@ -63,7 +63,7 @@ def _add_array(checksum: int, array: pa.Array) -> int:
 
     Values that are null are left out, because Arrow keeps arbitrary bytes in their place.
     """
-    if kinds.is_string_view(array.type) or kinds.is_binary_view(array.type):  # drop_null takes no views
+    if kinds.is_string_view(array.type) or kinds.is_binary_view(array.type):  # drop_null does not accept string views
         array = array.cast(pa.large_binary())
     if array.null_count:
         checksum = _add_array(checksum, array.is_valid())

@@ -26,13 +26,13 @@ MOST_BYTES_IN_PLAN = 512 << 10
 that takes 0.03 s instead of 1 s."""
 
 PART_BYTES = 1 << 20
-"""The least number of bytes that is worth a Spark partition of its own, and so a Python task of its own."""
+"""The least number of bytes that justifies one more Spark partition, and so one more Python task."""
 
 _GLOB_SIGNS = re.compile(r"([\\{}\[\]*?])")
 
 
 def spark_path(path: str) -> str:
-    r"""Return a local path in a form that Spark takes literally: without globs, and not on its default file system.
+    r"""Return a local path in a form that Spark takes literally: a URL of the local disk without globs.
 
     >>> spark_path("/data/a[1].txt")
     'file:///data/a\\[1\\].txt'
@@ -45,7 +45,7 @@ def scan_in_order(spark: "SparkSession", paths: Sequence[str], schema: StructTyp
 
     One scan of several files would give the largest file first: Spark sorts the files, and parts of files, by their
     lengths. A union keeps the order of its scans. A scan of one file keeps the order of its rows, because all its parts
-    have the same length, but for a shorter last one.
+    have the same length, except the last one, which may be shorter.
     """
     scans = [spark.read.schema(schema).parquet(path) for path in paths]
     return functools.reduce(lambda left, right: left.unionAll(right), scans)
@@ -85,13 +85,13 @@ class ArrowEmission(Emission):
     def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
         """Return a DataFrame of the table.
 
-        A small table is sent inside Spark's plan. So is any table if the workers run on other machines and do not see
-        the folder `scratch`, or if Parquet cannot hold a type of it. Otherwise the table is written to `scratch`, and
-        the workers read it from there.
+        A small table is sent inside Spark's plan. A larger table is sent there, too, if the workers run on other
+        machines and do not see the folder `scratch`, or if Parquet cannot hold a type of it. Otherwise the table is
+        written to `scratch`, and the workers read it from there.
         """
         schema = spark_schema(self.table.schema)
         if self._in_plan(spark):
-            # In one chunk: Spark stops reading at the first chunk without rows, and loses what comes after it.
+            # In one chunk: Spark stops reading at the first chunk without rows, and would lose the chunks after it.
             return rows_in_plan(spark, self.table.combine_chunks(), schema)
         return scan_in_order(spark, self._write(scratch.absolute(), parallelism(spark)), schema)
 
@@ -166,7 +166,7 @@ class UnionEmission(Emission):
 
     @property
     def verified(self) -> bool:
-        """Return whether every part is a value, or verified."""
+        """Return whether every part is a table in memory, or verified."""
         return all(part.verified or part.digest is not None for part in self.parts)
 
     @property

@@ -49,7 +49,7 @@ class WorkerReader(NamedTuple):
 class Emission(Protocol):
     """The tuples that a spout emits for one attempt: in memory, or as a reference to data that workers will read.
 
-    A class that extends Emission defines `dataframe`, `arrow` and `rows`, and may leave out the rest.
+    A class that extends Emission defines `dataframe`, `arrow` and `rows`; the other methods have defaults.
     """
 
     @property
@@ -90,10 +90,10 @@ class Emission(Protocol):
     def after(self) -> Metadata:
         """Return the position after the batch, if it is known only once the batch is emitted; otherwise None.
 
-        A spout that gives such a position has `plans_ahead` False. The position is frozen with the batch, and the next
-        `plan` gets it as `previous`. A spout that plans ahead may give, once the tuples are read, the batch's metadata
-        with evidence of the rows that were read: the next start compares it with the source. `plan` begins at the same
-        place from either.
+        A spout that returns such a position has `plans_ahead` False. The position is frozen with the batch, and the
+        next `plan` gets it as `previous`. A spout that plans ahead may return, once the tuples are read, the batch's
+        metadata with evidence about the rows that were read: the next start compares this evidence with the source.
+        Both forms of the metadata name the same position for `plan`.
         """
         return None
 
@@ -101,8 +101,9 @@ class Emission(Protocol):
     def verified(self) -> bool:
         """Return whether reading fails by itself if the source no longer has the planned content.
 
-        Otherwise, if the emission is a reference of a transactional spout, the rows of a replay are compared with those
-        of the attempt before if they come to the driver: always on the embedded engine, never in Spark's workers.
+        Otherwise, if the emission is a reference of a transactional spout, the driver compares the rows of a replay
+        with those of the earlier attempt. It can do so only on the embedded engine, because with Spark the workers read
+        the rows.
         """
         return False
 
@@ -116,7 +117,7 @@ class Emission(Protocol):
     def unordered(self, spark: "SparkSession", scratch: Path) -> "DataFrame | None":
         """Return a new DataFrame of these tuples in any order, if that costs less than `dataframe`; otherwise None.
 
-        It is used where every reader of the tuples computes the same from them in any order: counts, sums, minima.
+        A run uses it if the order of the tuples does not change any result computed from them: counts, sums, minima.
         """
         return None
 
@@ -144,7 +145,7 @@ class Emission(Protocol):
 
     def check_planned(self) -> None:
         """Raise SourceUnreadableError if the source no longer has the planned content. Called before Spark reads it."""
-        return  # without this line mypy takes the method for abstract; the same holds below
+        return  # without this line mypy treats the method as abstract; also below
 
     def check_scanned(self) -> None:
         """Raise SourceUnreadableError if Spark may have read other content. Called after Spark has read it."""
@@ -183,9 +184,9 @@ class SpoutExecutor(Protocol):
     def success(self, txid: int, metadata: Metadata) -> None:
         """Release resources for replays, because every batch up to and including `txid` is committed.
 
-        The call may be repeated after a restart, and must then have no effect. A run tells every stream of what was
-        committed before it began: a stream with nothing in the last batch gets that batch's `txid`, and as `metadata`
-        that of its last batch, if `plans_ahead`. So a queue acknowledges messages after a lost acknowledgement.
+        The call may be repeated after a restart, and must then have no effect. At its start a run calls this for every
+        stream with the last committed `txid`. If that batch has no tuples of the stream, `metadata` is that of the
+        stream's last batch, if `plans_ahead`. So a queue acknowledges messages after a lost acknowledgement.
         """
         return
 
@@ -236,16 +237,16 @@ class WaitingExecutor(Protocol):
 
     A `plan` that returns None may mean four things. The source is empty: then `waits_for` returns None, and a run with
     `availableNow` or `processAllAvailable` may end. A limit is reached, or the source has not answered yet: then
-    `waits_for` says so, and the run asks again. The source is out of reach: then `plan` raises an error in place of
-    returning None.
+    `waits_for` returns that reason, and the run calls `plan` again. The source is out of reach: then `plan` raises an
+    error in place of returning None.
     """
 
     def waits_for(self) -> str | None:
         """Return the reason why the last `plan` returned None although there may be rows; None if the source is empty.
 
         The run calls this right after such a plan. The text is shown in the status of the topology: "maxPending=6: ...
-        are not committed yet". The wait must end without new rows in the source: a commit, an answer of the source, a
-        time. An executor that also wakes its run (`WakingExecutor`) wakes it then, even if no row came.
+        are not committed yet". The wait must end without new rows in the source: by a commit, by an answer of the
+        source, or at a time. A `WakingExecutor` also wakes its run when the wait ends, even if no row came.
         """
         ...
 
@@ -258,7 +259,7 @@ class WakingExecutor(Protocol):
         """From now on until `close`, call `wake` from any thread whenever rows have come.
 
         The run calls this once, before the first plan. A needless call of `wake` costs one plan. If a call is missing,
-        the rows wait until the run asks by itself, which it does only twice a minute.
+        the rows wait for the next poll of the run, which comes only twice a minute.
         """
         ...
 
@@ -267,8 +268,8 @@ class WakingExecutor(Protocol):
 class SwitchedExecutor(Protocol):
     """An executor that learns when the topology becomes active or inactive.
 
-    The run calls `activate` before the first plan; if it starts inactive, when it is activated. After `deactivate` no
-    batch begins until `activate`, but a batch that failed may be planned again.
+    The run calls `activate` before the first plan; a run that starts inactive calls it when it is activated. After
+    `deactivate` no batch begins until `activate`, but a batch that failed may be planned again.
     """
 
     def activate(self) -> None:
@@ -282,7 +283,7 @@ class SwitchedExecutor(Protocol):
 
 @runtime_checkable
 class ReasonedExecutor(Protocol):
-    """An executor that is told why an attempt failed: `fail_with_reason` is called instead of `fail`."""
+    """An executor that receives the reason why an attempt failed: `fail_with_reason` is called instead of `fail`."""
 
     def fail_with_reason(self, attempt: TransactionAttempt, reason: str) -> None:
         """Do the same as `fail`. `reason` is the error's type and message."""

@@ -25,7 +25,7 @@ class FeederBatchSpout:
 
     Within the process the spout behaves as a transactional one: it keeps a batch until it is committed, and every
     replay emits the same tuples. **Nothing of it survives the process**: batches that were fed and not yet committed
-    when the process died are gone unless the program feeds them again, and a batch may have been committed if its
+    when the process died are lost unless the program feeds them again, and a batch may have been committed if its
     ``feed(wait=True)`` had not returned. So its kind is non-transactional: every batch that it emits is committed once,
     but batches may be lost or repeated at a restart. If that matters, put the input into files or a log, and read
     those. The spout has one reader at a time.
@@ -67,8 +67,8 @@ class FeederBatchSpout:
         FeedTimeoutError
             The batch was not committed in time. It stays fed.
         SpoutError
-            ``finish`` was called before, or the topology that read the spout has failed: no run would take the batch,
-            and nothing was fed. Batches are taken before a start, and again after the next one.
+            ``finish`` was called before, or the topology that read the spout has failed: no run would read the batch,
+            and nothing was fed. Batches can be fed before the first start, and again after the next start.
         """
         batches, limit = self._batches, read_limit("FeederBatchSpout: timeout", timeout, zero=True)
         table = table_of(rows, self.schema, f"FeederBatchSpout, batch {batches.fed}")
@@ -119,14 +119,17 @@ class _FedBatches:
         self.fed = 0
         self.committed = 0
         self.wake: Callable[[], None] = _nothing
-        """Tells the run that reads the spout, if a run does, that a batch was fed."""
+        """Wakes the run that reads the spout, if there is one, because a batch was fed."""
         self.closed = 0
-        """The number of runs that have closed the spout. A waiting feed sees by it that its run has ended."""
+        """The number of runs that have closed the spout.
+
+        If it changes, a waiting `feed` knows that its run has ended.
+        """
         self.failed = False
         """True from the end of a run whose last attempt failed until the spout is opened again."""
 
     def check_read(self) -> None:
-        """Raise SpoutError if the run that read the spout has failed, and no other one has begun."""
+        """Raise SpoutError if the run that read the spout has failed, and no other run has begun."""
         if self.failed:
             waiting = self.fed - self.committed
             raise SpoutError(

@@ -30,9 +30,9 @@ from trident_spouts.user_calls import call_function
 class IterableSpout:
     """A spout of the rows of an iterable, such as a generator, a queue's ``iter``, a file or a list.
 
-    A batch has at most `batchSize` rows. The iterable may also give chunks of rows, as pandas DataFrames or Arrow
-    tables (``pandas.read_csv(..., chunksize=10_000)``, ``ParquetFile.iter_batches()``): long chunks are cut, and short
-    ones are put together.
+    A batch has at most `batchSize` rows. The iterable may also return chunks of rows, as pandas DataFrames or Arrow
+    tables (``pandas.read_csv(..., chunksize=10_000)``, ``ParquetFile.iter_batches()``): long chunks are split, and
+    short chunks are joined.
 
     The spout is non-transactional. Within the process a replay has the same tuples. A restart begins at the first row
     of a list again, and calls a function again. Rows that were taken from an iterator and not yet committed are lost.
@@ -51,15 +51,15 @@ class IterableSpout:
         The most rows in a batch.
     maxDelaySecs : duration
         How long a batch waits to become full: seconds, ``"500 ms"`` or a timedelta. Then the rows that have come make a
-        batch; if there are none, the topology waits for the next one. An iterator is empty when it has ended, not
-        before: until then a run with ``availableNow`` or ``processAllAvailable`` continues.
+        batch; without rows, the topology waits for the next row. An iterator counts as empty only when it has ended:
+        until then a run with ``availableNow`` or ``processAllAvailable`` continues.
 
     Examples
     --------
     >>> IterableSpout("n long", range(10), batchSize=4)
     IterableSpout('n bigint', range, batchSize=4)
 
-    Chunks of rows, as a reader of large files gives them:
+    Chunks of rows, as a reader of large files returns them:
 
     >>> import pyarrow
     >>> from trident import TridentTopology
@@ -109,7 +109,7 @@ class IterableSpout:
         return _IterableExecutor(_Batches(self), self.schema, iterator, "IterableSpout")
 
     def previewable_if(self) -> str | None:
-        """Return the form of the rows that a preview leaves to the run; None if they have it already."""
+        """Return in words how to make the spout previewable; None if a preview takes no row from the run."""
         if not isinstance(self.rows, Iterator):
             return None
         return "Pass a list, or a function that returns a new iterator, in place of the iterator"
@@ -239,7 +239,7 @@ class _SequenceReader:
     def take(self, count: int, seconds: float) -> RowsLike:
         if not self._waiting.count:
             rows = list(itertools.islice(self._rows, count))
-            if not any(map(is_table, {type(row): row for row in rows}.values())):  # one look at each type is quick
+            if not any(map(is_table, {type(row): row for row in rows}.values())):  # checking each type is quick
                 return rows
             for row in rows:
                 self._waiting.add(row)
@@ -299,7 +299,7 @@ class _ThreadedReader:
             with self._changed:
                 self._ended = True
                 self._changed.notify_all()
-                if not self._closed:  # an error is to be raised by the next plan
+                if not self._closed:  # the next plan raises an error
                     self.wake()
 
     def _failure(self, error: BaseException) -> TridentError:

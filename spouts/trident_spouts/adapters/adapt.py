@@ -37,7 +37,7 @@ class UserSpout:
         return self.opener(self.spout, self.schema)
 
     def previewable_if(self) -> str | None:
-        """Return the kind of messages that a queue keeps for the run; None if the spout has no others."""
+        """Return in words how to make the spout previewable; None if a preview takes no message from the run."""
         tracking = getattr(self.spout, "tracking", "tracked") if self.opener is MessageExecutor else "tracked"
         if tracking == "tracked":
             return None
@@ -61,8 +61,11 @@ _CONTRACTS: list[tuple[tuple[str, ...], SpoutKind | None, _Opener]] = [
     (("nextTuple", "initState", "rollback", "finishBatch"), SpoutKind.OPAQUE, TransactionSpoutExecutor),
     (("nextTuple",), None, MessageExecutor),
 ]
-"""The contracts. For each: its methods, the kind that it implies (None: the spout declares its kind), and the function
-that creates its executor. A user's object has the first contract of which it has all methods."""
+"""The contracts.
+
+For each: its methods, the kind that it implies (None: the spout declares its kind), and the function that creates its
+executor. A user's object gets the first contract in this list all of whose methods it has.
+"""
 
 
 def as_spout(candidate: Any) -> Spout:

@@ -1,9 +1,9 @@
 """The executor of a BatchSpout.
 
 The batches of the spout have separate numbers, 1, 2, 3 and so on, and the number of the last batch is the stream's
-position. Txids would not do: the txids of a batch group count the batches of other streams, too, and a stream may move
-to a group with other txids. (In version 0.1 the position was the last txid for which the stream had a batch. For a
-stream from that version the numbers continue after that txid.)
+position. A txid cannot be the position, because the txids of a batch group also count the batches of other streams, and
+a stream may move to a group with other txids. (In version 0.1 the position was the last txid for which the stream had a
+batch. For a stream from that version the numbers continue after that txid.)
 """
 
 from typing import Any
@@ -21,8 +21,8 @@ from trident_spouts.waiting import waits_of
 class BatchExecutor(SpoutExecutor):
     """An executor that calls ``emitBatch`` while it plans, so that an idle source makes no batch.
 
-    The executor keeps rows until their batch is committed. `source` is an object that hands out each row only once, and
-    is claimed while the executor is open; it is None if each of several readers gets all rows.
+    The executor keeps rows until their batch is committed. `source` is an object that returns each row only once; the
+    executor claims it from `open` to `close`. It is None if several readers can each get all rows.
     """
 
     plans_ahead = True
@@ -33,7 +33,7 @@ class BatchExecutor(SpoutExecutor):
         self._schema = schema
         self._kept: dict[int, Emission] = {}
         self._untold: set[int] = set()
-        """The committed batches of which the spout has not heard yet, because an `ack` raised."""
+        """The committed batches that the spout has not acknowledged yet, because its `ack` raised an error."""
         self._source = source
         if source is not None:
             claim(source, self._name)

@@ -62,7 +62,7 @@ class _Partition:
         """A batch of an earlier run that is to be acknowledged once the spout has the batch's checkpoint."""
 
     def acknowledge(self, txid: int) -> None:
-        """Tell the spout that a batch is committed."""
+        """Call the spout's `ackCommit` for a committed batch."""
         if self._begun:
             call(self._spout, "ackCommit", txid)
         else:
@@ -87,7 +87,7 @@ class _Partition:
         rows = self._gathered(budget)
         if not rows:
             return None, lastMetadata
-        self._place = None  # until the batch has a checkpoint: an error in between leaves the spout behind its tuples
+        self._place = None  # until there is a checkpoint: after an error the spout is past its tuples
         finished = call(self._spout, "finishBatch", attempt.txid)
         where = f"{self._name}.commit({attempt.txid})"
         after = json_of(call(self._spout, "commit", attempt.txid, finished), where)
@@ -99,7 +99,7 @@ class _Partition:
         return rows, after
 
     def _go_to(self, checkpoint: Metadata) -> None:
-        """Move the spout to the position after a checkpoint."""
+        """Move the spout to the position of a checkpoint."""
         if not self._begun:
             call(self._spout, "initState", checkpoint)
             self._begun = True
@@ -115,7 +115,7 @@ class _Partition:
         most, end = budget.rows_within(self._spout.maxRows), monotonic() + budget.seconds_within(self._spout.maxSecs)
         collector = Collector(self._take(rows))
         self._place, place = None, self._place
-        while True:  # at least one call, however late this thread is: no call at all would look like an empty source
+        while True:  # at least one call, even if the time is over: no call at all would look like an empty source
             known = len(rows)
             call(self._spout, "nextTuple", collector)
             if len(rows) == known or len(rows) >= most or monotonic() >= end:

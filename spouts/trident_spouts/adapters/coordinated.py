@@ -14,7 +14,7 @@ from trident_spouts.waiting import waits_of
 
 
 class CoordinatedExecutor(SpoutExecutor):
-    """An executor that lets the user's coordinator name batches and the user's emitter emit them."""
+    """An executor that gets the metadata of batches from the user's coordinator, and their tuples from the emitter."""
 
     plans_ahead = True
 

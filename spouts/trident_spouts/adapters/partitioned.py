@@ -45,9 +45,9 @@ class _PartitionsExecutor:
     The first attempt emits the rows that the plan has read.
 
     A partition's position may move over a page without rows (a compacted range, an hour without orders). The plan then
-    reads on, for at most `_EMPTY_PAGES_SECS`. After that it makes an empty batch, so that the source does not count as
-    idle between two pages. If the plan reaches the end of the pages without rows, there is no batch, even if positions
-    have moved; the positions stay in memory until the next batch freezes them.
+    reads the next pages, for at most `_EMPTY_PAGES_SECS`. After that it makes an empty batch, so that the source does
+    not count as idle between two pages. If the plan reaches the end of the pages without rows, there is no batch, even
+    if positions have moved; the positions stay in memory until the next batch freezes them.
     """
 
     method: ClassVar[str]
@@ -84,12 +84,12 @@ class _PartitionsExecutor:
     def _next_rows(
         self, attempt: TransactionAttempt, partition: str, start: Metadata, end: float
     ) -> tuple[Metadata, Metadata, Emission | None]:
-        """Read on to a partition's next rows.
+        """Read pages of a partition up to its next rows.
 
         Return the position before these rows, the position after them, and the rows.
 
-        If the rows are None, equal positions mean that there is nothing now, and different positions that more may
-        follow.
+        If the rows are None, equal positions mean that the partition has no rows now; different positions mean that
+        rows may follow.
 
         In some sources the position moves at every call, because it follows a clock, or the end of a log that the
         source filters. Therefore a first page without rows is read twice: if the second call returns another position,

@@ -40,7 +40,7 @@ log = logging.getLogger("trident.spouts")
 class TablePosition(NamedTuple):
     """A position between two data files of a table: after the first `file` new files of the version `version`.
 
-    If `snapshot` is true: after the first `file` of all files that the table has as of that version.
+    If `snapshot` is true, `file` counts all files of the table as of that version, not only the new files.
     """
 
     version: int
@@ -81,7 +81,7 @@ class Limits(NamedTuple):
 
 
 class _Room:
-    """The remaining room in a batch. One file always fits into an empty batch."""
+    """The remaining room in a batch. An empty batch accepts one file of any size."""
 
     def __init__(self, limits: Limits, budget: Budget) -> None:
         self._files, self._bytes = limits.files, budget.bytes_within(limits.bytes)
@@ -113,7 +113,7 @@ class Planner:
         self._policy = policy
         self._look: Look | None = None
         self._begun: TablePosition | None = None
-        """The position where a stream without a batch begins. It is kept, so that "latest" does not move."""
+        """The first position of a stream without a batch. It is kept, so that "latest" does not move."""
         self._commits: OrderedDict[int, Commit] = OrderedDict()
         self._stamps: dict[int, tuple[int, int] | None] = {}
         """The stamp of the commit before the position of the last plan, by the commit's version."""
@@ -138,7 +138,7 @@ class Planner:
         look, room = self._look, _Room(self._limits, budget)
         assert look is not None, "the plan and the check have both read the table's state"
         end = self._end_in_snapshot(position, room) if position.snapshot else self._end_in_log(position, room)
-        if end != position and not self._unchanged(position):  # so that all commits that were read are of one table
+        if end != position and not self._unchanged(position):  # so that all the read commits are of one table
             raise SourceUnreadableError(f"{self._folder.shown}: the table was recreated while a batch was planned")
         self._measure(position, end, look)
         if end == position and (before is not None or self._starting != "latest"):
@@ -173,7 +173,7 @@ class Planner:
         done = 0 if at is None or at.snapshot else max(0, at.version - first)
         return ReadSoFar(min(done, last + 1 - first), last + 1 - first, "versions")
 
-    # --- where a plan begins -----------------------------------------------------------------------------------------
+    # --- the beginning of a plan --------------------------------------------------------------------------------------
 
     def _first_position(self) -> TablePosition:
         """Return the position at which a stream that has had no batch yet starts reading.
@@ -246,7 +246,7 @@ class Planner:
         check_fields(self._schema, self._look.schema, self._folder.shown)
         return self._look
 
-    # --- where it ends -----------------------------------------------------------------------------------------------
+    # --- the end of a plan --------------------------------------------------------------------------------------------
 
     def _end_in_snapshot(self, position: TablePosition, room: _Room) -> TablePosition:
         files = self._files_as_of(position.version)
@@ -275,14 +275,14 @@ class Planner:
             f"log for longer than the topology may be away (delta.logRetentionDuration); {_ANEW}"
         )
 
-    # --- what the table has ------------------------------------------------------------------------------------------
+    # --- the table's commits -----------------------------------------------------------------------------------------
 
     def _commit(self, version: int) -> Commit | None:
         """Return a commit; None if there is none in the log."""
         if version in self._commits:
             self._commits.move_to_end(version)
             return self._commits[version]
-        stamp = self._folder.stamp(commit_path(version))  # before it is read: what comes in between shows later
+        stamp = self._folder.stamp(commit_path(version))  # before the read, so that a later change is noticed
         commit = None if stamp is None else self._read(version)
         if commit is None:
             return None
@@ -311,7 +311,7 @@ class Planner:
     def _new_files(self, commit: Commit) -> tuple[DataFile, ...]:
         """Return the new files of a version.
 
-        Return none if the version changes or deletes rows and the policy is to skip such versions.
+        Return no files if the version changes or deletes rows and `onChange` is "skip".
         """
         what = "changes or deletes rows" if commit.removed else "brings back rows"
         if commit.changes and self._policy == "fail":
@@ -354,7 +354,10 @@ class Planner:
         return None if commit is None else commit.check
 
     def _measure(self, start: TablePosition, end: TablePosition, look: Look) -> None:
-        """Record the latest version of the table. While the run lags, the log is listed only now and then."""
+        """Record the latest version of the table.
+
+        While the run lags behind the table, it lists the log only now and then.
+        """
         first, last = self._measured or (start.version, look.version)
         behind = end.file > 0 or end.snapshot
         if behind and monotonic() - self._listed > _LISTING_SECS:

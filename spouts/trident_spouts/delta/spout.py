@@ -45,7 +45,7 @@ class DeltaSpout:
         The fields to read, with the types that they have in the table; by default all fields that the table has when
         the topology is built. A field that was added to the table later is null in older rows.
     startingVersion : "snapshot", "earliest", "latest" or int
-        The beginning of a new stream: with all present rows of the table, followed by those that are added
+        The beginning of a new stream: with all present rows of the table, followed by the rows added later
         ("snapshot"); with the rows added by version 0 ("earliest") or by a later version (its number); or with the rows
         that are added from now on ("latest"). A stream that has a batch in the log continues after that batch.
     onChange : "fail" or "skip"
@@ -58,7 +58,7 @@ class DeltaSpout:
         The most bytes of data files in one batch; a larger file is a separate batch.
     storageOptions : mapping, optional
         Options of deltalake for the object store, such as ``AWS_REGION``. A value ``"env:NAME"`` or ``"file:path"`` is
-        read there, on the driver and on the workers, so that no program has to hold a secret.
+        read from that variable or file, on the driver and on the workers, so that no program has to contain a secret.
 
     Raises
     ------
@@ -87,7 +87,7 @@ class DeltaSpout:
     maxBytesPerBatch: int
     storageOptions: Mapping[str, str]
     _schema: list[StructType] = field(compare=False)
-    """A list that holds the fields once they were read. (The dataclass is frozen, a list is not.)"""
+    """A list that holds the fields after they were read. (The dataclass is frozen; a list can still change.)"""
     kind = SpoutKind.TRANSACTIONAL
 
     def __init__(
@@ -160,7 +160,7 @@ class _DeltaExecutor(SpoutExecutor):
     def __init__(self, spout: DeltaSpout) -> None:
         self._folder = folder_of(spout.path, spout.storageOptions)
         self._schema = spout.schema
-        arrow_schema(self._schema)  # a type that nobody can read is refused here
+        arrow_schema(self._schema)  # raises an error if neither Arrow nor Spark can read a type
         limits = Limits(spout.maxFilesPerBatch, spout.maxBytesPerBatch)
         self._planner = Planner(self._folder, self._schema, spout.startingVersion, limits, spout.onChange)
 

@@ -18,8 +18,11 @@ from trident_spouts.tables.data_files import DataFile, one_line
 _READER_FEATURES = frozenset(
     {"columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
 )
-"""The features of a table that this reader knows. Mapped columns and deletion vectors are refused only where they are
-used, because many tables allow them without using them."""
+"""The features of a table that this reader knows.
+
+Mapped columns and deletion vectors are refused only if a table uses them, because many tables allow them and do not use
+them.
+"""
 
 
 class Look(NamedTuple):
@@ -97,7 +100,7 @@ def check_fields(declared: StructType, table: StructType, shown: str) -> None:
 
 
 def snapshot_files(folder: TableFolder, version: int) -> tuple[DataFile, ...]:
-    """Return all files of a table as of a version, in the order of their paths; the result is always the same.
+    """Return all files of a table as of a version, in the order of their paths. Every call returns the same result.
 
     Raises DataLossError if the log does not reach back to that version any more.
     """
@@ -135,5 +138,5 @@ def _load(folder: TableFolder, version: int | None) -> Any:
     except delta.exceptions.TableNotFoundError:
         raise SourceUnreadableError(f"{folder.shown}: there is no Delta table") from None
     except (delta.exceptions.DeltaError, OSError) as error:
-        why = one_line(error).partition(" 0: <unknown>")[0]  # without the trace of the package's own code
+        why = one_line(error).partition(" 0: <unknown>")[0]  # without the traceback of deltalake
         raise SourceUnreadableError(f"{folder.shown}: cannot read the table: {why}") from error

@@ -1,4 +1,7 @@
-"""Warnings of fields that the first files or lines of a run do not have: they may be misspelt, and are read as null."""
+"""Warnings of fields that the first files or lines of a run do not have.
+
+Such a field may be misspelt; all its values are null.
+"""
 
 import logging
 from collections.abc import Sequence
@@ -13,13 +16,13 @@ from trident_spouts.files.reading import Stretch, first_lines
 _log = logging.getLogger("trident.spouts")
 
 _FIRST_BYTES = 256 << 10
-"""The bytes of JSON whose lines are looked at for the names of fields."""
+"""The number of bytes of JSON lines that are searched for the names of fields."""
 
 
 class AbsentFields:
-    """Looks for the fields of a stream in the first batch of a run that has names.
+    """The search for the fields of a stream in the first batch of a run that has names of fields.
 
-    Files and lines that come later may lack a field, since the columns of a source change in time.
+    Later files and lines are not searched, because the columns of a source may change over time.
     """
 
     def __init__(self) -> None:

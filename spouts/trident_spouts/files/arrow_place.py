@@ -1,4 +1,4 @@
-"""Files of HDFS, read through pyarrow's file system, which needs Hadoop's own library (libhdfs) on each machine."""
+"""Files of HDFS, read through pyarrow's file system, which needs Hadoop's library (libhdfs) on each machine."""
 
 import glob
 import posixpath
@@ -39,9 +39,10 @@ class ArrowPlace:
 
     @classmethod
     def at(cls, url: str) -> "ArrowPlace":
-        """Return the place for a URL, which names a folder, a file or a glob.
+        """Return the ArrowPlace of a URL, which names a folder, a file or a glob.
 
-        Raises SourceUnreadableError if the URL is no glob and nothing is there, or the file system cannot be opened.
+        Raises SourceUnreadableError if the URL is not a glob and names no file or folder, or if the file system cannot
+        be opened.
         """
         scheme, _, rest = url.partition("://")
         host, _, path = rest.partition("/")
@@ -62,7 +63,7 @@ class ArrowPlace:
         return bool(self._about("").type == fs.FileType.Directory)
 
     def deep(self) -> "ArrowPlace":
-        """Return the place of all files below the folder, in subfolders too."""
+        """Return the same folder with a pattern that matches all files in it and in its subfolders."""
         return replace(self, pattern="**/*")
 
     @property
@@ -78,7 +79,10 @@ class ArrowPlace:
         return self.path(self.pattern) if self.pattern else self.address
 
     def files(self, hidden: bool, after: str) -> Iterator[ListedFile]:
-        """Yield the files that exist now. `after` is ignored, because the file system lists in no order."""
+        """Yield the files that exist now.
+
+        `after` is ignored, because the file system lists files in an arbitrary order.
+        """
         pattern = self.pattern or "*"
         deep = "/" in pattern or "**" in pattern
         for about in _open_system(self.system).get_file_info(fs.FileSelector(self.root, recursive=deep)):
@@ -122,7 +126,7 @@ class ArrowFile(OpenFile):
 
 
 def _listed(name: str, about: fs.FileInfo) -> ListedFile:
-    # A file of HDFS is written once; its time of modification is the only trace of a change that it keeps.
+    # A file of HDFS is written once; only its modification time shows a change.
     return ListedFile(about.mtime_ns or 0, name, about.size, changed=about.mtime_ns or 0)
 
 
@@ -131,7 +135,7 @@ def _open_system(system: str) -> Any:
     try:
         return fs.FileSystem.from_uri(f"{system}/")[0]
     except OSError as error:
-        said = str(error).partition("\n")[0]  # the loader lists each place where it has looked
+        said = str(error).partition("\n")[0]  # the loader lists every path that it has tried
         raise SourceUnreadableError(
             f"FileSpout: cannot open {system}: {said}; pyarrow needs a Java and Hadoop's libhdfs: set JAVA_HOME, "
             f"HADOOP_HOME and CLASSPATH (`hadoop classpath --glob`) for the driver and for every worker"

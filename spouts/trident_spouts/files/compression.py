@@ -1,4 +1,7 @@
-"""Compressed files of lines. A batch reads such a file as a whole: lines cannot be found in compressed bytes."""
+"""Compressed files of lines.
+
+A batch reads such a file as a whole, because lines cannot be found in compressed bytes.
+"""
 
 import bz2
 import gzip
@@ -32,8 +35,8 @@ class _NotClosed:
 class _Bz2Streams:
     """The content of all streams of a .bz2 file, of which pbzip2 and lbzip2 write one for each 900 kB.
 
-    Python's reader takes everything after the first stream that is not a stream for padding, also a damaged stream.
-    Here only zeros are padding, as in .gz files.
+    Python's reader treats everything after the first stream that is not itself a stream as padding, even a damaged
+    stream. Here only zeros are padding, as in .gz files.
     """
 
     def __init__(self, file: BinaryIO) -> None:
@@ -82,7 +85,7 @@ _MAGIC = {
 
 
 def hint_of_compression(data: bytes) -> str:
-    """Return a hint for an error about a file that begins with `data`, if these look like those of a packed file.
+    """Return a hint for an error about a file that begins with `data`, if these bytes look compressed.
 
     >>> hint_of_compression(bytes([0x1F, 0x8B, 8]))
     '; it looks compressed: give its name the suffix .gz, by which a file is decompressed'

@@ -1,4 +1,4 @@
-"""The CSV format: each row of a file is a tuple, and a header says which value belongs to which field."""
+"""The CSV format: each row of a file is a tuple, and a header assigns values to fields."""
 
 import decimal
 import sys
@@ -51,7 +51,7 @@ class CsvFormat:
     columns: tuple[str, ...] | None = None
     """The columns of the file to read, which `bind` sets."""
     begin: int = 0
-    """The byte of the file after its skipped lines, which `bind` sets; `sys.maxsize` if it is not known yet."""
+    """The offset of the first byte after the skipped lines, which `bind` sets; `sys.maxsize` if it is not known yet."""
 
     @property
     def head_lines(self) -> int:
@@ -98,7 +98,7 @@ class CsvFormat:
         return replace(form, columns=columns)
 
     def _header_after(self, data: bytes, before: int) -> int | None:
-        """Return the number of lines before the first one in `data` that names all fields; None if none is near.
+        """Return the number of lines before the first line of `data` that names all fields; None if no early line does.
 
         `before` lines of the file precede `data`.
         """
@@ -143,7 +143,7 @@ class CsvFormat:
         return add_corrupt_lines(table, corrupt) if self.malformed == "keep" else table
 
     def count(self, data: bytes, offset: int) -> int:
-        """Return the number of rows in `data`, each of which becomes a tuple or fails the batch."""
+        """Return the number of rows in `data`. Each row becomes a tuple or fails the batch."""
         if self.whole:
             return int(self.parse(data, "", offset).num_rows)
         data, offset = self._unskipped(data, offset)
@@ -164,7 +164,7 @@ class CsvFormat:
     ) -> tuple[pa.Table, list[CorruptLine | None]]:
         """Read the rows from byte `start` of `data` on, one by one.
 
-        Return the tuples, and for each tuple the row if it cannot be read, else None. A row that does not follow the
+        Return the tuples, and for each tuple the unreadable row, or None if it was read. A row that does not follow the
         grammar ends with its line.
         """
         grammar, target = self.options.grammar, arrow_schema(self._fields)
@@ -267,7 +267,7 @@ class CsvFormat:
 
 
 _NULLS = ("na", "n/a", "nan", "null", "none", "nil", "\\n", "-")
-"""Texts that other programs write for null, here in lower case."""
+"""Texts that other programs write in place of null, here in lower case."""
 
 _LOOKED_THROUGH = 20
 """The number of lines after a wrong header in which the error looks for the right one."""

@@ -2,8 +2,8 @@
 
 It is the grammar of RFC 4180, with options named as in Spark.
 
-Two readers follow it. The exact one below reads row by row, and names the fault of a row. `Grammar.plain` decides
-whether Arrow's reader, which is far faster and more lenient, would read the same.
+Two readers follow this grammar. The exact reader below reads row by row, and names the fault of a row. `Grammar.plain`
+decides whether Arrow's reader, which is far faster and more lenient, would read the same values.
 """
 
 import re
@@ -30,9 +30,10 @@ class RowError(ValueError):
 class CsvOptions:
     """The grammar of the rows of a CSV file.
 
-    `sep`, `quote` and `escape` are single characters of ASCII; `quote` may be empty: then there is none. Within quotes,
-    a quote is written as `escape` and `quote`; without `escape` it is doubled. With `multiLine`, values in quotes may
-    hold newlines. The first `skipLines` lines of a file are no rows; the header, if there is one, follows them.
+    `sep`, `quote` and `escape` are single characters of ASCII; `quote` may be empty: then no character encloses values.
+    Within quotes, a quote is written as `escape` and `quote`; without `escape` it is doubled. With `multiLine`, values
+    in quotes may hold newlines. The first `skipLines` lines of a file are not rows; the header, if there is one,
+    follows them.
     """
 
     sep: str = ","
@@ -50,7 +51,7 @@ class CsvOptions:
 
 
 class Grammar:
-    """The patterns of one combination of options."""
+    """The regular expressions for one combination of options."""
 
     def __init__(self, sep: str, quote: str, escape: str, multi_line: bool) -> None:
         self._sep, self._quote, self._escape = sep.encode(), quote.encode(), escape.encode()
@@ -75,8 +76,8 @@ class Grammar:
     def plain(self, data: bytes) -> bool:
         """Return whether Arrow would read the same rows and values as `row`, provided that it can read `data`.
 
-        Arrow ends a row at a lone carriage return, reads on after a quote that does not end its value, and accepts
-        newlines in quotes if they are in one block. Escapes other than doubled quotes are left to the exact reader.
+        Arrow ends a row at a lone carriage return, accepts more text after a closing quote, and accepts newlines in
+        quotes if they are in one block. Escapes other than doubled quotes are left to the exact reader.
         """
         if self._quoted is not None and self._quote != self._escape and self._escape in data:
             return False

@@ -1,4 +1,4 @@
-"""The executor of a FileSpout: it lists the files, plans batches of them, and emits these by reference."""
+"""The executor of a FileSpout: it lists the files, plans batches of them, and emits references to the files."""
 
 import logging
 import zlib
@@ -35,10 +35,10 @@ _LISTING_SECONDS, _LISTING_SHARE = 1.0, 10
 whichever is longer. (Listing 100,000 files takes longer than a second.)"""
 
 _NEWEST = 8
-"""The number of planned batches whose records are kept decoded: batches in flight, and some before them."""
+"""The number of planned batches whose records are kept decoded: batches in flight, and a few earlier batches."""
 
 _LOOK_BACK_SECONDS = 600.0
-"""The time (seconds) after which a place that lists names in order is asked again for all names, also for those that
+"""The time (seconds) after which a listing in the order of names covers all names again, including those of files that
 were read long ago."""
 
 _LISTINGS = 5
@@ -81,9 +81,9 @@ class FileExecutor(SpoutExecutor):
         self._planner = Planner(place, limits, cut, by_name, lines, watch.onForgotten)
         self._listing: list[ListedFile] = []
         self._whole = True
-        """True if the listing has all files, not only the next ones in the order of their names."""
+        """True if the listing has all files, not only the next files in the order of their names."""
         self._looks_back = True
-        """True if the listing has all files that sort as if they were read."""
+        """True if the listing has all files whose sort order says that they were read."""
         self._looked_back_at = float("-inf")
         self._listed_at = float("-inf")
         self._listing_secs = 0.0
@@ -92,10 +92,13 @@ class FileExecutor(SpoutExecutor):
         self._known: tuple[str | None, ReadFiles] = (None, ReadFiles(remembered=spout.watch.rememberedFiles))
         """The record of files read up to the last planned batch: as text, and as `Planner.recognize` returned it."""
         self._recognized: tuple[ReadFiles | None, bool] = (None, True)
-        """The last result of `_recognize`, and whether its listing had all files that sort as if they were read."""
+        """The last result of `_recognize`, and whether its listing had all files whose sort order says that they were
+        read."""
         self._newest: tuple[tuple[str | None, ReadFiles], ...] = ()
-        """The records after the batches that were planned last, for `read_so_far`: decoding one takes milliseconds, and
-        a text does not tell which late files a look has found."""
+        """The records after the last planned batches, for `read_so_far`.
+
+        To decode a record takes milliseconds, and the encoded record does not hold the names of late files.
+        """
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
         for _ in range(_LISTINGS):
@@ -115,7 +118,7 @@ class FileExecutor(SpoutExecutor):
         raise SourceUnreadableError(f"FileSpout: the files at {self._place} change faster than they can be listed")
 
     def read_so_far(self, position: Metadata) -> ReadSoFar | None:
-        listing, newest = self._listing, self._newest[::-1]  # each is replaced as a whole, by the thread that plans
+        listing, newest = self._listing, self._newest[::-1]  # the planning thread replaces each attribute as a whole
         if not listing or not self._whole:
             return None
         seen = ReadFiles()
@@ -152,7 +155,7 @@ class FileExecutor(SpoutExecutor):
     def _is_quiet(self, seen: ReadFiles, former: list[ListedFile]) -> bool:
         """Return whether nothing happened to any file since `seen` was recognized by the previous listing, `former`.
 
-        A status proves it, unless a change is too recent.
+        The status of a file proves it, unless the file's last change is too recent.
         """
         recognized, looked_back = self._recognized
         if seen is not recognized or seen.late or self._looks_back != looked_back or self._listing != former:
@@ -167,8 +170,8 @@ class FileExecutor(SpoutExecutor):
         try:
             return self._planner.recognize(seen, self._listing, self._looks_back)
         except SpoutContractError:
-            # A folder is not listed in one moment. A file that was renamed meanwhile may be missing under its new name,
-            # while another file has its former name. A second listing shows both files.
+            # A listing takes time. A file that is renamed during the listing may be missing under its new name, while
+            # another file has its former name. A second listing shows both files.
             self._list(seen)
             return self._planner.recognize(seen, self._listing, self._looks_back)
 
@@ -178,7 +181,8 @@ class FileExecutor(SpoutExecutor):
         if not after:
             most += seen.forgotten.present.number
         self._listing = list_files(self._place, self._planner.by_name, after, most, seen.has_read)
-        # A folder of which nothing was read may be made later: until then there is no file, and a warning says so.
+        # A folder may be created later if nothing was read from it yet: until then it has no file, and a warning says
+        # so.
         has_read = seen.entries or seen.forgotten.present.number
         if not self._listing and has_read and seen.root == self._place.address and not self._place.is_there():
             raise SourceUnreadableError(
@@ -196,7 +200,7 @@ class FileExecutor(SpoutExecutor):
     def _listed_after(self, seen: ReadFiles) -> str:
         """Return the name after which a listing may begin, because all files up to it were read long ago.
 
-        Return "" if there is no such name, or if it is time to look whether these files are still the same.
+        Return "" if there is no such name, or if it is time to check whether these files are unchanged.
         """
         alike = seen.by_name == self._planner.by_name and seen.root == self._place.address
         if not (self._place.sorted and seen.by_name and alike and seen.cutoff):
@@ -235,7 +239,7 @@ class FileExecutor(SpoutExecutor):
         return Stretch(file, *bounds, *bounds, whole, range_.name)
 
     def _planned_file(self, range_: FileRange, txid: int) -> PlannedFile:
-        """Return the planned file, even if it was renamed since.
+        """Return the planned file, even if it was renamed after the plan.
 
         Raises SpoutError if the file is gone or has changed.
         """
@@ -244,7 +248,7 @@ class FileExecutor(SpoutExecutor):
         except SpoutError:
             for file in list_files(self._place) if range_.inode else ():
                 if file.inode == range_.inode and file.name != range_.name:
-                    with suppress(SpoutError):  # only the inode is equal; the first error says more
+                    with suppress(SpoutError):  # only the inode is equal, so the first error is more precise
                         return check_unchanged(
                             range_, self._place, file.name, txid, grows=self._planner.grows(range_.name)
                         )
@@ -252,7 +256,10 @@ class FileExecutor(SpoutExecutor):
 
 
 def read_metadata(metadata: Metadata, key: str, read: Callable[[Any], _T]) -> _T:
-    """Return an entry of a batch's metadata, converted. Raises an error for metadata of another kind of spout."""
+    """Return the entry `key` of a batch's metadata, converted by `read`.
+
+    Raises an error if another kind of spout wrote the metadata.
+    """
     try:
         return read(metadata[key])  # type: ignore[index, call-overload]
     except (KeyError, TypeError, ValueError, zlib.error) as error:

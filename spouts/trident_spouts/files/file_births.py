@@ -18,7 +18,7 @@ _BIRTH_OFFSET = 80
 def birth_of(descriptor: int) -> int:
     """Return the time (ms since 1970) at which an opened file was created; 0 if the system does not know it.
 
-    A rename does not change this time. Python's own ``stat`` gives it only on systems other than Linux.
+    A rename does not change this time. Python's ``stat`` returns it only on systems other than Linux.
     """
     if sys.platform != "linux":
         return int(getattr(os.fstat(descriptor), "st_birthtime", 0) * 1000)

@@ -1,7 +1,8 @@
-"""Evidence of files that a stream read long ago, by which it notices one more of them, and one that changes.
+"""Evidence of files that a stream read long ago, by which the stream notices new and changed files among them.
 
-Of the latest of them it keeps checksums of name and content, with length and inode. Of files before these only the
-number is kept, with one checksum over all of them, and the time of the last change of a file at the last look.
+For the latest of these files the stream keeps checksums of name and content, with length and inode. For the earlier
+files it keeps only their number, one checksum over all of them, and the time of the latest change of a file at the last
+check.
 """
 
 import hashlib
@@ -14,10 +15,10 @@ from trident_spouts.files.places import ListedFile
 from trident_spouts.files.ranges import tag_checksum
 
 KNOWN_BY_CHECKSUM = 3
-"""The number of forgotten files in the log of which checksums are kept, for each file that is remembered."""
+"""The number of forgotten files whose checksums the log keeps, for each remembered file."""
 
 _NAME, _PROOF = 6, 4
-"""The bytes of the checksums of a name and of a content."""
+"""The sizes (bytes) of the checksums of a name and of a content."""
 
 
 class Known(NamedTuple):
@@ -26,16 +27,16 @@ class Known(NamedTuple):
     inode: int
     end: int
     proof: int
-    """The `digest` of the content, or of an object the checksum of its tag; 0 if it is not known."""
+    """The `digest` of the content, or for an object the checksum of its ETag; 0 if it is not known."""
 
     def fits(self, file: ListedFile) -> bool:
-        """Return whether a file may be this one, unchanged. An object is compared by its ETag."""
+        """Return whether `file` may be this file, unchanged. An object is compared by its ETag."""
         same_tag = not file.tag or tag_checksum(file.tag) == self.proof
         return file.size == self.end and self.inode in (0, file.inode) and same_tag
 
 
 class Sums(NamedTuple):
-    """The checksums of a listed file: of its name, of its name and status, and of its inode and status."""
+    """Three checksums of a listed file: of its name, of its name and status, and of its inode and status."""
 
     name: int
     status: int
@@ -48,9 +49,9 @@ class Sums(NamedTuple):
 
 
 class Fingerprint(NamedTuple):
-    """The number of some files, and checksums over their sizes and times that do not depend on their order.
+    """The number of files in a set, and two checksums over their sizes and times, for any order of the files.
 
-    One checksum is with their names, the other one with their inodes.
+    One checksum includes the names of the files, the other includes their inodes.
     """
 
     number: int = 0
@@ -58,30 +59,30 @@ class Fingerprint(NamedTuple):
     inodes: int = 0
 
     def plus(self, sums: Sequence["Sums"]) -> "Fingerprint":
-        """Return the fingerprint of these files and of those with `sums`."""
+        """Return the fingerprint of these files and of the files with the checksums `sums`."""
         names = self.names + sum(each.status for each in sums)
         inodes = self.inodes + sum(each.inode for each in sums)
         return Fingerprint(self.number + len(sums), names % (1 << 8 * _NAME), inodes % (1 << 8 * _NAME))
 
     def fits(self, other: "Fingerprint") -> bool:
-        """Return whether two fingerprints are of the same files, which were perhaps all renamed or all copied."""
+        """Return whether two fingerprints belong to the same files; the files may all be renamed, or all copied."""
         return self.names == other.names or (self.number == other.number and 0 < self.inodes == other.inodes)
 
 
 class Look(NamedTuple):
-    """The result of a look at files that have no entry."""
+    """The result of a check of the files that have no entry."""
 
     late: frozenset[str]
-    """The names of new files among those that sort as if they were read."""
+    """The names of new files whose sort order says that they were read."""
 
     suspects: Mapping[str, Known]
     """The evidence of files whose content must be compared, by their present names."""
 
     doubtful: tuple[ListedFile, ...]
-    """The files of which it cannot be told whether they were read, or which part of them."""
+    """The files for which it is not known whether, or up to which byte, they were read."""
 
     guesses: str = ""
-    """The guess that the look makes, in words; empty if it makes none."""
+    """The guess on which this result is based, in words; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,30 +90,31 @@ class Forgotten:
     """The evidence of files that were read and have no entry any more."""
 
     known: dict[int, Known] = field(default_factory=dict)
-    """Each of the latest ones, by the checksum of its name, the oldest first."""
+    """The latest of these files, by the checksum of the name, the oldest first."""
 
     more: bool = False
-    """True if even more files were read, of which nothing is known one by one."""
+    """True if earlier files were read, too, for which there is only the common checksum."""
 
     born: int = 0
     """The latest birth (ms) of a forgotten file."""
 
     present: Fingerprint = Fingerprint()
-    """The files that counted as read at the last look."""
+    """The fingerprint of the files that counted as read at the last check."""
 
     changed: int = 0
-    """The latest change (ns) of a file that was listed at the last look."""
+    """The latest change (ns) of any file that was listed at the last check."""
 
     summed: dict[ListedFile, Sums] = field(default_factory=dict, compare=False, repr=False)
-    """The checksums of the files that counted as read at the last look, and perhaps of some others, to use again."""
+    """The checksums of the files that counted as read at the last check, and perhaps of other files, for use at the
+    next check."""
 
     complete: bool = field(default=True, compare=False)
-    """True if the names of all files that counted as read at the last look are known. The log does not keep this."""
+    """True if the names of all files that counted as read at the last check are known. The log does not keep this."""
 
     def plus(self, files: Iterable[tuple[str, Known, int]], present: Iterable[ListedFile]) -> "Forgotten":
         """Return the evidence after more files were forgotten, each with its name and its birth.
 
-        `present` are those of them that are still there.
+        `present` are those of these files that still exist.
         """
         files, there = list(files), list(present)
         known = {**self.known, **{_sum(name): known for name, known, _ in files}}
@@ -129,12 +131,15 @@ class Forgotten:
         """Return whether a file with this name was read."""
         return _sum(name) in self.known
 
-    # --- a look ---------------------------------------------------------------------------------------------------
+    # --- the check of listed files --------------------------------------------------------------------------------
 
     def look(
         self, past: Sequence[ListedFile], unread: Sequence[ListedFile], birth: Callable[[ListedFile], int]
     ) -> Look:
-        """Check all listed files without an entry: `past`, which sort before the last file read, and the others."""
+        """Check all listed files without an entry.
+
+        `past` sort before the last file that was read, `unread` after it.
+        """
         suspects, doubtful = dict[str, Known](), list[ListedFile]()
         unknown, unproved = list[ListedFile](), list[ListedFile]()
         inodes = {known.inode: known for known in self.known.values() if known.inode}
@@ -172,9 +177,10 @@ class Forgotten:
         suspects: Mapping[str, Known],
         doubtful: Sequence[ListedFile],
     ) -> Look:
-        """Check files of which some were read too long ago to have a record of their own, and some were changed.
+        """Check files if some of them were read too long ago to have a separate record, and some have changed.
 
-        If some are gone and no other one has changed since the last look, none came. Otherwise it is unknown.
+        If some files are gone and no other file has changed since the last check, no file was added. Otherwise it is
+        unknown whether a file was added.
         """
         came = [file for file in unknown if self.complete or self._is_fresh(file)]
         if not came and len(past) > self.present.number:
@@ -196,13 +202,14 @@ class Forgotten:
         return known
 
     def _is_fresh(self, file: ListedFile) -> bool:
-        """Return whether a file may have changed since the last look. Object stores tell times in whole seconds."""
+        """Return whether a file may have changed since the last check. Object stores give times in whole seconds."""
         return not file.changed or file.changed > self.changed - bool(file.tag)
 
     def looked(self, past: Sequence[ListedFile], listing: Iterable[ListedFile], late: frozenset[str]) -> "Forgotten":
         """Return the evidence after a check, in which no file is in doubt or all doubtful files count as read.
 
-        As long as late files wait to be read, the time of the last change stays, by which files are noticed.
+        While late files wait to be read, the time of the last change is not updated, because later checks notice these
+        files by it.
         """
         read = [file for file in past if file.name not in late] if late else past
         sums = self._sums(read)

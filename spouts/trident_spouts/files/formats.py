@@ -47,7 +47,7 @@ _OF_SPARK_AND_OTHERS = {
     **dict.fromkeys(("malformed", "numbers", "timeZone"), "it belongs to other formats: Json and Csv have it"),
     "encodingErrors": "it belongs to other formats: Text, Json and Csv have it",
 }
-"""Names of options in Spark, Polars and pyarrow, and in another format here, with what to write in their place."""
+"""Names of options in Spark, Polars, pyarrow and other formats, each with the text to write in its place."""
 
 
 @known_fields(_OF_SPARK_AND_OTHERS)
@@ -78,7 +78,7 @@ class Text:
         check_choice("Text: encodingErrors", self.encodingErrors, get_args(EncodingErrors))
 
     def fields(self, declared: StructType | None) -> StructType:
-        """Return the fields of the tuples. Raises TypeDeclarationError unless it is one string."""
+        """Return the fields of the tuples. Raises TypeDeclarationError unless there is one field, a string."""
         if declared is None:
             return parse_schema("line string")
         if [type(field.dataType) for field in declared.fields] != [StringType]:
@@ -123,7 +123,7 @@ class _Values:
 class Json(_Values):
     """The format of files with one JSON object a line.
 
-    A missing field is null, an undeclared one is ignored. Dates and times are ISO 8601, binary is base64.
+    A missing field is null, an undeclared field is ignored. Dates and times are ISO 8601, binary is base64.
 
     Parameters
     ----------
@@ -229,7 +229,7 @@ class Csv(_Values, CsvOptions):
 class Parquet:
     """The format of Parquet files. Columns are matched by name with the fields.
 
-    A field without a column is null, and the log warns of one that no file of a run's first batch has.
+    A field without a column is null. If no file of a run's first batch has a column for it, a warning is logged.
 
     Parameters
     ----------
@@ -258,7 +258,7 @@ _BY_NAME: Mapping[str, type[FileFormat]] = {each.name: each for each in (Text, J
 
 
 def format_of(given: object) -> FileFormat:
-    """Return the format that a user gave: as an object, or by its name with all defaults.
+    """Return the format that a user gave as an object, or by its name (which means all defaults).
 
     >>> format_of("csv")
     Csv()

@@ -67,9 +67,9 @@ def add_corrupt_lines(table: pa.Table, corrupt: list[CorruptLine | None] | None)
 class JsonFormat:
     """The format of files in which each line is a JSON object. Values are matched with fields by name.
 
-    A missing field is null, and a field that is not declared is ignored. A value must have the JSON type of its field;
-    dates and times are strings in ISO 8601, binary is a string in base64, and a decimal may be a string too. `values`
-    may be lenient with numbers.
+    A missing field is null, and an undeclared field is ignored. A value must have the JSON type of its field; dates and
+    times are strings in ISO 8601, binary is a string in base64, and a decimal may be a string too. `values` may be
+    lenient with numbers.
     """
 
     schema: StructType
@@ -110,7 +110,7 @@ class JsonFormat:
     ) -> tuple[pa.Table, list[CorruptLine | None]]:
         """Read `data` line by line.
 
-        Return the tuples, and for each tuple its line if that cannot be read, otherwise None.
+        Return the tuples, and for each tuple the unreadable line, or None if it was read.
         """
         rows: list[dict[str, Any]] = []
         corrupt: list[CorruptLine | None] = []
@@ -197,7 +197,7 @@ def keys_of(lines: Sequence[bytes]) -> list[str]:
     """Return the keys of the JSON objects in these lines, each once. Lines that are not objects are skipped."""
     keys: dict[str, None] = {}
     for line in lines:
-        # The reader of the values says what is wrong with a line. In early versions DecodeError is no ValueError.
+        # The reader of the values says what is wrong with a line. In early versions DecodeError is not a ValueError.
         with suppress(msgspec.DecodeError, ValueError, RecursionError):
             value = _DECODER.decode(line)
             keys.update(dict.fromkeys(value) if isinstance(value, dict) else {})

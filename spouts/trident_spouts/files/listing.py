@@ -9,7 +9,7 @@ from trident_spouts.files.compression import UNREADABLE
 from trident_spouts.files.places import FilePlace, ListedFile
 
 MOST_LISTED = 3_000
-"""The most unread files that one listing returns, at a place that lists names in order."""
+"""The most unread files that one listing returns, if files are listed in the order of their names."""
 
 
 def list_files(
@@ -21,11 +21,11 @@ def list_files(
 ) -> list[ListedFile]:
     """Return the files that exist now, in the order in which they are read.
 
-    A file with several links is listed once, under a name that is `known` if it has one.
+    A file with several hard links is listed once, under a name for which `known` returns True, if it has such a name.
 
-    Files are read in the order of their modification times, or with `by_name` of their names. A place that lists names
-    in their order begins after the name `after`, and ends after `most` files. Raises SourceUnreadableError if the files
-    cannot be listed.
+    Files are read in the order of their modification times, or with `by_name` of their names. If the place lists names
+    in order, the listing begins after the name `after`, and ends after `most` files. Raises SourceUnreadableError if
+    the files cannot be listed.
     """
     order = _name_of if by_name else None
     files = sorted(islice(_list(place, after=after), most if by_name and place.sorted else None), key=order)
@@ -46,7 +46,7 @@ def hidden_file(place: FilePlace) -> str | None:
 
 
 def nested_file(place: FilePlace) -> str | None:
-    """Return the name of a file in a subfolder of a place that is a folder; None if there is none."""
+    """Return the name of a file in a subfolder, if `place` is a folder; None if there is no such file."""
     if place.pattern:
         return None
     return next((file.name for file in place.deep().files(False, "") if "/" in file.name), None)
@@ -62,7 +62,7 @@ def _list(place: FilePlace, hidden: bool = False, after: str = "") -> Iterator[L
 
 
 def check_readable(files: list[ListedFile], place: FilePlace) -> None:
-    """Raise MalformedInputError if a file has a compression that cannot be read."""
+    """Raise MalformedInputError if a file has the suffix of a compression that cannot be read."""
     for file in files:
         if file.name.lower().endswith(UNREADABLE):
             raise MalformedInputError(

@@ -44,9 +44,9 @@ class LocalPlace:
 
     @classmethod
     def at(cls, path: str) -> "LocalPlace":
-        """Return the place for an absolute path, which names a folder, a file or a glob.
+        """Return the LocalPlace of an absolute path, which names a folder, a file or a glob.
 
-        Raises SourceUnreadableError if the path is no glob and nothing is there.
+        Raises SourceUnreadableError if the path is not a glob and names no file or folder.
 
         >>> LocalPlace.at("/data/2024-*/part?.txt")
         LocalPlace(root='/data', pattern='2024-*/part?.txt')
@@ -66,7 +66,7 @@ class LocalPlace:
         return os.path.isdir(self.root)
 
     def deep(self) -> "LocalPlace":
-        """Return the place of all files below the folder, in subfolders too."""
+        """Return the same folder with a pattern that matches all files in it and in its subfolders."""
         return replace(self, pattern="**/*")
 
     @property
@@ -94,7 +94,7 @@ class LocalPlace:
         return self.path(file.name)
 
     def files(self, hidden: bool, after: str) -> Iterator[ListedFile]:
-        """Yield the files that exist now. `after` is ignored, because a folder has no order."""
+        """Yield the files that exist now. `after` is ignored, because a folder lists files in an arbitrary order."""
         if not self.pattern:
             yield from self._folder(hidden)
             return
@@ -109,7 +109,7 @@ class LocalPlace:
                 try:
                     if is_hidden(entry.name) == hidden and entry.is_file():
                         yield ListedFile.of(entry.name, os.stat(entry.path))
-                except FileNotFoundError:  # the file was deleted since the folder was opened
+                except FileNotFoundError:  # the file was deleted after the folder was opened
                     continue
 
     def __str__(self) -> str:

@@ -18,12 +18,12 @@ _AT_ONCE = 16
 
 @dataclass(slots=True)
 class ManifestFile:
-    """A file in `place` that names other files there: one in each line, or as JSON as for Redshift's COPY."""
+    """A file in `place` that names other files in it: one in each line, or in the JSON form of Redshift's COPY."""
 
     place: FilePlace
     name: str
     _known: tuple[ListedFile | None, list[str]] = field(default_factory=lambda: (None, []))
-    """The manifest as it was listed at the last reading, and its names."""
+    """The manifest as it was listed when it was last read, and its names."""
 
     def __str__(self) -> str:
         return self.place.path(self.name)
@@ -31,8 +31,8 @@ class ManifestFile:
     def names(self, time: float, complete_after: float) -> list[str]:
         """Return the names of all files that the manifest names, each once, in its order and its first spelling.
 
-        A last line without a newline may be incomplete; it counts once the last write was `complete_after` seconds ago,
-        or at once where files do not grow. `time` is the present time (seconds since 1970). Raises
+        A last line without a newline may be incomplete; it counts `complete_after` seconds after the last write, or at
+        once if files of this place do not grow. `time` is the present time (seconds since 1970). Raises
         SourceUnreadableError if the manifest cannot be read, and MalformedInputError if it is not a manifest.
         """
         try:
@@ -46,7 +46,7 @@ class ManifestFile:
                 for name in map(self._name_of, paths):
                     once.setdefault(self._place_of(name), name)
                 self._known = (None if waits else now, list(once.values()))
-        except SpoutContractError:  # an object that was replaced since the look: the next plan reads the new one
+        except SpoutContractError:  # the object was replaced after the look-up: the next plan reads the new object
             pass
         except SourceUnreadableError:
             raise
@@ -68,7 +68,7 @@ class ManifestFile:
             )
 
     def _place_of(self, name: str) -> str:
-        """Return the place to which a name leads, whatever its spelling: `a`, `./a`, its absolute path."""
+        """Return the path to which a name leads. It is the same for all spellings: `a`, `./a`, the absolute path."""
         path = self.place.path(name)
         if "://" in self.place.address:
             return path
@@ -109,7 +109,7 @@ class ManifestFile:
             ) from None
 
     def _name_of(self, path: str) -> str:
-        """Return the name in `place` of a file with the path `path`, perhaps relative to the manifest."""
+        """Return the name in `place` of the file at `path`, which may be relative to the manifest's folder."""
         root = self.place.address
         if "://" not in root:
             plain = "/" + path.removeprefix("file:").lstrip("/") if path.startswith("file:") else path

@@ -14,14 +14,14 @@ from trident_spouts.files.ranges import FileRange
 from trident_spouts.files.read_files import ReadFiles
 
 _LOOKS = 5
-"""The number of times that one plan looks up files which change meanwhile."""
+"""The most times that one plan looks up the files, if they change meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestPosition:
     """The position of a stream in its manifest: how many names were read completely, and the checksum of these names.
 
-    `begun` has an entry for the next file if a part of it was read.
+    `begun` has an entry for the next file if part of that file was read.
     """
 
     read: int = 0
@@ -40,12 +40,15 @@ class ManifestPosition:
 
 
 class ManifestPlanner:
-    """The planner of the batches of one source, from the files that `manifest` names. `planner` cuts the files."""
+    """The planner of the batches of one source, from the files that `manifest` names.
+
+    `planner` divides the files into ranges.
+    """
 
     def __init__(self, manifest: ManifestFile, planner: Planner, complete_after: float) -> None:
         self._manifest = manifest
         self._complete_after = complete_after
-        # A file is named once it is complete; only the manifest itself may be young.
+        # A manifest names only complete files; only the manifest itself may still be written.
         self._planner = replace(planner, limits=replace(planner.limits, complete_after=0.0))
         self.named = 0
         """The number of files that the manifest named at the last reading."""
@@ -53,7 +56,7 @@ class ManifestPlanner:
     def next(
         self, position: ManifestPosition, time: float, budget: Budget
     ) -> tuple[list[FileRange], ManifestPosition] | None:
-        """Return the ranges that the next batch reads, and the position after it; None if there is nothing to read.
+        """Return the ranges that the next batch reads, and the position after them; None if there is nothing to read.
 
         Raises SpoutContractError if the manifest does not begin with the names that were read.
         """

@@ -1,4 +1,4 @@
-"""Names of options that are not a FileSpout's own: where each is, for the error that refuses it."""
+"""Names of options that a FileSpout does not have, each with the object that has it, for the error."""
 
 _BOTH = "it belongs to the format: FileSpout(path, Csv({name}={{value}})), or Json({name}={{value}})"
 _LINES = "it belongs to the format: FileSpout(path, Text({name}={{value}})), and so for Json(...) and Csv(...)"
@@ -24,4 +24,7 @@ MOVED = {
     "maxFilesPerTrigger": "maxFilesPerBatch",
     "storage_options": "storage",
 }
-"""By the name that came, the name here or a sentence. ``{value}`` in it stands for the value that came."""
+"""By the name of the refused option: the name of the right option, or a sentence.
+
+``{value}`` in it is replaced by the user's value.
+"""

@@ -38,9 +38,9 @@ class ObjectPlace:
 
     @classmethod
     def at(cls, url: str, storage: Storage) -> "ObjectPlace":
-        """Return the place for a URL, which names a prefix, an object or a glob.
+        """Return the ObjectPlace of a URL, which names a prefix, an object or a glob.
 
-        Raises SourceUnreadableError if the URL is no glob and there is no such object or prefix.
+        Raises SourceUnreadableError if the URL is not a glob and there is no such object or prefix.
 
         >>> ObjectPlace.at("s3://books/2024-*/part?.txt", Storage())
         ObjectPlace(bucket='s3://books', folder='', pattern='2024-*/part?.txt', storage=Storage(options=()))
@@ -60,11 +60,11 @@ class ObjectPlace:
         return place
 
     def is_there(self) -> bool:
-        """Return True: a prefix always exists, even without objects."""
+        """Return True, because a prefix exists even without objects."""
         return True
 
     def deep(self) -> "ObjectPlace":
-        """Return the place of all files below the folder, in subfolders too."""
+        """Return the same prefix with a pattern that matches all objects under it."""
         return replace(self, pattern="**/*")
 
     @property
@@ -113,8 +113,8 @@ class ObjectPlace:
         tag = about["e_tag"] or about["version"]
         if not tag:
             raise SourceUnreadableError(f"FileSpout: {self.bucket} returns no ETags for its objects")
-        # In whole seconds: some stores list fractions that they tell nowhere else.
-        time = int(about["last_modified"].timestamp()) * 10**9  # the store sets it: no client can
+        # In whole seconds: some stores return fractions in listings but not for single objects.
+        time = int(about["last_modified"].timestamp()) * 10**9  # only the store sets it
         return ListedFile(time, name, about["size"], tag=tag, changed=time)
 
     def _key(self, name: str) -> str:
@@ -123,7 +123,7 @@ class ObjectPlace:
     # --- reading --------------------------------------------------------------------------------------------------
 
     def open(self, file: ListedFile) -> "ObjectFile":
-        """Return the content of the object with the tag of `file`. No request is sent before the first read."""
+        """Return the content of the object with the ETag of `file`. No request is sent before the first read."""
         return ObjectFile(self, file)
 
     def for_arrow(self, file: ListedFile) -> "ObjectFile":
@@ -133,7 +133,7 @@ class ObjectPlace:
     def fetch(self, file: ListedFile, start: int, end: int) -> memoryview:
         """Return the bytes of an object from `start` to `end`.
 
-        Raises SpoutContractError if the object has another tag by now, SourceUnreadableError if it is gone.
+        Raises SpoutContractError if the object has another ETag by now, SourceUnreadableError if it is gone.
         """
         options = {"range": (start, end), "if_match": file.tag}
         with self._asking(f"cannot read {self.path(file.name)}"):
@@ -174,7 +174,7 @@ class ObjectPlace:
 
 
 class ObjectFile(OpenFile):
-    """An object that is read by ranges, each with the tag that the listing showed."""
+    """An object that is read by ranges. Every request demands the ETag that the listing showed."""
 
     def __init__(self, place: ObjectPlace, file: ListedFile) -> None:
         super().__init__(RangeReader(file.size, lambda start, end: place.fetch(file, start, end)), BUFFER)

@@ -38,11 +38,14 @@ if TYPE_CHECKING:
 
 
 _MOST_SCANS = 8
-"""The most files that Spark scans one by one, so that their order is kept. A scan takes some 10 ms of planning."""
+"""The most files that Spark scans one by one, so that their order is kept. A scan takes about 10 ms of planning."""
 
 _FEW_BYTES = 1 << 19
-"""The largest file whose tuples are aggregated without a shuffle. Spark never cuts so small a file. For that the scan
-and the aggregate run apart, at some 60 ns more a tuple; a shuffle of the partial results takes some 20 ms."""
+"""The largest file whose tuples are aggregated without a shuffle.
+
+Spark never cuts so small a file. Without the shuffle, the scan and the aggregate are separate steps, which costs about
+60 ns more per tuple; a shuffle of the partial results takes about 20 ms.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +81,8 @@ class FilesEmission(Emission):
     def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
         """Return a DataFrame of exactly these files, in their order.
 
-        Spark lists no folder, and no row passes through the driver. Spark scans file by file; if they are many, Python
-        reads them on the workers, unless only Spark can.
+        Spark lists no folder, and no row passes through the driver. Spark scans file by file. If there are many files,
+        Python reads them on the workers, unless only Spark can read them.
         """
         if not self.paths:
             return spark.createDataFrame(arrow_schema(self.schema).empty_table(), schema=self.schema)
@@ -93,18 +96,18 @@ class FilesEmission(Emission):
         return scan_in_order(spark, [spark_path(str(path)) for path in self.paths], self.schema)
 
     def unordered(self, spark: "SparkSession", scratch: Path) -> "DataFrame | None":
-        """Return one scan of all files; None if Spark cannot scan them, or if there is only one."""
+        """Return one scan of all files; None if Spark cannot scan them, or if there is only one file."""
         if len(self.paths) < 2 or self.python_only(spark):
             return None
         return spark.read.schema(self.schema).parquet(*(spark_path(str(path)) for path in self.paths))
 
     def python_only(self, spark: "SparkSession") -> bool:
-        """Return whether Spark itself cannot read the files: they are not on a disk, or have columns beyond it."""
+        """Return whether Spark itself cannot read the files: they are not on a disk, or have unsupported columns."""
         return not self._local or self._is_beyond_spark
 
     @property
     def cheap(self) -> bool:
-        """Return whether reading the tuples twice costs less than keeping them, which is so on a local disk."""
+        """Return whether reading the tuples twice costs less than keeping them: True for files on a local disk."""
         return self._local
 
     @property
@@ -119,7 +122,7 @@ class FilesEmission(Emission):
 
     @property
     def one_partition(self) -> bool:
-        """Return whether there is one file, which is small: Spark scans it as one partition."""
+        """Return whether there is only one file and it is small, so that Spark scans it as one partition."""
         if len(self.paths) != 1 or not self._local or self._is_beyond_spark:
             return False
         path = str(self.paths[0])
@@ -144,7 +147,7 @@ class FilesEmission(Emission):
         return WorkerReader(numbers, read, arrow_schema(fields), self.schema.names)
 
     def _only_spark(self) -> str:
-        """Return the text of the error for files that only Spark's scan could read, but that it cannot read either."""
+        """Return the text of the error for files that Arrow cannot read, and that Spark's scan cannot read either."""
         why = "(times of Spark before 3.1, or spark.sql.caseSensitive=true)"
         where = os.path.dirname(str(self.paths[0]))
         if not self._local:
@@ -161,10 +164,10 @@ class FilesEmission(Emission):
     def check_planned(self) -> None:
         """Check that the files still have as many rows as when the batch was planned.
 
-        Then Spark reads all rows or fails, because it may not ignore damaged files. Raises SourceUnreadableError if a
-        file has another number of rows.
+        If they do, Spark reads all rows or fails, because it may not ignore damaged files. Raises SourceUnreadableError
+        if a file has another number of rows.
         """
-        if self.rows is None or not self._local:  # of an object, the readers check the tag
+        if self.rows is None or not self._local:  # for an object, the readers check the ETag
             return
         rows = sum(metadata.num_rows for metadata in footers(self.paths))
         if rows != self.rows:
@@ -177,8 +180,8 @@ class FilesEmission(Emission):
     def check_scanned(self) -> None:
         """Check, after Spark has read the files, that they are still the planned files.
 
-        Spark opens files by their names, whenever its tasks run. Raises SourceUnreadableError if Spark may have opened
-        other files.
+        Spark opens files by their names, at the time when its tasks run. Raises SourceUnreadableError if Spark may have
+        opened other files.
         """
         for path in self.paths:
             if isinstance(path, PlannedFile) and self._local:
@@ -193,7 +196,7 @@ def footer_schema(path: PlannedFile) -> StructType:
     """Return the fields in a Parquet file's footer. Raises TypeDeclarationError if Spark has no type for a column."""
     columns = _arrow_fields(footer(path))
     for column in columns:
-        # Spark has a type for a time of day, but a tuple cannot carry it.
+        # Spark has a type for a time of day, but tuples do not support it.
         if pa.types.is_time(column.type) or not _has_spark_type(column):
             raise TypeDeclarationError(
                 f"FileSpout: {path}: column {column.name!r} is {column.type}, for which there is no type here; give "
@@ -223,7 +226,7 @@ def checked_footers(paths: Sequence[PlannedFile], schema: StructType) -> list[pq
 
 
 def columns_of(read_footers: Sequence[pq.FileMetaData]) -> list[str]:
-    """Return the names of the columns of all these files, each once."""
+    """Return the names of the columns of these files, each name once."""
     return list(dict.fromkeys(name for metadata in read_footers for name in metadata.schema.to_arrow_schema().names))
 
 
@@ -245,10 +248,10 @@ def _check_fields(path: PlannedFile, columns: pa.Schema, schema: StructType) -> 
 
 
 def is_beyond_spark(metadata: pq.FileMetaData) -> bool:
-    """Return whether a Parquet file has a column that Python reads, and Spark's scan does not.
+    """Return whether a Parquet file has a column that Python can read, but Spark's scan cannot.
 
-    These are times in nanoseconds (INT64, not the INT96 that Spark writes), values of no type, as pandas writes a
-    column without any value, and columns with names that differ in case alone.
+    Such columns are times in nanoseconds (INT64, not the INT96 that Spark writes), columns of type null, as pandas
+    writes for a column without values, and columns whose names differ only in case.
     """
     columns = [metadata.schema.column(at) for at in range(len(metadata.schema))]
     names = [name.lower() for name in metadata.schema.to_arrow_schema().names]
@@ -262,7 +265,7 @@ def is_beyond_spark(metadata: pq.FileMetaData) -> bool:
 def read_parquet(path: FileRef, schema: StructType) -> pa.Table:
     """Return the tuples of a Parquet file with the declared fields, equal to the rows of Spark's scan.
 
-    Raises SourceUnreadableError if the file has old days or times in a calendar that only Spark knows.
+    Raises SourceUnreadableError if the file has old dates or times in a calendar that only Spark knows.
     """
     metadata = footer(path)
     groups = RowGroups(path, tuple(range(metadata.num_row_groups)))
@@ -277,11 +280,11 @@ def read_parquet(path: FileRef, schema: StructType) -> pa.Table:
 
 _NEW_DAYS = datetime.date(1582, 10, 15)
 _NEW_TIMES = datetime.datetime(1900, 1, 1, tzinfo=datetime.UTC)
-"""The first day and the first time from which the calendars of Spark 2 and Spark 3 agree."""
+"""The first date, and the first time, from which on the calendars of Spark 2 and Spark 3 agree."""
 
 
 def _has_old_days(values: pa.Array) -> bool:
-    """Return whether a value, or a value inside it, is a day or time on which the two calendars may differ."""
+    """Return whether a value, or a value inside it, is a date or time on which the two calendars may differ."""
     kind = values.type
     if pa.types.is_struct(kind):
         return any(map(_has_old_days, values.flatten()))

@@ -1,7 +1,7 @@
 """Reading of Parquet files by Python in Spark's workers: row groups form shares, and a Spark partition reads a share.
 
-For Spark's own operations, Spark's scan is faster. For Python operations it is a detour: the JVM decodes the rows,
-writes them as Arrow, and sends them to a worker that could have read the file itself.
+If Spark's own operations follow, Spark's scan is faster. If Python operations follow, the scan is slower: the JVM
+decodes the rows, writes them as Arrow, and sends them to a worker that could have read the file itself.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,10 +25,10 @@ from trident_spouts.files.read_ahead import read_in_order
 from trident_spouts.workers import numbers_of, settle
 
 IN_MICROSECONDS = 'write it with coerce_timestamps="us", allow_truncated_timestamps=True (pandas, pyarrow)'
-"""The way out for times in nanoseconds, in words for messages."""
+"""The advice in errors about times in nanoseconds."""
 
 _FEW = 16
-"""The number of footers that are read at the same time. Opening an object takes some ten milliseconds of waiting."""
+"""The number of footers that are read at the same time. To open an object takes about ten milliseconds of waiting."""
 
 _BATCH_ROWS = 10_000
 """The number of rows that are read at once, which is also the number that Spark sends to a worker at once."""
@@ -41,7 +41,7 @@ class RowGroups:
     path: FileRef
     numbers: tuple[int, ...]
     bytes: int = 0
-    """The approximate number of bytes of columns in them."""
+    """The approximate number of bytes in the columns of these row groups."""
 
 
 @contextmanager
@@ -64,7 +64,7 @@ def footer(path: FileRef) -> pq.FileMetaData:
 
 @lru_cache(maxsize=64)
 def _footer_with_tag(file: PlannedFile) -> pq.FileMetaData:
-    """Return the footer of an object. It is read once, because the tag identifies the content."""
+    """Return the footer of an object. It is read only once, because the ETag identifies the content."""
     return _read_footer(file)
 
 
@@ -86,10 +86,10 @@ def _for_arrow(path: FileRef) -> Any:
 
 
 def only_spark_reads(metadata: pq.FileMetaData) -> bool:
-    """Return whether Spark may read a file's days before 1582 and times before 1900 by the calendar of Spark 2.
+    """Return whether Spark may read a file's dates before 1582 and times before 1900 by the calendar of Spark 2.
 
-    Arrow does not know that calendar. Spark uses it if the footer says so, or if the file was written by a version of
-    Spark that had no other calendar (for 96-bit timestamps: before 3.1).
+    Arrow does not know that calendar. Spark uses it if the footer says so, or if an old version of Spark wrote the
+    file, which had no other calendar (for 96-bit timestamps: before 3.1).
     """
     about = metadata.metadata or {}
     version = about.get(b"org.apache.spark.version", b"9").decode()
@@ -119,7 +119,7 @@ def shares(
         last = cut[-1][-1] if cut[-1] else None
         if last is not None and last.path == path and not opening_bytes(path):
             cut[-1][-1] = RowGroups(path, (*last.numbers, number), last.bytes + bytes_)
-        else:  # of an object, row groups are read ahead of each other
+        else:  # several row groups of an object are read ahead
             cut[-1].append(RowGroups(path, (number,), bytes_))
         before += bytes_
     return tuple(map(tuple, cut))
@@ -151,7 +151,7 @@ def read_groups(groups: RowGroups, schema: StructType) -> Iterator[pa.RecordBatc
     does not fit its field.
     """
     target, source = arrow_schema(schema), _for_arrow(groups.path)
-    # A path Arrow opens by itself. Of an opened file it reads a row group by few long reads, if it may buffer it.
+    # Arrow itself opens a path. From an opened file it reads a row group in a few long reads, if it may buffer.
     buffered = not isinstance(source, str)
     known = footer(groups.path) if isinstance(groups.path, PlannedFile) and groups.path.file.tag else None
     options = {"metadata": known, "pre_buffer": buffered, "coerce_int96_timestamp_unit": "us"}
@@ -168,8 +168,8 @@ def read_groups(groups: RowGroups, schema: StructType) -> Iterator[pa.RecordBatc
 def _checked(path: FileRef, before: ListedFile | None) -> ListedFile | None:
     """Check that a path leads to the planned file, and return its status. `before` is the result of an earlier check.
 
-    Arrow does not tell which file it has opened. So the path is opened once more, after Arrow: if the path still leads
-    to the planned file, Arrow has opened that file too.
+    Arrow does not reveal which file it has opened. So the path is opened once more, after Arrow has opened it: if the
+    path still leads to the planned file, Arrow has opened that file too.
     """
     if isinstance(path, str):
         return None
@@ -178,9 +178,9 @@ def _checked(path: FileRef, before: ListedFile | None) -> ListedFile | None:
 
 
 def column_of(name: str, columns: Sequence[str]) -> str | None:
-    """Return the name of the column that Spark reads for field `name`: the same name, else one that differs in case.
+    """Return the name of the column that Spark reads for field `name`: `name`, or else one that differs only in case.
 
-    Return None if there is no such column, or more than one in another case.
+    Return None if there is no such column, or if several names differ only in case.
 
     >>> column_of("word", ["n", "Word"])
     'Word'

@@ -1,4 +1,4 @@
-"""Globs over names with slashes, with the meaning that Python's `glob` has on a disk."""
+"""Globs for names with slashes. They mean the same as in Python's module `glob`."""
 
 import re
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ def literal_start(pattern: str) -> str:
     ('2024-', '*x')
     """
     start = ""
-    for sign in re.findall(r"\[[*?[]\]|.", pattern, re.DOTALL):  # "[*]" is how `glob.escape` writes "*"
+    for sign in re.findall(r"\[[*?[]\]|.", pattern, re.DOTALL):  # `glob.escape` writes "*" as "[*]"
         if sign in _GLOB:
             break
         start += sign[1] if len(sign) == 3 else sign

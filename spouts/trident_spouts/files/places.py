@@ -21,11 +21,11 @@ class ListedFile(NamedTuple):
     """A file as it was when it was listed. Files sort by modification time (ns), then name (relative to the root).
 
     `tag` is the entity tag (ETag) by which an object store identifies a content: other content has another tag. It is
-    empty if the place has no tags. Objects have no inode and no device.
+    empty on a disk and in HDFS. Objects have no inode and no device.
 
     `changed` is the time of the last change (ctime, ns), which no program can set: a file with the same inode and the
-    same time of change has the same content. It is 0 if it is not known, or if the change is so recent that another one
-    may get the same time.
+    same time of change has the same content. It is 0 if it is not known, or if the change is so recent that a second
+    change may get the same time.
     """
 
     mtime: int
@@ -43,7 +43,7 @@ class ListedFile(NamedTuple):
         return cls(mtime, name, status.st_size, status.st_ino, status.st_dev, changed=changed)
 
     def same_status(self, now: "ListedFile") -> bool:
-        """Return whether a file has the name, size, times and inode as this one, if they are known."""
+        """Return whether `now` has the name, size, times and inode of this file, as far as they are known."""
         known = now if self.changed and now.changed else now._replace(changed=self.changed)
         return known == self
 
@@ -66,16 +66,16 @@ class OpenFile(io.BufferedReader):
         """
 
     def birth(self) -> int:
-        """Return the time (ms since 1970) at which the file was created; 0 if the place does not know it."""
+        """Return the time (ms since 1970) at which the file was created; 0 if the file system does not know it."""
         return 0
 
 
 class FilePlace(Protocol):
-    """A place of files: a folder or prefix, and a pattern below it. It is picklable, because it is sent to workers.
+    """A folder or prefix that holds files, and a pattern below it. It is picklable, because it is sent to workers.
 
-    The names of files are relative to the folder. A disk, an object store and HDFS implement this protocol; nothing
-    else differs between them. An object store identifies the content of a file by its tag, so that the planned content
-    is read. Other places identify it by size, time and a checksum.
+    The names of files are relative to the folder. There is one implementation each for disks, object stores and HDFS;
+    all other code treats them alike. An object store identifies the content of a file by its tag, so a read returns
+    exactly the planned content. On disks and HDFS the content is identified by size, time and a checksum.
     """
 
     @property
@@ -84,11 +84,11 @@ class FilePlace(Protocol):
         ...
 
     def is_there(self) -> bool:
-        """Return whether the folder exists; True if the place has no folders. Raises OSError if it is unknown."""
+        """Return whether the folder exists; always True in an object store. Raises OSError if the answer is unknown."""
         ...
 
     def deep(self) -> "FilePlace":
-        """Return the place of all files below the folder, in subfolders too."""
+        """Return the same folder with a pattern that matches all files in it and in its subfolders."""
         ...
 
     @property
@@ -98,7 +98,7 @@ class FilePlace(Protocol):
 
     @property
     def grows(self) -> bool:
-        """Return whether a file may grow after it was read. An object cannot: it is replaced as a whole."""
+        """Return whether a file may grow after it was read. An object cannot grow: a writer replaces it as a whole."""
         ...
 
     @property
@@ -118,7 +118,7 @@ class FilePlace(Protocol):
     def files(self, hidden: bool, after: str) -> Iterator[ListedFile]:
         """Yield the files that exist now: only hidden ones if `hidden`, otherwise only visible ones.
 
-        A place that is `sorted` leaves out the names up to `after`. Raises OSError if the files cannot be listed.
+        If `sorted` is True, names up to `after` are left out. Raises OSError if the files cannot be listed.
         """
         ...
 

@@ -17,7 +17,7 @@ MOST_FILES = 1_000
 """The most files in one batch, unless the user has set another limit."""
 
 _LONG = 1 << 10
-"""The length (bytes) from which two contents with the same beginning cannot be equal by chance."""
+"""The length (bytes) from which on two files with the same beginning are not equal by chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,8 @@ class Limits:
 class Planner:
     """The planner of one source's batches.
 
-    With `by_lines`, a file may be cut where lines begin, and may grow by whole lines after it was read, if files of the
-    place can grow. Both do not hold for compressed files of a format that `unpacks` them.
+    With `by_lines`, a batch may end between two lines of a file, and a file may grow by whole lines after it was read,
+    if files of the place can grow. Neither holds for compressed files of a format that `unpacks` them.
     """
 
     place: FilePlace
@@ -55,7 +55,7 @@ class Planner:
         return self.unpacks and is_compressed(name)
 
     def cuts(self, name: str) -> bool:
-        """Return whether a file of this name may be cut where lines begin."""
+        """Return whether a batch may end between two lines of a file of this name."""
         return self.by_lines and not self.packed(name)
 
     def grows(self, name: str) -> bool:
@@ -99,7 +99,7 @@ class Planner:
             if planned is None:
                 break
             range_, after = planned
-            # A file read before gets a new entry in any case, unless that would forget its byte order mark.
+            # A file that was read before gets a new entry in any case, unless the entry would lose its byte order mark.
             if range_.end > range_.start or (entry is not None and after.end >= entry.end):
                 read.append((range_.name, after))
             if range_.end > range_.start:
@@ -108,7 +108,10 @@ class Planner:
         return ranges, seen.after(read, waiting, listing) if ranges else seen
 
     def _has_unread(self, listed: ListedFile, entry: Entry | None, seen: ReadFiles, listing: list[ListedFile]) -> bool:
-        """Return whether a file has bytes that were not read. Raises SpoutContractError if they were, uncompressed."""
+        """Return whether a file has unread bytes.
+
+        Raises SpoutContractError if the file is compressed, and its uncompressed content was already read.
+        """
         if listed.size <= (0 if entry is None else entry.end) or seen.is_past(listed):
             return False
         if entry is None and self.packed(listed.name):
@@ -120,7 +123,7 @@ class Planner:
 
         Tools that rotate logs make such files. The file is compared with files that were read and are gone, and with
         the file of the same name without the suffix. A short common beginning does not count. Objects are not compared:
-        they are not renamed or packed in place, and to unpack each new one here would read all of them twice.
+        no tool renames or compresses them in place, and to unpack every new object here would read all objects twice.
         """
         if file.tag:
             return
@@ -168,7 +171,7 @@ class Planner:
                 return FileRange(now.name, now.size, now.mtime, start, stop, check, now.inode, now.tag), after
             part, all_ = _digests(file, entry, start, stop)
             still = file.status().changed == now.changed and (entry is None or listed.changed == now.changed)
-            changed = now.changed if still else 0  # else all of it is compared at the next look
+            changed = now.changed if still else 0  # otherwise the next check compares all of it
             after = Entry(stop, now.mtime, stop < now.size, now.inode, check, file.birth(), all_, changed)
             return FileRange(now.name, now.size, now.mtime, start, stop, check, now.inode, "", part, changed), after
 
@@ -181,8 +184,8 @@ class Planner:
         """Return the byte at which the next line begins in a file that was read up to byte `end` and has grown since.
 
         The last line may have had no newline when it was read; then its newline may follow, and is skipped. A byte
-        order mark alone is no line, and is read once more together with the line that it begins. Raises
-        SpoutContractError if that line itself is continued, because a part of the line was read as a whole line.
+        order mark alone is not a line; it is read again together with the line after it. Raises SpoutContractError if
+        more text was appended to that last line, because its beginning was already read as a whole line.
         """
         if end == len(BOM):
             file.seek(0)
@@ -212,12 +215,12 @@ class Planner:
     def _cut(self, file: OpenFile, now: ListedFile, start: int, end: int, left: int, first: bool) -> int | None:
         """Return the byte up to which a batch reads a file that does not fit into it; None if it reads nothing.
 
-        The room is `left` bytes. `first` says whether the batch has no range yet.
+        The batch has room for `left` bytes. `first` says whether the batch has no range yet.
         """
         if not self.cuts(now.name):
             return end if first else None
         if not first and left < self.limits.bytes // 8:
-            return None  # so small a range is not worth opening a file
+            return None  # it is not worth opening a file for so small a range
         return line_start(file, start + left, end)
 
 

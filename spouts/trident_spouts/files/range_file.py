@@ -1,10 +1,10 @@
-"""A file that is read over a network by ranges of bytes. It reads ahead while it is read in order."""
+"""A file that is read over a network by ranges of bytes, with read-ahead if the reads are sequential."""
 
 import io
 from collections.abc import Callable
 
 BUFFER = 64 << 10
-"""The size of the buffer in front of a RangeReader."""
+"""The size of the buffer through which a RangeReader is read."""
 
 _LEAST = 64 << 10
 _MOST = 8 << 20
@@ -14,8 +14,8 @@ _MOST = 8 << 20
 class RangeReader(io.RawIOBase):
     """The bytes of a file of known size. `fetch` returns the bytes from one position up to (not including) another.
 
-    A request that continues the previous one is twice as long. So a jump costs little, and a file that is read in order
-    needs few requests.
+    A request that continues the previous one is twice as long. So a seek costs little, and a sequential read needs few
+    requests.
     """
 
     def __init__(self, size: int, fetch: Callable[[int, int], memoryview]) -> None:
@@ -57,7 +57,7 @@ class RangeReader(io.RawIOBase):
     def _load(self, wanted: int) -> None:
         in_order = self._at == self._start + len(self._block)
         self._ahead = min(_MOST, self._ahead * 2) if in_order else _LEAST
-        # A long read asks for whole buffers first, and then for the rest: a buffer more saves a second request.
+        # A long read asks for whole buffers first, and then for the rest: one more buffer here saves a second request.
         end = min(self._size, self._at + max(wanted + BUFFER if wanted >= BUFFER else 0, self._ahead))
         self._start, self._block = self._at, self._fetch(self._at, end)
         if len(self._block) != end - self._start:

@@ -19,7 +19,8 @@ _BLOCK = 1 << 20
 def checksum(file: BinaryIO, end: int) -> int:
     """Return a checksum of a file's content before byte `end`: of the first and the last kilobyte of that content.
 
-    It rules out most other files, and costs no more than to open the file. Only `digest` proves that all is the same.
+    It differs for most other files, and costs no more than opening the file. Only an equal `digest` proves that all
+    bytes are equal.
     """
     crc = 0
     for start in (0, max(0, end - _CHECKED_BYTES)):
@@ -55,7 +56,7 @@ def identity(file: OpenFile, end: int) -> int:
 def content_checksums(content: Content, ends: Iterable[int]) -> tuple[dict[int, tuple[int, int]], int]:
     """Return `checksum` and `digest` for each end of a content that can be read only once, and the content's size.
 
-    There are none for an end beyond the content.
+    There are no checksums for an end beyond the content.
 
     >>> import io
     >>> found, size = content_checksums(io.BytesIO(b"the cow"), [3, 9])
@@ -95,8 +96,8 @@ def iso_time(time_ns: int) -> str:
 class PlannedFile:
     """A file that a batch reads, as it was when the batch was emitted. It is picklable, because it is sent to workers.
 
-    When a worker reads, the path may belong to another file: when a log is rotated by renaming, a new file gets its
-    name. So every reader checks the file that it has opened.
+    When a worker reads, the path may already belong to another file: log rotation, for example, renames a file and
+    gives its name to a new file. So every reader checks the file that it has opened.
     """
 
     place: FilePlace
@@ -126,8 +127,8 @@ class PlannedFile:
         """Return the status of an opened file. Raises SourceUnreadableError unless it is the planned file.
 
         The error fails the attempt, and the next attempt looks for the planned file again. On another machine the same
-        file may have another device and inode: there only size and content are compared. `before` is the result of an
-        earlier check. An object with a tag needs no check: no read of it can be of another content.
+        file may have another device and inode, so only size and content are compared there. `before` is the result of
+        an earlier check. An object with a tag needs no check, because a read cannot return other content.
         """
         if self.file.tag:
             return self.file
@@ -168,7 +169,7 @@ class PlannedFile:
 
 
 FileRef = str | PlannedFile
-"""A file that a reader opens: the planned file, or a path of the local disk at which any file will do."""
+"""A file that a reader opens: the planned file, or a path on the local disk, which is read without a check."""
 
 
 def opening_bytes(path: FileRef) -> int:
@@ -178,7 +179,7 @@ def opening_bytes(path: FileRef) -> int:
 
 @dataclass(frozen=True, slots=True)
 class FileRange:
-    """Bytes `start` (inclusive) to `end` (exclusive) of a file, with its size and time (ns) at the plan."""
+    """Bytes `start` (inclusive) to `end` (exclusive) of a file, with its planned size and time (ns)."""
 
     name: str
     size: int
@@ -186,17 +187,18 @@ class FileRange:
     start: int
     end: int
     check: int | None = None
-    """The checksum of the file's content before byte `end`, by the function `checksum`; None in old logs."""
+    """The checksum of the file's content before byte `end`, by the function `checksum`; None if an old version planned
+    it."""
     inode: int = 0
     tag: str = ""
     digest: int | None = None
-    """The checksum of all bytes of the range; None for an object, and in old logs."""
+    """The checksum of all bytes of the range; None for an object, or if an old version planned it."""
     changed: int = 0
-    """The time of the file's last change (ns) at the plan, if no later change can have the same time."""
+    """The time of the file's last change (ns) before the plan, if no later change can have the same time."""
 
     @property
     def listed(self) -> ListedFile:
-        """Return the file as it was at the plan."""
+        """Return the file as it was when the batch was planned."""
         return ListedFile(self.mtime, self.name, self.size, self.inode, tag=self.tag)
 
     def to_json(self) -> list[Any]:
@@ -208,7 +210,7 @@ class FileRange:
 def check_unchanged(range_: FileRange, place: FilePlace, name: str, txid: int, *, grows: bool) -> PlannedFile:
     """Check that the planned file still holds the planned bytes, and return it.
 
-    `name` is the name that the file has now.
+    `name` is the present name of the file.
 
     Raises SourceUnreadableError if the file cannot be read, SpoutContractError if it has changed. With `grows`, a file
     that has only grown has not changed. An object with a tag is checked when it is read.
@@ -235,7 +237,7 @@ def check_unchanged(range_: FileRange, place: FilePlace, name: str, txid: int, *
 def _holds(file: OpenFile, now: ListedFile, range_: FileRange) -> bool:
     """Return whether an opened file, with the status `now`, has the bytes that were planned."""
     if now.tag:
-        return True  # every read asks for the planned content
+        return True  # every read demands the planned content
     if now.changed and (now.changed, now.inode, now.size) == (range_.changed, range_.inode, range_.size):
         return True
     if range_.digest is None:

@@ -1,4 +1,4 @@
-"""Reading of several files at once, for places where opening a file is slow. The tuples are still emitted in order."""
+"""Reading of several files at once, because opening a file of an object store is slow. The tuples keep their order."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -40,7 +40,7 @@ def read_in_order(
                 size, parts = ahead.popleft()
                 yield from parts.result() if isinstance(parts, Future) else parts
                 bytes_ahead -= size
-        finally:  # an item that cannot be read ends all
+        finally:  # an error of one item ends the whole reading
             threads.shutdown(cancel_futures=True)
 
 

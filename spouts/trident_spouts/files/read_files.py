@@ -12,8 +12,10 @@ from trident_spouts.files.places import ListedFile
 from trident_spouts.files.ranges import tag_checksum
 
 REMEMBERED = 1_000
-"""The number of read files that are remembered one by one, unless the user has set another number. Of those before
-them (at or before the cutoff) it is only known that they were read."""
+"""The number of read files that are remembered one by one, unless the user has set another number.
+
+Earlier files (at or before the cutoff) are only known to have been read.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +23,9 @@ class Entry:
     """The record of one file: the byte up to which it was read, and its modification time (ns) at that time.
 
     `more` says whether the file was longer than `end`. `inode` and `born` (the time in ms at which the file was made;
-    0: not known) identify the file under another name. `check`, the checksum of the ends of the read part (of an
-    object: of its tag), and `digest`, the checksum of all of it, identify the content. `changed` is the time (ns) of
-    the file's last change when its content was proved; 0: it must be proved again.
+    0: not known) identify the file after it was renamed. `check`, the checksum of the beginning and end of the read
+    part (for an object: of its tag), and `digest`, the checksum of the whole read part, identify the content. `changed`
+    is the time (ns) of the file's last change when its content was proved; 0: it must be proved again.
     """
 
     end: int
@@ -41,7 +43,7 @@ class Entry:
         return Known(self.inode, self.end, (self.digest if self.inode or self.digest is not None else self.check) or 0)
 
     def fits(self, file: ListedFile) -> bool:
-        """Return whether a file is the one of this entry, and was not changed since, as its status proves.
+        """Return whether the status of a file proves that it is the file of this entry, and has not changed since.
 
         The size of a file that was not read to its end is not known; the file must then be longer than the read part.
         """
@@ -70,7 +72,7 @@ class ReadFiles:
     forgotten: Forgotten = Forgotten()
     """The evidence of files that were read and have no entry."""
     late: frozenset[str] = field(default=frozenset(), compare=False)
-    """The names of unread files that sort at or before the cutoff, as a look has found them."""
+    """The names of unread files that sort at or before the cutoff. A check of the listing finds them."""
     remembered: int | None = field(default=None, compare=False)
     """The number of files to remember; None: REMEMBERED."""
 
@@ -99,7 +101,7 @@ class ReadFiles:
         return min(entry.end, file.size)
 
     def _surplus(self, done: list[tuple[int, str]], waiting: tuple[int, str] | None) -> list[tuple[int, str]]:
-        """Return the first of the files that are read, as many as are not remembered, up to an unread file."""
+        """Return the read files beyond the remembered number, first ones first, up to the first unread file."""
         most = REMEMBERED if self.remembered is None else self.remembered
         return [key for key in done[: max(0, len(done) - most)] if waiting is None or key < waiting]
 
@@ -111,12 +113,12 @@ class ReadFiles:
     ) -> "ReadFiles":
         """Return the record after the files in `read` were read.
 
-        `waiting` is the sort value of the first unread file, and `listing` has all files that are there.
+        `waiting` is the sort value of the first unread file, and `listing` has all files that exist.
         """
         entries = {**self.entries, **dict(read)}
         listed = {file.name: self.place(file.mtime, file.name) for file in listing if file.name in entries}
         places = {name: self.place(entry.mtime, name) for name, entry in entries.items() if not entry.more}
-        # A file that the listing shows elsewhere would be read again from there if its entry were dropped.
+        # A file that was moved to another path would be read again there if its entry were dropped.
         done = sorted(place for name, place in places.items() if listed.get(name, place) == place)
         dropped = self._surplus(done, waiting)
         forgotten = {name: entries.pop(name) for _, name in dropped}
@@ -131,7 +133,7 @@ class ReadFiles:
         return replace(self, cutoff=max(cutoffs, default=None), entries=entries, forgotten=evidence, late=late)
 
     def below(self, root: str) -> "ReadFiles":
-        """Return the same record with names relative to another root, for files that are not moved.
+        """Return the same record with names relative to another root. The files themselves have not moved.
 
         >>> ReadFiles(entries={"a": Entry(5, 2)}, root="/data/x").below("/data").entries
         {'x/a': Entry(end=5, mtime=2, more=False, inode=0, check=None, born=0, digest=None, changed=0)}

@@ -37,7 +37,7 @@ class LineFormat(Protocol):
 
     @property
     def driver_bytes(self) -> int:
-        """Return the most bytes that the driver can read before a Python task would have begun on a worker."""
+        """Return the most bytes that the driver can read in the time that a Python task needs to start on a worker."""
         ...
 
     @property
@@ -54,7 +54,7 @@ class LineFormat(Protocol):
         """Return the format of one file.
 
         `head` returns the beginning of its content: at least `head_lines` lines, or all lines up to the end of the
-        stretch if these are fewer.
+        stretch if there are fewer.
         """
         ...
 
@@ -80,7 +80,7 @@ class Stretch:
     """
 
     path: FileRef
-    """The planned file, or a path of the local disk at which any file will do."""
+    """The planned file, or a path on the local disk, which is read without a check."""
     start: int
     end: int
     first: int
@@ -125,7 +125,7 @@ def read_stretch(stretch: Stretch, line_format: LineFormat) -> Iterator[pa.Table
 def first_lines(stretch: Stretch, most: int) -> list[bytes]:
     """Return the whole lines among the first `most` bytes of a stretch; none if the file cannot be read or unpacked.
 
-    The reader of the stretch itself names the fault of the file.
+    The later read of the stretch raises the error for such a file.
     """
     with (
         suppress(OSError, SpoutError),
@@ -199,7 +199,7 @@ def _chunks(stretch: Stretch, file: BinaryIO, line_format: LineFormat) -> Iterat
 
 
 def _head(file: BinaryIO, offset: int, data: bytes, lines: int, end: int) -> bytes:
-    """Return the beginning of a file: so many lines, but nothing after byte `end`, where a writer may be in a line.
+    """Return the first `lines` lines of a file, but nothing after byte `end`, where a writer may be writing.
 
     `data` is the chunk at `offset`, just read; later reads continue after that chunk.
     """
@@ -276,7 +276,7 @@ class LinesEmission(Emission):
     def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
         """Return a DataFrame of the tuples, which the workers read in one partition per core, or one per megabyte.
 
-        The smaller of the two numbers applies. If the stretches are small, the driver reads them.
+        The smaller number of partitions applies. If the stretches are small, the driver reads them.
         """
         read = self.reader(spark, self.line_format.schema.names)
         if read is None:
@@ -284,7 +284,7 @@ class LinesEmission(Emission):
         return read.numbers.mapInArrow(read.read, self.line_format.schema)
 
     def python_only(self, spark: "SparkSession") -> bool:
-        """Return whether the workers read the lines. If there are few, the driver is faster."""
+        """Return whether the workers read the lines. If there are few lines, the driver is faster."""
         return self._cut(spark) is not None
 
     def reader(self, spark: "SparkSession", names: Sequence[str]) -> WorkerReader | None:

@@ -1,4 +1,4 @@
-"""Recognition of files that were read: under another name, in another folder, with another content, or forgotten."""
+"""Recognition of files that were read, if they were renamed, moved, changed or forgotten."""
 
 import logging
 import os
@@ -15,8 +15,11 @@ from trident_spouts.files.read_files import REMEMBERED, Entry, ReadFiles
 OnForgotten = Literal["fail", "skip"]
 
 PROVED_AT_ONCE = 64 << 20
-"""The number of bytes up to which all of a growing file is compared whenever it has grown. Of a longer one, all is
-compared at the first look of a run, and again when it has grown by a quarter; its ends are compared at each look."""
+"""The size (bytes) up to which the whole read part of a growing file is compared whenever the file has grown.
+
+A longer file is compared as a whole at the first check of a run, and again when it has grown by a quarter; its
+beginning and end are compared at each check.
+"""
 
 _log = logging.getLogger("trident.spouts")
 
@@ -33,15 +36,15 @@ class Recognizer:
     _proved: dict[tuple[int, str], int] = field(default_factory=dict, compare=False)
     """The byte up to which the content of a growing file was compared in this run, by its inode and name."""
     _digests: dict[tuple[str, int, int], int] = field(default_factory=dict, compare=False)
-    """The digests of this look, by name, time of change and end."""
+    """The digests computed in this check, by name, time of change and end."""
 
     def recognize(self, seen: ReadFiles, listing: list[ListedFile], whole: bool) -> ReadFiles:
         """Return the record of the files that were read, `seen`, with the names that these files have in the listing.
 
         A renamed file is recognized by its inode and its content, and a file that may have changed since it was read by
-        all of its content. New files that sort as if they were read are noted as `late`. `whole` says whether the
-        listing has all files. Raises SpoutContractError if the name of a file that was read now belongs to another or
-        rewritten file, or if a file may be one that was forgotten.
+        all of its content. New files whose sort order says that they were read are recorded as `late`. `whole` says
+        whether the listing has all files. Raises SpoutContractError if the name of a file that was read now belongs to
+        another or rewritten file, or if a file may be one that was forgotten.
         """
         self._digests.clear()
         seen = self._in_order(seen)
@@ -65,7 +68,7 @@ class Recognizer:
     def _in_order(self, seen: ReadFiles) -> ReadFiles:
         """Return the record of the files that were read, sorted in the order in which files are read now.
 
-        Raises SpoutContractError if files that were read are known only by their place in the other order.
+        Raises SpoutContractError if files that were read are known only by their position in the other order.
         """
         if seen.by_name == self.by_name or seen.cutoff is None:
             return replace(seen, by_name=self.by_name)
@@ -81,7 +84,7 @@ class Recognizer:
     # --- files that were forgotten --------------------------------------------------------------------------------
 
     def _look(self, seen: ReadFiles, listing: list[ListedFile], whole: bool) -> ReadFiles:
-        """Return the record after a look at the files without an entry.
+        """Return the record after a check of the files without an entry.
 
         Raises SpoutContractError if a file may be one that was forgotten, unless such files count as read.
         """
@@ -109,10 +112,10 @@ class Recognizer:
     def _compared(
         self, seen: ReadFiles, listing: list[ListedFile], look: Look
     ) -> tuple[ReadFiles, frozenset[str], list[ListedFile]]:
-        """Compare the suspects of a look with their read parts.
+        """Compare the suspects of a check with the content that was read.
 
-        Return the record, in which those that are the same have an entry again, and the late and the doubtful files.
-        Raises SpoutContractError if a file that was read has changed.
+        Return the record, in which unchanged suspects have an entry again, and the late and the doubtful files. Raises
+        SpoutContractError if a file that was read has changed.
         """
         entries, doubtful = dict(seen.entries), list(look.doubtful)
         for file in listing if look.suspects else ():
@@ -123,11 +126,14 @@ class Recognizer:
             if seen.forgotten.knows(file.name) or self._birth(file) or self._same_content(file, entry):
                 entries[file.name] = self._verified(file, entry)
             elif seen.sorts_past(file):
-                doubtful.append(file)  # the inode may be that of a forgotten file, or used again
+                doubtful.append(file)  # the inode may be that of a forgotten file, or may have been reused
         return replace(seen, entries=entries), look.late, doubtful
 
     def _doubted(self, seen: ReadFiles, doubtful: list[ListedFile]) -> ReadFiles:
-        """Return the record in which doubtful files count as read. Raises SpoutContractError unless they may."""
+        """Return the record in which doubtful files count as read.
+
+        Raises SpoutContractError unless `onForgotten` is "skip".
+        """
         shown = ", ".join(self.place.path(file.name) for file in doubtful[:3]) + (", ..." if len(doubtful) > 3 else "")
         most = REMEMBERED if seen.remembered is None else seen.remembered
         if self.on_forgotten == "fail":
@@ -192,7 +198,7 @@ class Recognizer:
     # --- files that are remembered --------------------------------------------------------------------------------
 
     def _renamed(self, entries: dict[str, Entry], listing: list[ListedFile]) -> dict[str, Entry]:
-        """Return the entries. Those of renamed files have the new names."""
+        """Return the entries, with the new names of renamed files."""
         names: dict[int, list[str]] = {}
         for name, entry in entries.items():
             names.setdefault(entry.inode, []).append(name)
@@ -207,10 +213,10 @@ class Recognizer:
         return {**kept, **{new: entries[name] for name, new in moves.items()}}
 
     def _is_renamed(self, file: ListedFile, entry: Entry) -> bool:
-        """Return whether a file is the one of an entry with its inode, under another name.
+        """Return whether a file is the renamed file of an entry that has the same inode.
 
-        An equal inode alone proves nothing: a new file may have got the inode of a deleted one. A file that was written
-        anew and then renamed is a new one, as the error for a file that was only written anew says.
+        An equal inode alone proves nothing: a new file may have got the inode of a deleted one. A file that was
+        rewritten and then renamed is a new file; the error for a rewritten file says so.
         """
         born = self._birth(file)
         if born and entry.born:
@@ -236,9 +242,9 @@ class Recognizer:
             return entry.digest is None or self._proves_later(file, entry) or self._is_proved(file, opened, entry)
 
     def _proves_later(self, file: ListedFile, entry: Entry) -> bool:
-        """Return whether a long file that grows need not be compared as a whole at this look.
+        """Return whether a long growing file need not be compared as a whole at this check.
 
-        Between two lines it is as long as its read part, and its time of change is too recent to be compared.
+        That is so if the file is as long as its read part, and its time of change is too recent to be compared.
         """
         proved = self._proved.get((file.inode, file.name), 0)
         grows = entry.end < file.size or (entry.end == file.size and not file.changed)

@@ -58,7 +58,7 @@ class FileSpout:
         string field. Without it, the fields of Parquet are those of the first file in order at the time when the
         fields are first needed.
     maxBytesPerBatch : int
-        The most bytes of files in one batch. Longer files of lines are cut where lines begin. A longer Parquet file,
+        The most bytes of files in one batch. Longer files of lines are divided between lines. A longer Parquet file,
         compressed file, or CSV file with ``multiLine=True`` is a separate batch.
     maxFilesPerBatch : int, optional
         The most files in one batch; default 1,000.
@@ -103,15 +103,16 @@ class FileSpout:
 
     Notes
     -----
-    Objects must not change at all: with another entity tag (ETag) it is another object, even if it is only longer.
+    Objects must not change at all: an object with another entity tag (ETag) is another object, even if it is only
+    longer.
 
-    A file of lines may grow by whole lines after it was read: the new lines are read too. A renamed file is
-    followed. A copied, touched or restored file is recognized by all of its content. Any other change to a file that
-    was read is an error; the file is not read a second time.
+    A file of lines may grow by whole lines after it was read: the new lines are read too. A renamed file is recognized.
+    A copied, touched or restored file is recognized by all of its content. Any other change to a file that was read is
+    an error; the file is not read a second time.
 
-    The spout remembers as many files as `watch` says, and all that are not read to their ends. Of older ones it keeps
-    checksums of names, how many are there, and the time of the last change. So a file that comes with an older time is
-    read, and one that was read long ago and grows, or is touched or replaced, stops the stream.
+    The spout remembers the number of files that `watch` sets, and all files that are not read to their ends. For older
+    files it keeps checksums of their names, their number, and the time of the last change. So a new file with an older
+    time is read, and a file that was read long ago stops the stream if it grows, or is touched or replaced.
     """
 
     path: str
@@ -122,11 +123,11 @@ class FileSpout:
     watch: Watch
     storage: Storage
     manifest: bool
-    """True if the path is that of a manifest."""
+    """True if `path` is the path of a manifest."""
     _declared: StructType | None
     _first_schema: list[StructType] = field(compare=False)
-    """A list that holds the fields of the first Parquet file once they were read. (The dataclass is frozen, a list is
-    not.)"""
+    """A list that holds the fields of the first Parquet file after they were read. (The dataclass is frozen; a list can
+    still change.)"""
     _shown_schema: str | None = field(compare=False)
     kind = SpoutKind.TRANSACTIONAL
 
@@ -212,7 +213,7 @@ class FileSpout:
         return f"{self.format.name} ({ddl(self.schema)})"
 
     def changedSince(self, position: Metadata) -> str | None:
-        """Return a text about how this spout now reads files differently; None if it reads them in the same way.
+        """Return a text that says how this spout reads files differently than before; None if nothing differs.
 
         `position` is the plan of the stream's last batch. A start logs the result as a warning.
         """

@@ -25,8 +25,8 @@ class Manifest:
     """A path to a manifest: a file that names the files to read, in place of a folder or a glob.
 
     Each line has the path of one file, relative to the manifest's folder or absolute. The files are read in that order,
-    each once, and must be complete. More names may be appended; other changes are refused. Also read is JSON as for
-    Redshift's COPY: ``{"entries": [{"url": "s3://..."}]}``.
+    each once, and must be complete. More names may be appended; other changes are refused. JSON in the form of
+    Redshift's COPY is read, too: ``{"entries": [{"url": "s3://..."}]}``.
 
     Examples
     --------
@@ -101,9 +101,9 @@ def manifest_of(path: str, storage: Storage) -> ManifestFile:
 
 
 def place_of(path: str, storage: Storage) -> FilePlace:
-    """Return the place for a path from `absolute`: a folder, a file or a glob.
+    """Return the FilePlace for a path from `absolute`: a folder, a file or a glob.
 
-    Raises SourceUnreadableError if the path is no glob and nothing is there.
+    Raises SourceUnreadableError if the path is not a glob and names no file or folder.
     """
     if is_object(path):
         return ObjectPlace.at(path, storage)

@@ -1,4 +1,4 @@
-"""Checks of the options for reading values of text."""
+"""Checks of the options by which text is read as values."""
 
 from typing import get_args
 from zoneinfo import ZoneInfo

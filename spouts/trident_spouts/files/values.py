@@ -27,7 +27,7 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _NO_NUMBER = re.compile(r"nan|[+-]?inf(?:inity)?", re.IGNORECASE)
 _ISO = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _EXACT = 1 << 53
-"""From this number on, some whole numbers have no exact double."""
+"""The number from which on some whole numbers have no exact double."""
 
 
 class JsonNumber(float):
@@ -46,7 +46,7 @@ class ValueReader:
     """The conversion of values to declared types.
 
     With `lenient`, 517.0 and "517" are also read as whole numbers, and "5.5" as a number; some programs write columns
-    with missing values so. A fraction is never dropped. `zone` is the time zone of times that name no zone.
+    with missing values in this way. A fraction is never dropped. `zone` is the time zone of times that name no zone.
     """
 
     lenient: bool = False
@@ -150,7 +150,7 @@ class ValueReader:
             return self.from_text(value, kind)
         if self.lenient and isinstance(value, float) and kinds.is_integer(kind):
             return _whole(value)
-        if isinstance(value, float) and math.isinf(value):  # JSON has no infinity: it is a number beyond a double
+        if isinstance(value, float) and math.isinf(value):  # JSON has no infinity: the number is too large
             return _refuse(str(value))
         return float(value) if isinstance(value, JsonNumber) and kinds.is_floating(kind) else value
 

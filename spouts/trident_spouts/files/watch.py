@@ -1,4 +1,4 @@
-"""Watch: how a FileSpout looks after a folder whose files come and change."""
+"""Watch: the rules by which a FileSpout handles a folder in which files appear and change."""
 
 from dataclasses import dataclass
 from typing import get_args
@@ -19,13 +19,13 @@ class Watch:
     ----------
     completeAfterSecs : duration
         A file that was modified less than this time ago (seconds, ``"1 minute"``, a timedelta) counts as still being
-        written: files of lines are read up to the last whole line, Parquet and compressed files are not read. With 0 a
-        file counts as complete as soon as it appears (most writers move finished files in).
+        written: files of lines are read up to the last whole line; Parquet and compressed files are not read yet. With
+        0 a file counts as complete as soon as it appears (most writers move finished files into the folder).
     rememberedFiles : int
-        The number of files that were read, and are remembered one by one. Of those before them the stream keeps
-        evidence by which it notices one more of them, and one that changes.
+        The number of read files that are remembered one by one. For earlier files the stream keeps evidence by which it
+        notices a new file and a changed file among them.
     onForgotten : "fail" or "skip"
-        The treatment of a file that may have been read, wholly or in part, long ago. "fail" raises SpoutContractError.
+        The reaction to a file that may have been read, wholly or in part, long ago. "fail" raises SpoutContractError.
         With "skip" it counts as read, and a warning names it: new data in it is lost.
 
     Examples

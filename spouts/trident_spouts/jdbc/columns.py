@@ -49,7 +49,7 @@ _WIDER = {
 
 
 def natural_type(column: ColumnType, type_name: str) -> DataType | None:
-    """Return the field type that can hold every value of a column; None if there is none."""
+    """Return the field type that can hold every value of a column; None if no type can."""
     if type_name != "numeric":
         return _TYPES.get(type_name)
     precision, scale = column.precision, column.scale
@@ -115,7 +115,7 @@ class RowFormat:
         try:
             table = csv.read_csv(
                 pa.BufferReader(chunk),
-                # One block: a row must not lie in two of them.
+                # One block, because a row must not be divided between two blocks.
                 read_options=csv.ReadOptions(use_threads=False, block_size=len(chunk) + 1, column_names=[*kinds]),
                 parse_options=csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
                 convert_options=csv.ConvertOptions(

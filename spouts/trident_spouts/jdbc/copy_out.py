@@ -1,7 +1,7 @@
 """The rows of a query as CSV, in chunks of whole rows.
 
-It calls libpq through ``psycopg.pq``, because psycopg's own ``Cursor.copy`` runs a generator and a wait for each row,
-which costs more than all other work on a row of moderate size.
+It calls libpq through ``psycopg.pq``, because psycopg's ``Cursor.copy`` runs a generator and waits for each row, which
+costs more than all other work on a row of moderate size.
 """
 
 import selectors
@@ -27,7 +27,7 @@ def copied(connection: Any, query: str) -> Iterator[bytes]:
         _expect(_next_result(libpq, selector), states.COPY_OUT)
         yield from _chunks(libpq, selector)
         _expect(_next_result(libpq, selector), states.COMMAND_OK)
-        _next_result(libpq, selector)  # none: the statement is over
+        _next_result(libpq, selector)  # no result: the statement has ended
 
 
 def _chunks(libpq: Any, selector: selectors.BaseSelector) -> Iterator[bytes]:

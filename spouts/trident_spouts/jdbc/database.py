@@ -16,15 +16,16 @@ Row = tuple[Any, ...]
 _FIRST_PAUSE = 0.02
 _LONGEST_PAUSE = 0.5
 
-# The texts of values depend on these settings. They hold for one transaction, so that a pool may lie in between.
+# The texts of values depend on these settings. They are set for one transaction only, because the connection may go
+# through a pool.
 _SETTINGS = (
     "set local timezone = 'UTC'; set local datestyle = 'ISO, YMD'; set local extra_float_digits = 1; "
     "set local bytea_output = 'hex'; set local standard_conforming_strings = on"
 )
 EACH_STATEMENT = f"begin isolation level read committed read only; {_SETTINGS}"
-"""Begins a transaction in which each statement sees what was committed when the statement began."""
+"""The SQL that begins a transaction in which each statement sees the data committed before that statement."""
 ONE_MOMENT = f"begin isolation level repeatable read read only; {_SETTINGS}"
-"""Begins a transaction in which all statements see what was committed when the first of them began."""
+"""The SQL that begins a transaction in which all statements see the data committed before the first statement."""
 
 
 class ColumnType(NamedTuple):
@@ -61,9 +62,12 @@ class Session:
             return [ColumnType(each.name, each.type_code, each.precision, each.scale) for each in found]
 
     def origins(self, query: str) -> list[tuple[int, int, int]]:
-        """Return table, column and type modifier for each column of a query, which is not run.
+        """Return the numbers of the table and column, and the type modifier, of each column of a query.
 
-        A column that is not one of a table or a view as it is has the table 0. A type without modifier has -1.
+        The query is not run.
+
+        The table is 0 if the column is not an unchanged column of a table or view. The modifier is -1 if the type has
+        none.
         """
         libpq, client = self._connection.pgconn, postgres_client()
         for result in (libpq.prepare(b"", query.encode()), libpq.describe_prepared(b"")):
@@ -128,7 +132,7 @@ class Database:
                 self._connection.execute(b"commit")
             return result
         except BaseException:
-            self.close()  # whatever the connection is in the middle of
+            self.close()  # whatever state the connection is in
             raise
 
     def close(self) -> None:

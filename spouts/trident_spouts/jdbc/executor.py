@@ -25,7 +25,10 @@ class _Opened(NamedTuple):
 
 
 class JdbcExecutor(SpoutExecutor):
-    """The executor of a JdbcSpout. It queries the database to plan ranges of a column, and emits them by reference."""
+    """The executor of a JdbcSpout.
+
+    It queries the database to plan ranges of a column, and emits references to the ranges.
+    """
 
     plans_ahead = True
 
@@ -54,7 +57,7 @@ class JdbcExecutor(SpoutExecutor):
     def success(self, txid: int, metadata: Metadata) -> None:
         planner = self._opened_.planner if self._opened_ else None
         if isinstance(planner, SnapshotPlanner) and not self._from_metadata(metadata).left:
-            planner.release()  # all is committed
+            planner.release()  # all rows are committed
 
     def read_so_far(self, position: Metadata) -> ReadSoFar | None:
         opened = self._opened_

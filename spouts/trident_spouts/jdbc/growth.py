@@ -1,7 +1,7 @@
-"""The check that a column only grows, by the origin of its values in the catalogue. A column that may not is refused.
+"""The check that a column only grows, by the origin of its values in the catalogue. Other columns are refused.
 
-What the database can tell is exact: numbers that a sequence gives one by one, and times that it takes from its clock.
-For the rest there is one way out, `isolationLag`: the user says for how long a smaller value may still come.
+The database gives exact information about numbers that a sequence gives one by one, and about times from its clock. For
+any other column the user must set `isolationLag`: the time for which a smaller value may still appear.
 """
 
 import logging
@@ -15,7 +15,7 @@ from trident_spouts.jdbc.relation import quoted
 
 _log = logging.getLogger("trident.spouts")
 
-# Times of one clock, in no zone: as the server writes these defaults.
+# Times of one clock without a time zone, in the form in which the server writes these defaults.
 CLOCKS = ("now()", "CURRENT_TIMESTAMP", "clock_timestamp()", "statement_timestamp()", "transaction_timestamp()")
 UTC_CLOCKS = tuple(
     text
@@ -35,7 +35,7 @@ def in_utc(origin: Origin) -> bool:
     return bool(origin.defaults) and all(default in UTC_CLOCKS for default in origin.defaults)
 
 
-# The relations of this transaction's own queries, also those below a view.
+# The relations that this transaction has queried, including the tables below a view.
 _RELATIONS = """
 select oid::regclass::text, relkind::text, oid in (select srrelid from pg_subscription_rel) from pg_class
 where oid in (select relation from pg_locks where locktype = 'relation' and pid = pg_backend_pid()
@@ -53,7 +53,7 @@ class Growth:
     def check(self, session: Session) -> None:
         """Raise TopologyError if the column does not grow, or if only the user can tell when values are final.
 
-        This transaction must have read the source before, because its own locks name the tables below a view.
+        This transaction must have read the source before, because its locks name the tables below a view.
         """
         source = f"JdbcSpout: {self._column.source.name}"
         for problem in self._shrinks(self._column.name):

@@ -14,11 +14,11 @@ from trident_spouts.jdbc.relation import quoted
 _log = logging.getLogger("trident.spouts")
 
 _CYCLE = 2**32
-"""The system column xmin has the last 32 bits of a transaction's number."""
+"""The number of values of the system column xmin, which holds the last 32 bits of a transaction's number."""
 
 
 class History:
-    """The comparison, for the source of one run. A place that was found in order is not compared again."""
+    """The comparison, for the source of one run. It skips a Place that was compared before without a difference."""
 
     def __init__(self, column: OrderColumn, origin: Origin, last_rows: LastRows) -> None:
         self._column, self._origin, self._last_rows = column, origin, last_rows
@@ -39,8 +39,8 @@ class History:
     def begin(self, session: Session, proof: Proof) -> None:
         """Warn at the start of a run if all last rows were rewritten: they may be other rows with the same numbers.
 
-        DELETE and setval leave no other trace once the sequence has come as far again. Times of the clock do not come
-        again.
+        DELETE and setval leave no other trace once the sequence has reached the same numbers again. Times of the clock
+        do not repeat.
         """
         if self._column.type.by_clock or not proof.rows:
             return
@@ -78,8 +78,8 @@ class History:
     def _began_anew(self, before: Place, now: Place, to: str | None) -> bool:
         """Return whether a sequence may have returned numbers up to `to` a second time.
 
-        RESTART makes a new file, and so does each other option of ALTER SEQUENCE. A sequence that has given no number
-        since, or was given other options, tells by its next number.
+        RESTART and every other option of ALTER SEQUENCE give the sequence a new file. If the sequence has returned no
+        number since, or has other options now, its next number decides.
         """
         known = {each.oid: each for each in before.sequences}
         for each in now.sequences:
@@ -96,7 +96,7 @@ class History:
     def _skipped(self, session: Session, proof: Proof, now: Place, rows: list[Row]) -> bool:
         """Return whether the sequences skipped numbers after the last row, because they were restarted higher.
 
-        A sequence that began anew, and gave the numbers of all of the last rows again, gave those after them, too.
+        If a restarted sequence returned the numbers of all last rows again, it also returned the numbers after them.
         """
         was, next_ = self._numbers_of(proof.place), self._numbers_of(now)
         if _values(rows) != _values(proof.rows) or not was or not next_ or min(next_) <= max(was):
@@ -106,12 +106,12 @@ class History:
         return above is None or bool(column.value(above) > max(was))
 
     def _numbers_of(self, place: Place) -> list[int]:
-        """Return the next number of each sequence; none if one of them is hidden."""
+        """Return the next number of each sequence; an empty list if the user may not see one of them."""
         numbers = [number for each in place.sequences if (number := self._next(each)) is not None]
         return numbers if len(numbers) == len(place.sequences) else []
 
     def another(self, before: Place, now: Place) -> Iterator[str]:
-        """Yield why this is another table than before."""
+        """Yield the reasons why this is another table than before."""
         if before.system != now.system and None not in (before.system, now.system):  # a right was granted or revoked
             yield f"is on another server (system identifier {before.system} before, {now.system} now)"
         if before.database != now.database:
@@ -122,7 +122,7 @@ class History:
             yield f"or a view below it was redefined (digest {before.views} before, {now.views} now)"
 
     def _numbers(self, before: Place, now: Place, to: str | None) -> Iterator[str]:
-        """Yield the reasons why new rows get values up to `to`: the clock or a sequence has not passed it."""
+        """Yield the reasons why new rows get values up to `to`: the clock or a sequence has not passed `to`."""
         name = self._column.name
         if to is None:
             return
@@ -140,14 +140,14 @@ class History:
             yield f"was read up to {name}={to}, and its sequence {names[each.oid]} gives {is_} next{came}"
 
     def _attached(self, session: Session, before: Place, now: Place, to: str | None) -> Iterator[str]:
-        """Yield which tables became members, as partitions or by inheritance, with rows up to `to`."""
+        """Yield a text for each new member of the table (partition or inheriting table) that has rows up to `to`."""
         joined = {number for number, _ in now.files} - {number for number, _ in before.files}
         if to is None or not joined or now.history == self._trusted or not self._origin.readable:
             return
         named = ", ".join(map(str, sorted(joined)))
         column, root = self._column._replace(name=self._origin.column), self._origin.members[0].name
         numbered = f"select oid, oid::regclass::text from pg_class where oid in ({named}) order by 2"
-        for number, table in session.rows(numbered):  # the user may read the partitions only as a part of their table
+        for number, table in session.rows(numbered):  # the user may read the partitions only through their table
             rows = f"select from {root} where tableoid = {number} and {column.between(None, to)}"
             if session.one(f"select exists({rows})")[0]:
                 yield (
@@ -164,7 +164,7 @@ class History:
             return None
         crashed = self._origin.unlogged and before.life != now.life
         back = next(self._went_back(session, proof, now, again), None)
-        if back is not None:  # a crash gives the numbers of transactions out again that wrote unlogged tables alone
+        if back is not None:  # after a crash the numbers of transactions that wrote only unlogged tables are used again
             crash = ", or a crash emptied the table, because it is unlogged" if crashed else ""
             return f"{back}: the server was restored from an older copy{crash}"
         if proof.rows and not same and (rows or not self._deleted(session, proof, now, to)):
@@ -179,7 +179,7 @@ class History:
         return None
 
     def _warn_of_gone_rows(self, proof: Proof, now: Place, altered: bool) -> None:
-        """Warn that a restart, or with `altered` a change of the sequence, may hide that the rows are others."""
+        """Warn that a restart (with `altered`: a change of the sequence) may hide that the rows are different rows."""
         gone = f"and the row with {self._column.name}={proof.rows[0].value} was deleted or updated since"
         if proof.place.life != now.life:
             self._warn(f"the server was restarted, {gone}", "the server was restored from a copy")
@@ -215,7 +215,7 @@ class History:
         """Yield the rows that contradict the rows that were read."""
         known = Counter(row.value for row in proof.rows)
         for value, count in Counter(row.value for row in again.rows).items():
-            if count > known[value]:  # rows of one value, of which the proof holds some
+            if count > known[value]:  # rows with one value; the proof holds only some of them
                 continue
             last = (row for row in proof.rows if row.value == value)
             versions = {row.version: self._content(row) if again.comparable else None for row in last}
@@ -227,23 +227,23 @@ class History:
                     )
 
     def _impossible(self, row: Row, versions: Mapping[str, str | None], proof: Proof, now: Place) -> bool:
-        """Return whether a row was there when another one was read in its place."""
+        """Return whether a row existed when another row was read in its place."""
         if row.version in versions:
             return versions[row.version] not in (None, self._content(row)) and len(versions) == 1
         numbers = self._transactions(row, now)
         return bool(numbers) and all(2 < number < proof.finished for number in numbers)
 
     def _content(self, row: Row) -> str:
-        """Return the part of the digest that is equal for the same version of a row.
+        """Return the digest that is equal for equal versions of a row.
 
-        A row of a view may change with other tables, and its row in the table does not.
+        A row of a view may change with other tables, while the row in its table does not change.
         """
         return row.digest if self._last_rows.versioned else row.behind
 
     def _deleted(self, session: Session, proof: Proof, now: Place, to: str | None) -> bool:
         """Return whether new rows will follow `to`, and all remaining rows up to `to` were read before the proof.
 
-        A table that was truncated and filled again with chosen values has newer ones there.
+        A table that was truncated, and filled again with values that a program chose, has newer rows there.
         """
         if to is None or not self._grows(proof, now, to):
             return False
@@ -251,7 +251,7 @@ class History:
         return all(numbers and max(numbers) < proof.finished for numbers in left)
 
     def _transactions(self, row: Row, now: Place) -> list[int]:
-        """Return the numbers of the transactions that wrote a row, none if its source does not have them."""
+        """Return the numbers of the transactions that wrote a row; an empty list if the source does not show them."""
         return [now.xid - (now.xid - int(version)) % _CYCLE for version in row.version.split()]
 
     def _rewritten(self, proof: Proof, rows: list[Row]) -> bool:
@@ -273,7 +273,7 @@ def _values(rows: Iterable[Row]) -> set[str]:
 
 
 def _holds_last(rows: Sequence[Row], among: Sequence[Row]) -> bool:
-    """Return whether the proof has rows, and includes all rows with the value of the first one."""
+    """Return whether the proof has rows, and includes all rows with the value of its first row."""
     return bool(rows) and all(row in among for row in rows if row.value == rows[0].value)
 
 

@@ -1,16 +1,16 @@
 """The final values of a growing column: values at or below which no transaction can add a row any more.
 
 A row gets its value before its transaction commits, so a row with a smaller value may appear after a row with a greater
-value. A value that was seen is final once everything has ended that may have taken a smaller one:
+value. A value that was seen is final once all transactions have ended that may have taken a smaller value:
 
-- a number of a known sequence is taken while the transaction holds a lock on the sequence, or for writing on the
-  table. The transactions in question hold such a lock when the value is seen;
-- a time may be that of the message from a client, which began several transactions, or ended one and began the next. So
-  sessions are in question, not transactions: all that were not waiting for their client when the value was seen. Each
-  must have been seen waiting since, or be gone, or run what it was sent later. The same holds for numbers that
-  programs choose, because nothing tells when one was chosen.
+- a transaction takes a number of a known sequence while it holds a lock on the sequence, or a lock for writing on the
+  table. So the transactions to wait for hold such a lock when the value is seen;
+- a time may be that of a client's message, which began several transactions, or ended one transaction and began the
+  next. So sessions are to wait for, not transactions: all sessions that were not waiting for their client when the
+  value was seen. Each of them must have been seen waiting since then, or have ended, or be running a later message. The
+  same holds for numbers that programs choose, because the time of the choice is unknown.
 
-Locks are listed after the value was seen. The rows of a transaction that ended before are visible to later statements.
+Locks are listed after the value was seen. If a transaction ended before that, later statements see its rows.
 """
 
 import logging
@@ -34,7 +34,7 @@ _WARN_SECS = 60
 
 _HERE = "(select oid from pg_database where datname = current_database())"
 
-# The tables of this transaction's own queries: also those below a view, and the partitions of a table.
+# The tables that this transaction has queried, including tables below a view and the partitions of a table.
 _WRITERS = f"""
 select distinct virtualtransaction from pg_locks
 where locktype = 'relation' and database = {_HERE} and granted and pid is distinct from pg_backend_pid()
@@ -42,7 +42,8 @@ where locktype = 'relation' and database = {_HERE} and granted and pid is distin
   and (relation in (select relation from pg_locks where locktype = 'relation' and pid = pg_backend_pid()
                     and database = {_HERE} and relation >= 16384) or relation in ({{sequences}}))
 """
-# A message has its time before anything shows that it came. Only a session that waits for its client has none.
+# A message gets its time before the server shows that the message has come. Only a session that waits for its client
+# has no message.
 _SESSIONS = f"""
 select pid::text, (datid is null or datid = {_HERE}) and backend_type is distinct from 'autovacuum worker',
   coalesce(state, 'disabled') <> 'disabled', state <> 'idle' and backend_type is distinct from 'walsender',
@@ -50,7 +51,7 @@ select pid::text, (datid is null or datid = {_HERE}) and backend_type is distinc
   extract(epoch from least(xact_start, query_start))::float8
 from pg_stat_activity where pid <> pg_backend_pid()
 """
-# The locks come first: a transaction that is prepared meanwhile stands in the second list.
+# The locks come first: a transaction that is prepared meanwhile is then in the second list.
 _IN_TRANSACTION = f"""
 select distinct pid::text from pg_locks where locktype = 'virtualxid' and mode = 'ExclusiveLock' and granted
   and pid <> pg_backend_pid()
@@ -69,9 +70,9 @@ class UnderWay(NamedTuple):
     """The possible writers of rows with lower values than those seen: transactions, or sessions by their processes."""
 
     begun: Mapping[str, float | None]
-    """For each, by its number, the earliest time that it may give a row from now on; None if that is not known."""
+    """For each of them, by its number, the earliest time that it may still give a row; None if that is not known."""
     hidden: frozenset[str] = frozenset()
-    """The sessions of which the user may see nothing but whether they are in a transaction."""
+    """The sessions of which the user may see only whether they are in a transaction."""
 
     @property
     def prepared(self) -> frozenset[str]:
@@ -81,7 +82,7 @@ class UnderWay(NamedTuple):
 def under_way(session: Session, sequences: Iterable[int] | None) -> UnderWay:
     """Return the transactions and sessions that may still add rows with lower values than this transaction has seen.
 
-    `sequences` are those that give all values; None if the values come from the clock or from programs. This
+    `sequences` are the sequences that give all values; None if the values come from the clock or from programs. This
     transaction must have read the source before, because its locks name the tables below a view.
     """
     if sequences is None:
@@ -91,7 +92,7 @@ def under_way(session: Session, sequences: Iterable[int] | None) -> UnderWay:
 
 
 def _sessions(session: Session) -> UnderWay:
-    """Return the sessions that run something, after a moment for those that end or begin just now."""
+    """Return the sessions that run something. If a session begins or ends just now, list them again after a moment."""
     until = time.monotonic() + _SETTLE_SECS
     while True:
         running, settled = _listed(session)
@@ -102,10 +103,10 @@ def _sessions(session: Session) -> UnderWay:
 
 
 def _listed(session: Session) -> tuple[UnderWay, bool]:
-    """Return the sessions that run something, and whether none is between waiting for its client and running.
+    """Return the sessions that run something, and whether no session is between waiting for its client and running.
 
     The list of sessions comes before that of locks: a session that waited for its client, and is in no transaction
-    after that, has ended all that it was sent.
+    after that, has processed all its messages.
     """
     others, hidden, changing = set(), set(), set()
     begun: dict[str, float | None] = {}
@@ -133,9 +134,12 @@ class _Seen(NamedTuple):
     waits_for: frozenset[str]
 
     def after(self, now: UnderWay, before: UnderWay, moment: Moment) -> "_Seen":
-        """Return the rest to wait for, after another look. `before` is the look before it."""
+        """Return the transactions and sessions that are still to wait for.
+
+        `now` is the latest listing, `before` the listing before it.
+        """
         left = {each for each in self.waits_for if each in before.hidden or self._runs(each, now, moment)}
-        # What is gone may have become any of the prepared ones.
+        # A transaction that is gone may have become any of the prepared transactions.
         return self._replace(waits_for=frozenset(left if left == self.waits_for else left | now.prepared))
 
     def _runs(self, number: str, now: UnderWay, moment: Moment) -> bool:
@@ -156,7 +160,8 @@ class Finality:
     def of(self, greatest: str, now: UnderWay, moment: Moment) -> str | None:
         """Return the greatest final value; None if no value is final.
 
-        `greatest` is the greatest value that was seen, and `now` what was under way after that.
+        `greatest` is the greatest value that was seen, and `now` the transactions and sessions that were under way
+        after that.
         """
         if any(seen.moment.server > moment.server for seen in self._waiting):  # the server's clock was set back
             self._waiting = deque(seen._replace(moment=moment) for seen in self._waiting)

@@ -11,14 +11,14 @@ _log = logging.getLogger("trident.spouts")
 
 
 class Losses:
-    """Tells of losses of one run, each once."""
+    """Reports the losses of one run, each only once."""
 
     def __init__(self, name: str, on_data_loss: OnDataLoss) -> None:
         self._name, self._on_data_loss = name, on_data_loss
         self._warned: set[str] = set()
 
     def tell(self, loss: str, error: type[TridentError] = DataLossError) -> None:
-        """Raise the error, or log a warning, as the user has chosen."""
+        """Raise `error`, or log a warning, as `onDataLoss` says."""
         if self._on_data_loss == "fail":
             raise error(
                 f"JdbcSpout: {self._name} {loss}. Start with onDataLoss='warn' to continue after the last row that "

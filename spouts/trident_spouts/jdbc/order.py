@@ -43,7 +43,7 @@ class OrderColumn(NamedTuple):
     digits: int = 6
     """The decimal places of the seconds of a time."""
     utc: bool = False
-    """True if a time without time zone is one of UTC."""
+    """True if a time without time zone is a time in UTC."""
 
     @property
     def sql(self) -> str:
@@ -62,16 +62,16 @@ class OrderColumn(NamedTuple):
         return self.before("now()") if self.type.by_clock else "true"
 
     def before(self, moment: str) -> str:
-        """Return the SQL condition for rows with a time that the column gets only before a moment, an SQL expression.
+        """Return the SQL condition for rows with a time that the column gets only before `moment`, an SQL expression.
 
-        A type that rounds may give a row a time that is earlier than the clock, by half a unit.
+        If the column's type rounds, the time of a row may be half a unit earlier than the clock.
         """
         if self.digits < 6:
             moment = f"{moment} - interval '{5 * 10 ** -(self.digits + 1):.7f} seconds'"
         if self.utc:
             moment = f"(({moment}) at time zone 'UTC')"
         elif self.type_name != "timestamp with time zone":
-            # The zone of sessions that set none, unlike ours.
+            # The time zone of sessions that set none; sessions of this package set one.
             moment = f"(({moment}) at time zone (select reset_val from pg_settings where name = 'TimeZone'))"
         return f"{self.sql} < ({moment}){'::date' if self.type_name == 'date' else ''}"
 
@@ -101,7 +101,7 @@ class OrderColumn(NamedTuple):
         )
 
     def epoch(self, text: str) -> float | None:
-        """Return a time as seconds since 1970; None if it is a local one."""
+        """Return a time as seconds since 1970; None if it is a local time."""
         value = self.value(text)
         if self.type_name == "date" or not (value.tzinfo or self.utc):
             return None

@@ -1,7 +1,7 @@
 """The origin of a column's values, by the catalogue: their table, and the source of a new row's value.
 
-The server tells for each column of a query whether it is a column of a table as it is. The definition of a view is
-asked in the same way, so views over views lead to their table, and no SQL is parsed here.
+For each column of a query, the server says whether it is an unchanged column of a table. The query of a view's
+definition is examined in the same way, so views over views lead to their table, and no SQL is parsed here.
 """
 
 from collections.abc import Iterable
@@ -13,8 +13,8 @@ from trident_spouts.jdbc.relation import Relation, Source, literal
 
 _MOST_VIEWS = 32
 
-# nextval('ids'::regclass), of which the catalogue holds the sequence, or nextval(('ids'::text)::regclass), which looks
-# the name up at each call.
+# nextval('ids'::regclass), for which the catalogue holds the sequence, or nextval(('ids'::text)::regclass), which looks
+# up the name at each call.
 _NEXTVAL = r"^nextval\(''(?:[^'']|'''')*''::regclass\)$"
 _NEXTVAL_BY_NAME = r"^nextval\(\(''((?:[^'']|'''')*)''::text\)::regclass\)$"
 
@@ -40,7 +40,7 @@ class Member(NamedTuple):
     """The expression that gives the column its value if a program gives none, as SQL; None if there is none."""
     generated: bool
     sequence: int | None
-    """The number of the sequence from which the default, or the identity, takes its values as they are."""
+    """The number of the sequence whose values the default, or the identity, takes unchanged."""
 
 
 class Origin(NamedTuple):
@@ -50,7 +50,7 @@ class Origin(NamedTuple):
     column: str
     sequences: tuple[Sequence, ...]
     readable: bool
-    """True if the user may read the table itself, and with it the versions of rows that a view shows."""
+    """True if the user may read the table itself, including the versions of the rows that a view shows."""
     digits: int
     """The decimal places of the seconds that a time in the column has, 6 unless its type rounds."""
     layout: str = ""

@@ -34,12 +34,12 @@ class Page(NamedTuple):
 def pages_sql(relation: Relation, column: OrderColumn, rows: str, size: int) -> str:
     """Return the query that divides the rows of the condition `rows` into pages of about `size` rows, in order.
 
-    Rows with equal values are in one page, however many they are, because they have the same rank.
+    All rows with equal values are in one page, because they have the same rank.
     """
     digest = "sum(n * version::text::bigint)::text" if relation.versioned else "''"
     version = "xmin" if relation.versioned else "0"
     ranked = f"(rank() over (order by {column.sql}) - 1) / {size} as page"
-    # Grouped by versions first: to make a text of the version of each row would take as long as all the rest.
+    # Grouped by versions first, because converting the version of each row to text would take as long as all the rest.
     return (
         f"select max(value)::text, sum(n)::bigint, {digest} "
         f"from (select page, version, max(value) as value, count(*) as n "
@@ -49,7 +49,7 @@ def pages_sql(relation: Relation, column: OrderColumn, rows: str, size: int) -> 
 
 
 def pages_behind(session: Session, query: str, after: str | None) -> list[Page]:
-    """Return the pages that a query of `pages_sql` gives. The first page begins after the value `after`."""
+    """Return the pages that a query of `pages_sql` returns. The first page begins after the value `after`."""
     pages: list[Page] = []
     for to, rows, digest in session.rows(query):
         pages.append(Page(pages[-1].to if pages else after, to, rows, digest))
@@ -58,7 +58,7 @@ def pages_behind(session: Session, query: str, after: str | None) -> list[Page]:
 
 @dataclass(frozen=True, slots=True)
 class PageReader:
-    """The function by which a worker reads a page. `replans`: whether a failed batch gets a new plan.
+    """The function by which a worker reads a page. With `replans`, a failed batch is planned again.
 
     `snapshot` is the number of a snapshot that the driver's transaction keeps open; None if it keeps none.
     """
@@ -78,7 +78,10 @@ class PageReader:
         return table
 
     def _rows(self, database: Database, page: Page) -> tuple[pa.Table, str]:
-        """Return the rows as of the snapshot, or as of now if the snapshot is gone; the digest then reveals changes."""
+        """Return the rows as of the snapshot, or as of now if the snapshot is gone.
+
+        Also return their digest, which reveals changes.
+        """
         rows = self.column.between(page.after, page.to)
         query = f"select {self.format.select} from {self.format.source.sql} where {rows}"
 

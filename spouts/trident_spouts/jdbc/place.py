@@ -37,9 +37,9 @@ class SequenceAt(NamedTuple):
 
     oid: int
     file: int | None
-    """The number of its file, which RESTART changes, and each other option that ALTER SEQUENCE sets."""
+    """The number of the sequence's file. RESTART changes it, as every other option of ALTER SEQUENCE does."""
     last: int | None
-    """Its last number, or the next one; None if the user may not see it."""
+    """The last number of the sequence, or the next number; None if the user may not see it."""
     called: bool = True
     """False if `last` is the next number, as after ``setval(..., false)``."""
     options: str | None = None
@@ -54,10 +54,14 @@ class Place(NamedTuple):
     """The server and the table at one moment. The log keeps it with each batch."""
 
     system: str | None
-    """The number that the server got when its data was made; None if the user may not see it."""
+    """The system identifier that the server got when its data directory was created.
+
+    None if the user may not see it.
+    """
     database: int
     timeline: str
-    """A new one begins when a standby takes over, or a server is recovered up to a point in time."""
+    """The server's timeline. A new timeline begins when a standby takes over, or a server is recovered up to a point in
+    time."""
     life: str
     """The time of the server's start, and of its statistics, which a crash resets."""
     views: str | None
@@ -69,9 +73,9 @@ class Place(NamedTuple):
     clock: float
     query: str | None
     table: int | None
-    """The table that the values of orderBy come from; None if they are computed."""
+    """The table from which the values of orderBy come; None if they are computed."""
     files: tuple[tuple[int, int | None], ...]
-    """Each member of the table with the number of its file, which TRUNCATE and VACUUM FULL change."""
+    """Each member of the table with the number of its file. TRUNCATE and VACUUM FULL change this number."""
     sequences: tuple[SequenceAt, ...]
 
     @property
@@ -91,13 +95,13 @@ class Place(NamedTuple):
 
 
 def place_from(stored: list[Any]) -> Place:
-    """Return a place that the log has kept."""
+    """Return the Place in a record of the log."""
     *rest, files, sequences = stored
     return Place._make((*rest, tuple(map(tuple, files)), tuple(SequenceAt(*each) for each in sequences)))
 
 
 def place_of(session: Session, origin: Origin, query: str | None) -> Place:
-    """Return the place. This transaction must have read the source before: its own locks name the views."""
+    """Return the Place. This transaction must have read the source before, because its locks name the views."""
     files: list[Any] = []
     if origin.table is not None:
         members = members_sql(origin.table)
@@ -108,7 +112,8 @@ def place_of(session: Session, origin: Origin, query: str | None) -> Place:
     return Place._make((_system(session), *session.one(_SERVER), query, origin.table, tuple(files), sequences))
 
 
-# The server checks the right to call a function even if the query then does not call it: so each has its own query.
+# The server checks the right to call a function even if the query does not call it. So each function has a separate
+# query.
 def _system(session: Session) -> str | None:
     if not session.one("select has_function_privilege('pg_control_system()', 'execute')")[0]:
         return None
@@ -117,19 +122,22 @@ def _system(session: Session) -> str | None:
 
 def _sequence_at(session: Session, sequence: Sequence) -> SequenceAt:
     found = session.rows(_SEQUENCE.format(sequence.oid))
-    if not found:  # it was dropped since the catalogue was read
+    if not found:  # the sequence was dropped after the catalogue was read
         return SequenceAt(sequence.oid, None, None)
     ((oid, file, options, readable, usable),) = found
     last, called = None, True
     if readable:
         last, called = session.one(f"select last_value, is_called from {sequence.name}")
-    elif usable:  # none if it has given no number yet
+    elif usable:  # no row if the sequence has given no number yet
         (last,) = session.one(f"select pg_sequence_last_value({oid})")
     return SequenceAt(oid, file, last, called, options)
 
 
 def last_checkpoint(session: Session) -> tuple[float, int] | None:
-    """Return the time of the last checkpoint, and the number that the next transaction had then, if the user may."""
+    """Return the time of the last checkpoint, and the number of the next transaction at that time.
+
+    None if the user may not see them.
+    """
     if not session.one("select has_function_privilege('pg_control_checkpoint()', 'execute')")[0]:
         return None
     time, xid = session.one(_CHECKPOINT)

@@ -1,4 +1,4 @@
-"""The plan of a batch: the ranges of the order column that it reads, and all that a later run needs to continue."""
+"""The plan of a batch: the ranges of the order column that it reads, and the data to continue from it."""
 
 from typing import Any, NamedTuple
 
@@ -6,7 +6,7 @@ from trident_spouts.jdbc.pages import Page
 from trident_spouts.jdbc.proof import Proof, proof_from
 
 _LEAST_PAGE = 10_000
-"""The least rows that are worth a partition: for fewer rows, a connection and a Spark task cost more."""
+"""The least number of rows in a partition: for fewer rows, a connection and a Spark task cost more than the reading."""
 
 
 class Plan(NamedTuple):
@@ -39,7 +39,7 @@ class Plan(NamedTuple):
 
 
 def plan_from(stored: dict[str, Any]) -> Plan:
-    """Return a plan that the log has kept. Raises KeyError, TypeError or ValueError if it is none."""
+    """Return the plan in a record of the log. Raises KeyError, TypeError or ValueError if the record is not a plan."""
     after, pages = stored["from"], _pages(stored["from"], stored["pages"])
     to = pages[-1].to if pages else after
     left = _pages(to, stored["left"]) if "left" in stored else None
@@ -58,7 +58,7 @@ def page_rows(limit: int, partitions: int) -> int:
 def _pages(after: str | None, stored: list[Any]) -> tuple[Page, ...]:
     """Return the pages stored in a plan.
 
-    They are stored without beginnings: each begins where the previous page ends.
+    They are stored without their first values, because each page begins after the last value of the previous page.
     """
     pages: list[Page] = []
     for to, rows, digest in stored:

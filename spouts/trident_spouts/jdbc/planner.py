@@ -1,4 +1,4 @@
-"""Plans of the rows that are added to a table: the next ranges of the order column, up to the last final one."""
+"""Plans of the rows that are added to a table: the next ranges of the order column, up to the last final value."""
 
 from time import monotonic
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from trident_spouts.jdbc.source import LATEST, JdbcSource, Opened, opened
 
 
 class _Look(NamedTuple):
-    """The end of the table at one moment, and what may still add rows before it."""
+    """The end of the table at one moment, and the transactions and sessions that may still add rows before it."""
 
     greatest: str | None
     past: str | None
@@ -30,18 +30,18 @@ class _Look(NamedTuple):
 
 
 class IncrementalPlanner:
-    """Plans batches of the rows that were added after the last batch, up to the last final one."""
+    """Plans batches of the rows that were added after the last batch, up to the last final value."""
 
     def __init__(self, database: Database, source: JdbcSource, first: Opened) -> None:
         self._database, self._source = database, source
         self._losses = Losses(source.source.name, source.on_data_loss)
         self._open(first)
         self._beginning: Plan | None = None
-        """The batch with which the stream begins if it begins at the end, once that is known."""
+        """The empty first batch of a stream with `startingFrom="latest"`, once the end is known."""
         self._end: str | None = None
-        """The greatest value that the first plan saw, behind which that batch begins."""
+        """The greatest value that the first plan saw. The stream begins after it."""
         self._checked: tuple[object, ...] | None = None
-        """The history of the last place, and what gave the column its values there."""
+        """The history of the last Place, and the defaults of the column at that time."""
         self._first: str | None = None
         """The value after which this run began to read."""
         self._greatest: str | None = None
@@ -49,7 +49,7 @@ class IncrementalPlanner:
         self._begun = False
         """True after the first plan of this run."""
         self.waits: str | None = None
-        """The reason for which the last plan left rows out that are there; None if it left none out."""
+        """The reason why the last plan left out existing rows; None if it left out no rows."""
 
     def _open(self, description: Opened) -> None:
         self._opened = description
@@ -66,7 +66,7 @@ class IncrementalPlanner:
         """
         description, beginning, end = self._opened, self._beginning, self._end
         plan = self._database.read(lambda session: self._next(session, previous, limit))
-        if self._opened is not description:  # something else gives the values now: look again at what is final
+        if self._opened is not description:  # the values have another origin: check finality again
             self._finality = Finality(self._column, self._source.lag)
             self._beginning, self._end = beginning, end
             plan = self._database.read(lambda session: self._next(session, previous, limit))
@@ -98,7 +98,7 @@ class IncrementalPlanner:
         return Plan(table, after, pages, self._last_rows.up_to(session, place, pages[-1].to)) if pages else None
 
     def _pages_sql(self, after: str | None, final: str, limit: int) -> str:
-        """Return the query of the next pages. They end with row number `limit`, and with all rows of the same value."""
+        """Return the query of the next pages. They end with row number `limit` and all rows of the same value."""
         column, rows = self._column, self._column.between(after, final)
         ordered = f"select {column.sql} from {column.source.sql} where {rows} order by {column.sql}"
         last = f"{ordered} limit 1 offset {limit - 1}"
@@ -111,7 +111,7 @@ class IncrementalPlanner:
         )
 
     def _look(self, session: Session) -> _Look:
-        """Read the end of the table, and then what may still add rows before it."""
+        """Read the end of the table, and then list the transactions and sessions that may still add rows before it."""
         column, source = self._column, self._column.source
         (standby,) = session.one("select pg_is_in_recovery()")
         if standby:
@@ -133,7 +133,7 @@ class IncrementalPlanner:
         return _Look(last, passed, Moment(monotonic(), server), under_way(session, sequences))
 
     def _place(self, session: Session) -> Place:
-        """Return the current place. If it has changed, check the source's description in the database first."""
+        """Return the current Place. If it has changed, first check the source's description in the database."""
         place, defaults = self._opened.place(session), defaults_now(session, self._opened.origin)
         if (place.history, defaults) != self._checked:
             self._check_unchanged(session)
@@ -151,10 +151,10 @@ class IncrementalPlanner:
         self._growth.check(session)
 
     def _latest(self, session: Session, look: _Look, place: Place) -> Plan | None:
-        """Return the empty batch with which a stream begins at the end of the first plan; None until that is final.
+        """Return the empty first batch of a stream that begins at the end of the table; None until that end is final.
 
-        A second plan of the first batch begins there, too, so that rows that came between are read. An empty table has
-        an end at once: all of its rows are still to come.
+        A second plan of the first batch begins at the same end, so that rows that came in between are read. The end of
+        an empty table is final at once, because all of its rows are still to come.
         """
         if self._beginning is None:
             end = self._end = self._end if self._end is not None else look.past
@@ -179,7 +179,7 @@ class IncrementalPlanner:
             self._history.begin(session, proof)
 
     def _another(self, previous: Plan, place: Place) -> str | None:
-        """Return why this is another table than the one that was read; None if it is the same."""
+        """Return the reason why this is not the table that was read; None if it is the same table."""
         before, now = previous.table, self._opened.relation.oid
         if before is not None and now is not None and before != now:
             return f"was dropped and recreated (oid {before} before, {now} now)"

@@ -1,8 +1,10 @@
-"""The proof that a position carries: the place, and the rows that were read last. The next plan compares both.
+"""The proof in a position: the Place (identity of table and server), and the last rows read.
 
-Rows that were read may be deleted or updated, files may be made anew (VACUUM FULL), and servers are restarted. So a
-difference is no loss by itself. What cannot come about in one history of a server is, and what a table shows that was
-emptied and filled again.
+The next plan compares both.
+
+Rows that were read may be deleted or updated, files may be rewritten (VACUUM FULL), and servers are restarted. So a
+difference alone is not a loss. A loss is a difference that is impossible in one history of a server, or that shows that
+the table was emptied and filled again.
 """
 
 from typing import Any, NamedTuple
@@ -15,8 +17,8 @@ from trident_spouts.jdbc.source import Opened
 LAST_ROWS = 16
 """The number of rows that a proof holds."""
 
-# A row's text changes without a new version of the row if a column is dropped and another one added in its place, or if
-# a label of an enumeration is renamed, also one within an array, a domain, a composite type or a range.
+# A row's text changes without a new version of the row in two cases: a column is dropped and another column is added in
+# its place; or a label of an enumeration is renamed (also inside an array, a domain, a composite type or a range).
 _LAYOUT = """
 with recursive columns as (select * from pg_attribute where attrelid = {table} and attnum > 0 and not attisdropped
   and {named}), types(oid) as (
@@ -38,21 +40,21 @@ class Row(NamedTuple):
     version: str
     digest: str
     behind: str = ""
-    """A digest of the table's row behind the row of a view or a query, as far as the user may read it."""
+    """For a row of a view or a query, a digest of the underlying row of the table, as far as the user may read it."""
 
 
 class Proof(NamedTuple):
-    """The place of a batch, and its last rows."""
+    """The Place as of a batch, and the last rows of the batch."""
 
     place: Place
     finished: int
-    """The number of a transaction: all before it had ended when the rows were read."""
+    """The number of a transaction. All transactions with smaller numbers had ended when the rows were read."""
     fields: tuple[str, ...]
     """The columns in the digests of rows."""
     rows: tuple[Row, ...]
     layout: str
-    """A digest of what gives rows of one version their text: the columns in the digests, or those of the table behind a
-    view or a query, and the labels of their enumerations."""
+    """A digest of everything that determines the text of a row version: the columns in the digests (for a view or a
+    query: of the underlying table), and the labels of their enumerations."""
 
     def logged(self) -> list[Any]:
         """Return the proof as JSON."""
@@ -61,7 +63,7 @@ class Proof(NamedTuple):
 
 
 def proof_from(stored: list[Any]) -> Proof:
-    """Return a proof that the log has kept."""
+    """Return the proof in a record of the log."""
     place, finished, fields, rows, layout = stored
     return Proof(place_from(place), finished, tuple(fields), tuple(Row(*row) for row in rows), layout)
 
@@ -112,7 +114,7 @@ class LastRows:
     def again(self, session: Session, proof: Proof) -> Again:
         """Return the rows that have the values of a proof's rows now."""
         values = ", ".join(sorted({self._column.literal(row.value) for row in proof.rows}))
-        readable = self._there.issuperset(proof.fields)  # whatever the program reads now
+        readable = self._there.issuperset(proof.fields)  # whichever columns the program reads now
         fields = proof.fields if readable else self._names
         rows = self._rows(session, f"{self._column.sql} in ({values})", fields) if values else []
         kept = proof.layout in ("", self._layout(session, fields))

@@ -64,7 +64,7 @@ class Relation(NamedTuple):
     oid: int | None
     """The number that the database gave to the table when it was created; None for a query."""
     versioned: bool
-    """True if the database tells for each row which transaction wrote it (the system column xmin)."""
+    """True if the database stores for each row the transaction that wrote it (the system column xmin)."""
     columns: tuple[ColumnType, ...]
     types: Mapping[int, str]
     """The names of the columns' types, by the types' numbers; the name of an enumeration is ``enum``."""

@@ -13,11 +13,11 @@ from trident_spouts.jdbc.proof import LastRows, Proof
 from trident_spouts.jdbc.source import JdbcSource, Opened, opened
 
 _MOST_PAGES = 1000
-"""The most pages of a snapshot. The metadata of its first batches name all of them, with some 30 bytes for each."""
+"""The most pages of a snapshot. The metadata of its first batches names all pages, with about 30 bytes for each."""
 
 
 class SnapshotPlanner:
-    """Plans batches of the whole table as of the moment of the first plan, and then no more."""
+    """Plans batches of the whole table as of the moment of the first plan. After that the stream ends."""
 
     def __init__(self, database: Database, source: JdbcSource, description: Opened) -> None:
         self._database, self._source, self._opened = database, source, description
@@ -30,8 +30,8 @@ class SnapshotPlanner:
         self._total = 0
         self.snapshot: str | None = None
         """The number of the snapshot that the transaction of the first plan keeps open; None if there is none. With it,
-        workers can read rows as they were before other transactions changed them. It is only a help, because each page
-        is checked."""
+        workers can read rows as they were before other transactions changed them. Correctness does not depend on it,
+        because each page is checked."""
 
     def next(self, previous: Plan | None, limit: int) -> Plan | None:
         """Return the batch after `previous`, of about `limit` rows; None if all rows were planned.

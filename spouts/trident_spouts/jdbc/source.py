@@ -37,7 +37,7 @@ class JdbcSource(NamedTuple):
 
     @property
     def query_digest(self) -> str | None:
-        """A digest of the query's text but for spaces and line ends; None if a table is read."""
+        """A digest of the query's text without spaces and line ends; None if a table is read."""
         query = self.source.query
         return None if query is None else hashlib.sha256(" ".join(query.split()).encode()).hexdigest()[:16]
 
@@ -52,7 +52,7 @@ class Opened(NamedTuple):
     query_digest: str | None
 
     def place(self, session: Session) -> Place:
-        """Return the place. This transaction must have read the source before."""
+        """Return the Place. This transaction must have read the source before."""
         return place_of(session, self.origin, self.query_digest)
 
 

@@ -32,7 +32,7 @@ StartingFrom: TypeAlias = Literal["earliest", "latest"] | Value
 
 @dataclass(frozen=True, init=False, repr=False)
 class JdbcSpout:
-    """A spout of the rows of a PostgreSQL table, view or query: those that are added, or the table as of one moment.
+    """A spout of the rows of a PostgreSQL table, view or query: rows as they are added, or the table as of one moment.
 
     The driver plans ranges of the column `orderBy` and logs them, each with the number of its rows and a digest of
     their versions; Spark's workers read the rows with psycopg, so no JDBC driver and no jar is needed. Each row is read
@@ -51,39 +51,40 @@ class JdbcSpout:
         type, a wider one, or ``string`` for its text. Without `schema`, all columns are read, and the database is asked
         for their types when the topology is built.
     orderBy : str
-        The column whose values only grow: a number from a sequence, or a time with time zone from the clock. What the
-        catalogue does not show to grow is refused without `isolationLag`. In the mode "snapshot", any
-        column by which the table can be divided, even a text column. It should have an index.
+        The column whose values only grow: a number from a sequence, or a time with time zone from the clock. If the
+        catalogue does not show that the column grows, it is refused without `isolationLag`. In the mode "snapshot", it
+        may be any column by which the table can be divided, even a text column. It should have an index.
     query : str, optional
         In place of `table`: a SELECT.
     mode : "incremental" or "snapshot"
         "incremental" reads present rows and rows that are added, as soon as no transaction can add a row before them.
         "snapshot" reads the table as of the moment of the first plan, and then ends.
     kind : "transactional" or "opaque"
-        What happens after a failed attempt: a transactional batch reads the same rows again, and fails if they have
+        The behaviour after a failed attempt: a transactional batch reads the same rows again, and fails if they have
         changed; an opaque batch is planned again from the present rows. Use "opaque" if rows are updated or deleted
         soon after they come.
     startingFrom : "earliest", "latest", or a value
-        Where a new stream begins: at the first row; after the last row of the first plan; or after a value of
+        The beginning of a new stream: at the first row; after the last row of the first plan; or after a value of
         `orderBy`, an int, Decimal, date, or datetime (with a zone if the column has one).
     isolationLag : duration
         How long rows are held back, in addition to waiting for running transactions. 0 is exact for values that the
         database gives when a row is inserted (identity, serial, ``now()``). If programs choose the values, give the
         longest time between the choice of a value and the commit.
     onDataLoss : "fail" or "warn"
-        What happens if the table is not the one that was read: dropped and created again, emptied and filled again, or
-        on a server that was restored from an older copy. "fail": DataLossError stops the stream. "warn": a warning is
-        logged, and reading continues after the rows that were read. Likewise for another `query`, with a TopologyError.
+        The reaction if the table is not the table that was read: it was dropped and created again, or emptied and
+        filled again, or its server was restored from an older copy. "fail": DataLossError stops the stream. "warn": a
+        warning is logged, and reading continues after the rows that were read. A changed `query` is treated in the same
+        way, with a TopologyError.
     maxRowsPerBatch : int
         The rows in a batch; more only if more rows have the same value of `orderBy`.
     numPartitions : int
         The number of ranges into which a full batch is divided, each read by one task. Ranges of fewer than 10,000 rows
         are not divided.
     user, password : str, optional
-        In place of those in `url`; each may be ``env:NAME`` or ``file:path``.
+        The user and password in place of those in `url`; each may be ``env:NAME`` or ``file:path``.
     retrySecs : duration
-        How long a server that cannot be reached is tried again, before the attempt fails (``maxAttempts`` of a run says
-        how often). It must be shorter than ``messageTimeoutSecs``.
+        How long an attempt repeats a request to an unreachable server before the attempt fails. (``maxAttempts`` limits
+        the number of attempts.) It must be shorter than ``messageTimeoutSecs``.
     connectTimeout : duration
         How long until a server counts as unreachable; at least 2 seconds.
 
@@ -94,7 +95,7 @@ class JdbcSpout:
     SourceUnreadableError
         The server cannot be reached, refuses the connection, is a standby, or has no such table or column.
     TypeDeclarationError
-        A column has a type that no field holds exactly, or another one than declared. The message names the column.
+        A column has a type that no field holds exactly, or another type than declared. The message names the column.
     MalformedInputError
         A value does not fit the declared type, or has no counterpart (``infinity``, ``NaN``).
     MissingPackageError

@@ -24,7 +24,7 @@ T = TypeVar("T")
 _log = logging.getLogger("trident.spouts")
 
 PATIENCE_SECS = 20.0
-"""The seconds for which one call waits for a broker. A batch waits longer, because it has `maxAttempts` attempts."""
+"""The seconds for which one call waits for a broker. A batch may wait longer, because it has `maxAttempts` attempts."""
 
 _REQUEST_SECS = 5.0
 _PAUSE_SECS = 0.1
@@ -41,7 +41,7 @@ _REFUSALS = LOGIN_REFUSALS | {
     "_UNSUPPORTED_FEATURE": "",
     "UNSUPPORTED_VERSION": "",
 }
-"""The errors that are not temporary, by their names in librdkafka, each with the way out."""
+"""The errors that are not temporary, by their names in librdkafka, each with advice for the user."""
 
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """The id that a broker sends if it does not support topic ids."""
@@ -64,9 +64,9 @@ class Cluster:
         self.servers = str(config["bootstrap.servers"])
         self._last_error: KafkaError | None = None
         self.epochs: Epochs = {}
-        """The epoch of each partition's leader, as it was when its end was asked for last."""
+        """The epoch of each partition's leader when the partition's end was last requested."""
         self._silent: set[str] = set()
-        """The partitions that did not answer the last request. There is one warning about each."""
+        """The partitions that did not answer the last request. Each is logged once, as a warning."""
         self._config = {**config, "error_cb": self._heard}
         self._admin = self._connected()
         committed = isolation == "read_committed"
@@ -119,7 +119,7 @@ class Cluster:
         resource = self._kafka.admin.ConfigResource(self._kafka.admin.ResourceType.TOPIC, topic)
         try:
             config = self._admin.describe_configs([resource], request_timeout=_REQUEST_SECS)[resource].result()
-        except self._kafka.KafkaException:  # it needs a right of its own
+        except self._kafka.KafkaException:  # this request needs a separate right
             return None
         return "compact" in config["cleanup.policy"].value if "cleanup.policy" in config else None
 
@@ -142,7 +142,7 @@ class Cluster:
     def earliest(self, partitions: Iterable[tuple[str, int]], every: bool = False) -> Offsets:
         """Return the first offset that each partition still has.
 
-        A partition without a leader is left out; with `every`, the call waits for it, as for a broker. The methods
+        A partition without a leader is left out; with `every`, the call waits until there is a leader. The methods
         below treat `every` in the same way.
         """
         return self._offsets("the earliest", partitions, self._kafka.admin.OffsetSpec.earliest(), every)
@@ -165,8 +165,8 @@ class Cluster:
         If a partition has no such record, return its end.
         """
         partitions = list(partitions)
-        # The ends come first: a record that arrives between the two requests is then found by its time, or lies behind
-        # the end. The other way around, a partition could begin behind it.
+        # The ends come first: a record that arrives between the two requests is then found by its time, or is after the
+        # end. In the other order, a partition could begin after that record.
         ends = self.ends(partitions, every=True)
         spec = self._kafka.admin.OffsetSpec.for_timestamp(milliseconds)
         offsets = self._offsets("those of a time", partitions, spec, every=True)
@@ -194,7 +194,7 @@ class Cluster:
         for (partition, spec), future in zip(wanted.items(), asked.values(), strict=True):
             try:
                 answer = future.result()
-                if answer.offset == self._kafka.OFFSET_INVALID:  # the client's answer for a leader that has changed
+                if answer.offset == self._kafka.OFFSET_INVALID:  # the client's answer if the leader has changed
                     fault = self._kafka.KafkaError
                     raise self._kafka.KafkaException(fault(fault.OFFSET_NOT_AVAILABLE))
                 offsets[partition.topic, partition.partition] = answer.offset
@@ -217,7 +217,7 @@ class Cluster:
     def _ask(self, what: str, request: Callable[[float], T]) -> T:
         """Send a request, and repeat it while brokers are unavailable.
 
-        Raises SourceUnreadableError if they remain so.
+        Raises SourceUnreadableError if they stay unavailable.
         """
         until = monotonic() + PATIENCE_SECS
         self._last_error = None
@@ -233,12 +233,12 @@ class Cluster:
                 if monotonic() >= until:
                     raise self.unreadable(what, (self._last_error or fault).str()) from error
             time.sleep(_PAUSE_SECS)
-            # A client goes on with the leaders that it knows, for minutes, though a broker that was started again
-            # refuses their former epoch. A new client asks for them.
+            # A client continues for minutes with the leaders that it knows, even if a restarted broker refuses their
+            # former epoch. A new client requests the leaders.
             self._admin = self._connected()
 
     def _refusal(self, error: "KafkaError | None") -> str:
-        """Return in words a broker's refusal, and the way out; "" for an error that may be temporary."""
+        """Return a text about a broker's refusal, with advice for the user; "" for an error that may be temporary."""
         name = "" if error is None else error.name()
         if error is None or name not in self.refusals:
             return ""

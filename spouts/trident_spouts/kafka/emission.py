@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _TASKS_PER_CORE = 4
-"""The most partitions for which each has its own Spark task. If there are more, a task reads several, one after the
-other."""
+"""The most partitions per core for which each partition is a separate Spark task. If there are more, a task reads
+several, one after the other."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,13 +38,13 @@ class KafkaEmission(Emission):
     check_read: Callable[[], None]
     """Raises SourceUnreadableError if the data may have come from another topic than the planned one."""
     look: Callable[[], None]
-    """Notes the last messages of the ranges in the driver, before Spark reads the ranges."""
+    """Records the last messages of the ranges in the driver, before Spark reads the ranges."""
     position: Callable[[], Metadata]
     """Returns the position after the batch, with its evidence, once the batch was read."""
     group: str
-    """The group under which Spark's workers keep consumers, and the data that these have read ahead, from batch to
-    batch. Spark's own groups are new for each query, so every batch would connect again. The group must be different in
-    another run, whose options may differ, and for a topic that was re-created."""
+    """The group under which Spark's workers keep consumers, and the data that the consumers have read ahead, from batch
+    to batch. Spark's default group is new for each query, so every batch would connect again. Another run must have
+    another group, because its options may differ; so must a topic that was re-created."""
     splits: bool = False
     """True if the options let Spark cut a range into several partitions."""
     taken: threading.Event = field(default_factory=threading.Event)
@@ -57,7 +57,7 @@ class KafkaEmission(Emission):
 
     @property
     def most_rows(self) -> int:
-        """Return the number of offsets, of which each has at most one message."""
+        """Return the number of offsets. Each offset has at most one message."""
         return sum(each.size for each in self.ranges)
 
     @property

@@ -1,4 +1,7 @@
-"""The evidence that partitions are still those that a stream has read: recorded in positions, compared at a start."""
+"""The evidence that partitions are still the ones that a stream has read.
+
+Positions hold it, and a start compares it.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -12,7 +15,7 @@ from trident_spouts.kafka.reading import RangeReader
 class Evidence:
     """Gathers and compares the evidence of positions.
 
-    `reader` reads single messages, if no reading of a batch has shown them to the driver. All is read at one
+    `reader` reads single messages that the driver has not seen while batches were read. All messages are read at one
     `isolation` level.
     """
 
@@ -26,20 +29,20 @@ class Evidence:
         return earliest
 
     def forget(self, topic: str, partition: int | None = None) -> None:
-        """Forget the readings of a topic, or of one partition: something else is there now."""
+        """Forget the messages of a topic, or of one partition, because it has other messages now."""
         self._lasts.forget(topic, partition)
 
     def backed(self, ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
-        """Return the ranges of a batch, each with the offset at which to begin for the last message before it."""
+        """Return the ranges of a batch, each with the offset from which a reader sees the last message before it."""
         return tuple(
             each._replace(since=self._lasts.since((each.topic, each.partition), each.start)) for each in ranges
         )
 
     def look(self, ranges: tuple[OffsetRange, ...]) -> None:
-        """Note the last messages before the starts and ends of ranges, without reading the ranges.
+        """Record the last messages before the starts and ends of ranges, without reading the ranges.
 
-        Spark's workers read these after that. So the next batch notices changes in between. Raises DataLossError if
-        another message is before a range than was read there.
+        Spark's workers read the ranges after this call, so the next batch notices changes in between. Raises
+        DataLossError if the message before a range is not the one that was read there.
         """
         starts = {(each.topic, each.partition): each.start for each in ranges}
         before = self._reader.last_before({each: (self._lasts.since(each, at), at) for each, at in starts.items()})
@@ -57,7 +60,7 @@ class Evidence:
     def position(self, topics: Topics, reads: Callable[[str], bool]) -> Topics:
         """Return the position after a batch, with the last message before each offset.
 
-        The messages that no reading has shown are fetched: at the first batch after a start without them.
+        Messages that no reading has shown are fetched, at the first batch after a start.
         """
         offsets = {(name, number): end for name, topic in topics.items() for number, end in enumerate(topic.ends)}
         unknown = {
@@ -70,7 +73,7 @@ class Evidence:
             looks = {each: (max(first[each], end - GAP), end) for each, end in unknown.items() if each in first}
             for each, last in self._reader.last_before(looks).items():
                 self._lasts.note(each, unknown[each], last)
-        # A topic that the spout does not read keeps what an earlier spout noted of it.
+        # A topic that this spout does not read keeps the evidence of an earlier spout.
         return {name: self._complete(name, topic) if reads(name) else topic for name, topic in topics.items()}
 
     def _complete(self, name: str, topic: TopicRange) -> TopicRange:
@@ -82,7 +85,7 @@ class Evidence:
         )
 
     def hold(self, topics: Topics) -> None:
-        """Take over the evidence of a position from the log.
+        """Remember the evidence of a position in the log.
 
         Last messages that were read at another isolation level are left out: with or without aborted transactions, the
         same partition has another last message. Then only offsets and epochs are compared.
@@ -98,10 +101,10 @@ class Evidence:
                     self._lasts.hold((name, number), end, last)
 
     def losses(self, suspects: Mapping[Partition, tuple[int, int | None]]) -> dict[Partition, Loss]:
-        """Return the partitions with another message before an offset than was read there.
+        """Return the partitions whose message before an offset is not the one that was read there.
 
-        `suspects` are pairs: the offset, and the epoch of the leader that it was read from; None if that is still the
-        leader, or is not known.
+        `suspects` gives a pair for each partition: the offset, and the epoch of the leader from which it was read (None
+        if the leader is the same, or is not known).
         """
         if not suspects:
             return {}

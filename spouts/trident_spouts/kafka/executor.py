@@ -36,11 +36,14 @@ class KafkaSource(NamedTuple):
 
 
 _ONE_MESSAGE: dict[str, Option] = {"queued.min.messages": 1, "fetch.message.max.bytes": 65_536}
-"""Options of a client that reads one message of each partition, and nothing ahead."""
+"""The options of a client that reads one message of each partition, without read-ahead."""
 
 
 class KafkaExecutor(SpoutExecutor):
-    """The executor of a KafkaSpout. It queries the cluster to plan ranges of offsets, and emits them by reference."""
+    """The executor of a KafkaSpout.
+
+    It queries the cluster to plan ranges of offsets, and emits references to the ranges.
+    """
 
     plans_ahead = True
 
@@ -65,7 +68,7 @@ class KafkaExecutor(SpoutExecutor):
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
         topics = from_metadata(metadata)
         ranges = ranges_of(topics)
-        if attempt.attempt:  # at the first attempt the plan has just looked
+        if attempt.attempt:  # at the first attempt the plan has just checked the cluster
             ranges = self._replays.present(ranges, topics)
         read = {range_.topic for range_ in ranges}
         ids = ",".join(f"{name}:{topics[name].id}" for name in sorted(read))
@@ -85,7 +88,7 @@ class KafkaExecutor(SpoutExecutor):
         return java | {"kafka.isolation.level": source.isolation} | more
 
     def read_so_far(self, position: Metadata) -> ReadSoFar | None:
-        first, ends = self._planner.measured  # replaced as a whole, by the thread that plans
+        first, ends = self._planner.measured  # the planning thread replaces it as a whole
         if not ends:
             return None
         read = {

@@ -1,8 +1,8 @@
 """The last message before an offset, as evidence of a stream's reading of a partition.
 
-A topic's id and an offset do not distinguish a partition from a copy of it that was restored and has grown on, or from
-its rest after an unclean election: offsets are given out again there. So a position also names the last message before
-it. Every reading begins with that message, and so does the first plan of a run.
+A topic's id and an offset do not distinguish a partition from a restored copy that has grown since, or from the rest of
+the partition after an unclean leader election, because offsets are used again there. So a position also names the last
+message before its offset. Every reading begins with that message, and so does the first plan of a run.
 """
 
 import hashlib
@@ -19,18 +19,18 @@ GAP = 10_000
 """The most offsets without a message that a check reads again to reach the last message."""
 
 _KEPT = 50
-"""The offsets of each partition for which the last message is remembered. Batches in flight are fewer."""
+"""The number of offsets of each partition for which the last message is remembered. Fewer batches are in flight."""
 
 _BLIND = 8
-"""The offsets that are read before a range if the last message before it is not known yet."""
+"""The number of offsets that are read before a range if the last message before the range is not known yet."""
 
 
 class LastMessage(NamedTuple):
-    """The last message before some offset. Without a digest, there is no message from `offset` up to that offset."""
+    """The last message before an offset. Without a digest, there is no message from `offset` up to that offset."""
 
     offset: int
     timestamp: int
-    """Milliseconds since 1970."""
+    """The message's timestamp in milliseconds since 1970."""
     digest: str
 
     def __str__(self) -> str:
@@ -54,15 +54,17 @@ def last_message(message: Any) -> LastMessage:
 class LastMessages:
     """The last messages before the offsets at which batches of this run begin and end.
 
-    Two readings that meet at an offset compare the messages before it, whichever comes first. Any thread may call it.
+    If one reading ends and another begins at an offset, the messages before that offset are compared, in whichever
+    order the two come. Any thread may call this object.
     """
 
     def __init__(self, losses: Losses, compacts: Callable[[str], bool | None]) -> None:
         self._losses = losses
         self._compacts = compacts
-        """Returns whether Kafka deletes messages within a topic, and not only its beginning; None if unknown."""
+        """A function that returns whether Kafka deletes messages within a topic, and not only its beginning; None if
+        unknown."""
         self._compacted: dict[str, bool] = {}
-        """For each topic, True if it was compacted at the first look, or when an earlier run read it."""
+        """For each topic, True if it was compacted at the first check of this run, or when an earlier run read it."""
         self._known: dict[Partition, dict[int, LastMessage]] = {}
         self._first: Mapping[Partition, int] = {}
         self._lock = threading.Lock()
@@ -75,7 +77,7 @@ class LastMessages:
             return self._known.get(partition, {}).get(offset)
 
     def begins(self, partitions: Mapping[Partition, int]) -> None:
-        """Note the first offsets that partitions still have."""
+        """Record the first offsets that partitions still have."""
         with self._lock:
             self._first = {**self._first, **partitions}
 
@@ -95,7 +97,7 @@ class LastMessages:
                 del known[old]
 
     def hold_compacted(self, topic: str) -> None:
-        """Note that messages of a topic may have been compacted away since they were read."""
+        """Record that messages of a topic may have been removed by compaction since they were read."""
         self._compacted[topic] = True
 
     def compacted(self, topic: str) -> bool:
@@ -111,13 +113,13 @@ class LastMessages:
         return self._compacted[topic]
 
     def forget(self, topic: str, partition: int | None = None) -> None:
-        """Forget a topic or one partition of it: the messages there now are not those that were read."""
+        """Forget a topic, or one partition of it, because its messages are not the ones that were read."""
         with self._lock:
             for each in [each for each in self._known if each[0] == topic and partition in (None, each[1])]:
                 del self._known[each]
 
     def loss(self, partition: Partition, offset: int, seen: LastMessage) -> Loss | None:
-        """Return how `seen`, before an offset, contradicts the known message; None if it does not."""
+        """Return the loss if `seen`, the message before an offset, contradicts the known message; otherwise None."""
         known = self.at(partition, offset)
         if known is None or seen == known:
             return None
@@ -133,7 +135,7 @@ class LastMessages:
         return self._compacted.get(topic) is not True and self._compacts(topic) is False
 
     def note(self, partition: Partition, offset: int, seen: LastMessage) -> None:
-        """Compare the message that a reading saw before an offset with the known one, and remember it.
+        """Compare the message that a reading saw before an offset with the known message, and remember it.
 
         Raises DataLossError if they contradict each other and the policy is "fail".
         """
@@ -146,9 +148,10 @@ class LastMessages:
             self.hold(partition, offset, seen)
 
     def note_none(self, partition: Partition, start: int, end: int) -> None:
-        """Note that a reading saw no message from `start` to `end`: the last one is still that before `start`.
+        """Record that a reading saw no message from `start` to `end`: the last message is still the one before `start`.
 
-        If the next batch has been read already, and has looked back, compaction may have taken that one meanwhile.
+        If the next batch was already read, and compared the messages before its start, compaction may have removed that
+        message since.
         """
         if self.at(partition, end) is None:
             self.hold(partition, end, self.at(partition, start) or LastMessage(start, -1, ""))

@@ -1,4 +1,4 @@
-"""Lost data, and the policy for it. Data are lost if Kafka no longer has the offsets that a stream would read next."""
+"""Lost data, and the policy for it. Data is lost if Kafka no longer has the offsets that a stream would read next."""
 
 import logging
 from typing import Literal, NamedTuple, TypeAlias
@@ -40,7 +40,7 @@ class Loss(NamedTuple):
 
 
 def retention_loss(topic: str, partition: int, position: int, earliest: int) -> Loss:
-    """Return the loss of a partition with first records that were deleted before they were read."""
+    """Return the loss of a partition whose first unread records were deleted."""
     return Loss(
         f"{topic}-{partition} has lost offsets {position} to {earliest - 1} before they were read (retention or "
         f"deleted records)"
@@ -60,12 +60,12 @@ def _other_content(topic: str, partition: int, position: int, facts: str) -> Los
 
 
 def anew_message_loss(topic: str, partition: int, position: int, known: str, seen: str) -> Loss:
-    """Return the loss of a partition that has another message than was read."""
+    """Return the loss of a partition that has another message at an offset than the one that was read."""
     return _other_content(topic, partition, position, f"{known} was the last message, and now there is {seen}")
 
 
 def vanished_loss(topic: str, partition: int, position: int, known: str) -> Loss:
-    """Return the loss of a partition that does not have a message that was read, though it still has its offset."""
+    """Return the loss of a partition that does not have a message that was read, although the offset exists."""
     return _other_content(topic, partition, position, f"{known} was the last message, and is gone")
 
 
@@ -75,7 +75,7 @@ def cut_loss(topic: str, partition: int, position: int, epoch: int, end: int) ->
 
 
 def epoch_loss(topic: str, partition: int, position: int, former: int, present: int) -> Loss:
-    """Return the loss of a partition with a leader epoch that went back, as it never does in one life of a cluster."""
+    """Return the loss of a partition with a leader epoch that went back, as it never does in the same cluster."""
     return _other_content(topic, partition, position, f"its leader epoch was {former}, and is now {present}")
 
 

@@ -72,7 +72,7 @@ def check_options(
             f"{name}={typed_brief(options)}: expected a mapping, such as "
             f"{{'security.protocol': 'SASL_SSL', 'sasl.password': 'env:KAFKA_PASSWORD'}}"
         )
-    lowered = {key.lower(): parameter for key, parameter in ours.items()}  # Spark's reader does not tell cases apart
+    lowered = {key.lower(): parameter for key, parameter in ours.items()}  # Spark's reader ignores upper and lower case
     for key, value in options.items():
         if not isinstance(key, str) or not isinstance(value, str | int | float | bool):
             raise error(f"{name}: expected names and values of options, got {key!r}: a {type(value).__name__}")

@@ -22,7 +22,8 @@ from trident_spouts.kafka.ranges import OffsetRange, Offsets, Topic, TopicRange,
 from trident_spouts.kafka.starting import StartingOffsets, check_given, first_offsets
 
 _LOOKS = 5
-"""The most looks at a cluster in one plan. A plan looks again if topics were created, extended or deleted meanwhile."""
+"""The most times that one plan reads the topics of a cluster. It reads again if topics were created, extended or
+deleted meanwhile."""
 
 
 class Position:
@@ -55,16 +56,16 @@ class Planner:
         self._limit = limit
         self._losses = losses
         self._topics: dict[str, Topic] = {}
-        """The topics that the spout reads, as they were at the last look."""
+        """The topics that the spout reads, as they were when the cluster was last queried."""
         self._started = False
         """True if the beginning of the stream was planned once. Topics that appear later begin at the earliest offset,
         even with "latest"."""
         self._gone: set[str] = set()
         """The topics that were read and were then deleted. The spout does not wait for them again."""
         self._begun: dict[str, Position] = {}
-        """The first offsets of topics that the first batches of this run did not name. They are kept for the whole run:
-        however often the stream's first batch is planned, and whatever was planned after it, "latest" and a time do not
-        move, and what is deleted meanwhile is a loss."""
+        """The first offsets of topics that the first batches of this run did not name. They are kept for the whole run.
+        So "latest", or a time, means the same offsets each time the stream's first batch is planned, and offsets that
+        are deleted meanwhile are a loss."""
         self.measured: tuple[Offsets, Offsets] = ({}, {})
         """The offsets at which this run began with each partition, and the partition's end at the last plan."""
 
@@ -90,7 +91,7 @@ class Planner:
         plan = dict(sorted(plan.items()))
         if any(range_.starts != range_.ends for range_ in plan.values()):
             return plan
-        # "earliest" and given offsets are found again at the next start, for as long as nothing was read.
+        # As long as nothing was read, the next start finds "earliest" and given offsets again.
         keeps_its_place = self._starting == "earliest" or isinstance(self._starting, Mapping)
         return None if previous or keeps_its_place or not plan else plan
 
@@ -139,7 +140,7 @@ class Planner:
     def _positions(
         self, previous: Topics, topics: Mapping[str, Topic], ends: Offsets
     ) -> tuple[dict[str, Position], list[Loss]]:
-        """Return the position of each topic after the batch `previous`, and the losses of topics that are gone."""
+        """Return the position of each topic after the batch `previous`, and the losses of deleted topics."""
         gone = [name for name in previous if self.reads(name) and name not in topics]
         losses = [self._gone_loss(name, previous[name], None) for name in gone]
         fresh = {name: topic for name, topic in topics.items() if name not in previous}
@@ -158,14 +159,14 @@ class Planner:
         return positions, losses
 
     def _continues(self, before: TopicRange, topic: Topic) -> bool:
-        """Return whether a topic is the one that was read. Without topic ids, the cluster's id decides."""
+        """Return whether a topic is the topic that was read. Without topic ids, the cluster's id decides."""
         if before.id is not None and topic.id is not None:
             return _same(before, topic)
         known = {before.cluster, self._cluster_id} - {None}
         return _same(before, topic) and len(known) < 2
 
     def _gone_loss(self, name: str, before: TopicRange, topic: Topic | None) -> Loss:
-        """Return the loss of a topic that was read and is not there, as far as its place is known."""
+        """Return the loss of a topic that was read and does not exist now."""
         self._cluster_id = self._cluster.id()
         if before.cluster is not None and self._cluster_id is not None and before.cluster != self._cluster_id:
             return other_cluster_loss(name, before.cluster, self._cluster_id, (before.id, topic.id if topic else None))
@@ -174,11 +175,12 @@ class Planner:
     def _beginnings(self, fresh: Mapping[str, Topic], first: bool) -> dict[str, Position]:
         """Return the first positions of topics that no batch names yet.
 
-        `first`: whether the stream has no batch at all.
+        `first` says whether the stream has no batch at all.
         """
         unknown = {n: topic for n, topic in fresh.items() if n not in self._begun or self._begun[n].id != topic.id}
         if unknown:
-            # As with Spark's source: what appears later is read from its beginning, unless its offsets are given.
+            # As in Spark's source, topics that appear later are read from their beginning, unless their offsets are
+            # given.
             later: StartingOffsets = self._starting if isinstance(self._starting, Mapping) else "earliest"
             anew = first and not self._started
             if anew:
@@ -199,7 +201,7 @@ class Planner:
         beyond = [partition for partition, offset in _each(positions) if offset > ends.get(partition, offset)]
         marks = self._cluster.high_watermarks(
             beyond
-        )  # the last stable offset may stand before what was read, for a while
+        )  # for a while, the last stable offset may be before offsets that were read
         losses = []
         for (name, number), mark in marks.items():
             offsets = positions[name].offsets
@@ -210,7 +212,7 @@ class Planner:
         return losses
 
     def _check_starts(self, positions: Mapping[str, Position], ends: Offsets) -> list[Loss]:
-        """Move each position past deleted offsets at its place.
+        """If the offsets at a position were deleted, move the position past them.
 
         Return the losses, one per partition.
 
@@ -230,14 +232,14 @@ class Planner:
     ) -> list[Loss]:
         """Compare the evidence in `previous` with the cluster. Return the losses, and move positions past them.
 
-        Everything is compared at the first plan of a run; later a partition with another leader epoch than before.
+        The first plan of a run compares all partitions; later plans compare partitions whose leader epoch has changed.
         """
         found: dict[Partition, Loss] = {}
         suspects: dict[Partition, tuple[int, int | None]] = {}
         for (name, number), offset in _each(positions):
             before = previous.get(name)
             if before is None or (name, number) not in ends or [offset] != before.ends[number : number + 1]:
-                continue  # nothing was read of it, it does not answer, or another loss has moved it
+                continue  # unread partition, no answer, or moved by another loss
             former, present = before.epoch(number), self._cluster.epochs.get((name, number))
             moved = former is not None and present is not None and present != former
             if former is not None and present is not None and present < former:
@@ -316,13 +318,14 @@ class Replays:
 def _grown(offsets: list[int], topic: Topic) -> list[int]:
     """Return a copy of a topic's offsets, with 0 for each new partition.
 
-    All records of a new partition came after the topic was first read, so records that it has lost count as lost.
+    All records of a new partition came after the topic was first read, so if its first records are missing, they are
+    lost.
     """
     return offsets + [0] * (topic.partitions - len(offsets))
 
 
 def _same(planned: TopicRange, topic: Topic) -> bool:
-    """Return whether a topic is the planned one, and not another topic of the same name."""
+    """Return whether a topic is the planned topic, and not another topic of the same name."""
     ids = planned.id is None or topic.id is None or planned.id == topic.id
     return ids and len(planned.ends) <= topic.partitions
 

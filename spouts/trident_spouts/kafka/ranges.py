@@ -11,7 +11,7 @@ Offsets = dict[tuple[str, int], int]
 """An offset for each (topic, partition)."""
 
 Epochs = dict[tuple[str, int], int | None]
-"""The epoch of the leader of each (topic, partition); None if the broker tells none."""
+"""The epoch of the leader of each (topic, partition); None if the broker does not give it."""
 
 
 class Topic(NamedTuple):
@@ -24,7 +24,7 @@ class Topic(NamedTuple):
 class TopicRange(NamedTuple):
     """The part of a batch from one topic: the offsets [start, end) of each partition, by the partition's number.
 
-    A partition without tuples in the batch has equal offsets: they are its position.
+    For a partition without tuples in the batch, both offsets are equal to its position.
     """
 
     id: str | None
@@ -37,16 +37,20 @@ class TopicRange(NamedTuple):
     """The id of the cluster; None if it is not known."""
 
     epochs: Sequence[int | None] = ()
-    """The epoch of each partition's leader at the time of the plan, or none at all."""
+    """The epoch of each partition's leader at the time of the plan; empty if the epochs are not known."""
 
     last: Sequence[LastMessage | None] = ()
-    """The last message before each end, once the batch was read."""
+    """The last message before each end offset, known once the batch was read."""
 
     isolation: str | None = None
-    """The isolation level at which `last` was read: another level sees other messages. None: none was read yet."""
+    """The isolation level at which `last` was read: another level sees other messages.
+
+    None if no message was read yet.
+    """
 
     compacted: bool = False
-    """True if Kafka has compacted the topic since this stream began to read it: messages of `last` may be gone."""
+    """True if Kafka has compacted the topic since this stream began to read it: messages in `last` may be deleted by
+    now."""
 
     def epoch(self, number: int) -> int | None:
         return self.epochs[number] if number < len(self.epochs) else None
@@ -109,7 +113,7 @@ def _from_json(topic: dict[str, Any]) -> TopicRange:
 
 
 def from_metadata(metadata: Metadata) -> Topics:
-    """Return the ranges that a batch's metadata name; no ranges for None, which means before the first batch.
+    """Return the ranges that a batch's metadata names; no ranges for None, which means before the first batch.
 
     Raises SpoutContractError if the metadata is not of a KafkaSpout.
     """
@@ -150,7 +154,8 @@ def limited(lags: Sequence[int], limit: int) -> list[int]:
     if total <= limit:
         return list(lags)
     shares = [lag * limit // total for lag in lags]
-    # What rounding leaves goes to those that lost most by it; the sort is stable, so that a plan made anew is equal.
+    # The remainder of the rounding goes to the partitions that lost most by it. The sort is stable, so that another
+    # plan gives the same result.
     left = limit - sum(shares)
     for at in sorted(range(len(lags)), key=lambda at: -(lags[at] * limit % total))[:left]:
         shares[at] += 1

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer
 
 Message = Any
-"""A message of confluent-kafka. The class of that package types each part as optional, as in messages to be sent."""
+"""A message of confluent-kafka. The type is Any because confluent-kafka's class declares every part as optional."""
 
 FIELDS: StructType = parse_schema(
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
@@ -30,10 +30,13 @@ FIELDS: StructType = parse_schema(
 _SCHEMA = arrow_schema(FIELDS)
 _CHUNK = 10_000
 _EPOCH_END = re.compile(r"log truncation detected .*broker end offset is (\d+)")
-"""The error of librdkafka for a position whose epoch ends before it."""
+"""The error of librdkafka for a position after the end of its epoch."""
 
 _LOOK = 16
-"""The offsets in which a last message is looked for at first; then 16 times as many before them, and so on."""
+"""The number of offsets in which a last message is searched first.
+
+The next search covers 16 times as many, and so on.
+"""
 _REFUSALS = ("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "TOPIC_AUTHORIZATION_FAILED")
 
 
@@ -44,26 +47,26 @@ class RangeReader:
         self._lasts = lasts
         self._kafka = kafka_client()
         self._config = {
-            # A batch ends where its ranges end, so the broker must not hold a small answer back to make it larger, and
-            # a full queue is filled again at once.
+            # A batch ends with its ranges, so the broker must not delay a small answer to make it larger, and a full
+            # queue is refilled at once.
             "fetch.wait.max.ms": 10,
             "fetch.queue.backoff.ms": 10,
-            "group.id": "trident-pyspark",  # demanded, and without meaning where partitions are assigned
+            "group.id": "trident-pyspark",  # required, but it has no meaning for assigned partitions
             **config,
             "isolation.level": isolation,
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             "enable.partition.eof": True,
-            "auto.offset.reset": "error",  # an offset that is gone must be an error, not a jump to another one
+            "auto.offset.reset": "error",  # a deleted offset must be an error, not a jump to another offset
         }
         self._free: list[Consumer] = []
         self._closed = False
 
     def read(self, ranges: tuple[OffsetRange, ...]) -> pa.Table:
-        """Return all messages in the ranges, and note the last ones before their starts and ends.
+        """Return all messages in the ranges, and record the last messages before the starts and ends of the ranges.
 
-        Raises SourceUnreadableError if Kafka does not answer, or no longer has an offset, and DataLossError if another
-        message is before a range than was read there.
+        Raises SourceUnreadableError if Kafka does not answer, or no longer has an offset, and DataLossError if the
+        message before a range is not the one that was read there.
         """
         if not ranges:
             return _SCHEMA.empty_table()
@@ -91,7 +94,7 @@ class RangeReader:
     def cut_off(self, positions: Mapping[Partition, tuple[int, int]]) -> dict[Partition, int]:
         """Return the partitions that have lost records of a leader's epoch before an offset, with the end of the rest.
 
-        `positions` are pairs (offset, epoch). The broker knows where each epoch ends, whatever came after it.
+        `positions` are pairs (offset, epoch). The broker knows the end of each epoch, even if later epochs followed.
         """
         cut: dict[Partition, int] = {}
         left, until = set(positions), monotonic() + PATIENCE_SECS
@@ -124,7 +127,7 @@ class RangeReader:
             table = pa.Table.from_batches(reading.batches(), _SCHEMA)
             consumer.unassign()
         except BaseException:
-            consumer.close()  # it may have messages at hand that belong to nobody
+            consumer.close()  # it may hold messages that no range has
             raise
         self._free.append(consumer)
         if self._closed:
@@ -145,17 +148,17 @@ class _Reading:
         self._kafka = kafka
         self._consumer = consumer
         self._open = {(each.topic, each.partition): each for each in ranges}
-        """The ranges that are not read to their ends."""
+        """The ranges that are not read to their ends yet."""
         self.before: dict[Partition, Message] = {}
         self.last: dict[Partition, Message] = {}
-        """The last message before each range, and in it."""
+        """The last messages before and in each range."""
         starts = [each.start if each.since is None else each.since for each in ranges]
         consumer.assign(
             [kafka.TopicPartition(each.topic, each.partition, at) for each, at in zip(ranges, starts, strict=True)]
         )
 
     def note(self, range_: OffsetRange, lasts: LastMessages) -> None:
-        """Note the last messages before the start and the end of a range that was read to its end."""
+        """Record the last messages before the start and the end of a range that was read to its end."""
         partition, since = (range_.topic, range_.partition), range_.since
         if since is not None and since < range_.start:
             before = self.before.get(partition)
@@ -185,7 +188,8 @@ class _Reading:
 
     def _receive(self) -> list[Message]:
         """Return the next messages of the ranges; none if no message comes for a moment."""
-        # `consume` waits until it has as many messages as it is asked for: so one is waited for, and more are taken.
+        # `consume` waits until it has the requested number of messages. So the first call waits for one message, and
+        # the second takes those that have come.
         consumer = self._consumer
         messages = consumer.consume(1, 0.2)
         messages += consumer.consume(_CHUNK, 0) if messages else []
@@ -201,8 +205,8 @@ class _Reading:
             return False
         if range_ is None:
             return False
-        # The last offsets of a range may have no message: those of markers and of aborted transactions, and what
-        # compaction took. So a range ends where something behind it is seen, and the end of a partition is seen too.
+        # The last offsets of a range may have no message: offsets of markers, of aborted transactions and of compacted
+        # messages. So a range ends when a later message, or the end of the partition, is seen.
         offset = message.offset()
         if offset >= range_.end - (error is None):
             self._end(range_)

@@ -27,9 +27,9 @@ _MOST_OFFSETS = 500_000
 class KafkaSpout:
     """A spout of the messages of Kafka topics, each read once, even across crashes and restarts.
 
-    The metadata of a batch is, for each partition of each topic, the exact range of offsets. On Spark the ranges are
-    read by Spark's own Kafka connector, on the embedded engine by confluent-kafka, which also plans the batches. The
-    position of a stream is kept in the topology's log; no consumer group commits offsets.
+    The metadata of a batch is, for each partition of each topic, the exact range of offsets. On Spark, Spark's Kafka
+    connector reads the ranges; on the embedded engine, confluent-kafka does. The driver plans batches with
+    confluent-kafka. The position of a stream is kept in the topology's log; no consumer group commits offsets.
 
     The fields of a tuple are ``key binary, value binary, topic string, partition int, offset bigint, timestamp
     timestamp, headers array<struct<key: string, value: binary>>``, as in Spark's source; headers are null if a message
@@ -38,16 +38,17 @@ class KafkaSpout:
     Parameters
     ----------
     bootstrapServers : str
-        Brokers to begin with, ``"host:9092,host:9092"``; or ``"env:NAME"`` or ``"file:path"`` that holds them.
+        The first brokers to connect to, ``"host:9092,host:9092"``; or ``"env:NAME"`` or ``"file:path"`` that holds
+        them.
     topics : str or sequence of str, optional
         The topics to read; they must exist.
     pattern : str, optional
         In place of `topics`: a regular expression that the whole name of a topic matches. Topics that appear later are
         read from their beginning.
     kind : "transactional" or "opaque"
-        The offsets that a replay within a run reads: the same ones again, or those that exist by then, from the same
-        beginning on. Either is exactly-once. A transactional replay waits for a partition without a leader; an opaque
-        replay leaves the partition for later.
+        The offsets that a replay within a run reads: the same offsets again ("transactional"), or those that exist by
+        then, from the same start ("opaque"). Either is exactly-once. A transactional replay waits for a partition
+        without a leader; an opaque replay leaves the partition for later.
     startingOffsets : "earliest", "latest", datetime or mapping
         The beginning of a new stream: at the first offset that exists, at the end, at the first message at or after a
         time (a datetime with its zone), or at offsets, ``{"orders": {0: 17, 1: 42}}``; partitions that the mapping
@@ -56,16 +57,16 @@ class KafkaSpout:
     maxOffsetsPerBatch : int
         The most offsets in one batch, of all partitions together. Each gets a share in proportion to its lag.
     isolationLevel : "read_committed" or "read_uncommitted"
-        Whether messages of transactions count only once these are committed.
+        Whether messages of a transaction are read only after the transaction is committed.
     onDataLoss : "fail", "earliest" or "latest"
         The reaction if Kafka no longer has the next offsets: retention has deleted them, a topic was deleted or
-        re-created, or a partition ends before the position. "fail" stops the stream with DataLossError. The others log
-        a warning and continue from the first offset that exists ("earliest") or from the end ("latest").
+        re-created, or a partition ends before the position. "fail" stops the stream with DataLossError. The other
+        values log a warning and continue from the first offset that exists ("earliest") or from the end ("latest").
     options : mapping, optional
         Options of the clients under the names of librdkafka: ``security.protocol``, ``sasl.mechanism``,
         ``sasl.username``, ``sasl.password``, ``ssl.ca.location`` and so on; they are translated for Spark's connector.
-        A value ``"env:NAME"`` or ``"file:path"`` is read there when a client connects, so that no program has to hold
-        it.
+        A value ``"env:NAME"`` or ``"file:path"`` is read from that variable or file when a client connects, so that no
+        program has to contain a secret.
     sparkOptions : mapping, optional
         More options of Spark's reader, such as ``minPartitions`` or ``kafka.sasl.jaas.config``.
 
@@ -90,7 +91,7 @@ class KafkaSpout:
 
     Notes
     -----
-    It takes the place of Storm's ``KafkaTridentSpoutTransactional`` and ``KafkaTridentSpoutOpaque``.
+    KafkaSpout takes the place of Storm's ``KafkaTridentSpoutTransactional`` and ``KafkaTridentSpoutOpaque``.
     """
 
     bootstrapServers: str

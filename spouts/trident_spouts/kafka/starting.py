@@ -14,7 +14,7 @@ StartingOffsets: TypeAlias = Literal["earliest", "latest"] | datetime.datetime |
 
 
 def check_starting(starting: object) -> None:
-    """Raise TopologyError if `startingOffsets` has none of the known forms."""
+    """Raise TopologyError if `startingOffsets` does not have one of the accepted forms."""
     if isinstance(starting, datetime.datetime):
         if starting.tzinfo is None:
             raise TopologyError(
@@ -77,7 +77,7 @@ def _given(starting: PartitionOffsets, earliest: Offsets, cluster: Cluster) -> O
 
 
 def check_given(starting: StartingOffsets, topics: Mapping[str, Topic]) -> None:
-    """Raise TopologyError if `starting` gives an offset of a partition that is not among those to read."""
+    """Raise TopologyError if `starting` gives an offset for a partition that the spout does not read."""
     for name, offsets in starting.items() if isinstance(starting, Mapping) else ():
         for number in offsets:
             if name not in topics or number >= topics[name].partitions:
