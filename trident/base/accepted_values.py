@@ -1,8 +1,8 @@
-"""The gate for Python values: which values a column of a declared type accepts, and in which form Arrow gets them.
+"""Checks of Python values against a declared column type, and their conversion to the form that Arrow accepts.
 
-Every value from outside passes it: results of users' functions, rows of spouts, arguments of queries, keys of states.
-Arrow ends the process for some values (a Decimal with a great exponent), and takes others for values that they are not
-(1e-77 for 0.00). So nothing reaches Arrow that the declared type does not hold exactly.
+Every value from outside is checked here: results of users' functions, rows of spouts, arguments of queries, keys of
+states. Arrow itself is not safe: some values end the process (a Decimal with a great exponent), and others are stored
+as a different value (1e-77 as 0.00). So only values that the declared type can hold exactly reach Arrow.
 """
 
 import datetime
@@ -56,7 +56,7 @@ def accept(value: Any, kind: pa.DataType) -> Any:
 
 
 def _of_numpy(value: Any, kind: pa.DataType) -> Any:
-    """Return a scalar of NumPy as a Python value. A time in nanoseconds would become a bare number."""
+    """Return a NumPy scalar as a Python value. A time that only fits an int of nanoseconds raises NotAccepted."""
     item = value.item()
     if isinstance(value, numpy.datetime64 | numpy.timedelta64) and isinstance(item, int):
         raise NotAccepted(value, kind, why="finer than a microsecond; write .astype('datetime64[us]')")
@@ -78,7 +78,7 @@ def _accept_map(value: Any, kind: pa.DataType) -> Any:
 
 
 def _accept_struct(value: Any, kind: pa.DataType) -> Any:
-    fields = list(kind)  # once: each look at a type makes objects
+    fields = list(kind)  # read once, because each access creates new objects
     names = [field.name for field in fields]
     if isinstance(value, Row) and hasattr(value, "__fields__"):
         value = value.asDict()
@@ -117,7 +117,7 @@ def _is_in_years(value: datetime.datetime) -> bool:
 
 
 def _accept_decimal(value: Any, kind: pa.DataType) -> decimal.Decimal:
-    """Return a number with exactly the digits after the point that the type has.
+    """Return a number as a Decimal with exactly as many digits after the point as the type has.
 
     Arrow rescales any other Decimal by a table of powers of ten, which it reads out of bounds for great exponents.
     """
@@ -173,7 +173,7 @@ def _accept_plain(value: Any, kind: pa.DataType, accepted: tuple[Any, ...]) -> A
 
 _NO_BOOL = "a bool is not accepted as a number; write int(...)"
 _MOST_BITS = 127
-"""No decimal of at most 38 digits has more."""
+"""The most bits that a decimal of 38 digits needs."""
 
 _NESTED: list[tuple[Callable[[pa.DataType], bool], Callable[[Any, pa.DataType], Any]]] = [
     (kinds.is_list, _accept_list),

@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 
 
 class AnswerRows(list[Row]):
-    """The rows of an answer, with the names of their fields, and the txid of each batch group as of which they are."""
+    """The rows of an answer, with the names of their fields and, for each batch group, the txid that they show."""
 
     def __init__(self, table: pa.Table, txids: Mapping[str, int]) -> None:
         self._table = table
         self._fill(table.column_names, list(map(to_python, table.columns)), table.num_rows, txids)
 
     def _fill(self, fields: Iterable[str], columns: Sequence[list[Any]], count: int, txids: Mapping[str, int]) -> None:
-        """Take the values of each field as the rows."""
+        """Fill this list with rows that are made of the values of each field."""
         self.fields: tuple[str, ...] = tuple(fields)
         self.txids = dict(txids)
         row = Row(*self.fields)
-        # The key of a state of one value has no field: its rows are empty, and there may still be one.
+        # The key of a state of one value has no fields, so its answer can be one row without values.
         rows = zip(*columns, strict=True) if columns else iter([()] * count)
         super().__init__(row(*values) for values in rows)
 

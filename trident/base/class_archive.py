@@ -1,7 +1,7 @@
-"""An archive of the classes that Spark's JVM loads. With it, a Spark that the library starts is up in half the time.
+"""An archive of the classes that Spark's JVM loads. With it, Spark starts in half the time.
 
 `trident prepare-java` makes the archive, for the Java and the Spark of this machine, in the user's cache folder. The
-JVM checks by itself that an archive belongs to it and to Spark's jars, and starts without one that does not.
+JVM checks whether an archive was made by this Java from these jars of Spark. If not, it starts without the archive.
 """
 
 import hashlib
@@ -17,8 +17,8 @@ from trident.base.errors import SparkSetupError
 from trident.base.java import machine_java, why_no_java
 
 _OPTIONS = "SPARK_SUBMIT_OPTS"
-"""The environment variable with options for the JVM that Spark's launcher starts. Unlike a setting of the session it
-takes nothing away from the user's own options."""
+"""The environment variable with options for the JVM that Spark's launcher starts. Unlike a setting of the session, it
+does not replace the JVM options of the user."""
 
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 _LONGEST = 600
@@ -44,7 +44,7 @@ def archive_file() -> Path:
 
 @contextmanager
 def class_archive_in_use() -> Iterator[None]:
-    """Have a JVM that Spark's launcher starts within this block use the archive, if there is one."""
+    """Let each JVM that Spark's launcher starts within this block use the archive, if the archive exists."""
     before = os.environ.get(_OPTIONS)
     if machine_java() is None or "Archive" in (before or "") or not _is_own(file := archive_file()):
         yield
@@ -60,9 +60,10 @@ def class_archive_in_use() -> Iterator[None]:
 
 
 def make_class_archive(program: Sequence[str]) -> Path:
-    """Make the archive of the classes that a program loads, and return its path. The program ends after its JVM.
+    """Make the archive of the classes that `program` loads, and return the archive's path.
 
-    Raises SparkSetupError, with the end of the program's output, if no archive was made. One from before stays then.
+    The program must not end before its JVM. Raises SparkSetupError, with the end of the program's output, if no archive
+    was made. An older archive then stays.
     """
     file = archive_file()
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -86,7 +87,7 @@ def _more(options: str) -> str:
 
 
 def _is_own(file: Path) -> bool:
-    """Return whether there is a file that only this user can have written: a JVM runs what an archive contains."""
+    """Return whether the file exists and only this user can have written it: a JVM runs the classes in it."""
     try:
         status = file.stat()
     except OSError:

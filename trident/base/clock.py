@@ -1,4 +1,4 @@
-"""A clock that a test can move. It serves pauses, time limits and measurements, never the order of batches."""
+"""A clock that a test can move. It is used for pauses, time limits and measurements, never for the order of batches."""
 
 import time
 from typing import Protocol

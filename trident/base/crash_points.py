@@ -68,7 +68,7 @@ _listener: Callable[[str], None] | None = None
 
 
 def arm(text: str) -> None:
-    """Let this process die at the point that `text` names (``point`` or ``point:count``); "" disarms the process."""
+    """Make this process kill itself at the point in `text` (``point`` or ``point:count``); "" disarms the process."""
     listen(_Trap(text) if text else None)
 
 
@@ -79,7 +79,7 @@ def listen(listener: Callable[[str], None] | None) -> None:
 
 
 def reach(point: str) -> None:
-    """Report that this thread is at `point`. If the process is armed for this point, the process dies here."""
+    """Report that this thread is at `point`. If the process is armed for this point, it kills itself here."""
     if _listener is not None:
         _listener(point)
 

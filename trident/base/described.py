@@ -1,4 +1,4 @@
-"""Frozen descriptions, such as spouts: their fields, and their ``repr``, which is the call that makes them."""
+"""The fields and the ``repr`` of immutable descriptions, such as spouts. The ``repr`` is the call that makes one."""
 
 import inspect
 from enum import Enum
@@ -18,7 +18,7 @@ class Written(str):
 
 
 def keep(owner: object, **fields: object) -> None:
-    """Set the fields of a frozen dataclass, in an ``__init__`` of its own."""
+    """Set the fields of a frozen dataclass, from the ``__init__`` that the class defines."""
     for name, value in fields.items():
         object.__setattr__(owner, name, value)
 
@@ -26,15 +26,15 @@ def keep(owner: object, **fields: object) -> None:
 def described(owner: object, **shown: object) -> str:
     """Return the call that makes `owner`, with the arguments that differ from their defaults.
 
-    The parameters and their defaults are those of its class. The value of an argument is the attribute of its name, or
-    the one in `shown`: for an attribute that has another form than the argument, or must stay hidden.
+    The parameters and their defaults are those of its class. The value of an argument is the attribute with its name.
+    If that attribute has another form than the argument, or must stay hidden, `shown` has the value instead.
     """
     arguments, by_name = [], False
     for name, parameter in inspect.signature(type(owner)).parameters.items():
         value = _argument(shown[name] if name in shown else getattr(owner, name))
         by_name = by_name or parameter.kind is parameter.KEYWORD_ONLY
         if value == parameter.default:
-            by_name = True  # what follows one that is left out needs its name
+            by_name = True  # after an omitted argument, the next one needs its name
         else:
             arguments.append(f"{name}={value!r}" if by_name else repr(value))
     return f"{type(owner).__name__}({', '.join(arguments)})"

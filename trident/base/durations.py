@@ -61,7 +61,7 @@ def read_microseconds(
 ) -> int:
     """Return a duration in microseconds. If it is not one, raise ``error(message)``; `name` is the argument's name.
 
-    The duration must be positive, or 0 or more where `zero` is true.
+    The duration must be positive; if `zero` is true, it may also be 0.
 
     >>> read_microseconds("timeout", "5 parsecs")  # doctest: +ELLIPSIS
     Traceback (most recent call last):

@@ -5,7 +5,7 @@ from typing import Self
 
 
 class Ending:
-    """A context manager that gives itself, and calls `_end` when the block is left."""
+    """A context manager: `with` gives the block this object, and calls `_end` after the block."""
 
     __slots__ = ()
 

@@ -93,8 +93,8 @@ class UserFunctionError(TridentError):
     """For the library: whether the function failed on a worker because a service that it needs did not answer."""
 
     row: int | None = None
-    """For the library: the row of the tuple, among the tuples that one call of a step was for. None if no tuple is at
-    fault alone."""
+    """For the library: the number of the row, among the tuples of one call of a step, on which the function failed.
+    None if the error does not belong to a single tuple."""
 
     of_spark: str | None = None
     """For the library: Spark's own message, if Spark failed in an expression and the step is not known."""
@@ -112,8 +112,8 @@ class UserCodeError(UserFunctionError):
 class BatchFailedError(TridentError):
     """A batch failed for good, and its batch group stopped. Nothing of the batch was applied.
 
-    The batch failed `maxAttempts` times, or once where another attempt could only fail in the same way. ``__cause__``
-    is the error of the last attempt.
+    The batch failed `maxAttempts` times, or once if another attempt could only fail in the same way. ``__cause__`` is
+    the error of the last attempt.
     """
 
 
@@ -139,7 +139,7 @@ class CallHangsError(BatchTimeoutError):
 
 
 class LedgerError(TridentError):
-    """Rows of a batch were lost or doubled on their way, as its ledger says (``start(ledger=True)``).
+    """Rows of a batch were lost or doubled between two steps. Only ``start(ledger=True)`` notices this.
 
     Nothing of the attempt was frozen, and the batch is tried again. The message names the step, the partition, and how
     many rows it sent and how many arrived.
@@ -206,13 +206,13 @@ class StateUnavailableError(StateError, ConnectionError):
 
 
 class StateFullError(StateError):
-    """The store accepts no further data (out of memory, disk full). The commit is retried; nothing is half-written."""
+    """The store accepts no further data (out of memory, disk full). The commit is retried; no batch is half-written."""
 
 
 class StateLostError(StateError):
     """A store is gone, or lacks more batches than the log can heal.
 
-    The message names the txids of the store and the log where they are known, and the way out.
+    The message names the txids of the store and the log if they are known, and the way out.
     """
 
 
@@ -237,7 +237,7 @@ class StateShapeError(StateError):
 
 
 class StateCorruptError(StateError):
-    """Stored bytes are damaged. The message names the state and the place, not the content."""
+    """Stored bytes are damaged. The message names the state and the location of the bytes, not their content."""
 
 
 class StateRecoveringError(StateError):
@@ -247,7 +247,7 @@ class StateRecoveringError(StateError):
 class StateNotFollowedError(StateRecoveringError):
     """A reader's copy of a state cannot follow the driver's commits, so its values are old. The message says why.
 
-    Often code of the user's fails in the reader's process. The reader tries again, and answers when it succeeds.
+    Often user code fails in the reader's process. The reader tries again, and answers when it succeeds.
     """
 
 
@@ -256,14 +256,15 @@ class StateValueError(StateError, ValueError):
 
 
 class SnapshotMovedError(StateError):
-    """A read as of a txid was too late: the store has passed that txid. The reader reads again, as of a later one."""
+    """A read as of a txid came too late: the store has later values only. The read is repeated for a later txid."""
 
 
 class StateEndedError(StateError):
     """The state that a reader had opened was dropped, reset or recreated.
 
-    The reader's values are void, and a feed of its changes ends. Open the state again (`openState`, `openTopology`);
-    start a topology again that reads it; begin a feed again with a snapshot: ``client.changes(name, snapshot=True)``.
+    Values that were read from it are no longer valid, and feeds of its changes end. Open the state again (`openState`,
+    `openTopology`), restart each topology that reads it, and begin feeds again with a snapshot: ``client.changes(name,
+    snapshot=True)``.
     """
 
 
@@ -356,7 +357,7 @@ class LogError(TridentError):
 
 
 class LogCorruptError(LogError):
-    """The log's bytes are damaged, or are no log at all. Nothing was written."""
+    """The log's bytes are damaged, or are not a log. Nothing was written."""
 
 
 class LogMismatchError(LogError):

@@ -12,7 +12,7 @@ class JsonFormatter(logging.Formatter):
     r"""Write each log record as one line of JSON: time (UTC), level, logger, message, and the subject of the record.
 
     The fields `topology`, `group`, `txid` and `attempt` are there if they apply, and `error` if there is a traceback.
-    Give it to a handler of the standard logging.
+    Pass it to `setFormatter` of a handler of the standard logging.
 
     >>> record = logging.LogRecord("trident.run", logging.INFO, "", 0, "batch %d\nis late", (7,), None)
     >>> record.created, record.group = 0.25, "words"

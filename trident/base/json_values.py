@@ -45,8 +45,8 @@ def from_json(value: Any, kind: pa.DataType) -> Any:
     r"""Return a JSON value as a value of a column of type `kind`.
 
     A value that JSON can express comes back unchanged, even if its type is wrong: the column then refuses it. Raises
-    ValueError for a text that is no binary, decimal, date or time, for a number beyond the range of a float, and for a
-    map of which two keys are one.
+    ValueError for a text that is not a valid binary, decimal, date or time, for a number beyond the range of a float,
+    and for a map with two equal keys.
 
     >>> from_json("2024-02-29", pa.date32())
     datetime.date(2024, 2, 29)
@@ -94,7 +94,7 @@ def _scalar(value: Any, kind: pa.DataType) -> Any:
         if kinds.is_decimal(kind):
             return decimal.Decimal(
                 str(value) if isinstance(value, float) else value
-            )  # as it was written, up to 15 digits
+            )  # a float's shortest text: the digits in the JSON
         if kinds.is_date(kind):
             return datetime.date.fromisoformat(value)
         if kinds.is_timestamp(kind):
@@ -111,7 +111,7 @@ def _number(value: Any, kind: pa.DataType) -> Any:
         return value
     try:
         number = float(value)
-    except OverflowError:  # a whole number
+    except OverflowError:  # an int beyond the range of a float
         number = math.inf
     with numpy.errstate(over="ignore"):
         nearest = numpy.float32(number) if kinds.is_float32(kind) else number
@@ -121,12 +121,12 @@ def _number(value: Any, kind: pa.DataType) -> Any:
 
 
 def read_time(text: str) -> datetime.datetime:
-    """Return a time in ISO 8601. Raises ValueError if it is none, or has digits beyond the microsecond.
+    """Return a time in ISO 8601. Raises ValueError for another text, or for digits beyond the microsecond.
 
     >>> read_time("2024-02-29T12:00:00.123456Z").microsecond
     123456
     """
-    if _FINER.search(text):  # Python would drop them
+    if _FINER.search(text):  # Python would drop these digits
         raise ValueError(f"{text!r} is finer than a microsecond")
     return datetime.datetime.fromisoformat(text)
 
@@ -143,7 +143,7 @@ def to_json(value: Any) -> str:
 def jsonable(value: Any) -> Any:
     """Return a value of a state as dicts, lists, texts, numbers, bools and None.
 
-    A number or a text of NumPy is one of Python: a key often comes from a DataFrame.
+    NumPy's numbers and texts become Python's: a key often comes from a DataFrame.
 
     >>> jsonable([numpy.int64(7), numpy.str_("dog")])
     [7, 'dog']
@@ -154,7 +154,7 @@ def jsonable(value: Any) -> Any:
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else _no_number(value)
-    if isinstance(value, Row):  # a tuple to JSON
+    if isinstance(value, Row):  # a Row is a tuple, which JSON would write as a list
         return {name: jsonable(item) for name, item in value.asDict().items()}
     if isinstance(value, dict):
         return {key if isinstance(key, str) else to_json(key): jsonable(item) for key, item in value.items()}
@@ -166,7 +166,7 @@ def jsonable(value: Any) -> Any:
 
 
 def _of_numpy(value: numpy.generic) -> Any:
-    # A time of NumPy may be finer than Python's: as a text it is refused then, and not cut.
+    # A NumPy time may be finer than Python's. Its text is then refused, but a conversion would truncate it.
     return str(value) if isinstance(value, numpy.datetime64 | numpy.timedelta64) else jsonable(value.item())
 
 

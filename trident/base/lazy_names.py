@@ -30,7 +30,7 @@ def lazy_names(
         if name not in homes:
             raise missing_name(module, name, lambda: hint(name), sys._getframe(1))  # noqa: SLF001
         value = getattr(import_module(homes[name]), name)
-        setattr(itself, name, value)  # the next look-up does not come here
+        setattr(itself, name, value)  # the next look-up finds this attribute
         return value
 
     def names() -> list[str]:

@@ -17,12 +17,13 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 """The upper bounds of a histogram's buckets, in seconds. One more bucket counts greater values."""
 
 MOST_SERIES = 10_000
-"""The most series of one metric. What comes with further labels is added to one series whose labels say `OTHER`."""
+"""The most series of one metric. Values with further labels are added to one common series, whose labels have the value
+`OTHER`."""
 
 OTHER = "other"
 
 _OF_ALL = ("topology", "group")
-"""The labels that keep their values in the series of all others."""
+"""The labels that keep their values in the common series."""
 
 One = Counter | Gauge | Histogram
 OneT = TypeVar("OneT", Counter, Gauge, Histogram)
@@ -34,11 +35,12 @@ _ENDS: Mapping[Kind, tuple[str, ...]] = {
     Gauge: ("",),
     Histogram: ("_count", "", "_bucket", "_sum"),
 }
-"""The ends of the names under which Prometheus reads a metric of each kind. `value` returns the first one."""
+"""The suffixes of the names that Prometheus reads for a metric of each kind. `value` returns the sample with the first
+suffix."""
 
 
 def names_exposed(name: str, kind: Kind) -> tuple[str, ...]:
-    """Return the names under which Prometheus reads a metric. Two metrics that share one are one metric there.
+    """Return the names under which Prometheus reads a metric. Prometheus takes two metrics with a common name for one.
 
     >>> names_exposed("sold", Counter), names_exposed("sold_total", Counter), names_exposed("sold", Gauge)
     (('sold_total',), ('sold_total',), ('sold',))
@@ -103,13 +105,13 @@ class MetricsRegistry(Collector):
         for look in self._looks:
             try:
                 look(self)
-            except Exception:  # the other metrics are worth more than these
+            except Exception:  # one failed look must not hide the other metrics
                 logger.exception("metrics: some gauges could not be read")
         with self._lock:
             collected = [(name, metric) for name in sorted(self._metrics) for metric in self._metrics[name].collect()]
         for name, metric in collected:
             exposed = names_exposed(name, type(self._metrics[name]))
-            metric.samples = [sample for sample in metric.samples if sample.name in exposed]  # no times of creation
+            metric.samples = [sample for sample in metric.samples if sample.name in exposed]  # no `_created`
         return iter([metric for _, metric in collected])
 
     def _one(self, kind: type[OneT], name: str, help: str, labels: Mapping[str, str]) -> OneT:
@@ -143,7 +145,7 @@ class MetricsRegistry(Collector):
         return metric
 
     def _place(self, name: str, series: Mapping[Labels, object], labels: Mapping[str, str]) -> Labels:
-        """Return the key of a series. If the metric has too many series, return the key of their common one."""
+        """Return the key of a series. If the metric has too many series, return the key of the common series."""
         key = _key(labels)
         if key in series or len(series) < MOST_SERIES:
             return key

@@ -1,4 +1,4 @@
-"""Results of users' functions with a body that has not run: generators and coroutines."""
+"""Checks for generators and coroutines: the body of a function that returned one has not run yet."""
 
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 
@@ -13,8 +13,8 @@ NEVER_RUN: dict[type, str] = {
 def check_ran(returned: object, instead: str) -> None:
     """Raise TypeError if a function returned a generator or a coroutine and nothing would run its body.
 
-    `instead` names the replacement. A generator function itself is refused when a verb reads it; one in a wrapper shows
-    only here.
+    `instead` names the replacement. A verb refuses a generator function at once. If the function is in a wrapper, only
+    its result shows the generator.
 
     >>> check_ran((n for n in [1]), "write a loop")
     Traceback (most recent call last):

@@ -41,7 +41,7 @@ def known_options(elsewhere: Mapping[str, str]) -> Callable[[_Call], _Call]:
         meant = elsewhere[name]
         if meant in known:
             return f"{takes}; did you mean {meant!r}?"
-        meant = elsewhere.get(meant, meant)  # a name that another owner has
+        meant = elsewhere.get(meant, meant)  # the replacement may be an option of another spout or state
         return takes if meant.isidentifier() else f": {meant}"
 
     return decorate

@@ -7,7 +7,7 @@ from trident.base.errors import MissingPackageError
 
 
 def optional_package(module: str, extra: str, need: str) -> Any:
-    """Return a module. Raises MissingPackageError if it is not installed: `need` says who needs it, and where.
+    """Return a module. Raises MissingPackageError if it is not installed: `need` names the feature that needs it.
 
     >>> optional_package("json", "", "").dumps([1])
     '[1]'

@@ -1,9 +1,10 @@
-"""Recognition of errors of a service that did not answer, which another try may mend."""
+"""Recognition of errors of a service that did not answer. A retry may succeed."""
 
 from trident.base.errors import TridentError, UserFunctionError
 
 _AWAY = ("ConnectionError", "TimeoutError")
-"""The errors of a service that is away, by name: clients of services have classes of their own with these names."""
+"""The class names of errors of a service that does not answer: clients of services define their own classes with these
+names."""
 
 
 def is_away(error: BaseException) -> bool:

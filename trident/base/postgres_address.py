@@ -17,7 +17,7 @@ _REFUSALS = re.compile(
     r"authentication failed|no pg_hba\.conf entry|does not exist|no password supplied|not permitted to log in"
     r"|certificate verify failed|permission denied for database"
 )
-"""Messages of a server that would also refuse the next connection. Errors of connecting have no SQLSTATE."""
+"""Messages of a server that would also refuse the next connection. Errors while connecting have no SQLSTATE."""
 
 
 def postgres_client(user: str, extra: str) -> Any:
@@ -52,7 +52,7 @@ def parameters_of(
     held = read("url", url).removeprefix("jdbc:")
     if not held.startswith(SCHEMES):
         raise error(f"{owner}: {redacted(url)} does not contain a url that begins with postgresql://")
-    import psycopg.conninfo  # it is there: the caller is about to connect with it
+    import psycopg.conninfo  # it is installed: the caller is about to connect with it
 
     try:
         parameters: dict[str, Any] = psycopg.conninfo.conninfo_to_dict(held)
@@ -63,7 +63,8 @@ def parameters_of(
         ) from None
     given = {"user": user, "password": password}
     parameters |= {name: read(name, text) for name, text in given.items() if text is not None}
-    # A server that vanishes in the middle of an answer is noticed after half a minute, and not never.
+    # With keepalives, a server that vanishes in the middle of an answer is noticed after half a minute. Without them
+    # the client would wait for ever.
     defaults: dict[str, Any] = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 4}
     defaults |= {"connect_timeout": max(2, round(connect_timeout)), "application_name": "trident-pyspark"}
     return {**defaults, **parameters, "client_encoding": "UTF8"}
@@ -86,7 +87,7 @@ def passes(error: Any) -> bool:
     """Return whether a request that failed with this error of psycopg may succeed if it is repeated."""
     if error.sqlstate is not None:
         return str(error.sqlstate).startswith(_PASSING)
-    import psycopg  # it is there: the error is one of its own
+    import psycopg  # it is installed: it raised the error
 
     return isinstance(error, psycopg.OperationalError) and not _REFUSALS.search(str(error))
 

@@ -23,7 +23,7 @@ _URL = re.compile(r"(?:jdbc:)?[a-z][\w+.-]*://", re.IGNORECASE)
 _SECRET = r"[^=&;?\s]*(?:password|passwd|pwd|secret)[^=&;?\s]*"
 _OPTION = re.compile(rf"([?&;\s]{_SECRET}=)[^&]*", re.IGNORECASE)
 _ASSIGNED = re.compile(rf"({_SECRET}\s*=\s*)(?:'(?:\\.|[^'\\])*'?|\S+)", re.IGNORECASE | re.DOTALL)
-"""A password by its name: as an option of a url, and in a text that is no url, such as ``host=db password=secret``."""
+"""An assignment to a password, in the options of a url or in another text, such as ``host=db password=secret``."""
 
 Endpoint = tuple[str, int]
 
@@ -174,7 +174,7 @@ def redacted(url: str) -> str:
     hidden = (_OPTION if beginning else _ASSIGNED).sub(r"\1***", rest)
     if "@" not in rest:
         return scheme + hidden
-    if "@" not in hidden:  # it stood in what is hidden now; then what comes before it may belong to a password, too
+    if "@" not in hidden:  # the @ is in the hidden part: the text before it may belong to a password, too
         return f"{scheme}***"
     login, _, host = hidden.rpartition("@")  # the last @, so that a password with an unescaped @ is hidden too
     user, colon, _ = login.partition(":")

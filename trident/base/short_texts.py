@@ -68,7 +68,7 @@ def error_text(error: BaseException) -> str:
 
 
 def raised(error: BaseException) -> str:
-    """Return the act of a user's function that raised, in words for an error.
+    """Return the words "raised ..." with which a message reports the error of a user's function.
 
     >>> raised(ValueError("no number")), raised(ValueError())
     ('raised ValueError: no number', 'raised ValueError')

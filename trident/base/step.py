@@ -85,7 +85,7 @@ class NodeArguments(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The call of a verb, as errors name it.
+    """The call of a verb, in the form in which errors describe it.
 
     `label` is the label of the node that the call makes, `called` the line of the call, `function` the function that
     the user passed.
@@ -100,7 +100,7 @@ class Step:
         return replace(self, label=f"{self.label}({function.name})", function=function)
 
     def gives(self, schema: StructType, part: str = "") -> NodeArguments:
-        """Return arguments for a node that the call creates.
+        """Return the keyword arguments that each node needs, for a node that this call creates.
 
         `schema`: the node's fields. `part`: the end of its label.
         """
@@ -115,5 +115,5 @@ class Step:
         return error
 
     def wrong(self, problem: str) -> TopologyError:
-        """Return the error of most wrong calls: a TopologyError that names the step, as `error` does."""
+        """Return the error for a wrong call: a TopologyError that names the step, as `error` does."""
         return self.error(TopologyError, problem)

@@ -10,8 +10,8 @@ from pyspark.sql import types as spark
 STREAM_NUMBER = "place"
 """The field with the number of a tuple's stream.
 
-Every other field begins with a number and a dot, so no field of a user can have this name. The word is part of what the
-log holds of waiting batches (`trident.compiler.outline`): it must not change.
+Every other field begins with a number and a dot, so no field of a user can have this name. The log stores this name
+with waiting batches (`trident.compiler.outline`), so it must not change.
 """
 
 

@@ -47,7 +47,8 @@ def _read(text: str, part: Callable[[Reader], _T]) -> _T:
 def schema_of(fields: Iterable[spark.StructField]) -> spark.StructType:
     """Return a schema of these fields.
 
-    Raises DuplicateFieldError if names are equal to Spark, which ignores case, here or in a struct within a field.
+    Raises DuplicateFieldError if two names, here or in a struct within a field, differ only in case: Spark ignores
+    case.
     """
     schema = spark.StructType(list(fields))
     _check_names(schema)
@@ -71,7 +72,7 @@ def _check_names(schema: spark.StructType, where: str = "") -> None:
 
 
 def _check_nested(where: str, kind: spark.DataType) -> None:
-    """Check the names in the structs within a type: readers find a member by its name too."""
+    """Check the names in the structs within a type, because readers find the members of a struct by name too."""
     if isinstance(kind, spark.StructType):
         _check_names(kind, f"the struct of {where} ")
         inner = [field.dataType for field in kind.fields]

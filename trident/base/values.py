@@ -58,7 +58,7 @@ def to_python(array: pa.Array | pa.ChunkedArray) -> list[Any]:
 def _converter(kind: pa.DataType, within_key: bool = False) -> Callable[[Any], Any] | None:
     """Return the function from Arrow's Python values to the values that users see; None if both are the same.
 
-    A list is a tuple within a key of a map, because a dict has no list as a key.
+    Within a key of a map a list becomes a tuple, because a list cannot be a key of a dict.
     """
     if kinds.is_list(kind) or kinds.is_large_list(kind):
         convert = _converter(kind.value_type, within_key)
@@ -92,9 +92,9 @@ def _same(value: Any) -> Any:
 def to_arrow(values: list[Any], kind: pa.DataType, exact: bool | None = None) -> pa.Array:
     """Return the values as a column of type `kind`. Raises NotAccepted for the first value that is not of that type.
 
-    Nothing is parsed or truncated: 1.5, "1" and True are not ints, and a time finer than a microsecond is refused. 1 is
-    a float: in a column of floats a number becomes the nearest float of that width, beyond its range an infinite one,
-    as in a cast of Spark. `exact` is the result of `are_exact`, if the caller has it already.
+    Nothing is parsed or truncated: 1.5, "1" and True are not ints, and a time finer than a microsecond is refused. An
+    int is accepted as a float. In a column of floats a number becomes the nearest float of that width, or infinity
+    beyond its range, as in a cast of Spark. `exact` is the result of `are_exact`, if the caller has it already.
     """
     if not (are_exact(values, kind) if exact is None else exact):
         values = [_accept_row(value, kind, row) for row, value in enumerate(values)]
@@ -111,9 +111,9 @@ def to_arrow(values: list[Any], kind: pa.DataType, exact: bool | None = None) ->
 
 
 def infer_arrow(values: list[Any]) -> pa.Array:
-    """Return values of a type that nothing declares as a column of the type that Arrow infers; a Row is a struct.
+    """Return values without a declared type as a column of the type that Arrow infers; a Row becomes a struct.
 
-    Arrow takes a Row for a list of its values, and makes doubles of the whole numbers in it.
+    Arrow alone would take a Row for a list of its values, and convert the whole numbers in it to doubles.
 
     >>> infer_arrow([Row(n=2, mean=1.5)]).to_pylist()
     [{'n': 2, 'mean': 1.5}]
@@ -184,7 +184,7 @@ _EXACT: dict[int, type] = {
     pa.binary().id: bytes,
     pa.date32().id: datetime.date,
 }
-"""By the number of the type: to hash a type itself, Arrow writes it as text."""
+"""The exact types, by the number of the Arrow type. (The hash of the type itself is slow: Arrow writes it as text.)"""
 
 
 def _accept_row(value: Any, kind: pa.DataType, row: int) -> Any:

@@ -49,7 +49,7 @@ def time_text(column: pa.Array | pa.ChunkedArray, row: int) -> str:
     chunks = value.chunks if isinstance(value, pa.ChunkedArray) else [value]
     leaf = next(leaf for chunk in chunks for leaf in _leaves(chunk) if _leaf_is_outside(leaf))
     if kinds.is_timestamp(leaf.type):
-        leaf = leaf.cast(pa.int64()).cast(pa.timestamp(leaf.type.unit))  # without a zone: Arrow may have no table of it
+        leaf = leaf.cast(pa.int64()).cast(pa.timestamp(leaf.type.unit))  # without a zone: Arrow may not know it
     found = row_outside_years(leaf)
     return str(leaf.cast(pa.string())[found])
 

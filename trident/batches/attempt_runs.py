@@ -1,7 +1,8 @@
 """The attempts at a group's batches, from the plan to a result that is held until it is frozen.
 
-Three kinds of threads come here; the headings say which thread calls which methods. No lock is needed: no two threads
-write the same entry of a dict, and a thread posts its event only after its write, so the loop reads a complete entry.
+Three kinds of threads call this module; the headings say which thread calls which methods. No lock is needed: no two
+threads write the same entry of a dict, and a thread posts its event only after its write, so the loop reads a complete
+entry.
 """
 
 from collections.abc import Callable, Mapping
@@ -53,7 +54,7 @@ class AttemptRuns:
         removes it."""
         self._void: set[TransactionAttempt] = set()
         """The cancelled attempts. Only the loop adds to the set, or replaces it by a smaller one. A run thread that
-        still has the former set looks again before it posts."""
+        read the former set checks again before it posts."""
         self._plan_times: dict[int, float] = {}
         """The time at which each batch was planned, by txid. The plan thread sets the entry before it posts `Planned`,
         and so before any run thread reads it."""
@@ -94,8 +95,8 @@ class AttemptRuns:
             return
         try:
             self._trace.began(self._name, attempt, began)
-            # The attempt's number is in the log before a spout hears it: so after a crash no other tuples are emitted
-            # under it.
+            # The log has the attempt's number before a spout gets it. So after a crash no other tuples are emitted
+            # under the same number.
             self._records.begin(attempt)
             reach("attempt.logged")
             reach("emit.before")
@@ -120,7 +121,8 @@ class AttemptRuns:
             batch = BatchRecord(action.plan, self._plan_times[attempt.txid], self._outline)
             self.held[attempt] = HeldResult(results, outputs, positions, batch)
             # The loop may have cancelled the attempt meanwhile, at a time when there was no result to remove yet.
-            # `discard` marks and then removes; this holds and then asks. So one of the two always removes the result.
+            # `discard` first marks the attempt as void, then removes the result. This method first stores the result,
+            # then checks the mark. So one of the two always removes the result.
             if self.is_over(attempt):
                 self.held.pop(attempt, None)
                 return
@@ -164,7 +166,7 @@ class AttemptRuns:
 
     def discard(self, attempt: TransactionAttempt) -> None:
         """Make an attempt void, and drop its result, even if the result comes later."""
-        # Mark first, then remove: `run` first holds the result, then asks.
+        # Mark first, then remove: `run` first stores the result, then checks the mark.
         self._void.add(attempt)
         self.held.pop(attempt, None)
 

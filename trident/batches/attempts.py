@@ -82,7 +82,10 @@ class Attempts:
             self._record(attempt)
 
     def _compare(self, attempt: TransactionAttempt, plan: BatchPlan, spout: SpoutSource, digest: str) -> bool:
-        """Note the tuples that a spout emitted. Return whether that is new. Raises SpoutContractError if it differs."""
+        """Compare a spout's tuples with those of an earlier attempt, and note their digest. Return whether it is new.
+
+        Raises SpoutContractError if the digest differs from the noted one for the same metadata.
+        """
         known = self._digests.setdefault(attempt.txid, {})
         name = _name(plan[spout.stream])
         before = known.get(spout.stream)
@@ -98,7 +101,7 @@ class Attempts:
 
     def _record(self, attempt: TransactionAttempt) -> None:
         txid, digests = attempt.txid, self._digests.get(attempt.txid, {})
-        if attempt.attempt < self._begun.get(txid, 0):  # a cancelled attempt that is late must not lower it
+        if attempt.attempt < self._begun.get(txid, 0):  # a late, cancelled attempt must not lower the number
             return
         self._begun[txid] = attempt.attempt
         record = AttemptRecord(attempt.attempt, attempt.epoch, self._deaths.get(txid, 0), digests)

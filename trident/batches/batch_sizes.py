@@ -19,14 +19,13 @@ LARGEST_GROWTH = 2.0
 """The greatest factor by which a limit may grow at once."""
 
 LARGEST_CUT = 4.0
-"""The greatest factor by which the batch after a slow one is cut. More would be too much: one commit may have waited
-for a server."""
+"""The greatest factor by which the limit falls after a slow batch: perhaps a single commit had to wait for a server."""
 
 NEARLY_ONE_SIZE = 0.1
-"""The least difference between batch sizes, as a part of their mean, from which the cost of a batch can be computed."""
+"""The least difference between batch sizes, as a fraction of their mean, from which the fixed part can be computed."""
 
 FULL = 0.8
-"""The part of its limit from which a batch counts as full, so that a larger one may be tried."""
+"""The fraction of the limit from which a batch counts as full, so that a larger batch may be tried."""
 
 
 class Measured(NamedTuple):
@@ -98,13 +97,13 @@ class Limit:
 
     def took(self, amount: int, seconds: float) -> None:
         """Adjust the limit after a committed batch."""
-        if amount < 1:  # nothing can be learned of this stream from a batch without it
+        if amount < 1:  # a batch without rows of this stream says nothing about it
             return
         self._batches.append(Measured(amount, seconds))
         self._fixed = fixed_part(self._batches, self._fixed)
         size = size_for(self.target, self._batches, self._fixed)
         if seconds > self.target:
-            # Never above what was too slow, however the line runs: it has batches of another time in it.
+            # Never above an amount that was too slow, even if `size` is larger: it also follows from older batches.
             self.now = max(1, int(min(amount, max(size, amount / LARGEST_CUT))))
         elif self.now is not None and amount >= FULL * self.now:
             self.now = max(self.now, int(min(size, LARGEST_GROWTH * self.now)))

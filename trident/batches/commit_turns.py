@@ -36,9 +36,9 @@ class CommitTurns:
         self.times = CommitTimes(lambda txid: self._context.log.commit_time(self._name, txid))
         """The times of the commits. The object has a lock."""
         self.gate = CommitGate(lambda: self.committed)
-        """The gate where reads hold the next commit back. It has a lock of its own."""
+        """Lets reads delay the next commit. The object has a lock."""
         self.waiting_for: BaseException | None = None
-        """The error of the last turn, heal or look of the watch. Only `status` uses it."""
+        """The error of the last commit turn or heal, or of the watch for rewound stores. Only `status` reads it."""
         self.at_hand: dict[int, Mapping[str, Result]] = {}
         """The results of stage 1 by txid, from the very attempt that was frozen. The loop sets an entry at FROZEN,
         before it submits the turn that reads and removes the entry. Results of a late attempt at the same batch cannot
@@ -94,7 +94,7 @@ class CommitTurns:
         except AttemptCancelledError:
             self._logger.debug("group %r: state %r could not be healed: the run ends", self._name, state)
         except BaseException as error:
-            self.waiting_for = error  # the watch asks for a heal again, as long as it finds the store behind
+            self.waiting_for = error  # the watch requests another heal as long as the store lacks batches
             if not self._transient(error):
                 self._post(self._context.broken(error))
 
@@ -109,8 +109,9 @@ class CommitTurns:
             error.args = (  # the same object, so that its cause and its traceback stay
                 f"{error}; batch {txid} is frozen and kept: correct the cause and start again, and it is committed",
             )
-        # Asked for an error that may pass, too: a driver that was taken over would repeat its commit against the later
-        # driver's states for `commitRetrySecs`, and then blame a state (simulator, seed 318329).
+        # `explained` is called for a transient error, too. Otherwise a driver whose log was taken over would repeat its
+        # commit against the later driver's states for `commitRetrySecs`, and then blame a state (simulator, seed
+        # 318329).
         cause = explained(error, self._context.log, self._context.lease)
         return on.Broken(cause) if isinstance(cause, FencedError) else on.CommitFailed(txid, error, transient)
 

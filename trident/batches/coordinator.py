@@ -10,8 +10,8 @@ same code with a seeded scheduler. Its guarantees, whatever the order of events:
 - while the group is inactive no new txid is planned, and batches in flight are finished;
 - before FROZEN a failure makes a new attempt; after it only the commit is repeated.
 
-Meaning: ``org.apache.storm.trident.topology.MasterBatchCoordinator``, with freezing added and its out-of-order starts
-and stale failures closed.
+Meaning: ``org.apache.storm.trident.topology.MasterBatchCoordinator``, with the freeze added. Unlike there, a batch
+never starts out of order, and a stale failure message has no effect.
 """
 
 import enum
@@ -74,10 +74,10 @@ class Coordinator:
         self._streak = 0
         """The number of times in a row that no batch could be planned."""
         self.waits_for: str | None = None
-        """The reason why the last plan had nothing; None if the sources are empty. Any thread may ask."""
+        """The reason why the last plan had nothing; None if the sources are empty. Any thread may read it."""
         self._sleeping = False
         self._at_limit = False
-        """True if the group sleeps because `pending` batches are in flight."""
+        """True if the group plans nothing for now because `pending` batches are in flight."""
         self._rows_came = False
         """True if a source reported rows while it was being asked. Then its answer may be older than the rows."""
         self._commit_tries = 0
@@ -97,18 +97,18 @@ class Coordinator:
         Batches of which nothing was frozen are planned again, since neither a state nor an output has seen them.
         """
         for txid in self._history.frozen:
-            # Nobody asks for the attempt number and the positions of a frozen batch any more: it is only committed, and
-            # the batch after the last frozen one starts from `positions`.
+            # A frozen batch needs no attempt number and no positions: it is only committed, and the batch after the
+            # last frozen one starts from `positions`.
             attempt = TransactionAttempt(txid, 0, self._epoch)
             self._batches[txid] = Batch(attempt, Status.FROZEN, {})
-        if self.committed:  # the earlier run may have ended before the spouts heard of its last commit
+        if self.committed:  # the earlier run may not have reported its last commit to the spouts
             self._succeeding = True
             self._do(on.Succeed(self.committed))
         return self._settle()
 
     def handle(self, event: Event) -> list[Action]:
         """Handle an event, and return the actions that follow from it."""
-        if self.finished:  # the event is of a thread that ends late
+        if self.finished:  # a thread that ends late sent the event
             return []
         self._HANDLERS[type(event)](self, event)
         return self._settle()
@@ -126,8 +126,8 @@ class Coordinator:
     # --- what happened ---------------------------------------------------------------------------------------
 
     def _planned(self, event: on.Planned) -> None:
-        # Before the attempt is checked: the plan of a discarded batch, too, ends the planning. Otherwise no batch would
-        # be planned any more.
+        # Set before the attempt is checked: the plan of a discarded batch also ends the planning. Otherwise no further
+        # batch would be planned.
         self._planning = False
         batch = self._current(event.attempt, Status.PLANNING)
         if batch is None:
@@ -139,8 +139,7 @@ class Coordinator:
         # plan would have ended (guard "void plans").
         if batch.plan is not None and batch.plan != event.plan:
             self._discard_after(event.attempt.txid)
-        # This position holds until the batch freezes: where spouts plan ahead, the next batch is planned from it
-        # meanwhile.
+        # The batch's end position until it freezes: if spouts plan ahead, the next batch is planned from it meanwhile.
         batch.plan = event.plan
         batch.after = positions_after(batch.previous, event.plan)
         self._run(batch)
@@ -154,16 +153,16 @@ class Coordinator:
         # its former plan.
         self._discard_after(event.attempt.txid)
         del self._batches[event.attempt.txid]
-        if batch.plan is None:  # nothing was emitted: asking an idle source again and again is one attempt
+        if batch.plan is None:  # nothing was emitted: all plans of an idle source count as one attempt
             self._attempts[event.attempt.txid] -= 1
             self._failures.pop(event.attempt.txid, None)
         self.waits_for = event.waits_for
-        if self._rows_came:  # ask once more, without a rest and without a sleep
+        if self._rows_came:  # plan again at once, without a rest or a sleep
             self._rows_came = False
             return
-        # Three of the four states of a source are no rest: at its limit, not answered yet (`waits_for`), out of reach
-        # (PlanFailed). A source that has not heard of the last commit may be at its limit without knowing it (guard
-        # "rest, an empty source").
+        # The group rests only if its sources are empty, and not if a source is at its limit, has not answered yet
+        # (both: `waits_for`) or is out of reach (PlanFailed). Until a source has got the last `success`, it may give
+        # nothing because of its limit, without saying so (guard "rest, an empty source").
         if not self._batches and event.waits_for is None and not self._succeeding:
             self._do(on.Rest())
             if self._draining:
@@ -194,13 +193,13 @@ class Coordinator:
         batch = self._current(event.attempt, Status.FREEZING)
         if batch is not None:
             batch.status = Status.FROZEN
-            batch.after = event.positions  # what was emitted decides, no longer what was planned
+            batch.after = event.positions  # the emission decides the positions, no longer the plan
             self.frozen = event.attempt.txid
             self.positions = event.positions
 
     def _committed(self, event: on.Committed) -> None:
         self._batches.pop(event.txid, None)
-        if self._at_limit:  # there is room again
+        if self._at_limit:  # fewer than `pending` batches are in flight again
             self._sleeping = self._at_limit = False
         self._attempts.pop(event.txid, None)
         self._failures.pop(event.txid, None)
@@ -215,7 +214,7 @@ class Coordinator:
         if self._stopping:  # the next start commits the batch
             self._finish()
             return
-        # The tries in user code and in Spark have limits of their own, which `transient` says.
+        # Tries that fail in user code or in Spark have a separate limit: after the last one `transient` is false.
         ended = isinstance(event.error, TRANSIENT) and limit is not None and self._commit_waited >= limit
         if not event.transient or ended:
             # Finish at once: `_finishing` would wait for the frozen batches after this one, and none of them may be
@@ -231,9 +230,9 @@ class Coordinator:
 
     def _succeeded(self, event: on.Succeeded) -> None:
         self._succeeding = False
-        # A source may have more to give once it has heard of the success. And where nothing is in flight any more, the
-        # next plan tells whether the group rests: whoever waits for that does not wait for the end of a sleep, which
-        # a test's clock that stands still never brings.
+        # A source may give more tuples after it got `success`. And if nothing is in flight, the next plan shows whether
+        # the group rests. Threads that wait for a rest must not wait until a sleep is over: under a test's clock that
+        # does not move, it never is.
         if self._draining or not self._batches:
             self._sleeping = False
 
@@ -262,7 +261,7 @@ class Coordinator:
 
     def _stop_asked(self, event: on.StopAsked) -> None:
         self._stop(None)
-        if self._commit_tries:  # the store is away: a stop does not wait until it is back
+        if self._commit_tries:  # the store does not answer: a stop does not wait for it
             self._finish()
 
     def _given_up(self, event: on.GivenUp) -> None:
@@ -301,7 +300,7 @@ class Coordinator:
         # order").
         txid = self.committed + 1
         batch = self._batches.get(txid)
-        # One after the other: the spouts are told of each commit, in order, before the next one begins.
+        # One at a time: each commit is reported to the spouts, in order, before the next one begins.
         if batch is not None and batch.status is Status.FROZEN and not self._succeeding:
             self._commit(txid, 0.0)
 
@@ -322,7 +321,7 @@ class Coordinator:
                     return
                 self._plan(batch)
                 return
-        # Only a new txid waits: a batch in flight that needs another plan got it above.
+        # Only a new txid may have to wait: a batch in flight that needs another plan got it above.
         if self._active and not self._sleeping and not self._at_pending_limit():
             self._plan_new()
 
@@ -345,7 +344,7 @@ class Coordinator:
         deaths = self._deaths(txid)
         running = [other for other in self._batches if other > self.frozen]
         if running and (deaths or any(map(self._deaths, running))):
-            return  # a batch at which drivers died runs alone, to tell which batch ends the process
+            return  # a batch during which drivers died runs alone, to show which batch ends the process
         most = self._rules.retries.most
         if most is not None and deaths >= most:
             self._stop(deadly(txid, deaths))
@@ -376,7 +375,7 @@ class Coordinator:
     def _run(self, batch: Batch) -> None:
         assert batch.plan is not None
         batch.status = Status.RUNNING
-        # If spouts plan anew, the delay came before the plan already.
+        # If spouts plan again, the delay was already before the plan.
         self._do(on.Run(batch.attempt, batch.plan, batch.previous, 0.0 if self._rules.replans else self._delay(batch)))
 
     def _delay(self, batch: Batch) -> float:
@@ -403,7 +402,7 @@ class Coordinator:
     def _discard_after(self, txid: int) -> None:
         """Drop the batches after `txid`, because its plan changed. They start at the position after its former plan."""
         # Their attempt numbers stay in `_attempts`: the next plan of such a txid gets a new number, and a late message
-        # of the former attempt cannot pass for it (guard "living attempt").
+        # of the former attempt cannot be mistaken for one of the new attempt (guard "living attempt").
         for later in sorted(t for t in self._batches if t > txid):
             batch = self._batches.pop(later)
             # Batches freeze in order, and `txid` itself is not frozen.
@@ -431,13 +430,13 @@ class Coordinator:
             return
         self._stopping = True
         # A batch that is being planned is cancelled, too: its plan may still come back, and then only the cancelled
-        # attempt keeps the batch from running. None of these batches is lost: the next start plans them anew.
+        # attempt keeps the batch from running. None of these batches is lost: the next start plans them again.
         for batch in self._batches.values():
             if batch.status in (Status.RUNNING, Status.RAN, Status.PLANNING):
                 self._do(on.Cancel(batch.attempt))
 
     def _finishing(self) -> bool:
-        """Return whether a batch is frozen or being frozen, or the spouts have not yet heard of a commit."""
+        """Return whether a batch is frozen or being frozen, or a commit has not been reported to the spouts yet."""
         finishing = (Status.FREEZING, Status.FROZEN, Status.COMMITTING)
         return self._succeeding or any(batch.status in finishing for batch in self._batches.values())
 

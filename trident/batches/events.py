@@ -22,7 +22,7 @@ class Planned(Event, frozen=True):
 class NothingThere(Event, frozen=True):
     """No spout of the group has anything for this txid.
 
-    `waits_for`: what rows wait for that will come without new input; None if all sources are empty.
+    `waits_for`: the reason why a source that is not empty gave nothing yet; None if all sources are empty.
     """
 
     attempt: TransactionAttempt
@@ -71,7 +71,7 @@ class CommitFailed(Event, frozen=True):
 
 
 class Succeeded(Event, frozen=True):
-    """The spouts have heard that the batch is committed."""
+    """The spouts got `success` for the committed batch."""
 
     txid: int
 
@@ -120,8 +120,8 @@ class Action(msgspec.Struct, frozen=True):
 class Plan(Action, frozen=True):
     """Let the spouts plan the batch. Answer: Planned, NothingThere or PlanFailed.
 
-    `previous`: the positions of the spouts before the batch. `kept`: the plan of an earlier attempt, of which the
-    spouts that replay exactly keep their part.
+    `previous`: the positions of the spouts before the batch. `kept`: the plan of an earlier attempt. Spouts that replay
+    exactly keep their part of it.
     """
 
     attempt: TransactionAttempt

@@ -14,12 +14,12 @@ touches these attributes:
     coordinator                     loop                        others read `finished`, `frozen`, `positions`, copies
     turns.committed                 commit                      an int that only grows; late readers do too much work
     turns.at_hand                   loop sets, commit removes   set before the turn is submitted
-    turns.waiting_for               commit, watch               only shown
+    turns.waiting_for               commit, watch               only `status` reads it
     _attempts.held                  run sets, loop removes      an entry is one attempt's; read after its Ran
-    _attempts._void                 loop                        replaced as a whole; a run thread looks again
+    _attempts._void                 loop                        replaced as a whole; a run thread checks again
     _attempts._plan_times           plan sets, loop removes     set before the attempt is submitted
     _plans                          loop sets, run removes      set at FROZEN, before the success is submitted
-    _trimming                       loop counts, run trims      a count that is lost moves the next trim, no more
+    _trimming                       loop counts, run trims      a lost count only moves the next trim
     _queue, turns.gate, _calls      all                         a `SimpleQueue`; each has a lock of its own
 """
 
@@ -50,14 +50,14 @@ from trident.user_calls.watched_store import STATE_LANE
 from trident_spouts.executor import ReadSoFar
 
 _IDLE_ASKING = 0.5
-"""The longest sleep (seconds) of an idle group whose spouts must be asked again."""
+"""The longest sleep (seconds) of an idle group with a spout that must be polled for new rows."""
 
 _IDLE_WOKEN = 30.0
-"""The longest sleep (seconds) of an idle group whose spouts all wake it. It helps if a source forgets to wake the
-group."""
+"""The longest sleep (seconds) of an idle group whose spouts all report new rows. It limits the delay if a report is
+lost."""
 
 _LOOP_SECONDS = 1.0
-"""The seconds that a call, unless it waits for batches, waits for the loop, which may be in the middle of a write."""
+"""The seconds that `quiet` waits for the loop to handle earlier events. The loop may be in the middle of a write."""
 
 _LAST_PATIENCE = 2.0
 """The least number of seconds that the end of a group waits for work that was just cancelled."""
@@ -107,7 +107,7 @@ class GroupRun:
         self._give_up_at: float | None = None
         """The time at which a requested stop no longer waits for running work; None before a stop is requested."""
         self._plan_thread = threads(f"trident-{name}-plan", 1)
-        self._run_threads = threads(f"trident-{name}-run", None)  # no limit: one that hangs must not hold up the next
+        self._run_threads = threads(f"trident-{name}-run", None)  # no limit: a hanging one must not hold up the next
         # One thread, because a store has one writer: turns run in txid order, and no heal runs beside a turn.
         self._commit_thread = threads(f"trident-{name}-commit", 1)
         self._loop_thread: threading.Thread | None = None
@@ -150,7 +150,7 @@ class GroupRun:
 
     def quiet(self, timeout: float | None) -> bool:
         """Wait until an inactive group has nothing in flight, or has ended. Return False after `timeout` seconds."""
-        told: list[bool] = []  # until the loop has seen what was posted before, `quiet` tells of an earlier time
+        told: list[bool] = []  # until the loop has handled earlier events, `coordinator.quiet` is out of date
 
         def tell() -> None:
             told.append(True)
@@ -166,7 +166,7 @@ class GroupRun:
 
     def _no_rest_comes(self) -> bool:
         """Return whether the group has ended. Raises TopologyConditionError if the group is inactive and quiet."""
-        if self.done.is_set():  # asked anew each time: a fork replaces `done`
+        if self.done.is_set():  # read each time, because a fork replaces `done`
             return True
         if self._inactive and self.coordinator.quiet:
             raise TopologyConditionError(
@@ -242,7 +242,7 @@ class GroupRun:
         """Run the timers that are due, give up calls over their limit, then handle the event if it is not None."""
         now = self._clock.monotonic()
         self._timers.run(blocking=False)
-        # The loop checks the limits at every turn. For that it turns twice a second, even if nothing happens.
+        # The loop checks the limits in every iteration. So it iterates at least twice a second, even without an event.
         self._calls.expire(now)
         if callable(event):
             event()
@@ -268,8 +268,8 @@ class GroupRun:
 
     def _give_up(self) -> None:
         """End a stop that has waited long enough: give up hanging calls now, and soon after that all other work."""
-        # In two steps: a turn whose call is given up here fails, and then the group ends in good order. `GivenUp` ends
-        # the group if something else still hangs, such as a store or the log.
+        # In two steps: a commit turn whose call is given up here fails, and then the group ends in good order.
+        # `GivenUp` ends the group if something else still hangs, such as a store or the log.
         self._calls.abandon()
         self._later(_LAST_PATIENCE, lambda: self.post(on.GivenUp()))
 
@@ -286,10 +286,10 @@ class GroupRun:
         interval = self._context.settings.processingTime
         if interval is not None:
             now = self._clock.monotonic()
-            while self._next_tick <= now:  # ticks that were missed are left out, and not made up for
+            while self._next_tick <= now:  # missed ticks are skipped
                 self._next_tick += interval
-        # Counted after the delay: this plan asks the sources only now, so it also serves a `rest` that began during the
-        # delay.
+        # Counted after the delay: this plan asks the sources only now, so its answer also counts for a `rest` that
+        # began during the delay.
         self._rests.plan_begins()
         self._plan_thread.submit(self._attempts.plan, action)
 
@@ -378,10 +378,11 @@ class GroupRun:
         return batch.plan if batch else {}
 
     def _told_before(self, txid: int) -> Positions:
-        """Return the positions of streams of which everything was committed when this run began.
+        """Return the positions of the streams that had no waiting batch when this run began.
 
-        Only the first report of a run has them, that of the last batch which was committed before. Streams in waiting
-        batches hear of those (guard "outcomes, every stream").
+        The first `success` of a run reports them to the spouts. It is for the last batch that an earlier run committed;
+        for other batches this returns no positions. A stream in a waiting batch gets the `success` of that batch (guard
+        "outcomes, every stream").
         """
         history = self._context.history
         if txid != history.committed:
@@ -450,14 +451,14 @@ class GroupRun:
         # Spouts are closed in their lanes, so before the lanes are closed.
         self._context.sources.close(left())
         behind = self._calls.close(left())
-        # Whoever closes the stores must know of a write that still runs: it would write into a closed store.
+        # The code that closes the stores must know of a write that still runs: it would write into a closed store.
         self.writes_hang = any(lane.startswith(STATE_LANE) for lane in behind)
         # Closed once more: the call that a turn waited for has been given up by now, so the turn ends.
         self.writes_hang |= not (committed or self._commit_thread.close(_LAST_PATIENCE))
         self._plan_thread.close(timeout=0)
         self._run_threads.close(timeout=0)
-        # Set last: once all groups are done, the run closes the log and the stores. Before `wake`, because those who
-        # wait in `rest` look at `done`.
+        # Set last: once all groups are done, the run closes the log and the stores. Before `wake`, because threads that
+        # wait in `rest` check `done`.
         self.done.set()
         self._rests.wake()
 

@@ -1,4 +1,4 @@
-"""The trimming of a group's log: batches that neither a rewound store nor a restart can need are dropped."""
+"""Trimming of a group's log: batches that no rewound store and no restart can need are dropped."""
 
 import logging
 
@@ -58,14 +58,14 @@ class Trimming:
             raise
         except AttemptCancelledError:  # the run ends
             return
-        except (StateError, OSError) as error:  # a store or its disk is away: the log keeps all for now
+        except (StateError, OSError) as error:  # a store or its disk does not answer: keep everything for now
             self._logger.warning("group %r: the log is not trimmed: %s", self._group, error)
             self._batches = -1  # so that the very next commit tries again
             return
         settings = self._settings
         gone = self._log.trim(self._lease, self._group, needed, settings.keepBatches, settings.rewindBytes)
         if gone:
-            self._log.sync(self._lease)  # else a power loss brings batches back whose files are gone
+            self._log.sync(self._lease)  # otherwise a power loss could restore batches without their files
             self._committer.forget(gone)
         reach("trim.after")
 

@@ -49,6 +49,6 @@ class Rests:
         Return False if that takes longer than `timeout` seconds.
         """
         with self._changed:
-            asked = self._plans + 1  # a plan that is under way may have asked before the newest tuples came
+            asked = self._plans + 1  # a plan in progress may have asked the sources before the newest tuples came
             wake()
             return self._changed.wait_for(lambda: self._rested_at >= asked or self._over(), timeout)

@@ -10,24 +10,24 @@ from trident.configuration.start_options import OPTIONS
 DEFAULT_ATTEMPTS: int = OPTIONS["maxAttempts"].default
 
 OUTAGE_SECONDS = 60.0
-"""Seconds for which a batch is tried again by default while a service that the user's code needs is away."""
+"""Seconds for which a batch is retried by default while a service that the user's code needs does not answer."""
 
 _LONGEST_PAUSE = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """The limits of one batch's attempts. The last one to be reached ends them.
+    """The limits of one batch's attempts. The batch is given up when both limits are reached.
 
-    most: failures, None for no limit. seconds: the sum of the pauses after any error; None: `OUTAGE_SECONDS` while a
-    service is away, unless the user gave another number of failures, and no time after other errors.
+    most: the number of failures; None: the batch is never given up. seconds: the sum of the pauses. If it is None, the
+    limit is `OUTAGE_SECONDS` while a service is unavailable and `most` is the default, and 0 otherwise.
     """
 
     most: int | None = DEFAULT_ATTEMPTS
     seconds: float | None = None
 
     def are_over(self, failures: int, waited: float, error: BaseException) -> bool:
-        """Return whether a batch that failed so often, after so many seconds of pauses, is given up."""
+        """Return whether a batch is given up after this many failures and this many seconds of pauses."""
         if self.most is None or failures < self.most:
             return False
         return waited >= self._seconds(error)
@@ -67,7 +67,7 @@ def longer(error: BaseException) -> str:
 
 
 def deadly(txid: int, deaths: int) -> BatchFailedError:
-    """Return the error for a batch under which drivers died as often as a batch is tried."""
+    """Return the error for a batch during which as many drivers died as a batch may have attempts."""
     return BatchFailedError(
         f"the driver died {deaths} times in a row during batch {txid} (maxAttempts={deaths}): perhaps it ran out of "
         f"memory, or some code ends the process. Nothing of the batch was written. This run stops; the next start "

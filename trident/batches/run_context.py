@@ -42,7 +42,8 @@ class RunContext:
     groups."""
     engine: Engine
     state_threads: Threads
-    """The threads that write to states. For a store of the user's own they wait for the store's lane."""
+    """The threads that write to states. If the user wrote the store, its methods run in its lane, and these threads
+    wait for them."""
     progress: Progress
     trace: Trace
     memory: LogMemory

@@ -72,8 +72,8 @@ class Slots:
                 raise AttemptCancelledError(f"attempt {attempt} was cancelled: the run has ended")
             return use.slot.run(stage, inputs, attempt, scratch)
         finally:
-            # First of all: a cancel that comes from here on finds no attempt. A cancel that is under way holds the
-            # lock, so this waits for it; and it has set `cancelled` before that is read below.
+            # Clear the attempt first: a later cancel then finds no attempt. A cancel in progress holds the lock, so
+            # this waits until it has set `cancelled`, which is read below.
             with use.lock:
                 use.attempt = None
             with self._lock:

@@ -56,7 +56,7 @@ class Sources:
         self.calls = calls
         self.sizes = BatchSizes(target)
         self.wake: Callable[[], None] = _nothing
-        """Tells the group that a source has rows. The group sets it before its first sleep."""
+        """Reports to the group that a source has rows. The group sets this function before its first sleep."""
         self.waits_for: str | None = None
         """The reasons of streams that had no rows at the last plan. Only the thread that plans uses it."""
         self._logger = RunLogger(logger, **calls.fields)
@@ -127,8 +127,8 @@ class Sources:
     ) -> BatchPlan | None:
         """Return the plan of the batch; None if no spout has rows.
 
-        `kept`: the plan of an earlier attempt. Spouts that replay exactly keep their part of it. `waits_for` then says
-        what the spouts wait for that gave nothing, though they are not empty.
+        `kept`: the plan of an earlier attempt. Spouts that replay exactly keep their part of it. This call sets
+        `waits_for`: the reasons of spouts that gave nothing although their sources are not empty.
         """
         plan: BatchPlan = {}
         asked: dict[str, Future[tuple[Metadata, str | None]]] = {}
@@ -196,12 +196,12 @@ class Sources:
     def success(self, txid: int, plan: BatchPlan, earlier: Positions) -> None:
         """Tell the spouts that all batches up to `txid` are committed.
 
-        `earlier`: the positions of streams that have nothing in this batch, and of which all batches are committed. An
-        executor that plans ahead has its last batch's metadata as its position, and is told of that: its source may
-        wait for an acknowledgement that the last run could not send.
+        `earlier`: the positions of streams that have nothing in this batch, and of which all batches are committed. The
+        position of an executor that plans ahead is the metadata of its last batch. That batch is reported to it again:
+        the source may wait for an acknowledgement that the last run could not send.
 
-        If a spout raises here, or does not return within its limit, that is logged: the spout will hear of a
-        later batch.
+        If a spout raises here, or does not return within its limit, that is logged: `success` of a later batch includes
+        this one.
         """
         calls = [
             self._tell(stream, executor.success, txid, metadata)
@@ -214,8 +214,8 @@ class Sources:
     def fail(self, attempt: TransactionAttempt, error: BaseException) -> None:
         """Tell the spouts that the attempt failed. Spouts that accept a reason get `error`.
 
-        This does not wait for them. Each spout hears it before it emits the next attempt, because its lane keeps the
-        order.
+        This does not wait for them. Each spout gets the call before it emits the next attempt, because its lane keeps
+        the order.
         """
         for stream, executor in self._executors.items():
             if isinstance(executor, ReasonedExecutor):
