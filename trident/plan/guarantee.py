@@ -65,7 +65,8 @@ class Guarantee:
         return self.promise is Promise.EXACTLY_ONCE and not self.condition
 
     trusted: str = ""
-    """The streams whose rows nobody compares in a replay on Spark, and what they are trusted for; "" if none."""
+    """The streams whose rows are not compared in a replay on Spark, and why that matters, as text; "" if there are
+    none."""
 
     @property
     def origin(self) -> str:
@@ -95,9 +96,9 @@ def guarantee_of(node: StateWriter) -> Guarantee:
 
 
 def promise_of(node: Sink) -> Promise | None:
-    """Return the promise for the batches that an output publishes; None if it promises nothing of its own.
+    """Return the promise for the batches that an output publishes; None if the output makes no promise.
 
-    If each batch is published once, it is the promise for an opaque state; otherwise that for a non-transactional
+    An output that publishes each batch once has the promise of an opaque state; another one that of a non-transactional
     state.
     """
     kind = sink_traits(node).promised_as(node)
@@ -144,7 +145,7 @@ def _sources(node: Node) -> list[SpoutSource]:
 
 
 def _trusted(node: Node) -> str:
-    """Return which streams are trusted to give the same rows again, if Spark's workers read them by reference."""
+    """Return which streams are trusted to give the same rows again when Spark's workers read them; "" if none are."""
     streams = [source.stream for source in _sources(node) if _is_trusted(source.spout)]
     if not streams:
         return ""
@@ -155,7 +156,11 @@ def _trusted(node: Node) -> str:
 
 
 def _is_trusted(spout: object) -> bool:
-    """Return whether a spout promises the same rows, and neither checks that itself nor emits them by value only."""
+    """Return whether a spout promises the same rows at a replay, but a replay on Spark can go unchecked.
+
+    This applies to spouts of users and to readers of Spark. Other spouts check their rows, or emit them by value, so
+    that the library compares digests.
+    """
     own = getattr(spout, "spout", spout)
     foreign = not type(own).__module__.startswith(("trident.", "trident_spouts."))
     return getattr(spout, "kind", None) is SpoutKind.TRANSACTIONAL and (

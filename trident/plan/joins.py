@@ -87,7 +87,7 @@ def merged(
 
 
 def _check_places(mine: Sequence[str], theirs: Sequence[str], number: int, step: Step) -> None:
-    """Refuse a merge by position that would put a field's values under the name of another field, unless it is told."""
+    """Raise TopologyError if a merge by position would put a field's values under the name of another field."""
     for name, here in zip(theirs, mine, strict=True):
         if name in mine and name != here:
             wanted = ", ".join(mine)

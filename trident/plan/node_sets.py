@@ -19,6 +19,6 @@ class NodeSets:
         """Return the id of the node that represents the set of `node`."""
         at = id(node)
         while self._parent[at] != at:
-            self._parent[at] = self._parent[self._parent[at]]  # halves the way, which keeps long chains fast
+            self._parent[at] = self._parent[self._parent[at]]  # halves the path, which keeps long chains fast
             at = self._parent[at]
         return at

@@ -51,19 +51,19 @@ class Node:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Derived(Node):
-    """Tuples that the driver makes in the commit turn, from what it has there, and that the log freezes for themselves.
+    """Tuples that the driver makes during a commit turn, and that the log freezes as a separate output.
 
-    No engine computes them. Only later stages read them. The name of their output is `origin` and `ending`.
+    No engine computes them. Only later stages read them. The output's name is `origin` followed by `ending`.
     """
 
     ending: ClassVar[str]
-    """The mark of this kind of output, at the end of its name in the log."""
+    """The suffix of the output's name in the log, which marks this kind of output."""
 
     after_source: ClassVar[bool] = False
-    """True if they are made in the stage after that of their source, from the source's frozen tuples."""
+    """True if the tuples are made in the stage after that of their source, from the source's frozen tuples."""
 
     beside_state: ClassVar[bool] = False
-    """True if the output always comes beside the output of its state, so that descriptions leave it out."""
+    """True if the output of the state always comes with this one, so that descriptions leave this one out."""
 
     @property
     def origin(self) -> str:
@@ -142,7 +142,7 @@ class Project(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Peek(Node):
-    """Every tuple unchanged. A user's function sees it first, in the tuple's partition, again at every attempt."""
+    """Every tuple unchanged. A user's function is called with it first, in its partition, at every attempt."""
 
     source: Node
     inputs: tuple[str, ...]

@@ -17,7 +17,7 @@ Counts = dict[int, int | None]
 """The number of partitions of each node's output, by the node's id. None: the engine chooses (the embedded one: 1)."""
 
 _ALONE = (Placing.BROADCAST, Placing.GLOBAL, Placing.BATCH_GLOBAL, Placing.CUSTOM)
-"""The rules that send tuples to one or to all partitions, and so must know their number. Without a hint it is 1."""
+"""The rules that need the number of partitions, as they may send a tuple to any or to all. Without a hint it is 1."""
 
 
 def keeps_partitions(node: Node) -> bool:

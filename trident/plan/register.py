@@ -44,15 +44,15 @@ class Register:
         self.statics: dict[str, StaticState] = {}
         self.sinks: dict[str, Sink] = {}
         self.replayable: dict[str, Node] = {}
-        """The steps behind which dead letters return, by the label of their stream."""
+        """The steps after which replayed dead letters enter again, by the label of their stream."""
         self.replays: dict[Node, SpoutSource] = {}
-        """The sources through which dead letters return, by the step before which they enter."""
+        """The sources that emit replayed dead letters, by the step before which the letters enter."""
         self.letters: dict[Node, LettersOf] = {}
         """The steps that output dead letters, by the step on whose tuples a function failed."""
         self.emitted: dict[Node, Emitted] = {}
         """The steps that output the emissions of updaters, by the updater's step. Each updater has at most one."""
         self.everyChange: set[Node] = set()
-        """The nodes behind which each change of a value counts, as the program has said."""
+        """The nodes after which each change of a value counts, because the program passed ``everyChange=True``."""
         self.late: dict[tuple[Window | PartitionPersist | IntervalJoin, int | None], LateTuples] = {}
         """The steps that output late tuples, by the step for which they are late and its stream's number."""
         self._nodes: dict[Node, None] = {}
@@ -76,7 +76,7 @@ class Register:
         )
 
     def step(self, stream: str, verb: str) -> Step:
-        """Begin a call of `verb`. Return the label of the stream's next step, and the call, for its errors."""
+        """Begin a call of `verb`. Return the label of the stream's next step, and the call as its errors name it."""
         self.begin_call()
         return Step(self.label(stream, verb), caller(verb))
 

@@ -1,7 +1,7 @@
 """Refusal of aggregates over all batches that would count a key's value again each time that it is replaced.
 
-`newValuesStream` of an aggregate gives a key's whole new value in each batch that changes it. An aggregate over all
-batches that adds such values up counts what the former value had counted already.
+`newValuesStream` of an aggregate gives a key's whole new value in each batch that changes it. If an aggregate over all
+batches adds up such values, it counts again what it counted with the former value.
 """
 
 from collections.abc import Container
@@ -16,8 +16,8 @@ from trident.plan.states import state_traits
 def check_counts_once(source: Node, aggregator: Any, every_change: Container[Node], step: Step) -> None:
     """Raise TopologyError if an aggregate over all batches reads values that replace each other.
 
-    It may read them if a value that comes again changes nothing, as for Max, or if they pass a node of `every_change`:
-    then the program has said that each change counts.
+    It may read them if a repeated value changes nothing, as for Max, or if they pass a node in `every_change`: for
+    these nodes the program declares that each change counts.
     """
     counting = _counting(aggregator)
     state = None if counting is None else _replacing(source, every_change)
@@ -36,7 +36,7 @@ def _counting(aggregator: Any) -> str | None:
     """Return the name of an aggregator that would count a repeated value again; None if it would not."""
     if isinstance(aggregator, Bundle):
         return next(filter(None, (_counting(member.aggregation.aggregator) for member in aggregator.members)), None)
-    if getattr(aggregator, "idempotent", False) is True:  # a user's may say so, too
+    if getattr(aggregator, "idempotent", False) is True:  # a user's aggregator may declare it, too
         return None
     return type(aggregator).__name__
 
@@ -52,5 +52,5 @@ def _replacing(node: Node, every_change: Container[Node]) -> StateWriter | None:
         return None
     found = [_replacing(source, every_change) for source in sources_of(node)]
     if isinstance(node, Join) and not all(found):
-        return None  # the values are beside tuples that come once
+        return None  # one source has tuples that come once, so the pairs do too
     return next((state for state in found if state is not None), None)

@@ -1,4 +1,4 @@
-"""The places at which dead letters return: directly before the steps on which their tuples died."""
+"""Sources that replay dead letters: each enters directly before the step that failed on its tuples."""
 
 import itertools
 from dataclasses import replace
@@ -10,10 +10,10 @@ from trident.spouts.dead_letters import ReplaySpout
 
 
 def with_replays(register: Register, label: str, node: nodes.Node) -> nodes.Node:
-    """Return a step of the stream `label`; if its dead letters may be replayed, with a source that emits them.
+    """Return a step of the stream `label`, with a source that replays the step's dead letters if they may be replayed.
 
-    They enter here and not where the stream is `replayable`: what lies between has had the tuple already, and so have
-    the other branches.
+    Replayed tuples enter here and not at the call of `replayable`: the steps between have processed them already, and
+    so have other branches of the stream.
     """
     marked = register.replayable.get(label)
     if not isinstance(getattr(node, "onError", None), DeadLetter) or marked is None:
@@ -37,6 +37,6 @@ def with_replays(register: Register, label: str, node: nodes.Node) -> nodes.Node
 
 
 def replay_of(source: nodes.SpoutSource) -> ReplaySpout:
-    """Return the spout of a source through which dead letters return."""
+    """Return the spout of a source that replays dead letters."""
     assert isinstance(source.spout, ReplaySpout)
     return source.spout

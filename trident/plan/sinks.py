@@ -22,17 +22,17 @@ class SinkTraits(Generic[S]):
     """True if the log keeps the output's progress. Other outputs end with the process, or may leave batches out."""
 
     promised_as: Callable[[S], StateKind | None] = lambda node: None
-    """The kind of state that has the same promise; None if the output promises nothing of its own."""
+    """The kind of state that has the same promise; None if the output makes no promise."""
 
     place: Callable[[S], str] = lambda node: ""
-    """The place of the rows in words, if it outlives the process; "" if it does not."""
+    """The location of the rows as text, if they outlive the process; "" if they do not."""
 
     in_branch: bool = False
-    """True if the sink may stand in a best-effort branch, which may lose batches."""
+    """True if the sink is allowed in a best-effort branch, which may lose batches."""
 
 
 def sink_traits(node: S) -> SinkTraits[S]:
-    """Return the sink's traits for a node's class."""
+    """Return the traits of a sink, by its class."""
     if type(node) not in SINKS:
         raise TypeError(f"{type(node).__name__} has no sink's traits: give it a row in trident.plan.sinks.SINKS")
     return SINKS[type(node)]

@@ -50,7 +50,7 @@ class StateTraits(Generic[H]):
     """The tuples of `newValuesStream`."""
 
     why_driver: Callable[[H], str | None]
-    """The reason why executors cannot compute the new values, each for the keys of its tuples; None if they can."""
+    """The reason why executors cannot compute the new values, each executor for some keys; None if they can."""
 
     value: Callable[[H], StructField] = lambda node: node.schema.fields[-1]
     """The field of the stored value."""
@@ -62,16 +62,17 @@ class StateTraits(Generic[H]):
     """The fields of the tuples by which an update can be divided; no fields if it cannot be divided."""
 
     same_in_parts: Callable[[H], bool] = lambda node: True
-    """True if all tuples at once give the same result as the tuples of some keys after those of others."""
+    """True if the result is the same when the tuples are applied in portions, each with all tuples of some keys."""
 
     late_by: Callable[[H, int], Timing | None] = lambda node, side: None
-    """The window or the event time by which tuples of a source are late; None if none is. `side` numbers the source."""
+    """The window or event time that decides which tuples of a source are late; None if no tuple is ever late. The
+    second argument is the number of the source."""
 
     has_sessions: Callable[[H], bool] = lambda node: False
     """True if each value is a list of open sessions, whose ends are due times."""
 
     slide_by_partition: Callable[[H], int | None] = lambda node: None
-    """The slide of windows by count if each partition has a series of windows of its own; None otherwise."""
+    """The slide of windows by count if each partition has a separate series of windows; None otherwise."""
 
     in_windows: bool = False
     """True for windows and joins by time, whose guarantee differs from that of Trident's windows."""
@@ -84,7 +85,7 @@ class StateTraits(Generic[H]):
 
 
 def state_traits(node: H) -> StateTraits[H]:
-    """Return the state's traits for a node's class."""
+    """Return the traits of a node with a state, by its class."""
     if type(node) not in STATES:
         raise TypeError(f"{type(node).__name__} has no state's traits: give it a row in trident.plan.states.STATES")
     return STATES[type(node)]

@@ -88,9 +88,9 @@ def has_python_form(node: nodes.Node) -> bool:
 
 
 def may_lose_batches(node: nodes.Node) -> bool:
-    """Return whether a node may stand in a best-effort branch, which may lose batches.
+    """Return whether a node is allowed in a best-effort branch, which may lose batches.
 
-    No state may, and nothing that comes from one: it is to be exact.
+    States, and steps that read the tuples of a state, are not allowed: they must be exact.
     """
     if isinstance(node, nodes.Sink):
         return sink_traits(node).in_branch
