@@ -35,7 +35,7 @@ _PANDAS = "a function of pandas objects to one value, such as f(price: pd.Series
 def read_aggregator(
     target: Any, inputs: spark.StructType, declared: Declared, step: Step
 ) -> tuple[AnyAggregation, spark.StructType]:
-    """Read `target` as an aggregator of any kind over `inputs`. Return its plan form, and its output fields."""
+    """Read `target` as an aggregator of any kind over `inputs`. Return its form in a plan, and its output fields."""
     kind = operation_kind(target)
     if kind == "emitter":
         emitting = _read_emitting(target, declared, step)

@@ -1,4 +1,4 @@
-"""The contracts of aggregators, which fold the tuples of a batch or of a state's batches, and their plan forms."""
+"""The contracts of aggregators, which fold the tuples of a batch or of all batches, and their forms in a plan."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -126,7 +126,7 @@ def _parsed(name: str, schema: object) -> Any:
     try:
         found = json.loads(schema) if isinstance(schema, str) and schema.lstrip()[:1] in ("{", "[") else schema
         return fastavro.parse_schema(found)
-    except Exception as error:  # fastavro lets errors of many kinds through for a schema that is none
+    except Exception as error:  # fastavro raises errors of many kinds for an invalid schema
         raise TopologyError(
             f"FromAvro: {name}={brief(schema)} is not an Avro schema ({type(error).__name__}: {error})"
         ) from None
@@ -142,7 +142,7 @@ def _read(value: bytes, schema: Any) -> Any:
         read = _fastavro().schemaless_reader(stream, schema)
     except MissingPackageError:
         raise
-    except Exception as error:  # as above, for bytes that are no value of the schema
+    except Exception as error:  # as above, for bytes that do not fit the schema
         raise ValueError(f"not written with this schema ({type(error).__name__}: {error}){_hint(value)}") from None
     if stream.tell() < len(value):
         raise ValueError(

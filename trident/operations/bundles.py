@@ -19,7 +19,7 @@ from trident.operations.tuples import tuple_type
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BundleMember:
-    """One combiner of a bundle, the fields that it reads, and the type of the value that it presents."""
+    """One combiner of a bundle, the fields that it reads, and the type of the value that queries see."""
 
     inputs: tuple[str, ...]
     aggregation: Aggregation
@@ -69,7 +69,7 @@ class Bundle(CombinerAggregator):
         return tuple(function(member, value) for member, value in zip(self.members, values, strict=True))
 
     def _tuples(self, whole: Any) -> list[Any]:
-        """Return each member's own tuple from a tuple with the fields of all members."""
+        """Split a tuple with the fields of all members into one tuple for each member."""
         return [make(whole[name] for name in names) for names, make in self._makers]
 
     @cached_property
@@ -80,18 +80,18 @@ class Bundle(CombinerAggregator):
     def _row(self) -> Callable[..., Row]:
         return Row(*(member.aggregation.output for member in self.members))
 
-    def __getstate__(self) -> dict[str, Any]:  # what is cached holds classes that are made at run time
+    def __getstate__(self) -> dict[str, Any]:  # cached values hold run-time classes, which pickle refuses
         return {"members": self.members}
 
 
 def bundle_of(aggregation: object) -> Bundle | None:
-    """Return the bundle in an aggregation of a plan; None if the aggregation is a single combiner, or no combiner."""
+    """Return the bundle in an aggregation of a plan; None if it is a single combiner, or not a combiner."""
     aggregator = getattr(aggregation, "aggregator", None)
     return aggregator if isinstance(aggregator, Bundle) else None
 
 
 def combined(aggregation: Aggregation, a: Any, b: Any) -> Any:
-    """Return two accumulators combined. If one is null, the result is the other, as in the fold of one combiner.
+    """Combine two accumulators. If one of them is null, return the other, as in the fold of one combiner.
 
     Only `a` is checked for a null: it may be the stored value, and if nothing is stored, `b` becomes the value.
     """

@@ -151,11 +151,11 @@ def check_pandas_arguments(target: Any, call: Call, names: Sequence[str], step: 
 
 
 def _absent(*_: object) -> None:
-    """Replace a method that the operation does not have."""
+    """Do nothing, in place of a method that the operation does not have."""
 
 
 def check_predicate(operation: Operation, returns: Returns, step: Step) -> None:
-    """Refuse an operation that cannot be a predicate: it appends fields, returns many results, or returns no bool."""
+    """Refuse an operation that cannot be a predicate: it appends fields, or does not return exactly one bool."""
     hint = "; a filter returns a bool. To append fields, give outputFields"
     if operation.call is Call.FUNCTION:
         raise step.error(TopologyError, f"{operation.site.name} is a Function, which appends fields{hint}")
@@ -181,7 +181,7 @@ def check_not_class(target: Any, step: Step) -> None:
 
 
 def check_no_lifecycle(target: Any, step: Step) -> None:
-    """Refuse an object with a `prepare` or a `cleanup` where neither is ever called."""
+    """Refuse an object with a `prepare` or a `cleanup` in a step that calls neither."""
     for name in ("prepare", "cleanup"):
         if callable(getattr(target, name, None)):
             raise step.error(

@@ -1,6 +1,7 @@
-"""Methods of users' aggregators, checked for the commonest slip of Python: a method without ``return``.
+"""Calls of users' aggregators, with a check for the most common mistake: a method without ``return``.
 
-A null accumulator means that there is none, so a ``combine`` that gives None would take the key's value away, silently.
+None as an accumulator means that a key has no value. So a ``combine`` that returns None would silently delete the
+value.
 """
 
 import dis
@@ -79,7 +80,7 @@ def _returns_nothing(method: Callable[..., Any]) -> bool:
 
 
 def _is_none(steps: list[dis.Instruction], at: int) -> bool:
-    """Return whether the return at this step gives None, whichever way the step is reached."""
+    """Return whether the return instruction at this index gives None, on every path to it."""
     if steps[at].opname == "RETURN_CONST":
         return steps[at].argval is None
     before = steps[at - 1]

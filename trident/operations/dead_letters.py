@@ -35,13 +35,13 @@ class KeepLetters:
     def updateState(self, state: Any, tuples: Sequence[Any], collector: Any) -> None:
         """Store the batch's new letters.
 
-        Remove the letters that the batch puts back, and the oldest ones beyond `most`.
+        Remove the letters that the batch replays, and the oldest ones beyond `most`.
         """
-        # A letter on its way back into the stream carries only its id: its other fields are null.
+        # A letter that is replayed comes with its id only: its other fields are null.
         step = LETTER.names.index("step")
         new = [tuple(letter) for letter in tuples if letter[step] is not None]
         state.multiPut([letter[0] for letter in new], [letter[1:] for letter in new])
         state.multiRemove([letter[0] for letter in tuples if letter[step] is None])
-        ids = sorted(key for (key,) in state.getKeys())  # not getTuples: the values are many, and nobody looks at them
+        ids = sorted(key for (key,) in state.getKeys())  # not getTuples: the values are large and not needed
         if len(ids) > self.most:
             state.multiRemove(ids[: len(ids) - self.most])

@@ -9,10 +9,10 @@ from trident.operations.windows import EventTime
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FirstOfKey(ColumnUpdater):
-    """Let the first tuple of each key through, and drop the others.
+    """Pass on the first tuple of each key, and drop the others.
 
-    By event time (`config`) a key is remembered for `within` microseconds after the time of the tuple that went
-    through. Without it a key is remembered for as long as the state keeps it.
+    By event time (`config`) a key is remembered for `within` microseconds after the time of the tuple that was passed
+    on. Without it a key is remembered for as long as the state keeps it.
     """
 
     holds_back: ClassVar[bool] = True

@@ -10,7 +10,7 @@ from trident.base.step import Step
 
 
 class _JoinTypes(enum.EnumType):
-    """The metaclass of `JoinType`, which knows the name that Trident has and Python's enumeration has not."""
+    """The metaclass of `JoinType`. Its error for an unknown name, such as Trident's ``mixed``, names the way out."""
 
     if not TYPE_CHECKING:  # otherwise type checkers would accept any name
 

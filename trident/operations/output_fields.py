@@ -37,7 +37,7 @@ def read_outputs(outputs: OutputsLike, step: Step) -> Declared:
 
 
 def value_fields(name: str, fields: object) -> spark.StructType:
-    """Return the fields with types that the function `name` was given as DDL or as a StructType.
+    """Return the argument `fields` of the function `name`, DDL or a StructType, as a StructType.
 
     Raises TopologyError, or TypeDeclarationError for a type that does not exist.
     """

@@ -28,8 +28,8 @@ class StatefulOperation:
     3. ``preCommit(txid)``, before the frozen changes are written.
 
     If a batch fails before its changes are frozen, it begins again with ``preRollback()``; the state is then as the
-    batch before left it. If the driver dies, the next one begins with ``initState``; it first writes the changes that
-    were frozen, after a call of ``preCommit`` on the new object.
+    batch before left it. If the driver dies, the next driver begins with ``initState``. Before that it writes the
+    changes that were frozen, after a call of ``preCommit`` on the new object.
 
     >>> class Longest(StatefulOperation):
     ...     outputType = "string"
@@ -148,12 +148,12 @@ class Stateful(UpdateForm):
 
     @property
     def same_in_parts(self) -> bool:
-        """True for a function: an object may keep values of the tuples of other keys that came before."""
+        """True for a function. The result of an object with attributes may depend on earlier tuples of other keys."""
         return self.operation.call is Call.TUPLE
 
 
 def overrides(target: object, name: str) -> bool:
-    """Return whether an operation has a method `name` that is not the default one of a base class here."""
+    """Return whether an operation has a method `name` other than the default of a base class in this module."""
     method = getattr(type(target), name, None)
     ours = [getattr(base, name, None) for base in (StatefulOperation, TransactionOperation)]
     return callable(getattr(target, name, None)) and method not in ours

@@ -8,7 +8,7 @@ from trident.operations.aggregators import Aggregation
 
 
 def beyond_type(aggregation: Aggregation, inputs: tuple[str, ...]) -> str:
-    """Return the values beyond their type if a built-in sum or average fails, and the way out; "" otherwise.
+    """Return what does not fit its type if a built-in sum or average fails, and the way out; "" for other aggregators.
 
     `inputs` are the aggregator's input fields.
     """

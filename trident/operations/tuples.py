@@ -80,5 +80,5 @@ def tuple_type(fields: tuple[str, ...]) -> Callable[[Iterable[Any]], TridentTupl
 
 
 def _is_free(name: str) -> bool:
-    """Return whether a field may become an attribute: it must not hide one of Python's tuple or of TridentTuple."""
+    """Return whether a field may become an attribute: it must not hide an attribute of ``tuple`` or of TridentTuple."""
     return not name.startswith("__") and not name.startswith("_trident_")

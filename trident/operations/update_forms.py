@@ -1,4 +1,4 @@
-"""The forms of an update in `partitionPersist`: what the library asks of each, with the usual answer."""
+"""The base of the forms of an update in `partitionPersist`: the properties of each form, with their defaults."""
 
 from typing import ClassVar
 
@@ -6,10 +6,10 @@ from trident.operations.windows import EventTime
 
 
 class UpdateForm:
-    """One form of the update of a state, as plain data. Its class says how the update is called.
+    """One form of the update of a state, as plain data. The class determines how the update is called.
 
-    A form overrides the answers in which it differs. `trident.compiler.state_updates.FORMS` has the function that runs
-    each form; a test fails if a form has none.
+    A subclass overrides the properties in which it differs. `trident.compiler.state_updates.FORMS` has the function
+    that runs each form; a test fails if a form has none.
     """
 
     __slots__ = ()
@@ -37,5 +37,5 @@ class UpdateForm:
 
     @property
     def same_in_parts(self) -> bool:
-        """True if all tuples at once give the same result as the tuples of some keys after those of others."""
+        """True if the result is the same when the tuples are applied in portions, each with all tuples of some keys."""
         return False

@@ -1,8 +1,8 @@
 """Windows as users write them: their length, their slide, and the clock that they follow.
 
 A window by count has the last `length` tuples, and one ends every `slide` tuples. A window by duration has the tuples
-of the last `length` of batch time. A window by event time goes by a field of the tuples, with a watermark. Windows of
-time are aligned to 1970-01-01 UTC: windows of an hour are whole hours.
+of the last `length` of batch time. A window by event time uses a timestamp field of the tuples, and a watermark.
+Windows of time are aligned to 1970-01-01 UTC: windows of an hour are whole hours.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ TOO_LONG = "expected at most 10,000 years ('3652425 days'); no two times are fur
 """The reason why a duration is not accepted. (Sums of times and much longer durations would not fit into 64 bits.)"""
 
 _MOST_PANES = 10_000
-"""The most panes of one window. A slide that would make more panes is refused as a typing error."""
+"""The most panes of one window. A slide that would make more panes is refused as a likely typing error."""
 
 
 _LOCAL = (
@@ -164,7 +164,7 @@ class TumblingDurationWindow(TimeWindow):
 
     A batch's time is the time at which it was planned. The log keeps it, so that it is the same at every replay. The
     first batch after a window's end emits the window; a window without tuples is not emitted.
-    Meaning: ``org.apache.storm.trident.windowing.config.TumblingDurationWindow``, which goes by arrival.
+    Meaning: ``org.apache.storm.trident.windowing.config.TumblingDurationWindow``, which uses the time of arrival.
 
     >>> TumblingDurationWindow("5 seconds")
     TumblingDurationWindow('5 seconds')
@@ -272,7 +272,7 @@ Timing = TimeWindow | SessionWindow | EventTime
 
 
 class Clocked(Protocol):
-    """A step's description that says by which times its watermark moves."""
+    """The description of a step that may have a watermark: it names the times from which the watermark is computed."""
 
     @property
     def config(self) -> WindowConfig | EventTime | None:

@@ -47,10 +47,11 @@ class AggregateVerbs(GroupwiseVerbs[StreamT]):
         inputFields : str or list of str, optional
             The fields that the aggregator sees. Omitted: all fields; none for Count.
         aggregator : CombinerAggregator, ReducerAggregator, Aggregator or callable
-            Count(), Sum(), Average(), TopK(3) or one that you wrote. A combiner makes partial results in the process of
-            the tuples; for the other two kinds all tuples move to one place. A combiner or a reducer gives one tuple
-            with its value, or with the result of its ``present(value)`` if it has that method. An Aggregator emits any
-            number. A callable from pandas Series (or one DataFrame) to one value is called once, with all tuples.
+            Count(), Sum(), Average(), TopK(3) or one that you wrote. A combiner makes partial results in the processes
+            that have the tuples; for the other two kinds all tuples of a group first move to one process. A combiner or
+            a reducer gives one tuple with its value, or with the result of its ``present(value)`` if it has that
+            method. An Aggregator emits any number. A callable from pandas Series (or one DataFrame) to one value is
+            called once, with all tuples.
         outputFields : str or StructType
             One name (for an Aggregator, one for each value that it emits), with a type if the aggregator does not
             declare it: ``"total decimal(10,2)"``. A name may be that of an input field.

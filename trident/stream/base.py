@@ -20,7 +20,7 @@ StreamT = TypeVar("StreamT", bound="StreamBase[Any]")
 """The class of the streams that verbs return. `trident.stream.stream` assembles that class from families of verbs."""
 
 StatefulT = TypeVar("StatefulT", bound="StreamBase[Any]")
-"""The class of the streams that pass an update of a state: streams with `late`, `state` and `watermark`."""
+"""The class of the streams that an update of a state emits: they have the verbs `late`, `state` and `watermark`."""
 
 
 class NotASequence(CheckedCalls):

@@ -33,7 +33,7 @@ def checked(verb: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(verb)
     def called(*args: Any, **keywords: Any) -> Any:
-        __tracebackhide__ = True  # notebooks and pytest leave this frame out: the reader looks for the verb
+        __tracebackhide__ = True  # notebooks and pytest hide this frame
         try:
             return verb(*args, **keywords)
         except TypeError as error:

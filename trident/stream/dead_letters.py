@@ -40,12 +40,12 @@ class DeadLetterVerbs(StreamBase[StreamT]):
         return dead_letters_of(self._register, failing, self._new)
 
     def replayable(self) -> StreamT:
-        """Let `RunningTopology.replayDeadLetters` put the dead letters of later steps of this stream back.
+        """Allow `RunningTopology.replayDeadLetters` to replay the dead letters of later steps of this stream.
 
-        Call it before the steps that make dead letters. A letter enters again directly before the step on which its
-        tuple died: no other branch gets it, and no step before that one sees it again. After those steps call
-        `TridentTopology.deadLetterState`, which keeps the letters in a state. A letter is removed from that state in
-        the same batch in which it becomes a tuple again, so each letter comes back once, whatever fails.
+        Call it before the steps that make dead letters. A replayed tuple enters directly before the step that failed on
+        it: no other branch and no earlier step gets it again. After those steps call `TridentTopology.deadLetterState`,
+        which keeps the letters in a state. A letter is removed from that state in the same batch in which it becomes a
+        tuple again, so each letter comes back once, whatever fails.
 
         >>> from trident import TridentTopology
         >>> from trident.spouts import FixedBatchSpout
@@ -65,7 +65,7 @@ class DeadLetterVerbs(StreamBase[StreamT]):
 
 
 def replayed_letters(register: Register, new: Callable[[nodes.Node, str], StreamT]) -> list[StreamT]:
-    """Return a stream for each step before which letters return. It has the ids of those that a batch puts back."""
+    """Return a stream for each step before which dead letters are replayed, with the ids that each batch replays."""
     streams = []
     for source in register.replays.values():
         names, label = replay_of(source).letter_names, source.stream

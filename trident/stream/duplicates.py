@@ -26,7 +26,7 @@ class DuplicateVerbs(StreamBase[StreamT], Generic[StreamT, StatefulT]):
     __slots__ = ()
 
     def _through(self, node: nodes.Emitted) -> StatefulT:
-        """Return the stream of the tuples that `node` emits, which are those that an update of a state emits."""
+        """Return the stream of `node`, with the tuples that an update of a state emits."""
         raise NotImplementedError
 
     def dropDuplicates(
@@ -56,7 +56,7 @@ class DuplicateVerbs(StreamBase[StreamT], Generic[StreamT, StatefulT]):
         fields : str or list of str, optional
             The fields of the key. Omitted: all fields.
         stateFactory : StateFactory, optional
-            The kind and place of the state. Omitted: ``MemoryMapState.opaque()``. Its key is `fields`; its value is
+            The kind and location of the state. Omitted: ``MemoryMapState.opaque()``. Its key is `fields`; its value is
             ``firstTxid``, the batch in which the key came, or with a timestampField ``firstTime``.
         timestampField : str, optional
             A timestamp field of the stream: the tuples' event time.

@@ -165,9 +165,9 @@ class EachVerbs(StreamBase[StreamT]):
     ) -> StreamT:
         """Call an action with every tuple, and keep the tuple as it is.
 
-        The action runs in the process of the tuple, and runs again if the batch is tried again. It gets one positional
-        argument for each input field; without input fields, one TridentTuple of all fields. `onError` works as in
-        `each`: with "skip" or "deadLetter", a tuple on which the action fails is left out of the stream. Meaning:
+        The action runs in the process that has the tuple, and runs again if the batch is tried again. It gets one
+        positional argument for each input field; without input fields, one TridentTuple of all fields. `onError` works
+        as in `each`: with "skip" or "deadLetter", a tuple on which the action fails is left out of the stream. Meaning:
         ``org.apache.storm.trident.Stream.peek``.
 
         >>> from trident import TridentTopology

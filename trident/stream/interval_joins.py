@@ -86,7 +86,7 @@ class IntervalJoinVerbs(StreamBase[StreamT], Generic[StreamT, JoinedT]):
         outputFields : str or list of str, optional
             Names for the keys, then for the other fields of both. Needed if both streams have a field of one name.
         stateFactory : StateFactory, optional
-            The kind and place of the state. Omitted: ``MemoryMapState.opaque()``.
+            The kind and location of the state. Omitted: ``MemoryMapState.opaque()``.
         name : str, optional
             The state's name, its identity over restarts; ``<stream>-<other>.pairs`` if omitted.
 

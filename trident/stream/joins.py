@@ -113,9 +113,9 @@ def check_is_list(streams: object, verb: str) -> None:
 
 
 def label_and_step(register: Register, verb: str, streams: Sequence[object]) -> tuple[str, Step]:
-    """Check the streams.
+    """Return the label and the step of a call of `verb` that combines these streams, after a check of the streams.
 
-    Return the label of the stream that `verb` returns (their labels, joined by "-"), and its step.
+    The label is that of the stream that `verb` returns: the labels of `streams`, joined by "-".
 
     Raises TopologyError for fewer than two streams, for an object that is not a stream, and for a stream of another
     topology.

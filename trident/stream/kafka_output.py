@@ -48,10 +48,10 @@ class KafkaOutputVerbs(StreamBase[StreamT]):
         """Write every tuple as a message into Kafka, exactly once, and return this stream.
 
         Each batch is one transaction of Kafka, after every state of the batch group holds the batch. The transaction
-        also records the batch's txid, as the committed offset of a consumer group of the output's own. A batch that
-        comes again, after a crash, finds its txid there and is skipped. So a consumer with
-        ``isolation.level=read_committed``, as `KafkaSpout` is, sees each tuple once. The driver writes: all tuples of a
-        batch pass through it, some thousands at a time.
+        also records the batch's txid, as the committed offset of a consumer group that only this output uses. If a
+        batch is handed over again after a crash, its txid is already recorded there, and it is skipped. So a consumer
+        with ``isolation.level=read_committed``, as `KafkaSpout` is, sees each tuple once. The driver writes: all tuples
+        of a batch pass through it, some thousands at a time.
 
         Each message has, after the headers of the tuple, the headers ``trident.output`` ("topology/output"),
         ``trident.txid`` and ``trident.row`` (the number of the tuple in the batch).
@@ -89,7 +89,7 @@ class KafkaOutputVerbs(StreamBase[StreamT]):
             When the topology runs: the brokers do not answer. The commit is repeated for `commitRetrySecs`.
         OutputConflictError
             When the topology starts: Kafka's record of the output belongs to another log, or is ahead of this log; or
-            it is gone while a batch waits that may have been written.
+            the record is gone, and a waiting batch may have been written already.
 
         Examples
         --------

@@ -91,8 +91,8 @@ class MetricVerbs(StreamBase[StreamT]):
         return cast("StreamT", self)
 
     def _check_other_metrics(self, metric: str, labels: Sequence[str], step: Step) -> None:
-        """Refuse a metric that Prometheus takes for another one, and one that has other labels elsewhere."""
-        from prometheus_client import Counter  # only here: programs without a metric are declared sooner
+        """Refuse a metric that Prometheus would confuse with another one, or that has other labels in another step."""
+        from prometheus_client import Counter  # only here, because its import takes time
 
         from trident.base.metrics import names_exposed
 

@@ -44,7 +44,7 @@ class OutputVerbs(StreamBase[StreamT]):
         Parameters
         ----------
         function : callable
-            The DataFrame belongs to a session of the run's own, as in Structured Streaming, and is valid until the
+            The DataFrame belongs to a separate session of the run, as in Structured Streaming, and is valid until the
             function returns. An error of the function fails the commit. After an OSError (a connection, a timeout, a
             full disk) the call is tried again for `commitRetrySecs`, after any other error `maxAttempts` times. Then
             the group stops with the cause, and the batch stays frozen for the next start.
@@ -101,7 +101,7 @@ class OutputVerbs(StreamBase[StreamT]):
         path : path
             A folder on a file system that renames folders atomically: a local disk, NFS. Or a URL such as
             ``"s3://bucket/prefix"`` or ``"hdfs://namenode:8020/folder"``: there a batch is published by its manifest,
-            by which `readParquet` and `publishedFiles` go; other readers may see a part of the batch that is just being
+            which `readParquet` and `publishedFiles` read; other readers may see a part of the batch that is just being
             published. The folder must be empty or missing, and belongs to this output alone from then on.
             `TridentTopology.reset` does not remove the folder, so give another path after a reset.
         partitionBy : str or list of str, optional

@@ -47,7 +47,7 @@ class PersistentVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StateT]):
         Parameters
         ----------
         stateFactory : StateFactory
-            The kind and place of the state: ``MemoryMapState.transactional()``, ``RedisMapState.opaque(url)``.
+            The kind and location of the state: ``MemoryMapState.transactional()``, ``RedisMapState.opaque(url)``.
         inputFields : str or list of str, optional
             The fields that the aggregator sees. Omitted: all fields; none for Count.
         aggregator : CombinerAggregator or ReducerAggregator
@@ -124,7 +124,7 @@ class PersistVerbs(PersistentVerbs[StreamT, StateT], StreamBase[StreamT]):
         Parameters
         ----------
         stateFactory : StateFactory
-            The kind and place of the state.
+            The kind and location of the state.
         inputFields : str or list of str, optional
             The fields of the tuples that the updater gets. Omitted: all fields.
         updater : StateUpdater

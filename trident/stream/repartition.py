@@ -98,7 +98,7 @@ class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
     def batchGlobal(self) -> StreamT:
         """Bring all tuples of a batch to one partition.
 
-        It is the same at every attempt; other batches go to other partitions.
+        A batch goes to the same partition at every attempt; other batches go to other partitions.
 
         Meaning: ``org.apache.storm.trident.Stream.batchGlobal``.
         """

@@ -46,13 +46,13 @@ class SourceVerbs(Drawable):
             The source: a spout of `trident.spouts`, or your object that extends one of the contracts.
         formerly : str, optional
             The name that this stream had in earlier programs; the stream continues at the position of the stream of
-            that name. The argument may stay in the code: it has no effect once a batch was frozen under `name`. Take it
-            out before another stream of this topology gets the former name. It is refused if the log knows both names
-            from earlier programs, or if two streams have the same former name.
+            that name. The argument may stay in the code: it has no effect once a batch was frozen under `name`. Remove
+            the argument before another stream of this topology gets the former name. The start is refused if the log
+            knows both names from earlier programs; two streams cannot have the same former name.
         anew : bool
             Let the stream begin at the start of its source, if the start would otherwise be refused because the
             position is not clear: the log knows another kind of source under the stream's name, or streams of other
-            names disappear in the same start. Take `anew` out after the first start. If the log knows the stream with
+            names disappear in the same start. Remove `anew` after the first start. If the log knows the stream with
             this source, the stream continues, and a warning says that `anew` has no effect; but after the next renaming
             the source would be read again.
 

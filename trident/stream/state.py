@@ -47,8 +47,8 @@ class StateBase(Drawable, Generic[StreamT]):
         """Return the new values of each batch as a stream: one tuple for each key that the batch changed.
 
         A key's new value replaces its former one. So a later aggregate over all batches that would count a key again at
-        each change, such as Count or Sum, is refused, unless `everyChange` says that it counts changes. The results of
-        windows, and the tuples of updaters, are final.
+        each change, such as Count or Sum, is refused, unless `everyChange` declares that it counts changes. The results
+        of windows, and the tuples of updaters, are final.
 
         For a state of `partitionPersist` the stream has the tuples that the updater emits. Raises TopologyError for an
         updater that declares no output fields, for a watermark, and for a static state.
@@ -63,7 +63,7 @@ class StateBase(Drawable, Generic[StreamT]):
             raise self._register.step(self._label, "newValuesStream").wrong(
                 f"everyChange={everyChange!r}: expected True or False"
             )
-        if everyChange:  # a node of this call: another stream of the same values is checked for itself
+        if everyChange:  # a separate node: `everyChange` applies only to the stream that this call returns
             step = self._register.step(self._label, "newValuesStream")
             node = nodes.Project(node, tuple(node.schema.names), **step.gives(node.schema))
             self._register.add(self._label, node)

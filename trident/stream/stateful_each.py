@@ -68,7 +68,7 @@ class StatefulEachVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StatefulT]):
         valueType : str or DataType
             The type of the state's values, ``"long"`` or ``"struct<n: long, last: date>"``.
         stateFactory : StateFactory, optional
-            The kind and place of the state. Omitted: ``MemoryMapState.opaque()``.
+            The kind and location of the state. Omitted: ``MemoryMapState.opaque()``.
         name : str
             The state's name, its identity over restarts.
 

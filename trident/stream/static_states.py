@@ -1,4 +1,4 @@
-"""The first argument of newStaticState: a state factory, a dict, or a read-only state of a user's own."""
+"""The first argument of newStaticState: a state factory, a dict, or a read-only state that the user wrote."""
 
 from collections.abc import Mapping
 
@@ -43,7 +43,7 @@ def static_factory(
 
 
 def _reads(source: object) -> bool:
-    """Return whether `source` is a read-only state of a user's own: an object with ``multiGet`` or ``get``."""
+    """Return whether `source` is a read-only state that the user wrote: an object with ``multiGet`` or ``get``."""
     if isinstance(source, type) or hasattr(source, "open"):
         return False
     return callable(getattr(source, "multiGet", None)) or callable(getattr(source, "get", None))

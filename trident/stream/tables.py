@@ -54,8 +54,8 @@ class TableVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
         keyFields : str or list of str
             The fields of the state's key.
         stateFactory : StateFactory, optional
-            The kind and place of the state. Omitted: ``MemoryMapState.opaque()``. With ``ttlSecs`` a key expires when
-            no tuple with it has come for that time.
+            The kind and location of the state. Omitted: ``MemoryMapState.opaque()``. With ``ttlSecs`` a key expires
+            when no tuple with it has come for that time.
         valueFields : str or list of str, optional
             The fields to keep. Omitted: all other fields. The state's value is the struct ``latest`` of them.
         name : str, optional

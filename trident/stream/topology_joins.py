@@ -25,10 +25,10 @@ class TopologyJoinVerbs(Drawable):
     ) -> Stream:
         """Merge the tuples of all these streams, WITHIN ONE BATCH: their spouts share txids from here on.
 
-        Fields pair up by position and must have the same types. They get the names of the first stream's fields, unless
-        `outputFields` gives others; a field whose name the first stream has at another position is refused without
-        them. Equal tuples are all kept. `sourceField` names one more field, which holds the name
-        of the stream that a tuple comes from. Meaning: ``org.apache.storm.trident.TridentTopology.merge``.
+        Fields pair up by position and must have the same types. They get the names of the first stream's fields, or
+        those in `outputFields`. Without `outputFields`, a field whose name the first stream has at another position is
+        refused. Equal tuples are all kept. `sourceField` names one more field, which holds the name of the stream that
+        a tuple comes from. Meaning: ``org.apache.storm.trident.TridentTopology.merge``.
 
         >>> from trident import TridentTopology
         >>> from trident.spouts import FixedBatchSpout

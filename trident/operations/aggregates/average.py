@@ -1,4 +1,4 @@
-"""The aggregator Average. It accumulates a sum and a count, and presents their quotient."""
+"""The aggregator Average. It accumulates a sum and a count. Its result is their quotient."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

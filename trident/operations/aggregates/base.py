@@ -27,10 +27,10 @@ ORDERED = (
 
 
 NAMES = frozenset({"Average", "Count", "CountDistinct", "Max", "Min", "Quantiles", "Sum", "TopK"})
-"""The class names of the first built-in aggregators. Stored states hold them to tell which aggregator a state has.
+"""The class names of the first built-in aggregators. A stored state holds its aggregator's class name.
 
-Stored states hold the later ones with "trident." before the name, because a state that was stored before may have been
-made by a user's class of the same name. Do not add to this list.
+Later built-in aggregators are stored with "trident." before the class name. Without it, an older state of a user's
+class of the same name would be taken for theirs. Do not add to this list.
 """
 
 
@@ -44,15 +44,15 @@ class BuiltinAggregator(CombinerAggregator):
     """True if one call of `gathered` with many tuples is faster than `init` and `combine` for each tuple."""
 
     idempotent: ClassVar[bool] = False
-    """True if a value that comes once more changes nothing, so that a key's values may replace each other."""
+    """True if aggregating a value a second time changes nothing, so that values that replace each other may enter."""
 
     ordered: ClassVar[bool] = False
     """True if the result depends on the order of tuples. Then `initColumn` gets two more columns after the input
     fields: the txid of each tuple's batch, and the tuple's number in the batch."""
 
     known_by_name: ClassVar[bool] = False
-    """True if all instances combine and present alike. A state of such an aggregator can be opened without its
-    program, by the name of the class alone."""
+    """True if all instances combine and present in the same way. A state of such an aggregator can be opened without
+    its program, by the name of the class alone."""
 
     @property
     def inputFields(self) -> tuple[str, ...] | None:
@@ -62,7 +62,8 @@ class BuiltinAggregator(CombinerAggregator):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         # Spark and Arrow compute a native aggregate without calling the aggregator. They would ignore the methods of a
-        # user's subclass of Sum that has, say, an `init` of its own. So a subclass is native only if it says so itself.
+        # user's subclass of Sum that has, say, an `init` of its own. So such a subclass is native only if it sets
+        # `native` itself.
         if {"init", "combine", "zero", "present"} & vars(cls).keys():
             if "native" not in vars(cls):
                 cls.native = None

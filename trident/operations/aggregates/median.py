@@ -20,7 +20,7 @@ class Median(OneFieldAggregator):
     An exact median needs all values. So each accumulator holds every different value once, with its count, as in Spark,
     and each change of a key in a state writes all of them. That suits ages, prices or whole milliseconds. A key or a
     group with more than `limit` different values fails the batch. Then start again with a greater `limit`: a state does
-    not hold it, and the batch that waits is committed. To keep less, round the values before, take the median of a
+    not store the limit, and the waiting batch is committed. To keep less, round the values before, take the median of a
     window, or estimate it by `Quantiles`, which keeps two kilobytes; such a state begins empty.
 
     Raises

@@ -43,7 +43,8 @@ class MomentsAggregator(OneFieldAggregator):
         values, own = column.drop_null().to_numpy(zero_copy_only=False), groups[_valid(column)]
         sizes = np.bincount(own, minlength=count)
         some = np.maximum(sizes, 1)
-        # Of the distances to one value of the group, so that the mean keeps the digits in which the values differ.
+        # The mean is computed from distances to one value of the group, so that it keeps the digits in which the values
+        # differ.
         pivot = np.zeros(count)
         pivot[own] = values
         with np.errstate(all="ignore"):  # infinite values give NaN, as in Spark

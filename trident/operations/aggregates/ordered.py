@@ -225,7 +225,7 @@ class MaxBy(BuiltinAggregator):
         order, kind = ("descending" if self.greatest else "ascending"), by.type
         keys = {"group": pa.array(groups[rows])}
         sort = [("group", "ascending")]
-        if kinds.is_floating(kind):  # Arrow puts NaN behind all numbers in either direction
+        if kinds.is_floating(kind):  # Arrow sorts NaN after all numbers in either direction
             keys["nan"] = pc.is_nan(by).take(pa.array(rows)).cast(pa.int8())
             sort.append(("nan", order))
         keys["by"] = by.take(pa.array(rows))

@@ -30,7 +30,7 @@ underscores."""
 
 
 _BASE = "Aggregator"
-"""The end of the names of base classes."""
+"""The suffix of the names of base classes."""
 
 
 @cache
@@ -45,7 +45,7 @@ def builtin_classes() -> tuple[type[BuiltinAggregator], ...]:
 
 
 def known_by_name() -> tuple[BuiltinAggregator, ...]:
-    """Return an instance of each class whose instances all combine and present alike."""
+    """Return an instance of each class whose instances all combine and present in the same way."""
     return tuple(each() for each in builtin_classes() if each.known_by_name)
 
 

@@ -146,7 +146,7 @@ class Quantiles(BuiltinAggregator):
         sketch = _library("Quantiles").kll_doubles_sketch.deserialize(acc)
         if sketch.is_empty():
             return None
-        ends = {0.0: sketch.get_min_value, 1.0: sketch.get_max_value}  # exact, where a quantile is an estimate
+        ends = {0.0: sketch.get_min_value, 1.0: sketch.get_max_value}  # exact, unlike a quantile
         return [float(ends[rank]() if rank in ends else sketch.get_quantile(rank, True)) for rank in self.ranks]
 
     def gathered(self, tuples: Sequence[tuple[Any, ...]]) -> bytes:
