@@ -1,8 +1,9 @@
-"""The carrier plan of a group: the driver or Spark's executors for each piece of work of a commit turn.
+"""The choice between the driver and Spark's executors for each piece of work of a group's commit turns.
 
-A state's factory names its writers: "driver", "executors", or "auto" for whichever of them has the tuples. The program
-may leave a piece of work to the driver all the same. Then there is one reason, which `explain` and errors print.
-During a run only two things remain open: the place of a result, and whether the workers reach files and state.
+A state's factory names its writers: "driver", "executors", or "auto" for whichever of them has the tuples. Some
+programs still need the driver for a piece of work. Then the choice has the reason, which `explain` and errors print.
+Only a run shows the rest: whether a result is in memory or in files, and whether the workers reach the files and the
+state.
 """
 
 from collections.abc import Iterable, Mapping
@@ -54,7 +55,7 @@ def writers_of_step(step: HeldState) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice:
-    """The carrier of one piece of work. `wanted`: its writers, as `writers_of_step`; "auto" for tuples carried on."""
+    """The choice for one piece of work. `wanted`: the result of `writers_of_step`; "auto" for tuples carried on."""
 
     wanted: str
     why_driver: str | None
@@ -81,12 +82,12 @@ class Choice:
 
 
 def choice_of_static(state: StaticState) -> Choice:
-    """Return the carrier of the queries of a state that the topology only reads, whatever follows the queries."""
+    """Return the choice for queries of a state that the topology only reads. It does not depend on later steps."""
     return Choice(writers_of(state.state), _why_not_shared(state), state.state.name)
 
 
 class CarrierPlan:
-    """The carriers of a group's work. Each choice is made once, when it is first asked for."""
+    """The choices of driver or executors for a group's work. Each is made once, when it is first needed."""
 
     def __init__(self, group: Group) -> None:
         self.group = group
@@ -163,7 +164,7 @@ class CarrierPlan:
         return _why_not_shared(step)
 
     def _why_late(self, step: StateUpdate) -> str | None:
-        """Return why the tuples of an update come to the driver if a step reads its late ones."""
+        """Return why the late tuples of an update need the driver; None if no step reads its late tuples."""
         if any(isinstance(output.step, LateTuples) and output.step.window is step for output in self._frozen):
             return "only the driver finds late tuples, and late() is read; leave late() out"
         return None
@@ -225,7 +226,7 @@ def _why_in_driver(node: Node) -> str | None:
 
 
 def _why_not_shared(step: HeldState) -> str | None:
-    """Return why processes other than the driver cannot open a state; None if they can, or if it is the driver's."""
+    """Return why processes other than the driver cannot open a state. None if they can, or if writers="driver"."""
     factory = step.state.factory
     if writers_of(step.state) == "driver":
         return None
@@ -236,7 +237,7 @@ def _why_not_shared(step: HeldState) -> str | None:
         )
     given = isinstance(step, StaticState) and step.writer is None
     if factory.kind is StateKind.NON_TRANSACTIONAL and not given:
-        # A doubled put would count, and there is nothing to read as of the batch before.
+        # A repeated put would count twice, and the values as of the batch before cannot be read.
         return "a nonTransactional state keeps no txid, so a put that is repeated would count twice"
     return None
 

@@ -16,7 +16,7 @@ def needs(nodes: Sequence[Node], ends: Mapping[int, Iterable[str]], always: Iter
     hidden = set(always)
     needed = {id(node): hidden | set(ends.get(id(node), ())) for node in nodes}
     for node in reversed(nodes):
-        if not needed[id(node)] - hidden:  # Spark carries no row without a column, so the first field is kept
+        if not needed[id(node)] - hidden:  # Spark keeps no row without a column, so the first field is kept
             needed[id(node)] |= set(node.schema.names[:1])
         reads = traits_of(node).reads(node, needed[id(node)] - hidden)
         for source, names in zip(sources_of(node), reads, strict=True):

@@ -32,7 +32,7 @@ REQUEST = pa.field("\0request", pa.int64())
 
 
 class Slot(Protocol):
-    """An engine's place for one attempt at a time; on Spark, a separate session.
+    """The part of an engine that runs one attempt at a time; on Spark it has a separate session.
 
     One thread at a time calls `run`; another thread may call `cancel` while it runs.
     """
@@ -80,7 +80,7 @@ class Frames(Protocol):
     def write_parquet(self, frozen: FrozenFiles, target: Target, partitions: Sequence[str]) -> list[Part] | None:
         """Write the rows of frozen files as Parquet files to `target`, and return these Parquet files.
 
-        Returns None where the workers do not reach both `target` and the frozen files.
+        Returns None if the workers do not reach both `target` and the frozen files.
         """
         ...
 

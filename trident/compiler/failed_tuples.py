@@ -151,7 +151,7 @@ def check_read(nodes: Collection[Node], maxAttempts: int | None) -> None:
     """Check that each step can make its dead letters and that a stream reads them.
 
     Raises TopologyError if no stream reads a step's dead letters, if its policy makes them after more attempts than
-    `maxAttempts` allows, or if dead letters may come back and there are none, or no state keeps any.
+    `maxAttempts` allows, or if a stream is `replayable` but has no dead letters, or no state keeps them.
     """
     kept = any(isinstance(updater_of(node), KeepLetters) for node in nodes)
     spouts = [node.spout for node in nodes if isinstance(node, SpoutSource)]
@@ -166,7 +166,7 @@ def check_read(nodes: Collection[Node], maxAttempts: int | None) -> None:
 
 
 def _check_returns(node: Node, replays: Container[str]) -> None:
-    """Raise TopologyError if dead letters are to come back at a node, and its stream is not one of `replays`."""
+    """Raise TopologyError if a node is a call of `replayable`, and its stream is not one of `replays`."""
     stream, _, label = node.step.rpartition("/")
     marks = isinstance(node, Project) and re.fullmatch(r"\d+:(.+\.)?replayable", label)
     if marks and stream not in replays:
@@ -178,7 +178,7 @@ def _check_returns(node: Node, replays: Container[str]) -> None:
 
 
 def _check_makes(node: Node, policy: DeadLetter, is_read: bool, maxAttempts: int | None) -> None:
-    """Raise TopologyError if no stream reads a step's dead letters, or if the batch ends before it makes some."""
+    """Raise TopologyError if no stream reads a step's dead letters, or if `maxAttempts` lets it make none."""
     if not is_read:
         raise TopologyError(
             f"{node.step} ({node.site.location}) makes dead letters, and no stream reads them: store them with "

@@ -18,7 +18,7 @@ TASK_ROWS = 1 << 17
 
 @dataclass(frozen=True, slots=True)
 class KeyedResult:
-    """The results of an update by reference. `emitted` is None if nobody reads the tuples that the update emits."""
+    """The results of an update by reference. `emitted` is None if no step reads the tuples that the update emits."""
 
     puts: FrozenFiles
     emitted: FrozenFiles | None
@@ -29,7 +29,7 @@ class KeyedResult:
 class Wanted:
     """The files that an update must write: their folder, the fields of the puts, and the fields of the emitted tuples.
 
-    `emitted` is None where nobody wants these tuples.
+    `emitted` is None if no step reads these tuples.
     """
 
     folder: FileFolder
@@ -41,7 +41,7 @@ class Wanted:
 class KeyedJob:
     """The update of a state by the tuples of one batch, which was planned at `time`.
 
-    `clock` are the watermarks of an update by event time, `due` is the number of keys that are due by it.
+    `clock` are the watermarks of an update by event time, `due` is the number of keys that are due by these watermarks.
     """
 
     update: KeyedUpdate
@@ -71,5 +71,5 @@ class KeyedJob:
 
     @property
     def outputs(self) -> tuple[pa.Schema, ...]:
-        """The fields of the puts and, where somebody wants them, of the emitted tuples."""
+        """The fields of the puts and, if a step reads them, of the emitted tuples."""
         return tuple(schema for schema in (self.wanted.puts, self.wanted.emitted) if schema is not None)

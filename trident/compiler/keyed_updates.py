@@ -39,8 +39,8 @@ def why_not_by_key(step: StateUpdate) -> str | None:
 def same_in_parts(step: StateUpdate) -> bool:
     """Return whether an update has the same result for all tuples at once as for one group of keys after another.
 
-    An updater gets a list of tuples, and an object may keep what it has seen: what they make of the tuples of one key
-    may depend on which others come with them.
+    An updater gets a list of tuples, and an object may keep values between calls. So their result for one key may
+    depend on the tuples of other keys.
     """
     return state_traits(step).same_in_parts(step)
 
@@ -60,10 +60,10 @@ class KeyedUpdate:
         """Return the update of a step for which `why_not_by_key` returns None."""
         (before,) = sources_of(step)
         source = Node(step=before.step, site=before.site, schema=before.schema)
-        nowhere: Any = None  # the factory may hold an address, and nobody asks for it here
+        nowhere: Any = None  # the factory may hold an address, and is not needed here
         alone: dict[str, Any] = {"source": source, "state": StateSpec(step.state.name, nowhere)}
         if watermarks_of(step):
-            alone["watermark"] = None  # it leads to the whole plan, and the driver tells the time
+            alone["watermark"] = None  # it refers to the whole plan, and `clock` replaces it
         return cls(replace(step, **alone), key_fields(step))
 
     @property
@@ -83,7 +83,7 @@ class KeyedUpdate:
 
         `snapshot` is the state as of the previous batch, `clock` the watermarks of an update by event time.
 
-        Raises StateKeyError for another key, beside what the update raises.
+        Raises StateKeyError for any other key, and all errors of the update.
         """
         own = self._own_keys(tuples, snapshot)
         updated = compile_state_update(self.step)(
@@ -107,7 +107,7 @@ class OwnKeys(Stored):
         encoded = one_chunk(encode_keys(keys)).dictionary_encode()
         first = np.zeros(len(encoded.dictionary), np.int64)
         rows = np.arange(keys.num_rows)
-        first[encoded.indices.to_numpy()[::-1]] = rows[::-1]  # of several rows of a key the last one assigned stays
+        first[encoded.indices.to_numpy()[::-1]] = rows[::-1]  # of several rows of a key the last assignment stays
         self._where, self._snapshot = where, snapshot
         self._keys, self._encoded = keys.take(pa.array(first)), encoded.dictionary
         self._values: pa.Array | None = None
@@ -140,7 +140,7 @@ class OwnKeys(Stored):
 
 @dataclass(frozen=True, slots=True)
 class OwnDue(Stored):
-    """A state as of the previous batch, of which some of the keys that are due are given."""
+    """A state as of the previous batch, with a given table of some keys that are due."""
 
     snapshot: Stored
     keys: pa.Table

@@ -1,4 +1,4 @@
-"""The latest event time of a batch with its tuples on Spark's workers: each reports that of its part."""
+"""The latest event time of a batch with its tuples on Spark's workers: each reports the latest time in its parts."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -33,6 +33,6 @@ class LatestTimes(OnWorker):
             yield pa.RecordBatch.from_arrays([pa.array([latest], pa.int64())], schema=LATEST)
 
     def table(self, reports: pa.Table) -> pa.Table:
-        """Return the latest time of all reports as a table of one tuple, which has the time alone."""
+        """Return the latest time of all reports as a table of one tuple with one field."""
         kind = arrow_schema(self.tuples.schema).field(self.field).type
         return pa.table({self.field: pa.array([pc.max(reports.column("latest")).as_py()], pa.int64()).cast(kind)})

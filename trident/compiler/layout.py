@@ -57,7 +57,7 @@ class StageLayout:
     def names(self, node: Node) -> list[str]:
         """Return the needed fields of a node's output, in the order of its schema.
 
-        There is at least one: Spark carries no row without a column.
+        There is at least one: Spark keeps no row without a column.
         """
         needed = self.needed[id(node)]
         return [name for name in node.schema.names if name in needed] or node.schema.names[:1]

@@ -24,7 +24,7 @@ def guarded(run: Callable[[Batches], Iterable[pa.RecordBatch]], batches: Batches
 
 
 class OnWorker:
-    """A function that a worker runs over a partition. Subclasses write `_run`; errors are raised as by `guarded`."""
+    """A function that a worker runs over a partition. Subclasses implement `_run`. `guarded` raises its errors."""
 
     __slots__ = ()
 

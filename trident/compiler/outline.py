@@ -1,9 +1,10 @@
-"""The outline of a batch group: each frozen output, described by the graph above and below it, not by its name.
+"""The outline of a batch group: each frozen output, described by the graph of steps around it, not by its name.
 
-A batch is frozen with the outline of its program. When a later run commits the batch, each frozen output goes to the
-output of the later program that has the same place in the same graph, even if the order of lines in the program has
-changed. The user's functions may change in between, because to fix a function is a reason to start again. If the graph
-alone cannot distinguish two outputs, the user must have named their branches.
+The steps above an output lead to it; the steps below read it. A batch is frozen with the outline of its program. When a
+later run commits the batch, each frozen output goes to the output of the later program that has the same position in
+the same graph, even if the order of lines in the program has changed. The user's functions may change in between,
+because a common reason for a restart is a fix of a function. If the graph alone cannot distinguish two outputs, the
+user must have named their branches.
 """
 
 import hashlib
@@ -42,7 +43,7 @@ class Part(msgspec.Struct, frozen=True):
     `shape` is a digest of the graph above the output. `above` lists the steps of that graph by their indices in
     `Outline.steps`, the output's own step last. `leads` names the states and outputs below the output, such as
     "state counts". `branch` has the names of the streams above the output, as `newStream` and `name` gave them: they
-    tell parts apart that have all else in common.
+    distinguish parts that are equal otherwise.
     """
 
     stage: int
@@ -105,7 +106,7 @@ def _shown(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name} {field.type}" for field in schema)
 
 
-# --- what lies below ------------------------------------------------------------------------------------------------
+# --- the steps below ------------------------------------------------------------------------------------------------
 
 
 def _below(nodes: Sequence[Node], stage_of: Callable[[Node], int]) -> Mapping[int, set[str]]:
@@ -177,7 +178,7 @@ def _named(node: Node) -> str:
 
 
 def _alike(one: Node, other: Node, leads: Sequence[str]) -> TopologyError:
-    """Return the error for two outputs that neither the graph nor the names of their branches tell apart."""
+    """Return the error for two outputs that neither the graph nor the names of their branches distinguish."""
     branches = [[node for node in walk(step) if node not in walk(far)] for step, far in ((one, other), (other, one))]
     first, second = (branch[0] for branch in branches)
     verb = second.step.partition(":")[2]

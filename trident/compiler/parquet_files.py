@@ -1,8 +1,8 @@
 """Frozen rows as Parquet files, written by the driver or by the workers that read the frozen files.
 
-On a disk a file has a name that no reader looks for until its batch is published, so that nobody sees files that
-cancelled or repeated tasks left. On an object store a file has its final name from the start: the name follows from the
-frozen rows, so that whoever writes them again, however late, finds the object there and leaves it.
+On a disk a file has a name that no reader looks for until its batch is published, so that no reader sees files that
+cancelled or repeated tasks left. On an object store a file has its final name from the start. The name follows from the
+frozen rows, so a task that writes the same rows again, however late, finds the object and leaves it unchanged.
 """
 
 import errno
@@ -40,7 +40,7 @@ _NULL = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f") | {chr(code) for code in range(32)}
 
 NEVER_PASSING = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
-"""The errno values of OSErrors that do not pass by waiting. Others (a lost connection, a timeout, a full disk) may."""
+"""The OSErrors for which a retry is useless. Others (a lost connection, a timeout, a full disk) may pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +59,11 @@ class Part:
 
 
 class Target(Protocol):
-    """The place for the Parquet files of one batch. It is picklable, because it is sent to workers."""
+    """The destination of the Parquet files of one batch. It is picklable, because it is sent to workers."""
 
     @property
     def place(self) -> FileStore:
-        """The place that workers must reach to write the files."""
+        """The store of files that workers must reach to write the files."""
         ...
 
     def write(self, rows: pa.Table, number: int, subfolder: str) -> Part:
@@ -142,8 +142,8 @@ class ManifestTarget:
 def encoded(rows: pa.Table) -> bytes:
     """Return rows as a Parquet file. Equal rows give equal bytes, as long as the version of the writer is the same."""
     sink = pa.BufferOutputStream()
-    # In how many chunks the rows lie, and what was noted beside them, differs between the driver that froze them and
-    # one that read them from the log.
+    # The chunks of the table and the metadata of its schema differ between the driver that froze the rows and a driver
+    # that read them from the log.
     pq.write_table(rows.replace_schema_metadata(None).combine_chunks(), sink, store_schema=False)
     return bytes(sink.getvalue())
 
@@ -151,7 +151,8 @@ def encoded(rows: pa.Table) -> bytes:
 def write_parts(tables: Iterable[tuple[int, pa.Table]], target: Target, partitions: Sequence[str]) -> Iterator[Part]:
     """Write the table of each frozen file: one Parquet file for each combination of values of the fields `partitions`.
 
-    Each file is durable before it is yielded. Raises OutputUnavailableError if the disk is full or the place away.
+    Each file is durable before it is yielded. Raises OutputUnavailableError if the disk is full or the store does not
+    answer.
     """
     try:
         for number, table in tables:

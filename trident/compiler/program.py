@@ -119,7 +119,7 @@ class Group:
     spouts: tuple[SpoutSource, ...]
     stages: tuple[Stage, ...]
     links: tuple[Node, ...] = ()
-    """The steps that connect the streams. Without these steps, each stream would be a group of its own."""
+    """The steps that connect the streams. Without these steps, each stream would be a separate group."""
     hints: Hints = field(default_factory=dict)
     """The numbers of partitions that replace those of the program, by step."""
     skips: bool = False

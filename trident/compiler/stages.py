@@ -244,13 +244,13 @@ def _inputs(nodes: list[Node], level: Mapping[int, int]) -> tuple[Node, ...]:
 def _output_names(nodes: list[Node], carried: Mapping[int, list[Node]]) -> dict[int, str]:
     """Return for each node (by id) the name of its output. It is unique in the group, and the same after restarts.
 
-    - "<state>": what a step writes into its state
-    - "<state>?<n>": what enters the n-th query of a state
-    - "<state>?<n>=": what leaves the n-th query of a state, if it asks for committed values
-    - "<state>>": what an updater or a window emits; "<state>>late": a window's late tuples, those of a join's streams
-      "<state>.left>late" and "<state>.right>late"
+    - "<state>": the values that a step writes into its state
+    - "<state>?<n>": the tuples that enter the n-th query of a state
+    - "<state>?<n>=": the tuples with the answers of the n-th query of a state, if it asks for committed values
+    - "<state>>": the tuples that an updater or a window emits
+    - "<state>>late": the late tuples of a window; "<state>.left>late", "<state>.right>late": of the streams of a join
     - "<step>~": dead letters of a step
-    - "<sink>!": what enters a sink
+    - "<sink>!": the tuples that enter a sink
     - "<state>|": tuples carried to the update of a state; "<state>.left|", "<state>.right|": to a join of two streams
     - "<state>>late|": tuples carried to the search for a window's late tuples
     - "<step>|": the step's tuples, carried to any other node

@@ -1,6 +1,6 @@
 """The function of each update of a state: one row for each class of nodes, and for each form of `partitionPersist`.
 
-The plan's own tables (`trident.plan.states`) cannot hold these functions, which are in rooms above the plan.
+The plan's own tables (`trident.plan.states`) cannot hold these functions, which are in packages that import the plan.
 `tests/compiler/test_state_updates.py` fails if a row is missing.
 """
 

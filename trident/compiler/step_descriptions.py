@@ -36,7 +36,7 @@ def _either(embedded: str, spark: str) -> str:
 
 
 def _on_spark(program: Program, nodes: Sequence[Node]) -> dict[int, str]:
-    """Return what runs each step of a batch on Spark, by the step's id."""
+    """Return the runner of each step of a batch on Spark, by the step's id."""
     runners = {id(node): traits_of(node).runner(node) for node in nodes}
     writers = writers_of_states(program)
     updates = [node for node in nodes if isinstance(node, StateUpdate) and writers.get(id(node)) == "executors"]
@@ -44,9 +44,10 @@ def _on_spark(program: Program, nodes: Sequence[Node]) -> dict[int, str]:
 
 
 def writers_of_states(program: Program, engine: EngineName = "spark") -> dict[int, str]:
-    """Return who writes each state on this engine, or asks a static state, by the id of the step that holds the state.
+    """Return the writers of each state (for a static state: the readers) on this engine, by the id of the state's step.
 
-    This is "driver", "executors" or "auto"; "refused" on the embedded engine for a state that only executors may write.
+    A value is "driver", "executors" or "auto"; "refused" on the embedded engine for a state that only executors may
+    write.
     """
     chosen = {at: choice.writers for at, choice in _choices(program).items()}
     chosen |= {id(state): choice_of_static(state).writers for state in program.statics}
@@ -56,9 +57,9 @@ def writers_of_states(program: Program, engine: EngineName = "spark") -> dict[in
 
 
 def reasons_of_drivers(program: Program, engine: EngineName = "spark") -> dict[int, str]:
-    """Return why the driver does work that executors may do, too, by the id of the step that updates or asks a state.
+    """Return why the driver does work that executors may do, too, by the id of the step that updates or queries.
 
-    Queries of given entries are left out, because nobody has chosen their carrier.
+    Queries of a static state that was given as entries are left out, because the user cannot choose who does them.
     """
     if engine == "embedded":
         return {}
@@ -71,7 +72,7 @@ def reasons_of_drivers(program: Program, engine: EngineName = "spark") -> dict[i
 
 
 def _choices(program: Program) -> dict[int, Choice]:
-    """Return the carrier of each state, by the id of the step that updates it."""
+    """Return the choice of driver or executors for each state, by the id of the step that updates it."""
     return {
         id(step): choices[step.state.name]
         for group in program.groups

@@ -14,7 +14,7 @@ WAY_OUT = (
 
 
 def check_years(where: str, keys: pa.Table, columns: Sequence[pa.Array | pa.ChunkedArray]) -> None:
-    """Refuse a result with a time that no datetime can hold, because stores, functions and readers could not take it.
+    """Refuse a result with a time that no datetime can hold, because stores, functions and readers cannot use it.
 
     Raises StateValueError, with the key fields of the time's row.
     """

@@ -24,7 +24,8 @@ from trident.operations.checked_aggregators import checked_combine
 from trident_state.binary import one_chunk, replace_rows
 
 _ROWS, _BYTES = 100_000, 2**25
-"""The number and the size in bytes of partial accumulators from which they are merged, if they have grown fourfold."""
+"""Partial accumulators are merged above this number, or this size in bytes, if they grew fourfold since the last
+merge."""
 
 Numbers = npt.NDArray[np.int64]
 

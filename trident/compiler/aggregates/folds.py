@@ -96,12 +96,12 @@ class FoldSpec:
     schema: pa.Schema
     """The key fields, then one field of accumulators for each member, with the name of the member's output."""
     bundle: pa.Field | None = None
-    """The only output field if the results form a struct; None: each member has an output field of its own."""
+    """The only output field if the results form a struct; None: each member has a separate output field."""
     key_names: list[str] = field(init=False)
     key_kinds: list[pa.DataType] = field(init=False)
 
     def __post_init__(self) -> None:
-        # Once: each look at a schema makes objects.
+        # Read once, because each access to a schema creates new objects.
         object.__setattr__(self, "key_names", self.keys.names)
         object.__setattr__(self, "key_kinds", self.keys.types)
 
@@ -130,7 +130,7 @@ class FoldSpec:
         )
 
     def zeros(self, rows: int = 1) -> Columns:
-        """Return `rows` rows with the accumulators of groups without tuples, without key fields."""
+        """Return `rows` equal rows without key fields: the accumulators of a group that has no tuple."""
         return Columns(
             {member.output: member.column([member.zero() for _ in range(rows)]) for member in self.members}, rows
         )
@@ -412,7 +412,7 @@ def _cannot_overflow(value: pa.Array) -> bool:
 
 
 def _grouped(keys: Sequence[Any], spec: FoldSpec, values: Sequence[pa.Array | None], hows: Sequence[str]) -> pa.Table:
-    """Return one row for each key, with each member's accumulator. A member without values counts rows."""
+    """Return one row for each key, with each member's accumulator. A member with None in `values` counts rows."""
     names = [f"k{at}" for at in range(len(keys))]
     inputs = {f"v{at}": value for at, value in enumerate(values) if value is not None}
     wanted: list[tuple[Any, str]] = [(f"v{at}", hows[at]) for at, value in enumerate(values) if value is not None]
@@ -423,6 +423,6 @@ def _grouped(keys: Sequence[Any], spec: FoldSpec, values: Sequence[pa.Array | No
     columns = [grouped.column(name) for name in names]
     for at, member in enumerate(spec.members):
         result = grouped.column("count_all" if values[at] is None else f"v{at}_{hows[at]}").cast(member.kind)
-        # where a key has only nulls, Arrow's sum is null
+        # Arrow's sum of only nulls is null
         columns.append(result.fill_null(0) if member.aggregation.native == "sum" else result)
     return pa.Table.from_arrays(columns, schema=spec.schema)

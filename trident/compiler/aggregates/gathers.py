@@ -103,7 +103,7 @@ class MemberRun(Protocol):
 
 
 class Gather:
-    """The groups of one batch. Columns of tuples are added to it."""
+    """The aggregation of the groups of one batch. Columns of tuples are added to it."""
 
     def __init__(self, spec: GatherSpec) -> None:
         self._spec = spec

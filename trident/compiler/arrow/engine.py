@@ -124,7 +124,7 @@ def _compiled(stage: Stage, hints: Hints, caught: Mapping[int, Caught] = Mapping
 
 
 def _ends(stage: Stage) -> dict[Node, list[str]]:
-    """Return the end nodes of a stage: those of `stage_ends`, and the Debug steps, with fields that no node reads."""
+    """Return the end nodes of a stage, each with its needed fields: those of `stage_ends`, and the Debug steps."""
     ends = stage_ends(stage)
     for debug in stage.debugs:
         ends.setdefault(debug, [])

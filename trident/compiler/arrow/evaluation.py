@@ -59,7 +59,7 @@ node's input tuples, and the requests: one row for each, with only the hidden fi
 
 @dataclass(slots=True)
 class Run:
-    """One evaluation: its inputs, the states that it may read, and the collected letters and counts."""
+    """One evaluation: its inputs, the states that it may read, and the dead letters and counts that it collects."""
 
     inputs: Mapping[int, Columns]
     read: Read | None = None
@@ -105,10 +105,10 @@ class Evaluation:
     ) -> None:
         """Compile the nodes from `entries`, where tuples enter, to `ends`, the nodes whose fields are read.
 
-        `hidden` fields pass through every node; they tell the tuples of one request from those of another. `native`
-        runs the nodes that only Spark can run; without it such a node raises MissingSessionError. `caught` names the
-        nodes (by id) that leave failing tuples out; `Run.letters` takes them. `hints` take the place of the program's
-        numbers of partitions.
+        `hidden` fields pass through every node; they distinguish the tuples of different requests. `native` runs the
+        nodes that only Spark can run; without it such a node raises MissingSessionError. `caught` names the nodes (by
+        id) that leave failing tuples out; `Run.letters` takes them. `hints` take the place of the program's numbers of
+        partitions.
         """
         self._caught = caught
         self._entries = {id(node) for node in entries}

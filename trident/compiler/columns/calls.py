@@ -68,7 +68,7 @@ def call_rows(operation: Operation, inputs: tuple[str, ...], width: int = 0) -> 
 
 
 class _Closed(list[tuple[Any, ...]]):
-    """The tuples of a collector after its call: it accepts no more."""
+    """The list of a collector whose call has ended. It refuses further tuples."""
 
     def append(self, values: tuple[Any, ...]) -> None:
         raise RuntimeError(
@@ -247,7 +247,7 @@ def emitter(operation: Operation, where: Where, outputs: pa.Schema, after: froze
     call = call_rows(operation, where.inputs, len(outputs))
     collected = operation.call is Call.FUNCTION
     many = operation.many or collected
-    fields, names = list(outputs), outputs.names  # once: each look at a schema makes objects
+    fields, names = list(outputs), outputs.names  # read once, because each access creates new objects
     only = fields[0].type if len(fields) == 1 and not collected else None
 
     def called(columns: Columns, failed: FailedRows | None) -> Called:
@@ -310,7 +310,7 @@ def collect_emissions(
 ) -> tuple[list[Any], list[int]]:
     """Return the emissions of all results, and for each result the number of emissions up to its end.
 
-    Only one result is alive at a time, because many generators at once burden the garbage collector. If `failed` is
+    Only one result exists at a time, because many generators at once burden the garbage collector. If `failed` is
     given, it takes the rows on which the user's code fails; the returned emissions include those that such a row
     emitted before it failed.
     """
@@ -404,7 +404,7 @@ def tuple_column(
 
 
 def output_column(where: Where, values: list[Any], field: pa.Field, verb: str = "gave") -> Column:
-    """Return the values of one output field as a column, for results that belong to no single tuple.
+    """Return the values of one output field as a column, for results that do not belong to a single tuple.
 
     Raises UserFunctionError with the value if one is of another type. `tuple_column` also shows the value's tuple.
     """

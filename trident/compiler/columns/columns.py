@@ -29,7 +29,7 @@ hardly any array (decision 61). `tests/compiler/test_few_rows.py` sets this to -
 
 
 def are_few(rows: int) -> bool:
-    """Return whether a Python loop over so many rows is faster than a call into Arrow."""
+    """Return whether a Python loop over this number of rows is faster than a call into Arrow."""
     return rows <= FEW
 
 

@@ -1,4 +1,4 @@
-"""Tuples on which a user's function failed, from the worker that caught them to the driver."""
+"""The collection of tuples on which a user's function failed, on workers and on the driver."""
 
 import json
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Errors of user functions: their messages, and their transport from a worker to the driver.
 
-A worker cannot raise a typed error in the driver, because Spark passes on only text. So the error travels in the text,
-as one line of JSON after a mark, and the driver makes the error from it again.
+A worker cannot raise a typed error in the driver, because Spark passes on only text. So the text contains the error as
+one line of JSON after a mark, and the driver recreates the error from this line.
 """
 
 import json
@@ -50,7 +50,7 @@ class Where:
         return self.error(f"{told}{self._hint(cause, lists, row, rows)}", cause)
 
     def _hint(self, cause: BaseException, lists: Sequence[Sequence[Any]], row: int, rows: int) -> str:
-        """Return the way out for two slips: a null that the function does not expect, and a function of PySpark."""
+        """Return a hint for two common mistakes: a null that the function does not expect, or a function of PySpark."""
         if isinstance(cause, TypeError | AttributeError) and "NoneType" in error_text(cause) and rows == 1:
             nulls = [name for name, values in zip(self.inputs, lists, strict=False) if values[row] is None]
             if nulls:
@@ -112,7 +112,7 @@ class Calling:
 
 
 def described(cause: BaseException) -> str:
-    """Return a function's action, in words for an error: it raised, or gave None for values."""
+    """Return the words with which an error describes a failed call: it raised, or gave None for values."""
     if isinstance(cause, GaveNothingError):
         return str(cause)
     return raised(cause)
@@ -221,6 +221,6 @@ def _by_name(name: str, message: str) -> TridentError:
     if isinstance(kind, type) and issubclass(kind, TridentError):
         try:
             return kind(message)
-        except TypeError:  # an error that wants more than a message
+        except TypeError:  # the class of the error needs more than a message
             return TridentError(f"{name}: {message}")
     return UserFunctionError(message)

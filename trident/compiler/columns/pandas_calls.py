@@ -39,7 +39,7 @@ def call_pandas(target: Callable[..., Any], call: Call, where: Where, columns: C
     except (Exception, SystemExit) as cause:  # a SystemExit must not end a worker or the driver's thread
         error = where.raised(cause, tuple_at(columns, names, 0), 0, columns.rows)
         if isinstance(error, UserFunctionError):
-            error.row = 0  # some tuple's fault
+            error.row = 0  # any row: the failing tuple is not known
         if error is cause:
             raise
         raise error from cause
@@ -52,7 +52,7 @@ def tuple_at(columns: Columns, names: Sequence[str], row: int) -> list[list[Any]
 
 def value_column(where: Where, values: list[Any], field: pa.Field) -> Column:
     """Return the values of a function, one for each group, as a column of the declared type."""
-    objects = pd.Series(np.fromiter(values, object, len(values)))  # each value as it is: pandas would make them alike
+    objects = pd.Series(np.fromiter(values, object, len(values)))  # unchanged: pandas would convert them to one type
     try:
         return Column.of(from_series(objects, field.type))
     except NotAccepted as error:
@@ -86,7 +86,7 @@ class PandasKernel:
         """Return a kernel that leaves out the tuples on which the function fails, and adds them to the letters.
 
         A slice on which the function fails is halved until it fails on a single tuple. So if the function's result for
-        a tuple does not depend on the other tuples, exactly the tuples are left out on which it fails alone.
+        a tuple does not depend on the other tuples, exactly the tuples on which the function fails are left out.
         """
 
         def run(columns: Columns, letters: Letters) -> Columns:
@@ -152,7 +152,7 @@ class PandasKernel:
             if not self.operation.many:
                 raise self.where.gave(what, tuple_at(columns, self.where.inputs, error.row), 0, error.why) from None
             failure = self.where.error(f"gave {what}{reason(error)}")
-            failure.row = 0  # some tuple's fault: nobody knows which one this row is for
+            failure.row = 0  # any row: the tuple of this result is not known
             raise failure from None
 
     def _expected(self, field: pa.Field) -> str:
@@ -176,7 +176,8 @@ class PandasKernel:
         rest = columns.only(self.after - added.keys())
         if not self.operation.many:
             return rest.plus(added)
-        # A map replaces all fields. What is left marks the tuples' partition or request: it is equal in all rows.
+        # A map replaces all fields. The remaining hidden fields mark the tuples' partition or request: they are equal
+        # in all rows.
         rows = len(fields[0])
         marks = rest.take([0] * rows)
         return Columns({name: marks[name] for name in marks.names} | added, rows)

@@ -151,7 +151,7 @@ def every_partition(requests: Columns | None, count: int) -> Columns:
 
 
 def parts(columns: Columns) -> list[tuple[int, Columns]]:
-    """Yield the number and the tuples of each partition that has tuples."""
+    """Return the number and the tuples of each partition that has tuples."""
     if PARTITION not in columns.names:
         return [(0, columns)] if columns.rows else []
     partitions = columns[PARTITION].array().to_numpy(zero_copy_only=False)

@@ -27,7 +27,7 @@ class WrongDtype(TypeError):
 def to_series(column: Column, name: str) -> "pd.Series[Any]":
     """Return a column as a Series that the user's function may change."""
     series = _viewed(column, name)
-    return series if series.dtype == object else series.copy()  # Arrow's memory is not for writing
+    return series if series.dtype == object else series.copy()  # Arrow's memory must not be changed
 
 
 def to_frame(columns: Columns, names: Sequence[str]) -> pd.DataFrame:
@@ -88,7 +88,7 @@ def _from_objects(values: Any, kind: pa.DataType) -> pa.Array:
         if array.type.equals(kind):
             return array
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        pass  # mixed or nested values, which only the way value by value reads
+        pass  # mixed or nested values are converted one by one below
     whole = kinds.is_integer(kind)
     return to_arrow([_plain(value, whole, row, kind) for row, value in enumerate(values)], kind)
 

@@ -77,7 +77,7 @@ def gathered_in_partitions(tuples: PendingFunction, spec: GatherSpec) -> Pending
 
 
 def collocated(frame: DataFrame, keys: Sequence[str], profile: Profile) -> DataFrame:
-    """Return the rows, those with equal keys in one partition.
+    """Return the rows, repartitioned so that rows with equal keys share a partition.
 
     Without keys all rows are in one partition, which exists even if `frame` has no partition.
     """

@@ -52,8 +52,8 @@ _INTERRUPT_AGAIN = 0.05
 class SparkEngine:
     """An engine that runs stages as Spark jobs.
 
-    `spark` is never changed: each slot works in a session of its own beside it. The executors write large results into
-    `folders`, if they reach these; else every result comes to the driver. With `ledger`, each job keeps one.
+    The session `spark` is never changed: each slot works in a separate session. The executors write large results into
+    `folders`, if they reach these; else every result comes to the driver. With `ledger`, each job keeps a ledger.
     """
 
     name: EngineName = "spark"
@@ -77,7 +77,7 @@ class SparkEngine:
         self.puts = None if self._folders is None else SparkPuts(spark, self._folders.files)
 
     def slot(self, group: Group) -> "SparkSlot":
-        """Return a new slot, with a session of its own, for batches of this group."""
+        """Return a new slot, with a separate session, for batches of this group."""
         return SparkSlot(group, run_session(self._spark), self._sizes, self)
 
     @property
@@ -105,7 +105,7 @@ class SparkEngine:
         return compile_request(plan, None if plan.python else self._steps)
 
     def frames(self) -> SparkFrames:
-        """Return the maker of DataFrames of frozen rows, in a session of its own."""
+        """Return the maker of DataFrames of frozen rows, in a separate session."""
         return SparkFrames(self._spark, None if self._folders is None else self._folders.files)
 
     def close(self) -> None:
@@ -256,7 +256,8 @@ class SparkSlot:
         few = self._sizes.few(name, stage)
         written = large if files else frozenset[str]()
         signal = None if self._signal is None else self._signal.of(self._job.number)
-        # The job's number too: a stage that runs once more, thoroughly, must not take the reports of its first run.
+        # The name has the job's number, because a thorough second run of a stage must not count the reports of its
+        # first run.
         ledger = self._engine.ledger(f"{attempt} of stage {stage.number}, job {self._job.number}")
         reports = Reports(signal, letters, ledger)
         job = StageJob(stage, stage_layout, self._learned, files, written, few, attempt.txid, reports, thorough)

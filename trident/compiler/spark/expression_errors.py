@@ -65,12 +65,12 @@ def _with_call(native: _Native, line: CallSite) -> tuple[_Native, str]:
 def sum_error(text: str, nodes: Iterable[Node], cause: BaseException) -> UserFunctionError | None:
     """Return the error for a sum that is beyond its type in an aggregate of Spark; None for other texts of exceptions.
 
-    Spark does not tell which aggregate failed, so all sums of these nodes are named.
+    Spark does not report which aggregate failed, so all sums of these nodes are named.
     """
     if "[ARITHMETIC_OVERFLOW" not in text:
         return None
     if _OF_DECIMALS not in text and any(sign in text for sign in ("== SQL", "== DataFrame")):
-        return None  # the place is in the user's own expression
+        return None  # the sum is in an expression of the user
     sums = [(node.step, beyond_type(how, inputs)) for node in nodes for how, inputs in _combiners(node)]
     found = [f"{step}: {beyond}" for step, beyond in sums if beyond]
     if not found:

@@ -44,10 +44,10 @@ class _FailureParam(AccumulatorParam[_Failures]):
 
 @dataclass(frozen=True, slots=True)
 class FailureSignal:
-    """The means by which the tasks of one job tell the driver of a failure.
+    """The object by which the tasks of one job report a failure to the driver.
 
-    It travels as bytes: Spark would send an accumulator that a task has unpickled back to the driver from every task,
-    whether it was added to or not.
+    The accumulator is pickled to bytes, and unpickled only on a failure: a task would send an unpickled accumulator
+    back to the driver even if it added nothing.
     """
 
     accumulator: bytes

@@ -66,7 +66,7 @@ class SparkFrames:
         return self._reached[files.address]
 
     def _numbers(self, frozen: FrozenFiles) -> DataFrame:
-        """Return a DataFrame of the numbers of the files, each number in a partition of its own."""
+        """Return a DataFrame of the numbers of the files, each number in a separate partition."""
         count = len(frozen.files)
         return self.session.range(0, count, 1, max(1, count))
 

@@ -1,12 +1,14 @@
 """Updates of a state by Spark's workers, key by key: one job reads the frozen tuples and writes the results into files.
 
-A first task for each part of the tuples reads it, and cuts it by key; what it sends on is a row for each second task,
-with the tuples as bytes: Spark moves a few large rows, and no type changes on the way. A second task has all tuples of
-some keys. It puts the parts in their order, makes the update, and writes what came of it into files. Nothing is in a
-state yet: a task that is retried, doubled or late, or of a driver that was taken over, leaves a file that nobody names.
+For each part of the tuples, a first task reads the part and divides it by key. It sends one row to each second task,
+with the tuples as bytes. So Spark moves a few large rows, and the types of the tuples do not change. A second task gets
+all tuples of some keys. It sorts the parts into their order, computes the update, and writes the results into files. No
+state is changed yet: if a task is retried, doubled or late, or belongs to a driver that was replaced, it leaves only a
+file to which nothing refers.
 
-An update by event time also changes keys that are due and have no tuple in the batch. They enter the job beside the
-tuples: first tasks of their own read them from the state, one for each group, and cut them by key, too.
+An update by event time also changes keys that are due and have no tuple in the batch. For these keys the job has
+additional first tasks, one for each group of the state. Each reads its keys from the state, and divides them by key
+too.
 """
 
 from collections.abc import Iterator
@@ -32,8 +34,8 @@ from trident.frozen.results import FrozenFiles
 from trident_spouts.workers import numbers_frame, numbers_of
 
 _CUT = pa.schema([("task", pa.int32()), ("part", pa.int32()), ("tuples", pa.binary()), ("refusal", pa.string())])
-"""The row that carries tuples of one part to the task that has their keys; or, for a negative part, keys that are due,
-or why they could not be read."""
+"""The row that carries tuples of one part to the task that has their keys. A negative part means keys that are due, or
+the reason why they could not be read."""
 
 REPORT = pa.schema(
     [
@@ -44,7 +46,7 @@ REPORT = pa.schema(
         ("refusal", pa.string()),
     ]
 )
-"""The row in which a task tells how many tuples entered and describes a file that it wrote, or tells why it failed."""
+"""The row in which a task reports how many tuples entered and describes a file that it wrote, or reports its error."""
 
 
 def frame_of(job: KeyedJob, session: SparkSession) -> DataFrame:
@@ -70,7 +72,7 @@ def result_of(job: KeyedJob, reports: pa.Table) -> KeyedResult:
         step = job.update.step.step
         raise StateError(f"{step}: the workers updated the state by {entered} of {job.tuples.rows} tuples")
     puts, *emitted = (_files(job, rows, number, schema) for number, schema in enumerate(job.outputs))
-    if any(result.files for result in (puts, *emitted)):  # else no task has made the folder
+    if any(result.files for result in (puts, *emitted)):  # otherwise no task has created the folder
         job.wanted.folder.sync()
     return KeyedResult(puts, emitted[0] if emitted else None, sum(row["dropped"] for row in rows))
 
@@ -82,7 +84,7 @@ def _files(job: KeyedJob, rows: list[dict[str, Any]], output: int, schema: pa.Sc
 
 @dataclass(frozen=True, slots=True)
 class CutByKey(OnWorker):
-    """A function that cuts parts of tuples by task.
+    """A function that divides parts of the tuples by task.
 
     It returns one row for each part and task with keys of the part.
 
@@ -135,7 +137,7 @@ def _packed(tuples: pa.Table) -> bytes:
 class UpdateKeys(OnWorker):
     """A function from all tuples of some keys to reports. It updates the state's values of these keys and writes files.
 
-    A refusal is a row and not a failure of the task: Spark would run a task again that cannot succeed.
+    An error becomes a row and does not fail the task: Spark would run the task again although it cannot succeed.
     """
 
     job: KeyedJob

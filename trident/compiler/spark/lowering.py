@@ -164,9 +164,9 @@ class Lowering:
         if self.profile.one_process:
             return self._checkpoint(frame)
         check_single_evaluation(frame.sparkSession)
-        # Where shuffled tuples were lost, Spark runs its stage again while tasks of the first run still go on: then two
-        # executors hold two evaluations of one partition. The second checkpoint copies the first: it reads nothing that
-        # was shuffled, and holds only one evaluation.
+        # If shuffled tuples are lost, Spark runs their stage again, and tasks of the first run may still be running.
+        # Then two executors hold two evaluations of one partition. The second checkpoint copies the first: it reads
+        # nothing that was shuffled, and holds only one evaluation.
         return self._checkpoint(self._checkpoint(frame))
 
     def _checkpoint(self, frame: DataFrame) -> DataFrame:
@@ -185,7 +185,8 @@ class Lowering:
         """
         if self._signal is None and not pending.catches and self._ledger is None:
             return self._keep(pending.frame())
-        # Spark goes on with the kept tuples, and cannot tally ids: the function reports only what it received.
+        # Spark's own steps read the kept tuples, and cannot tally ids. So the function reports only the tuples that it
+        # received.
         both = self._keep(self._sending(pending, f"kept tuples {len(self.reports) + 1}", ids=False)[0].frame())
         self.reports.append(both.where(f"{REPORT} IS NOT NULL").select(REPORT))
         return both.where(f"{REPORT} IS NULL").drop(REPORT)
@@ -201,9 +202,10 @@ class Lowering:
 
     @property
     def _shuffling(self) -> Profile:
-        """The profile for moving the ledger's rows together: always by a shuffle, even in a small batch.
+        """The profile for bringing rows together. With a ledger, even a small batch is shuffled for this.
 
-        A coalesce would give several partitions to one task, and the number of this task to all of them.
+        A coalesce would give several partitions to one task, whose number would then stand for all of them in the
+        ledger.
         """
         return self.profile if self._ledger is None else replace(self.profile, small=False)
 
@@ -244,7 +246,7 @@ class Lowering:
     def _chain(self, node: Node, leaving: list[str]) -> tuple[Chain, DataFrame] | None:
         """Return the chain of operations that ends in this node and emits `leaving`, and its input as a DataFrame.
 
-        Where Python can read the source, the chain reads it in the same worker.
+        If Python can read the source, the chain reads it in the same worker.
         """
         works, below = self.layout.chain(node)
         prepared = needs_lifecycle(works)
@@ -259,8 +261,8 @@ class Lowering:
         chain = Chain(works, arrow_schema(select(below.schema, entering)), schema, root=self._root(node, below))
         if not prepared:
             return chain, self.select(below, entering)
-        # the number of the task would not do: over a union of frames, Spark counts on from frame to frame; this is the
-        # partition's number in its own frame
+        # The number of the partition within this frame. The number of the task is another one if the frame is in a
+        # union: Spark numbers the tasks of all its frames in one sequence.
         numbered = selected(
             self.frame(below), [*all_quoted(entering), f"spark_partition_id() AS {partitions.PARTITION_ID}"]
         )
@@ -288,7 +290,7 @@ class Lowering:
         """
         if id(node) in self._frames:
             return None
-        if id(node) not in self._pending:  # made once: what it reads may be kept, with its reports
+        if id(node) not in self._pending:  # once: this may keep a frame, and add its reports
             self._pending[id(node)] = self._pending_function(node)
         return self._pending[id(node)]
 
@@ -475,11 +477,12 @@ class Lowering:
         return aggregated(self.frame(node.source), fold_spec(node), partial=False)
 
     def _spare_input(self, node: Node, coalesce: bool) -> None:
-        """Take the input below this node, which Catalyst aggregates, in any order, if no other node reads it.
+        """Allow any order for the input that leads to this node, whose tuples Catalyst aggregates.
 
-        All aggregates that Catalyst computes give the same in any order. If the input is one partition, coalesce it:
-        Spark does not know that, and would shuffle partial results for an aggregate. A coalesce ends the loop in which
-        Spark runs scan and aggregate as one; anywhere later it would split the rest.
+        The input keeps its order if another node reads it. All aggregates that Catalyst computes have the same result
+        in any order. If the input has one partition, coalesce it. Spark does not know that it has one, and would
+        otherwise shuffle partial results. The coalesce comes directly after the scan: at a later step it would split
+        the loop in which Spark runs that step together with the next ones.
         """
         while self.layout.partitions.get(id(node)) is None and not self.layout.shared(node):
             if id(node) in self._inputs:

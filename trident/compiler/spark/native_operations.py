@@ -55,7 +55,7 @@ class Expressions:
             try:
                 result = frame.select(*all_quoted(before), column.alias(*outputs.names))
                 if form is None:
-                    _ = result.schema  # Connect looks at a plan only when it is asked
+                    _ = result.schema  # Connect analyses a plan only on request
                     self._learned[id(node), "form"] = "generator"
                 return result
             except AnalysisException as error:

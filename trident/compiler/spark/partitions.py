@@ -11,7 +11,7 @@ from trident.compiler.spark.sql_names import all_quoted, quoted
 from trident.plan.nodes import Placing, Repartition
 
 PARTITION_ID = "__trident_place"
-"""The field that tells a Python worker which partition it has."""
+"""The field from which a Python worker reads the number of its partition."""
 
 
 def spread(frame: DataFrame, count: int) -> DataFrame:

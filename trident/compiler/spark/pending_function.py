@@ -1,4 +1,4 @@
-"""A Python function that will run over a DataFrame. Until then, others can be added that run in the same worker."""
+"""A Python function that will run over a DataFrame. Functions that run in the same worker can still be added."""
 
 from dataclasses import dataclass
 
@@ -67,7 +67,7 @@ class PendingFunction:
 def in_arrow(frame: DataFrame, function: WorkerFunction, schema: StructType) -> DataFrame:
     """Return ``frame.mapInArrow`` for fields of any name.
 
-    Spark looks columns up by their names and reads a dot in one as a struct's field. Functions read columns by
+    Spark looks columns up by name, and reads a dot in a name as access to a struct's field. Functions read columns by
     position, so the columns of such a frame may get other names.
     """
     names = names_of(frame)

@@ -1,4 +1,4 @@
-"""Settings of Spark on which exactness depends, set in every session of a run, whatever the user's session has.
+"""Settings of Spark on which exactness depends, set in every session of a run. The user's session may have others.
 
 The user's own session is never changed. The guide lists these settings with their reasons (docs/guide/running.md).
 """
@@ -21,7 +21,8 @@ PINNED: Mapping[str, str] = MappingProxyType(
     {
         # an overflow is an error, and neither a wrapped number nor a null
         "spark.sql.ansi.enabled": "true",
-        # shuffle files that are made anew with other rows are noticed, and what has read the old ones runs again
+        # Spark notices shuffle files that were computed again with other rows, and reruns the tasks that read the old
+        # ones
         f"{_CHECKSUM}.enabled": "true",
         f"{_CHECKSUM}.enableFullRetryOnMismatch": "true",
         # a task that runs again sends each row to the partition that it went to before
@@ -82,7 +83,7 @@ def pin(session: SparkSession, user_conf: Mapping[str, str]) -> None:
 def check_single_evaluation(session: SparkSession) -> None:
     """Check, before tuples are kept for several readers, that Spark never evaluates one partition in two tasks at once.
 
-    Each task could leave other values. Raises SparkSetupError if speculation is on.
+    The two tasks could produce different values. Raises SparkSetupError if speculation is on.
     """
     if (session.conf.get(SPECULATION, None) or "").lower() == "true":
         raise SparkSetupError(

@@ -18,8 +18,8 @@ logger = logging.getLogger(__name__)
 def reachable(spark: SparkSession, files: FileStore, tasks: int = 4) -> bool:
     """Return whether the executors reach the same place of files as the driver.
 
-    The executors are asked to read a probe file, and to answer with a file of their own there. Where one of them says
-    why it cannot, that is logged.
+    The executors are asked to read a probe file, and to answer with a file of their own there. If an executor reports
+    why it cannot, the reason is logged.
     """
     token = secrets.token_hex(8)
     probe = f"{PROBE}{token}"

@@ -50,8 +50,8 @@ RELEASE_SECONDS = 5.0
 class Profile:
     """The way to run a batch of a certain size. `partitions` is the number of shuffle partitions.
 
-    `small`: with few tasks, and nothing re-planned on the way. `one_process`: all tasks run in the driver's own
-    process. `partitioned`: partitions have to exist even if they are empty.
+    `small`: with few tasks, and without adaptive re-planning. `one_process`: all tasks run in the driver's own process.
+    `partitioned`: partitions have to exist even if they are empty.
     """
 
     small: bool
@@ -153,7 +153,7 @@ def released(session: SparkSession) -> None:
     """Release a session that `run_session` returned.
 
     A classic session holds nothing but memory. A Connect session lives on the server; and its client, if it is still
-    open when the process exits, calls the server once more: for minutes if the server does not answer.
+    open when the process exits, calls the server once more, which takes minutes if the server does not answer.
     """
     if not is_connect(session):
         return

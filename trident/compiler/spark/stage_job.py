@@ -141,7 +141,8 @@ class StageJob:
             return Branch.of_function(pending, finish, self._reports, _sink(output))
         frame = lower.select(node, output.schema.names)
         if self._reports.ledger is not None:
-            # Spark has made these rows; a Python function gives them on, so that their partitions report.
+            # Spark has made these rows. A Python function passes them on, so that their partitions report to the
+            # ledger.
             tail = PendingFunction(frame, Chain((), output.schema, output.schema), output.schema)
             return Branch.of_function(tail, finish, self._reports, _sink(output))
         return Branch(frame, spark_schema(output.schema), finish)

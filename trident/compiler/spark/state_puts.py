@@ -1,8 +1,8 @@
 """Puts of a frozen batch into a state by Spark's workers: one task for each part of a frozen file.
 
 A task that is retried, doubled or late changes nothing, because the store compares each of its puts with the lease, the
-open record and the txid of every key (`trident_state.store.Shared`). A refusal is a row and not a failure of the task,
-because Spark would run the task again although it cannot succeed.
+open record and the txid of every key (`trident_state.store.Shared`). A refusal becomes a row and does not fail the
+task, because Spark would run the task again although it cannot succeed.
 """
 
 import threading
@@ -45,7 +45,7 @@ REPORT = pa.schema(
         ("refusal", pa.string()),
     ]
 )
-"""The row in which a task tells the outcome of its part: the fields of a `Put`, or why the store refused."""
+"""The row in which a task reports the outcome of its part: the fields of a `Put`, or why the store refused."""
 
 _PROBES = 4
 

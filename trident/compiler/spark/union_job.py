@@ -37,7 +37,7 @@ class Branch:
         """Return the branch of a Python function for the driver alone. So reports may be among the rows.
 
         Without a signal the driver would learn of a failure only when the slowest task has ended; so without one the
-        function raises. `name` is the ledger's name for the way to the driver, different for each branch.
+        function raises. `name` is the ledger's name for the edge to the driver, different for each branch.
         """
         if reports.signal is None and not tail.catches and reports.ledger is None:
             return cls(tail.frame(), spark_schema(tail.leaving), finish)

@@ -1,9 +1,9 @@
 """The warm-up of Spark while a topology starts: its JVM, and Python workers that import what functions need.
 
 The first job in a Spark process takes seconds: the JVM loads its classes, and each Python worker imports this library.
-A start spends as long on its own imports, on the log and on the states. So both happen side by side. The warm-up runs a
-job over constant rows, in a separate session, and calls no code of the user's: no spout, no function, no state.
-Nothing waits for it, and its failures are only logged: whatever is wrong with Spark, the first batch reports it.
+A start takes as long for its own imports, the log and the states, so the warm-up runs at the same time. It runs a job
+over constant rows, in a separate session, and calls no user code: no spout, no function, no state. Nothing waits for
+it, and its failures are only logged: whatever is wrong with Spark, the first batch reports it.
 """
 
 import importlib
@@ -58,7 +58,7 @@ class WarmUp:
             session = SparkSession.getActiveSession() if spark is None else spark
             if session is None or not _first(session, python):
                 return None
-        except Exception:  # it is no session, or one that has been stopped: the start says so
+        except Exception:  # not a session, or a stopped one: the start reports that
             logger.debug(_NOT_WARM, exc_info=True)
             return None
         warm_up = cls(session, python)
@@ -141,7 +141,7 @@ _lock = threading.Lock()
 
 
 def _first(spark: "SparkSession", python: bool) -> bool:
-    """Return whether no start has warmed up this Spark before. Note that this start does."""
+    """Return whether no start has warmed up this Spark before. Record that this start does."""
     key = getattr(spark, "_sc", spark)
     with _lock:
         if key in _warm and _warm[key] >= python:

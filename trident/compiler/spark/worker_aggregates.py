@@ -105,7 +105,7 @@ class PaneFold(AfterChain):
 
 @dataclass(frozen=True, slots=True)
 class MergePartials(OnWorker):
-    """The partial accumulators of a partition, merged by key and presented.
+    """The partial accumulators of a partition, merged by key, and turned into results by `present`.
 
     Without key fields there is one row, even without an accumulator.
     """
@@ -128,14 +128,14 @@ class MergePartials(OnWorker):
 
 
 MARK = "__trident_mark"
-"""The hidden last field that marks one extra row in a frame of tuples: true for that row, which is no tuple."""
+"""The hidden last field that marks one extra row in a frame of tuples: true for that row, which is not a tuple."""
 
 
 @dataclass(frozen=True, slots=True)
 class GatherGroups(OnWorker):
     """Aggregators that see every tuple of a group, over a partition that holds each of its groups as a whole.
 
-    Without key fields there is one group, even without a tuple. Marked rows are no tuples.
+    Without key fields there is one group, even without a tuple. Marked rows are not tuples.
     """
 
     spec: GatherSpec

@@ -78,7 +78,7 @@ class Reporting:
     schema: pa.Schema
     signal: FailureSignal | None
     way: Way = Way()
-    """The way on which the rows leave. If a ledger counts it, the partition reports once, at its end."""
+    """The way (see `Way`) on which the rows are sent. If a ledger counts it, the partition reports once, at its end."""
 
     @property
     def leaving(self) -> pa.Schema:
@@ -118,7 +118,7 @@ class Reporting:
 class AfterReports(OnChain):
     """The function after a shuffle of a `Reporting`'s rows. It gets the tuples, and passes the reports on.
 
-    `way` is the way on which the rows came.
+    `way` is the way (see `Way`) on which the rows were sent.
     """
 
     function: WorkerFunction

@@ -1,7 +1,7 @@
 """The view of a state that a user's updater has within one batch: the batch's own changes over the stored values.
 
 Nothing is written to the store yet. Every key is read from the store at most once; a later read of the view sees what
-was put into the view. A view is good for one call of the user's updater.
+was put into the view. A view is valid for one call of the user's updater.
 """
 
 import copy
@@ -50,7 +50,7 @@ class DueTimes(Protocol):
 
 
 class Overlay:
-    """The keys and values of one state that a batch has read or changed. Errors name the updater as `where` does."""
+    """The keys and values of one state that a batch has read or changed. `where` describes the updater in errors."""
 
     def __init__(self, name: str, shape: StateShape, where: Where, stored: Stored) -> None:
         self._shape = shape
@@ -126,7 +126,7 @@ class Overlay:
     def write(self, number: int, value: Any, verb: str) -> None:
         """Set the value of the key with this number."""
         exact = are_exact([value], self._shape.value)
-        # An int that fits no int8 is looked at again: it may be too large for the state's type.
+        # An int beyond int8 is checked again: it may be too large for the state's type.
         if not exact or (type(value) is int and not -128 <= value < 128):
             (value,) = self._checked([value], verb)
         self._values[number] = value

@@ -206,7 +206,7 @@ class ReadOnlyState:
     def multiGet(self, keys: Sequence[Any]) -> list[Any]:
         """Return one value for each key; None if nothing is stored.
 
-        A key is a tuple or list of the key fields' values, or the value itself where there is one field.
+        A key is a tuple or list of the key fields' values, or the value itself if there is one field.
         """
         columns = key_columns(keys, self._lookup.keys, self._lookup.subject)
         return self._guarded(lambda: self._lookup.values(columns, self._read))
@@ -241,7 +241,7 @@ def _shown_kind(step: StateReader) -> pa.DataType:
 
 
 def _is_plain(kind: pa.DataType) -> bool:
-    """Return whether any value that is stored with this type has a Python value, which nobody can change."""
+    """Return whether all values that are stored with this type become immutable Python values."""
     return exact_type(kind) in (str, int, float, bool, bytes) or kinds.is_floating(kind) or kinds.is_decimal(kind)
 
 

@@ -90,7 +90,7 @@ _MEANING = re.compile(r"(\{.*\}|\S+) in (\w+)\((.*?)(?: by (.*))?\)", re.DOTALL)
 
 
 def window_of(maker: str) -> tuple[str, WindowMeaning | None]:
-    """Return the aggregator and the window (or None) in the stored name of what makes a state's values.
+    """Parse the stored name of a state's aggregator or update. Return the aggregator, and the window or None.
 
     >>> window_of("Sum in TumblingEventTimeWindow(1 hour by at)")
     ('Sum', WindowMeaning(kind='TumblingEventTimeWindow', sizes=('1 hour',), field='at'))

@@ -79,7 +79,7 @@ class _Update:
             self._begin(batch.txid, tuples)
             emitted = self._kernel(tuples).table(self._outputs) if tuples.rows else self._outputs.empty_table()
             self._end(batch.txid)
-        if overlay.failure is not None:  # the user's code caught it, and went on with a wrong answer
+        if overlay.failure is not None:  # the user's code caught the error, and continued without the value
             raise overlay.failure
         changes = overlay.changes()
         puts = pa.Table.from_arrays([changes[name].array() for name in changes.names], schema=self._puts)

@@ -22,9 +22,9 @@ class WindowBatch:
     """One batch in the form in which the update of a state sees it.
 
     `time` returns when the batch was planned, in seconds since 1970, the same at every replay. `watermark` is the state
-    of the step's watermark, as the batch before left it; None where the step has no watermark. A join has two, of its
-    left stream and, as `second`, of its right one. `clock` is given where an update gets a part of a batch's tuples, by
-    which alone it could not tell how the batch moves the watermark.
+    of the step's watermark, as the batch before left it; None if the step has no watermark. A join has two: `watermark`
+    is that of its left stream, `second` that of its right stream. `clock` is given if an update gets only a part of a
+    batch's tuples, from which it cannot compute how the batch moves the watermark.
     """
 
     txid: int

@@ -1,7 +1,7 @@
-"""The ways of rows that a ledger does not count, because Spark itself takes the rows in.
+"""The steps whose incoming rows a ledger does not count, because Spark itself receives the rows.
 
-Both ends of a way must be Python for a report of the rows that were sent and that arrived. Spark's own steps report
-nothing: native expressions and aggregates, joins, and moves of tuples after a Python step.
+The ledger counts rows only if Python sends them and Python receives them. Spark's own steps report nothing: native
+expressions and aggregates, joins, and moves of tuples after a Python step.
 """
 
 from trident.compiler.program import Program
@@ -11,13 +11,13 @@ from trident.plan.traits import NO_RUNNER, PYTHON, SPARK, traits_of
 
 
 def unseen_steps(program: Program) -> list[str]:
-    """Return the labels of the steps into which rows go uncounted on Spark, in the order of the program."""
+    """Return the labels of the steps whose incoming rows are not counted on Spark, in the order of the program."""
     nodes = [node for group in program.groups for stage in group.stages for node in stage.nodes]
     return list(dict.fromkeys(node.step for node in nodes if _is_unseen(node)))
 
 
 def unseen_text(program: Program) -> str:
-    """Return in words the gaps of the ledger for a program on Spark; "" if it sees all."""
+    """Return in words the gaps of the ledger for a program on Spark; "" if it counts all rows."""
     steps = unseen_steps(program)
     if not steps:
         return ""
@@ -31,15 +31,15 @@ def unseen_text(program: Program) -> str:
 def _is_unseen(node: Node) -> bool:
     if traits_of(node).runner(node) != SPARK or not sources_of(node):
         return False
-    if moves(node):  # counted from the source to the first Python step, whatever moves the tuples between
+    if moves(node):  # its rows are counted between the source and the first Python step
         return _above(node) != NO_RUNNER
-    if isinstance(node, PersistentAggregate):  # with a ledger, Python merges the parts that Python has made
+    if isinstance(node, PersistentAggregate):  # with a ledger, Python merges partial results of Python
         return _above(node) != PYTHON
     return True
 
 
 def _above(node: Node) -> str:
-    """Return the runner of the step from which the tuples of a node come, beyond steps that only move them."""
+    """Return the runner of the step from which the tuples of a node come. Steps that only move tuples are skipped."""
     (source, *_) = sources_of(node)
     while moves(source):
         (source, *_) = sources_of(source)

@@ -1,6 +1,6 @@
-"""The way of rows from one worker function to the next, or to the driver: counted by a ledger, or not.
+"""The way of rows: how they get from one worker function to the next, or to the driver, with or without a ledger.
 
-A function of a worker calls the same methods in both cases. Only this file asks whether there is a ledger.
+A function of a worker calls the same methods in both cases. Only this file checks whether there is a ledger.
 """
 
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ ROW_ID = "__trident_row"
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """The way of rows over an `edge`. Without an edge no ledger counts them."""
+    """The way of rows from sender to receiver. If it has an `edge`, a ledger counts the rows."""
 
     edge: Edge | None = None
     ids: bool = True
@@ -33,7 +33,7 @@ class Way:
         return Departures(self, partition)
 
     def arrived(self, rows: pa.RecordBatch, arrivals: Arrivals) -> pa.RecordBatch:
-        """Add rows that came this way to `arrivals`. Return them without their hidden fields."""
+        """Add received rows to `arrivals`. Return them without their hidden fields."""
         if self.edge is None:
             return rows
         arrivals.add(self.edge, rows.column(rows.num_columns - 1))

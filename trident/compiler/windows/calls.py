@@ -1,4 +1,4 @@
-"""Calls of a window's aggregator over the window's tuples. Combiners, reducers and Aggregators are called alike."""
+"""Calls of a window's aggregator over the window's tuples. All kinds of aggregators are called in the same way."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -72,7 +72,7 @@ def _combining(windowing: Windowing) -> _Run:
         for at[0], row in enumerate(rows):  # noqa: B020
             delta = init(row)
             value = delta if value is None else combine(value, delta)
-        if value is None:  # null is nothing, as in a state
+        if value is None:  # null means no value, as in a state
             return []
         shown = value if present is None else present(value)
         return [tuple(shown)] if several else [(shown,)]

@@ -60,7 +60,7 @@ class _Combined:
         touched = keys.append_column(self._puts.field(len(self._keys)), values)
         results = self._results(touched, stored, clock)
         puts = self._puts_of(touched, stored, clock)
-        self._open.remove(keys.filter(pc.and_(before.is_valid(), values.is_null())))  # null: there is no entry any more
+        self._open.remove(keys.filter(pc.and_(before.is_valid(), values.is_null())))  # a null removes the entry
         self._open.end(batch.txid)
         return Updated(puts, results, dropped)
 

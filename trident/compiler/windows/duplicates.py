@@ -1,4 +1,4 @@
-"""The removal of duplicates: the first tuple of each key passes, and the state remembers the key.
+"""The removal of duplicates: the first tuple of each key is passed on, and the state remembers the key.
 
 All of it works on whole columns: one read of the state for the distinct keys of a batch, and one filter of the batch.
 """
@@ -31,11 +31,11 @@ _BUCKETS = 64
 """The number of parts of the time for which a key is remembered. Keys are forgotten one part at a time."""
 
 _ROUNDS = 16
-"""The most passes over a batch in which several tuples of one key pass. After that, the rest is checked row by row."""
+"""The most passes over a batch in which several tuples of one key are passed on. The rest is checked row by row."""
 
 
 def first_of_key(node: PartitionPersist) -> RunWindow:
-    """Return the function that passes only the first tuple of each key."""
+    """Return the function that passes on only the first tuple of each key."""
     assert isinstance(node.updating, FirstOfKey)
     config = node.updating.config
     return _ByState(node) if config is None else _ByTime(node, node.updating, config)
@@ -142,7 +142,8 @@ class _ByTime:
         for bucket in due:
             self._remembered.drop(bucket)
         keys = keys.filter(pc.invert(pc.is_in(encode_keys(keys), value_set=encode_keys(new))))
-        # A key that was remembered anew is in a later bucket too; it has gone already if nothing is stored.
+        # A key that was seen again is in a later bucket too, and its stored time is later. A key without a stored value
+        # was removed earlier.
         until = self._until(stored.read(keys)) if keys.num_rows else np.zeros(0, np.int64)
         return keys.filter(pa.array((until != NEVER) & (until < watermark)))
 
@@ -170,8 +171,8 @@ class _ByBucket:
 def admitted(numbers: Ids, times: Ids, until: Ids, within: int) -> Ids:
     """Return the rows to emit, ascending: those later than the time until which their key is remembered.
 
-    `numbers` are the keys of the rows, in the order of the batch. A row that goes on sets the `until` of its key to its
-    time plus `within`, for the rows after it; the array is changed in place.
+    `numbers` are the keys of the rows, in the order of the batch. A row that is emitted sets the `until` of its key to
+    its time plus `within`, for the rows after it; the array is changed in place.
     """
     rows: list[Ids] = []
     waiting = np.flatnonzero(times > until[numbers])

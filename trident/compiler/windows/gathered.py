@@ -108,7 +108,7 @@ class _Gathered:
         """Call the aggregator for every group of one window. Return the groups, one row each.
 
         `keys` and `values` are the entries of the window's panes. `before` is the number of groups of earlier windows:
-        the origins in `results` count on from there.
+        the origins in `results` continue from this number.
         """
         elements, ends = flattened(values)
         index = KeyNumbers(self._group.types)

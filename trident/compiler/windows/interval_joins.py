@@ -39,7 +39,8 @@ LEFT, RIGHT = 0, 1
 class Horizon:
     """The times for which tuples are kept, in microseconds of watermark after the end of their bucket.
 
-    `closes`: until then a tuple may meet a new partner. `held`: until then it may be the partner of one that closes.
+    `closes`: until then a tuple may meet a new partner. `held`: until then it may be the partner of a tuple whose
+    bucket closes.
     """
 
     closes: tuple[int, int]
@@ -130,7 +131,7 @@ class _Join:
         self._leaving = nullable(arrow_schema(node.outputs))
         self._sides = tuple(_SideTables(node, number) for number in (LEFT, RIGHT))
         schemas = [source.schema for source in node.sources]
-        # In `origins` a stream is outer if it may lack a key, that is, if the other's unmatched tuples leave.
+        # In `origins` a stream is outer if it may lack a key: if unmatched tuples of the other stream are emitted.
         outer = (joining.unmatched[RIGHT], joining.unmatched[LEFT])
         self._origins = origins(schemas, [side.keys for side in joining.sides], outer, False)
         indexed = pa.schema(list(shape.keys)[1:])

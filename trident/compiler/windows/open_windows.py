@@ -1,7 +1,7 @@
 """An index of the open windows and the keys in each. It is kept beside the state, in this process only.
 
-The index describes the state after one batch. After a restart, or where a batch is computed once more, the index is
-read again from the state.
+The index describes the state after one batch. After a restart, or if a batch is computed once more, the index is read
+again from the state.
 """
 
 from collections.abc import Iterable, Iterator
@@ -28,7 +28,7 @@ class BatchIndex:
 
         The state is read unless the index describes it already.
 
-        If the batch fails, and so does not come to `end`, the next `begin` reads the index anew.
+        If the batch fails, and `end` is therefore not called, the next `begin` reads the index again.
         """
         before, self._txid = self._txid, None
         if before != txid - 1:

@@ -33,7 +33,7 @@ class PaneSpec:
         """Add to each tuple the start of its pane, and drop tuples without a usable time.
 
         A time is not usable if it is null, or if its pane is outside the years 1 to 9999. Also return the latest usable
-        time in microseconds; None if there is none, or if `time` is None, where no tuple is dropped.
+        time in microseconds; None if there is none, or if `time` is None. In the last case no tuple is dropped.
         """
         if self.time is None:
             return columns, None

@@ -70,7 +70,7 @@ def merged(sessions: Iterable[Session]) -> list[Session]:
 class _Sessions:
     """The update of one session window's state, batch after batch.
 
-    The state tells which sessions are to be closed next; for a state that does not, the update keeps an index of them.
+    Some states know which keys have sessions to close (`DueTimes`). For other states the update keeps an index of them.
     """
 
     def __init__(self, node: Window) -> None:
@@ -236,7 +236,7 @@ class _Accumulators(_Content):
 
     def results(self, sessions: Sequence[Session]) -> tuple[Columns, list[int]]:
         results = [(self._one(session.content), at) for at, session in enumerate(sessions)]
-        known = [(value, at) for value, at in results if value is not None]  # null is nothing, as in a state
+        known = [(value, at) for value, at in results if value is not None]  # null means no value, as in a state
         values = result_columns(self._windowing, self._where, [value for value, _ in known], self._leaving)
         return Columns(values, len(known)), [at for _, at in known]
 
@@ -296,7 +296,7 @@ def runs_without_gap(times: Ids, key_numbers: Ids, gap: int) -> list[range]:
 class Due(BatchIndex):
     """For each key the end of its first open session. It is kept beside the state, in this process only.
 
-    The ends describe the state after one batch. After a restart, or where a batch is computed once more, they are read
+    The ends describe the state after one batch. After a restart, or if a batch is computed once more, they are read
     again from the state.
     """
 

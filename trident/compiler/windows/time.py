@@ -106,7 +106,7 @@ def on_time(config: Timing, times: pa.ChunkedArray, before: int) -> pa.Array:
 def clock_of(config: WindowConfig | EventTime, latest: int | None, batch: WindowBatch) -> Clock:
     """Return the clock of a batch in which `latest` is the latest event time.
 
-    `latest` is None where the batch has no event time, or where windows go by batch time. It is not used if the batch
+    `latest` is None if the batch has no event time, or if the windows follow batch time. It is not used if the batch
     has a clock.
     """
     if batch.clock is not None:

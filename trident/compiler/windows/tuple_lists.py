@@ -17,7 +17,7 @@ class TupleLists:
     """The format in which a state stores tuples.
 
     `kind` is the type of a stored list, whose elements are structs of a tuple and perhaps its time. `inputs` are the
-    tuple's fields; there are none where the aggregator reads none.
+    tuple's fields; there are none if the aggregator reads none.
     """
 
     kind: pa.DataType
