@@ -44,7 +44,7 @@ GUARDS = [
     ),
     Guard(
         "what was frozen is what is committed",
-        "the late result of a discarded attempt is written under the txid of the living one",
+        "the late result of a discarded attempt is written under the txid of the current one",
         "trident/batches/attempt_runs.py",
         "            if self.is_over(attempt):\n                self.held.pop(attempt, None)\n                return\n",
         "            for kept in [h for a, h in list(self.held.items()) if a.txid == attempt.txid]:\n"
@@ -53,7 +53,7 @@ GUARDS = [
     ),
     Guard(
         "living attempt",
-        "a message of an attempt that is over counts for the one that lives",
+        "a message of an attempt that has ended counts for the current attempt",
         "trident/batches/coordinator.py",
         "return batch if batch is not None and batch.attempt == attempt and batch.status is status else None",
         "return batch if batch is not None and batch.status is status else None",
@@ -61,7 +61,7 @@ GUARDS = [
     ),
     Guard(
         "void plans",
-        "batches continue that were planned from the end of another plan",
+        "batches continue although the plan that they follow was replaced",
         "trident/batches/coordinator.py",
         "        if batch.plan is not None and batch.plan != event.plan:\n"
         "            self._discard_after(event.attempt.txid)\n",
@@ -119,7 +119,7 @@ GUARDS = [
     ),
     Guard(
         "rights before the first write",
-        "a right that is taken away in the middle of a run leaves keys that were not counted, and no start is possible",
+        "a permission that is revoked during a run leaves keys that were not counted, and no start is possible",
         "state/trident_state/redis/scripts.py",
         'source = b"\\n".join([(_LUA / "rights.lua").read_bytes(), asked, text])',
         'source = b"\\n".join([(_LUA / "rights.lua").read_bytes(), text])',
@@ -127,7 +127,7 @@ GUARDS = [
     ),
     Guard(
         "due times, a log from a copy",
-        "a batch with puts under way, and a result that the log lost, is tried for ever",
+        "a batch with some puts made, and a result that the log lost, is tried for ever",
         "state/trident_state/redis/store.py",
         "        except BatchBegunError:\n            return None\n",
         "        except BatchBegunError:\n            raise\n",
@@ -135,7 +135,7 @@ GUARDS = [
     ),
     Guard(
         "due times, before the record",
-        "a put that may write no sorted set leaves keys that were not counted, and its batch is refused for good",
+        "a put without the right to write sorted sets leaves uncounted keys, and its batch is always refused",
         "state/trident_state/redis/lua/put.lua",
         "if dues then note_dues(KEYS[#KEYS], names, dues) end\nfor b = 2, buckets do\n"
         "  if #writes[b] > 0 then redis.call('HSET', KEYS[b], unpack(writes[b])) end\n",
@@ -146,7 +146,7 @@ GUARDS = [
     ),
     Guard(
         "due times, an index built in part",
-        "a server falls back to the middle of a build, and the sessions that are not in the index never close",
+        "a server returns to a copy from the middle of an index build, and sessions outside the index never close",
         "state/trident_state/redis/due_index.py",
         "if not meta.indexed:",
         "if False:",
@@ -154,7 +154,7 @@ GUARDS = [
     ),
     Guard(
         "due times, a build that began",
-        "a driver dies in the middle of a build, and the next one takes the part for the whole",
+        "a driver dies in the middle of an index build, and the next one treats the part as the whole index",
         "state/trident_state/redis/lua/index.lua",
         "redis.call('HDEL', KEYS[1], 'due')",
         "",
@@ -170,7 +170,7 @@ GUARDS = [
     ),
     Guard(
         "turn of a standby",
-        "two standbys that saw the same silence take over from each other, again and again",
+        "two standbys that waited for the same driver take over from each other, again and again",
         "trident/log/sqlite_log.py",
         "if after is not None and after != former:",
         "if False:",
@@ -178,7 +178,7 @@ GUARDS = [
     ),
     Guard(
         "turn of a standby (Redis log)",
-        "two standbys that saw the same silence take over from each other, again and again",
+        "two standbys that waited for the same driver take over from each other, again and again",
         "trident/log/lua/log_take.lua",
         "if ARGV[4] and (meta[3] ~= ARGV[4] or meta[2] ~= ARGV[5]) then return {'TAKEN', meta[3]} end\n",
         "",
@@ -186,7 +186,7 @@ GUARDS = [
     ),
     Guard(
         "silence, looks only",
-        "a standby on a machine that slept takes a driver that slept with it for dead",
+        "a standby on a machine that was suspended treats the driver on the same machine as dead",
         "trident/run/standby.py",
         "silent + min(now - before, 2 * LOOK_SECONDS)",
         "silent + (now - before)",
@@ -194,7 +194,7 @@ GUARDS = [
     ),
     Guard(
         "sync changes a value",
-        "a write that is to be durable is none, and a power loss takes the writes before it",
+        "a write that should be durable is not, and a power loss removes the writes before it",
         "trident/log/sqlite_log.py",
         "UPDATE meta SET renewed = renewed + 1",
         "UPDATE meta SET renewed = renewed",
@@ -250,7 +250,7 @@ GUARDS = [
     ),
     Guard(
         "trim",
-        "frozen batches go that a state in memory has not secured yet",
+        "frozen batches are deleted before a state in memory has a snapshot with them",
         "trident/batches/log_retention.py",
         "needed = min([store.durable() for store in stores] + [committed])",
         "needed = committed",
@@ -258,7 +258,7 @@ GUARDS = [
     ),
     Guard(
         "rows that come once",
-        "a batch that is planned again asks a source again that gives its rows once",
+        "a batch that is planned again calls a source again that returns its rows only once",
         "spouts/trident_spouts/adapters/batch.py",
         "if number not in self._kept:",
         "if True:",
@@ -266,7 +266,7 @@ GUARDS = [
     ),
     Guard(
         "lost state",
-        "an empty store is taken for a new one, and everything before is forgotten",
+        "an empty store is treated as new, and all earlier batches are forgotten",
         "trident/recovery/acquisition.py",
         "if any(group.marker is None for group in report.groups):\n                raise _lost",
         "if False:\n                raise _lost",
@@ -274,7 +274,7 @@ GUARDS = [
     ),
     Guard(
         "log behind the state",
-        "an old copy of the log gives txids away again that a state has seen",
+        "an old copy of the log uses txids again that a state already has",
         "trident/recovery/acquisition.py",
         "    if report.reached > frozen:",
         "    if False:",
@@ -282,7 +282,7 @@ GUARDS = [
     ),
     Guard(
         "log behind the state, a later stage",
-        "an old copy of the log has a batch to finish from states that are beyond it; nothing says why it cannot",
+        "an old copy of the log must finish a batch over states that are ahead of it, and no error names the reason",
         "trident/recovery/acquisition.py",
         "if any(log.frozen(group.name, txid, stage.number) is None for stage in group.stages):",
         "if False:",
@@ -290,7 +290,7 @@ GUARDS = [
     ),
     Guard(
         "another program, what is new",
-        "a batch is committed by a program with a state or an output that it has nothing for",
+        "a batch is committed by a program with a state or an output for which the batch has no result",
         "trident/recovery/program_compatibility.py",
         "            if part.name not in matched and set(part.leads) - gone:",
         "            if False:",
@@ -306,7 +306,7 @@ GUARDS = [
     ),
     Guard(
         "another program, parts alike",
-        "results frozen for one of several branches of equal form go to another one",
+        "results frozen for one of several equal branches go to another branch",
         "trident/recovery/program_compatibility.py",
         "    return {was[branch]: is_[branch] for branch in was.keys() & is_.keys()}",
         "    return dict(zip(was.values(), is_.values(), strict=False))",
@@ -314,7 +314,7 @@ GUARDS = [
     ),
     Guard(
         "another program, parts that nothing tells apart",
-        "results frozen for one of several branches that cannot be distinguished go to another one",
+        "results frozen for one of several branches that cannot be distinguished go to another branch",
         "trident/compiler/outline.py",
         "        if other is not step and below:",
         "        if False:",
@@ -330,7 +330,7 @@ GUARDS = [
     ),
     Guard(
         "a state born after a batch, asked",
-        "a new state that a waiting batch asks is read as of before its birth, for ever in vain",
+        "a waiting batch reads a new state as of a txid before its creation, and fails for ever",
         "trident/commits/state_queries.py",
         "return max(as_of, self.births[state].txid) if state in self.births else as_of",
         "return as_of",
@@ -418,7 +418,7 @@ GUARDS = [
     ),
     Guard(
         "drop (backing), told first",
-        "the rest of an interrupted drop is taken for the whole state, and counts continue without the removed keys",
+        "the rest of an interrupted drop is treated as the whole state, and counts continue without the removed keys",
         "state/trident_state/backing/store.py",
         "if self._calls.put([META], [meta.dropped_by(lease).encoded()], text):",
         "if True:",
@@ -434,7 +434,7 @@ GUARDS = [
     ),
     Guard(
         "relational, compared again (SQLite)",
-        "a driver that is taken over between the read and the put of a batch writes over its successor",
+        "a driver that is taken over between the read and the put of a batch overwrites its successor's values",
         "state/trident_state/relational/sqlite_table.py",
         "            if (None if row is None else row[0].encode()) != expected:\n                return False\n",
         "",
@@ -442,7 +442,7 @@ GUARDS = [
     ),
     Guard(
         "relational, compared again (PostgreSQL)",
-        "a driver that is taken over between the read and the put of a batch writes over its successor",
+        "a driver that is taken over between the read and the put of a batch overwrites its successor's values",
         "state/trident_state/relational/postgres_table.py",
         "            if (None if row is None else row[0].encode()) != expected:\n                return False\n",
         "",
@@ -450,7 +450,7 @@ GUARDS = [
     ),
     Guard(
         "relational, the lease's row is locked",
-        "a driver takes a state over between the comparison and the write of another one, which undoes it",
+        "a driver acquires a state between the comparison and the write of another driver, whose write undoes this",
         "state/trident_state/relational/postgres_table.py",
         " where key = %b for update",
         " where key = %b",
@@ -458,7 +458,7 @@ GUARDS = [
     ),
     Guard(
         "relational, durable commits",
-        "a crash of the server takes a batch that was confirmed, if its synchronous_commit is off",
+        "a crash of the server loses a batch that was confirmed, if its synchronous_commit is off",
         "state/trident_state/relational/postgres_table.py",
         "select set_config('synchronous_commit', 'on', true) where",
         "select 1 where",
@@ -490,7 +490,7 @@ GUARDS = [
     ),
     Guard(
         "sent again (Redis log)",
-        "a write to the log with a lost reply is refused the second time, and a good driver stops",
+        "a write to the log with a lost reply is refused the second time, and a correct driver stops",
         "trident/log/lua/log_write.lua",
         "if number == last then return {'OK', 'again'} end",
         "",
@@ -506,7 +506,7 @@ GUARDS = [
     ),
     Guard(
         "attempts, recorded",
-        "a source sees one attempt's number again, with other tuples",
+        "a source gets one attempt number twice, for different tuples",
         "trident/batches/attempt_runs.py",
         "            self._records.begin(attempt)\n",
         "",
@@ -530,7 +530,7 @@ GUARDS = [
     ),
     Guard(
         "dead letters, their branch",
-        "a dead letter comes back on all branches, and counts twice on those on which it did not die",
+        "a dead letter is replayed on all branches, and counts twice on those on which it had not failed",
         "trident/plan/replays.py",
         "    entered: nodes.Node = replace(node, source=both)",
         "    entered: nodes.Node = node",
@@ -538,7 +538,7 @@ GUARDS = [
     ),
     Guard(
         "streaming, older checkpoint",
-        "Spark plans a batch again under a number that is counted, and its rows are left out",
+        "Spark plans a batch again under a number that was counted, and its rows are left out",
         "spouts/trident_spouts/streaming_spout.py",
         "        if found != expected:",
         "        if False:",
@@ -546,7 +546,7 @@ GUARDS = [
     ),
     Guard(
         "recorded batches, an older copy",
-        "a recording is put back to an older copy and grows on, and the new batches are left out",
+        "a recording is restored from an older copy and continued, and its new batches are left out",
         "trident/outputs/recorded_spout.py",
         "        if found != expected:",
         "        if False:",
@@ -562,7 +562,7 @@ GUARDS = [
     ),
     Guard(
         "attempts, stopped",
-        "stops in good order are taken for deaths, and a good batch is given up",
+        "clean stops are counted as deaths, and a good batch is given up",
         "trident/recovery/acquisition.py",
         "    if before is None or not before.token:",
         "    if before is None:",
@@ -594,7 +594,7 @@ GUARDS = [
     ),
     Guard(
         "log, its file",
-        "two drivers write, one of them a file that no reader finds",
+        "two drivers write, one of them into a log file that no reader finds",
         "trident/log/sqlite_log.py",
         "        if (now := _identities(self._watched)) != self._files:",
         "        if False:",
@@ -674,7 +674,7 @@ GUARDS = [
     ),
     Guard(
         "reader, the marker",
-        "a read as of a txid that a server has lost gives the values that are left there",
+        "a read as of a txid that a server has lost returns the values that are left on the server",
         "state/trident_state/redis/reader.py",
         "            check_reached(self._where, status.marker, asOf)",
         "            pass",
@@ -682,7 +682,7 @@ GUARDS = [
     ),
     Guard(
         "reader, the gate",
-        "commits continue over a large read until its values are gone",
+        "commits continue during a large read until the values that it needs are overwritten",
         "trident/reads/commit_gate.py",
         "(hold.until for hold in self._holds if hold.txid < txid - 1)",
         "()",
@@ -690,7 +690,7 @@ GUARDS = [
     ),
     Guard(
         "spout, the planned file",
-        "a batch is read again from a file that is another one by now",
+        "a batch is read again from a file that was replaced",
         "spouts/trident_spouts/files/ranges.py",
         "    if not same or now.size < range_.end or (now.size > range_.size and not grows):",
         "    if False:",
@@ -714,7 +714,7 @@ GUARDS = [
     ),
     Guard(
         "spout, seen",
-        "another file under the name of one that was read is taken for its growth",
+        "another file under the name of a file that was read is treated as that file with more lines",
         "spouts/trident_spouts/files/recognition.py",
         "        if not self._same_content(file, entry):",
         "        if False:",
@@ -730,7 +730,7 @@ GUARDS = [
     ),
     Guard(
         "spout, half a line",
-        "the rest of a line that was read half counts as a separate line",
+        "the rest of a half-read line counts as a separate line",
         "spouts/trident_spouts/files/planner.py",
         '        if not end or last == b"\\n":',
         "        if True:",
@@ -746,7 +746,7 @@ GUARDS = [
     ),
     Guard(
         "spout, files of which nothing is known",
-        "a file that may have been read is read, or counts as read, in silence",
+        "a file that may have been read is read, or counts as read, without a warning",
         "spouts/trident_spouts/files/recognition.py",
         "        if doubtful:",
         "        if False:",
@@ -754,7 +754,7 @@ GUARDS = [
     ),
     Guard(
         "spout, all of a file",
-        "a file that was read and is rewritten with the same ends is taken for the same",
+        "a file that was read and is rewritten with the same two ends is treated as unchanged",
         "spouts/trident_spouts/files/recognition.py",
         "        return found == entry.digest",
         "        return True",
@@ -762,7 +762,7 @@ GUARDS = [
     ),
     Guard(
         "spout, the time of a change",
-        "a file that is rewritten with its old size and time is taken for the same",
+        "a file that is rewritten with its old size and time is treated as unchanged",
         "spouts/trident_spouts/files/read_files.py",
         "        return bool(file.tag) or (0 < self.changed == file.changed and self.inode == file.inode)",
         "        return True",
@@ -778,7 +778,7 @@ GUARDS = [
     ),
     Guard(
         "start, another log's folder",
-        "a start without the log's address begins a new log, and sweeps the snapshots that the right one names",
+        "a start without the log's address begins a new log, and deletes the snapshots that the right log names",
         "trident/run/start.py",
         "        check_own_folder(settings, log.uuid)",
         "        pass",
@@ -803,7 +803,7 @@ GUARDS = [
     ),
     Guard(
         "start, formerly that means nothing",
-        "a stream is read again from its start, because another one was called so before",
+        "a stream is read again from its start, because another stream had its name before",
         "trident/recovery/stream_records.py",
         "        if own is None or (own.position is None and not old.active):",
         "        if True:",
@@ -811,7 +811,7 @@ GUARDS = [
     ),
     Guard(
         "start, formerly onto a known name",
-        "a stream continues at the position of an earlier one of its name",
+        "a stream continues at the position of an earlier stream of its name",
         "trident/recovery/stream_records.py",
         "        elif not own.active and own.position != old.position:",
         "        elif False:",
@@ -819,7 +819,7 @@ GUARDS = [
     ),
     Guard(
         "start, one stream goes on as one",
-        "two streams continue at the position of one",
+        "two streams continue at the position of one stream",
         "trident/recovery/stream_records.py",
         "        if twin is not None:",
         "        if False:",
@@ -835,7 +835,7 @@ GUARDS = [
     ),
     Guard(
         "start, states that met",
-        "a state takes txids of another batch group for those of its group",
+        "a state treats txids of another batch group as txids of its group",
         "trident/recovery/group_membership.py",
         "    if len(states) > 1:",
         "    if False:",
@@ -843,7 +843,7 @@ GUARDS = [
     ),
     Guard(
         "start, states that parted",
-        "two batch groups continue with the txids of one",
+        "two batch groups continue with the txids of one group",
         "trident/recovery/group_membership.py",
         "            if other is not None:",
         "            if False:",
@@ -859,7 +859,7 @@ GUARDS = [
     ),
     Guard(
         "taken over, and told so",
-        "a driver that was taken over reports a lost state, and a user resets it under the living one",
+        "a driver that was taken over reports a lost state, and a user resets it under the current driver",
         "trident/recovery/takeover.py",
         "    if not _later(now, lease):",
         "    if True:",
@@ -899,7 +899,7 @@ GUARDS = [
     ),
     Guard(
         "expiry, a read as of the batch before",
-        "a value expires under a read that began before the batch that let it",
+        "a value expires during a read that began before the batch that made it expire",
         "state/trident_state/expiry.py",
         "        return self.cutoff if asOf is None or marker is None or asOf >= marker else self.before",
         "        return self.cutoff",
@@ -915,7 +915,7 @@ GUARDS = [
     ),
     Guard(
         "expiry, the batch's own time",
-        "a batch that is committed late finds other values than when it was planned, and every replay others",
+        "a batch that is committed late finds other values than when it was planned, and each replay other ones",
         "trident/log/frozen_batches.py",
         "        return batch.time",
         "        return batch.time + 366 * 86_400.0 * bool(getattr(self.log.lease(), 'epoch', 0) > 2)",
@@ -931,7 +931,7 @@ GUARDS = [
     ),
     Guard(
         "expiry, a clock that goes back",
-        "a value expires early because the batch before it was later than the one after it",
+        "a value expires early because the batch before it was later than the batch after it",
         "state/trident_state/expiry.py",
         "            now = max(now, self.last[0])",
         "            now = max(now, 0)",
@@ -939,7 +939,7 @@ GUARDS = [
     ),
     Guard(
         "expiry, a clock that was far ahead",
-        "nothing expires until the clock is there again, which may be years",
+        "nothing expires until the clock reaches that time again, which may take years",
         "state/trident_state/expiry.py",
         "            if now < self.last[0] - ttl_ms:",
         "            if False:",
@@ -947,7 +947,7 @@ GUARDS = [
     ),
     Guard(
         "expiry, a server that fell back",
-        "a value is deleted that the batches which the server lost, applied again, begin from",
+        "a value is deleted from which the lost batches, when they are applied again, must begin",
         "state/trident_state/redis/lua/sweep.lua",
         "if tonumber(marker) < tonumber(ARGV[3]) then",
         "if false then",
@@ -971,7 +971,7 @@ GUARDS = [
     ),
     Guard(
         "start, a copy of the log",
-        "a batch that another copy of the log made is taken for the one of the same txid here",
+        "a batch that another copy of the log made is treated as this log's batch of the same txid",
         "trident/recovery/acquisition.py",
         "    if not foreign:",
         "    if True:",
@@ -979,7 +979,7 @@ GUARDS = [
     ),
     Guard(
         "another life",
-        "a state that was dropped comes back with a server that fell back, and counts continue from it",
+        "a state that was dropped comes back with a server that was restored, and counts continue from it",
         "trident/recovery/incarnations.py",
         "group.lease.epoch < birth.epoch for",
         "False for",
@@ -987,7 +987,7 @@ GUARDS = [
     ),
     Guard(
         "healing, another log",
-        "a driver takes a state on that its server brought back from before a reset",
+        "a driver continues a state that its server restored from before a reset",
         "trident/recovery/incarnations.py",
         "    if report.identity is not None and report.identity.log != uuid:",
         "    if False:",
@@ -995,7 +995,7 @@ GUARDS = [
     ),
     Guard(
         "founded in parts",
-        "the rest of a state is taken for one without batches, and cannot be healed",
+        "the rest of a state is treated as a state without batches, and cannot be healed",
         "state/trident_state/redis/key_ownership.py",
         " and meta.marker == meta.birth",
         "",
@@ -1003,7 +1003,7 @@ GUARDS = [
     ),
     Guard(
         "founded in parts, another log",
-        "a part that another log's driver founded is taken for nothing",
+        "a group of a state that another log's driver created is treated as missing",
         "state/trident_state/redis/key_ownership.py",
         "        return ours and meta.keys",
         "        return meta.keys",
@@ -1011,7 +1011,7 @@ GUARDS = [
     ),
     Guard(
         "a part of another log",
-        "a driver takes a state on of which a part came back from before a reset",
+        "a driver continues a state of which a part was restored from before a reset",
         "state/trident_state/redis/key_ownership.py",
         "next((meta for meta in present if meta.log != self._identity.log), present[0])",
         "present[0]",
@@ -1036,7 +1036,7 @@ GUARDS = [
     ),
     Guard(
         "a reader's life, on a server",
-        "an open reader gets the bits of another state's values in the old one's type",
+        "an open reader reads another state's values with the type of the old one",
         "state/trident_state/incarnation.py",
         "        if found == self:",
         "        if True:",
@@ -1060,7 +1060,7 @@ GUARDS = [
     ),
     Guard(
         "limit",
-        "a call that does not come back is waited for for ever, without a word",
+        "a run waits for ever, without a message, for a call that does not return",
         "trident/user_calls/watched_calls.py",
         "if not call.abandoned and now >= self._deadline(call)]",
         "if False]",
@@ -1068,7 +1068,7 @@ GUARDS = [
     ),
     Guard(
         "one call at a time",
-        "a batch is handed to an output that still has it from the try before",
+        "a batch is passed to an output whose previous call with it has not returned",
         "trident/user_calls/watched_calls.py",
         'self._make(f"trident-{self._group}-{lane}", 1)',
         'self._make(f"trident-{self._group}-{lane}", None)',
@@ -1084,7 +1084,7 @@ GUARDS = [
     ),
     Guard(
         "numbers of a BatchSpout's batches",
-        "a stream that moves to another batch group skips batches, or gives them again",
+        "a stream that moves to another batch group skips batches, or repeats them",
         "spouts/trident_spouts/adapters/batch.py",
         "number = _number(previous) + 1",
         "number = attempt.txid",
@@ -1092,7 +1092,7 @@ GUARDS = [
     ),
     Guard(
         "letters behind the last replay",
-        "a letter that is on its way back is found once more, and comes twice",
+        "a letter that is being replayed is found again, and comes twice",
         "trident/spouts/dead_letters.py",
         "if known and as_of < last:",
         "if False:",
@@ -1100,7 +1100,7 @@ GUARDS = [
     ),
     Guard(
         "batches after a death",
-        "the wrong batch is said to end the process",
+        "an error names the wrong batch as the one that ends the process",
         "trident/batches/coordinator.py",
         "if running and (deaths or any(map(self._deaths, running))):",
         "if False:",
@@ -1108,7 +1108,7 @@ GUARDS = [
     ),
     Guard(
         "limit, an attempt",
-        "an attempt that hangs is waited for for ever",
+        "a run waits for ever for an attempt that hangs",
         "trident/commits/user_code.py",
         'with self._calls.watch(Subject(f"attempt {attempt}", _sites_of(stage)), attempt.attempt, over):',
         "if True:",
@@ -1116,7 +1116,7 @@ GUARDS = [
     ),
     Guard(
         "stop, code that hangs",
-        "stop waits for code that does not come back",
+        "stop waits for code that does not return",
         "trident/batches/group_run.py",
         "                self._later(PATIENCE_SECONDS, self._give_up)\n",
         "",
@@ -1140,7 +1140,7 @@ GUARDS = [
     ),
     Guard(
         "previous, hold",
-        "commits continue over a read of the batch before, until that is gone",
+        "commits continue during a read of the batch before, until its values are overwritten",
         "trident/reads/previous_reads.py",
         "holds.enter_context(source.between(group))",
         "source.committed(group)",
@@ -1156,7 +1156,7 @@ GUARDS = [
     ),
     Guard(
         "hold, limit",
-        "a request that hangs holds commits back for ever",
+        "a request that hangs delays commits for ever",
         "trident/reads/commit_gate.py",
         "time.monotonic() + HOLD_SECONDS)",
         "time.monotonic() + 1e9)",
@@ -1164,7 +1164,7 @@ GUARDS = [
     ),
     Guard(
         "hold, nobody waits",
-        "a request without its client still holds commits back",
+        "a request without its client still delays commits",
         "trident/drpc/combining.py",
         "        gone()\n",
         "        pass\n",
@@ -1172,7 +1172,7 @@ GUARDS = [
     ),
     Guard(
         "hold, behind the last read",
-        "a request that has read its values holds commits back",
+        "a request that has read its values still delays commits",
         "trident/reads/committed_reads.py",
         "            if self._reads <= 0:\n",
         "            if False:\n",
@@ -1188,7 +1188,7 @@ GUARDS = [
     ),
     Guard(
         "spout, a page without rows",
-        "a source is taken for idle between two pages, and its later rows are not waited for",
+        "a source counts as idle between two pages, and no run waits for its later rows",
         "spouts/trident_spouts/adapters/partitioned.py",
         "        if not batch.parts and batch.after == batch.start:",
         "        if not batch.parts:",
@@ -1212,7 +1212,7 @@ GUARDS = [
     ),
     Guard(
         "spout, a renamed file",
-        "a log that was rotated is read a second time, or the rest of it never",
+        "a log that was rotated is read a second time, or its rest is never read",
         "spouts/trident_spouts/files/recognition.py",
         "                    moves[name] = file.name",
         "                    pass",
@@ -1220,7 +1220,7 @@ GUARDS = [
     ),
     Guard(
         "spout, the inode of a deleted file",
-        "a new file is taken for a deleted one that had its inode and its content",
+        "a new file is treated as a deleted one that had its inode and its content",
         "spouts/trident_spouts/files/recognition.py",
         "not rewritten and ",
         "",
@@ -1229,7 +1229,7 @@ GUARDS = [
     ),
     Guard(
         "spout, another folder",
-        "files of another folder are taken for read by the time of the last ones read in the first",
+        "files of another folder count as read because of the times of files that were read in the first",
         "spouts/trident_spouts/files/recognition.py",
         "        if self._any_present(seen, listing):",
         "        if True:",
@@ -1237,7 +1237,7 @@ GUARDS = [
     ),
     Guard(
         "spout, a stale listing",
-        "a file is planned that is gone, or another one, since it was listed",
+        "a file is planned that was removed or replaced since it was listed",
         "spouts/trident_spouts/files/planner.py",
         "            if now.inode != listed.inode or now.size < listed.size:",
         "            if False:",
@@ -1245,7 +1245,7 @@ GUARDS = [
     ),
     Guard(
         "spout, the planned content",
-        "a replay reads its bytes of a longer file that took the name",
+        "a replay reads its bytes from a longer file that took the name",
         "spouts/trident_spouts/files/ranges.py",
         "    if not same or now.size",
         "    if now.size",
@@ -1253,7 +1253,7 @@ GUARDS = [
     ),
     Guard(
         "spout, the planned object",
-        "a batch reads another object that took the planned one's name, or half of each",
+        "a batch reads another object that took the planned object's name, or a half of each",
         "spouts/trident_spouts/files/object_place.py",
         '"if_match": file.tag',
         '"if_match": None',
@@ -1293,7 +1293,7 @@ GUARDS = [
     ),
     Guard(
         "spout, hidden folders",
-        "files that a writer has under way are read, and again when they are complete",
+        "unfinished files are read, and read again when they are complete",
         "spouts/trident_spouts/files/listing.py",
         "any(map(_is_hidden, name.split(os.sep))) if os.sep in name else _is_hidden(name)",
         "_is_hidden(os.path.basename(name))",
@@ -1309,7 +1309,7 @@ GUARDS = [
     ),
     Guard(
         "spout, fields that were told",
-        "tuples have the fields of whichever file comes first by now",
+        "tuples have the fields of the file that comes first now",
         "spouts/trident_spouts/files/spout.py",
         "        if self._declared is not None or self._first_schema:",
         "        if self._declared is not None:",
@@ -1317,7 +1317,7 @@ GUARDS = [
     ),
     Guard(
         "fields by name",
-        "a column is taken for the field at its place",
+        "a column is read as the field at its position",
         "trident/compiler/arrow/engine.py",
         "table.select(check_fields(node, table.column_names))",
         "table",
@@ -1341,7 +1341,7 @@ GUARDS = [
     ),
     Guard(
         "reader, late",
-        "a spout that opens after its start was given up holds its source for ever",
+        "a spout that opens after its start was given up blocks its source for ever",
         "trident/batches/sources.py",
         "            late = self._given_up\n",
         "            late = False\n",
@@ -1349,7 +1349,7 @@ GUARDS = [
     ),
     Guard(
         "digest",
-        "a replay of other tuples passes for the same",
+        "a replay with other tuples is accepted as the same",
         "spouts/trident_spouts/digests.py",
         "            checksum = _add_array(checksum, chunk)",
         "            pass",
@@ -1397,7 +1397,7 @@ GUARDS = [
     ),
     Guard(
         "a name for every value",
-        "a batch is frozen of which a value can name no folder, and every start fails",
+        "a batch is frozen with a value that cannot be the name of a folder, and every start fails",
         "trident/compiler/parquet_files.py",
         "for code in range(32)",
         "for code in range(1, 32)",
@@ -1414,7 +1414,7 @@ GUARDS = [
     ),
     Guard(
         "a decimal beyond its type",
-        "a sum of which Spark knows only null is taken for 0",
+        "a sum that Spark returns as null counts as 0",
         "trident/compiler/spark/aggregates.py",
         '    if not kind.startswith("decimal"):\n',
         "    if True:\n",
@@ -1430,7 +1430,7 @@ GUARDS = [
     ),
     Guard(
         "kept by checkpoint",
-        "tuples that are lost between their readers are made again, with other values",
+        "tuples that are lost between their readers are computed again, with other values",
         "trident/compiler/spark/sessions.py",
         "        return frame.localCheckpoint()\n    thread",
         "        return frame.persist()\n    thread",
@@ -1486,7 +1486,7 @@ GUARDS = [
     ),
     Guard(
         "a state of another log (Redis)",
-        "a driver that slept through a reset takes or drops the states of the next log's drivers",
+        "a driver that was paused during a reset takes over or drops the states of the next log's drivers",
         "state/trident_state/redis/lua/answer.lua",
         "if log ~= '' and held ~= log then return answer('OTHER', held or '') end",
         "",
@@ -1494,7 +1494,7 @@ GUARDS = [
     ),
     Guard(
         "a founding that was interrupted",
-        "a state that no batch ever came to is refused for ever as lost",
+        "a state that never received a batch is refused for ever as lost",
         "trident/recovery/acquisition.py",
         "birth if birth is not None and (goes_on or birth == new) else new",
         "birth if birth is not None else new",
@@ -1502,7 +1502,7 @@ GUARDS = [
     ),
     Guard(
         "start, a copy of the log, of its own epochs",
-        "a log counts its epoch past those of its copy, and takes the copy's batches for its batches",
+        "a log whose epoch is higher than its copy's treats the copy's batches as its own",
         "trident/recovery/acquisition.py",
         "held.epoch > issued or not log.issued(held)",
         "held.epoch > issued",
@@ -1510,7 +1510,7 @@ GUARDS = [
     ),
     Guard(
         "start, refused",
-        "a refused start fences the driver out that could commit the waiting batches",
+        "a refused start fences out the driver that could commit the waiting batches",
         "trident/recovery/acquisition.py",
         "            _check_waiting(joined, log, settings)\n",
         "",
@@ -1518,7 +1518,7 @@ GUARDS = [
     ),
     Guard(
         "files of another log (snapshots)",
-        "a driver that slept through a reset deletes the files that the next log's drivers are about to name",
+        "a driver that was paused during a reset deletes the files that the next log's drivers are about to name",
         "state/trident_state/memory/segments.py",
         '        and (log == "" or match[3] == log)\n',
         "",
@@ -1526,7 +1526,7 @@ GUARDS = [
     ),
     Guard(
         "a drop that slept",
-        "a reset or dropState that slept through another one drops the state's next life",
+        "a reset or dropState that was paused during another one drops the recreated state",
         "trident/run/reset.py",
         "        store.drop(lease)\n",
         "        store.drop()\n",
@@ -1534,7 +1534,7 @@ GUARDS = [
     ),
     Guard(
         "a reset at another log's place",
-        "a reset with the wrong checkpoint drops the state that a driver of another log is at work on",
+        "a reset with the wrong checkpoint drops a state that a driver of another log is writing",
         "trident/run/reset.py",
         "            _check_this_logs(foreign,",
         "            (lambda *_: None)(foreign,",
@@ -1542,7 +1542,7 @@ GUARDS = [
     ),
     Guard(
         "output, a copy of its log",
-        "two copies of a checkpoint share a Parquet output: one batch is there twice and another one never",
+        "two copies of a checkpoint share a Parquet output: one batch is published twice and another one never",
         "trident/outputs/parquet_outlet.py",
         "        check_no_copy(str(place), self._sink.name, last, run)\n",
         "",
@@ -1550,7 +1550,7 @@ GUARDS = [
     ),
     Guard(
         "output, other rows",
-        "another log's batch of as many rows counts as this log's, which is never written",
+        "another log's batch with as many rows counts as this log's batch, which is never written",
         "trident/outputs/parquet_outlet.py",
         "published.rows != result.num_rows or not self._is_same(published, result)",
         "published.rows != result.num_rows",
@@ -1566,7 +1566,7 @@ GUARDS = [
     ),
     Guard(
         "output, emptied",
-        "an output that readers had emptied when it was copied is put back, and lacks the batches since",
+        "an output that readers had emptied is restored from a copy, and lacks the later batches",
         "trident/outputs/parquet_outlet.py",
         "(last_noted(place.store) == last and not place.txids())",
         "not place.txids()",
@@ -1574,7 +1574,7 @@ GUARDS = [
     ),
     Guard(
         "output, taken away before its commit",
-        "a batch that a reader took away before it was committed is published a second time",
+        "a batch that a reader removed before it was committed is published a second time",
         "trident/outputs/parquet_outlet.py",
         "                if txid > self._last:  # else readers have taken it away since an earlier try\n",
         "                if True:\n",
@@ -1582,7 +1582,7 @@ GUARDS = [
     ),
     Guard(
         "function, a later attempt",
-        "a function gets one number for two calls with a batch, and cannot tell the later one",
+        "a function gets one number for two calls with a batch, and cannot know the later call",
         "trident/commits/output_memory.py",
         "        first = least == 0 and self.called.get(output) != txid\n",
         "        first = least == 0\n",
@@ -1590,7 +1590,7 @@ GUARDS = [
     ),
     Guard(
         "function, a driver that was taken over",
-        "a driver that was taken over hands a batch to a function, as for the first time",
+        "a driver that was taken over passes a batch to a function with the attempt 0",
         "trident/commits/output_memory.py",
         "            elif self.log.lease() == self.lease:\n",
         "            elif True:\n",
@@ -1610,7 +1610,7 @@ GUARDS = [
     ),
     Guard(
         "an output of another log by now",
-        "a driver that slept while its output's folder was recreated publishes the former log's batch in it",
+        "a driver that was paused while its output's folder was recreated publishes the former log's batch in it",
         "trident/outputs/parquet_folder.py",
         "        folder.mkdir()\n",
         "        folder.mkdir(parents=True)\n",
@@ -1626,7 +1626,7 @@ GUARDS = [
     ),
     Guard(
         "streams, what was not read",
-        "entries of a Redis stream that were trimmed or deleted before they were read are jumped over without a word",
+        "entries of a Redis stream that were trimmed or deleted before they were read are skipped without an error",
         "spouts/trident_spouts/redis_streams/positions.py",
         "return _another_life(position, look) or _vanished(position, look)",
         "return _another_life(position, look)",
@@ -1634,7 +1634,7 @@ GUARDS = [
     ),
     Guard(
         "streams, another life",
-        "a Redis stream that was recreated, or fell back, is read on as if it were the former one",
+        "reading continues in a Redis stream that was recreated or restored, as if it were the former one",
         "spouts/trident_spouts/redis_streams/positions.py",
         "return _another_life(position, look) or _vanished(position, look)",
         "return _vanished(position, look)",
@@ -1642,7 +1642,7 @@ GUARDS = [
     ),
     Guard(
         "streams, where they begin",
-        "a restart takes a later entry of a Redis stream for the latest, and the entries in between are never read",
+        "a restart treats a later entry of a Redis stream as the latest, and the entries in between are never read",
         "spouts/trident_spouts/redis_streams/planner.py",
         "needed=bool(new)",
         "needed=False",
@@ -1650,7 +1650,7 @@ GUARDS = [
     ),
     Guard(
         "delta, the same table",
-        "a Delta table that was dropped and recreated is read on as if it were the former one",
+        "reading continues in a Delta table that was dropped and recreated, as if it were the former one",
         "spouts/trident_spouts/delta/planner.py",
         "if look.id != before.table:",
         "if False:",
@@ -1658,7 +1658,7 @@ GUARDS = [
     ),
     Guard(
         "delta, a look at the table",
-        "a driver at work does not see that a Delta table was recreated under it",
+        "a running driver does not notice that a Delta table was recreated",
         "spouts/trident_spouts/delta/planner.py",
         "return last < 0 or (last in self._stamps and self._stamps[last] == self._folder.stamp(commit_path(last)))",
         "return last < 0 or last in self._stamps",
@@ -1666,7 +1666,7 @@ GUARDS = [
     ),
     Guard(
         "delta, the same history",
-        "a Delta table that was restored from a copy is read on after versions that are different by now",
+        "reading continues in a Delta table that was restored from a copy, after versions that have changed",
         "spouts/trident_spouts/delta/planner.py",
         "other = commit is not None and before.check not in (None, commit.check)",
         "other = False",
@@ -1674,7 +1674,7 @@ GUARDS = [
     ),
     Guard(
         "delta, versions in order",
-        "a version of a Delta table that was cleaned up before it was read is taken for one that is to come",
+        "a version of a Delta table that was cleaned up before it was read is awaited as a future one",
         "spouts/trident_spouts/delta/planner.py",
         "if version == position.version and self._look is not None and version <= self._look.version:",
         "if False:",
@@ -1706,7 +1706,7 @@ GUARDS = [
     ),
     Guard(
         "delta, the planned file",
-        "a data file that was written over is read as if it were the one in the table's log",
+        "a data file that was overwritten is read as if it were the file in the table's log",
         "spouts/trident_spouts/tables/data_files.py",
         "if opened.size() != file.size:",
         "if False:",
@@ -1730,7 +1730,7 @@ GUARDS = [
     ),
     Guard(
         "kafka, the first plan",
-        "reading continues in a restored partition that has grown since, as if it were the former one",
+        "reading continues in a restored partition with other messages, as if it were the former one",
         "spouts/trident_spouts/kafka/planner.py",
         "elif moved or not self._compared:",
         "elif moved:",
@@ -1738,7 +1738,7 @@ GUARDS = [
     ),
     Guard(
         "kafka, each reading",
-        "messages that got used offsets again under a running stream are left out",
+        "messages with reused offsets are left out in a running stream",
         "spouts/trident_spouts/kafka/reading.py",
         "if since is not None and since < range_.start:",
         "if False:",
@@ -1770,7 +1770,7 @@ GUARDS = [
     ),
     Guard(
         "kafka output, fallen back",
-        "batches that restored brokers have lost are missing in a topic without a word",
+        "batches that restored brokers have lost are missing in a topic without an error",
         "trident/outputs/kafka/record.py",
         "if record.falls_short_of(reached) and not",
         "if False and not",
@@ -1778,7 +1778,7 @@ GUARDS = [
     ),
     Guard(
         "kafka output, a copy of the log",
-        "a batch of a copy of the checkpoint is taken for this one, and left out",
+        "a batch of a copy of the checkpoint is treated as this log's batch, which is left out",
         "trident/outputs/kafka/record.py",
         "if not run.memory.issued(lease):",
         "if False:",
@@ -1786,7 +1786,7 @@ GUARDS = [
     ),
     Guard(
         "kafka output, in doubt",
-        "a batch that Kafka perhaps holds is written again by the second start after its record was lost",
+        "a batch that Kafka may have is written again by the second start after its record was lost",
         "trident/outputs/kafka/outlet.py",
         "else self._last.doubtful",
         "else 0",
@@ -1834,7 +1834,7 @@ GUARDS = [
     ),
     Guard(
         "kafka output, claim of a start",
-        "two copies of a log write side by side until one of them has written",
+        "two copies of a log both run until one of them has written",
         "trident/outputs/kafka/outlet.py",
         "elif self._last.lease != self._run.lease:",
         "elif False:",
@@ -1842,7 +1842,7 @@ GUARDS = [
     ),
     Guard(
         "kafka output, look before you fence",
-        "a start on a wrong checkpoint stops the topology that is right",
+        "a start with a wrong checkpoint stops the correct topology",
         "trident/outputs/kafka/outlet.py",
         "keeper.read(stable=False)",
         "pass",
@@ -1850,7 +1850,7 @@ GUARDS = [
     ),
     Guard(
         "kafka output, an old log",
-        "a log that was restored from an older copy gives txids out that Kafka holds already",
+        "a log that was restored from an older copy uses txids again that Kafka already has",
         "trident/outputs/kafka/outlet.py",
         "if first and record is not None and record.txid > self._run.last_frozen:",
         "if False:",
@@ -1858,7 +1858,7 @@ GUARDS = [
     ),
     Guard(
         "kafka output, the same batch",
-        "a batch of another history is taken for the one in Kafka, and left out",
+        "a batch of another history is treated as the batch in Kafka, and left out",
         "trident/outputs/kafka/outlet.py",
         "if self._last.txid == txid and self._last.rows != rows:",
         "if False:",
@@ -1866,7 +1866,7 @@ GUARDS = [
     ),
     Guard(
         "kafka output, a lost record",
-        "a batch that may be in Kafka is written a second time without a word",
+        "a batch that may be in Kafka is written a second time without an error",
         "trident/outputs/kafka/outlet.py",
         "if txid <= self._doubtful:",
         "if False:",
@@ -1890,7 +1890,7 @@ GUARDS = [
     ),
     Guard(
         "jdbc, sessions of other users",
-        "a row of a later transaction of one message is left out if a look falls between two of them",
+        "a row of a later transaction of one message is left out if a plan is made between two of them",
         "spouts/trident_spouts/jdbc/isolation.py",
         "each in before.hidden or self._runs",
         "self._runs",
@@ -1898,7 +1898,7 @@ GUARDS = [
     ),
     Guard(
         "jdbc, the end of the first plan",
-        "a stream from the end on leaves out a row that came after it began",
+        "a stream that begins at the end leaves out a row that was added after it began",
         "spouts/trident_spouts/jdbc/planner.py",
         "self._end if self._end is not None else look.past",
         "look.past",
@@ -1938,7 +1938,7 @@ GUARDS = [
     ),
     Guard(
         "jdbc, an older copy",
-        "a server that was restored and has gone on is read from the middle",
+        "a server that was restored and has received rows since is read from the middle",
         "spouts/trident_spouts/jdbc/history.py",
         "if back is not None:",
         "if False:",
@@ -2002,7 +2002,7 @@ GUARDS = [
     ),
     Guard(
         "ledger, a report counts once",
-        "a report that comes twice cancels itself, and a doubled partition goes unseen",
+        "a report that comes twice cancels itself, and a doubled partition is not noticed",
         "trident/compiler/tracking/ledger.py",
         "        if entry.sent is not None:",
         "        if False:",
@@ -2058,7 +2058,7 @@ GUARDS = [
     ),
     Guard(
         "feed, keys up to the read",
-        "a reader of changes never gets changes of a batch between the look at the log and the read of the values",
+        "a reader of changes never gets changes of a batch between the read of the log and the read of the values",
         "trident/reads/state_changes.py",
         "changed = keys.joined(self._keys(keys.upTo, txid)) if txid > keys.upTo else keys",
         "changed = keys",
@@ -2090,7 +2090,7 @@ GUARDS = [
     ),
     Guard(
         "feed, what the log lacks",
-        "batches that the log no longer keeps are left out of the changes without a word",
+        "batches that the log no longer keeps are left out of the changes without an error",
         "trident/reads/state_changes.py",
         "                if txid <= kept:\n                    raise self._missed(after, kept) from None\n",
         "                if txid <= kept:\n                    continue\n",
@@ -2122,7 +2122,7 @@ GUARDS = [
     ),
     Guard(
         "executors, open record",
-        "the put of a worker that comes late changes keys after its batch was decided",
+        "a worker's late put changes keys after its batch was committed",
         "state/trident_state/redis/lua/answer.lua",
         "if open ~= ARGV[3] then return answer('CLOSED') end",
         "",
@@ -2214,7 +2214,7 @@ GUARDS = [
     ),
     Guard(
         "executors, updates and times that no state holds",
-        "a batch is frozen that no state can take",
+        "a batch is frozen that no state can store",
         "trident/compiler/spark/keyed_jobs.py",
         "            check_years(",
         "            _ = (",
@@ -2230,7 +2230,7 @@ GUARDS = [
     ),
     Guard(
         "executors, updates whose files are durable",
-        "a power loss takes the folder of files that the log has named already",
+        "a power loss removes the folder of files that the log already names",
         "trident/compiler/spark/keyed_jobs.py",
         "        job.wanted.folder.sync()",
         "            pass",
@@ -2238,7 +2238,7 @@ GUARDS = [
     ),
     Guard(
         "executors, a server that came back empty",
-        "workers take a server that lost its writes for another one: the run stops, or the driver writes from then on",
+        "workers treat a server that lost its writes as another one: the run stops, or the driver writes from then on",
         "trident/commits/reach.py",
         "                opens()\n",
         "",
@@ -2246,7 +2246,7 @@ GUARDS = [
     ),
     Guard(
         "executors, a server that is away",
-        "a server that is away for a moment has the driver write every large batch from then on",
+        "a server that is away for a moment makes the driver write every large batch from then on",
         "trident/commits/reach.py",
         "            except StateUnavailableError:  # nobody may reach it just now\n                raise\n",
         "",
@@ -2302,7 +2302,7 @@ GUARDS = [
     ),
     Guard(
         "executors, a state that is asked",
-        "executors are sent to ask a state that fell back or has another driver, and fail there again and again",
+        "executors read a state that was restored or has another driver, and fail again and again",
         "state/trident_state/redis/store.py",
         "        self._reader.check(layout, metas, asOf, self._lease)\n",
         "",
@@ -2334,7 +2334,7 @@ GUARDS = [
     ),
     Guard(
         "acknowledgement of a checkpoint",
-        "an operation deletes the checkpoint before, and the driver dies before the batch is committed",
+        "an operation deletes the previous checkpoint, and the driver dies before the batch is committed",
         "trident/commits/committer.py",
         "        self.log.committed(self.lease, self.group.name, txid, summary.time, took)\n",
         "        self._hooks.committed(txid)\n"
@@ -2343,7 +2343,7 @@ GUARDS = [
     ),
     Guard(
         "checkpoint, keys",
-        "the keys of a checkpoint come back as texts, and an operation finds none and begins at nothing",
+        "the keys of a checkpoint come back as texts, and an operation finds no key and begins with nothing",
         "trident/compiler/states/stateful.py",
         'text = json.dumps(json_form(committed, "the checkpoint"))',
         "text = json.dumps(committed)",
@@ -2375,7 +2375,7 @@ GUARDS = [
     ),
     Guard(
         "files, a reply that was lost",
-        "a write that the store confirmed in vain is refused when it is sent again, and a good driver fails",
+        "a write whose confirmation was lost is refused when it is sent again, and a correct driver fails",
         "trident/files/objects.py",
         "return memoryview(obstore().get(store, key).bytes()) == memoryview(content)",
         "return False",
@@ -2383,7 +2383,7 @@ GUARDS = [
     ),
     Guard(
         "files, other content",
-        "another writer's object of the same name is taken for the written one",
+        "another writer's object of the same name is treated as the written one",
         "trident/files/objects.py",
         "return memoryview(obstore().get(store, key).bytes()) == memoryview(content)",
         "return True",
@@ -2407,7 +2407,7 @@ GUARDS = [
     ),
     Guard(
         "files on HDFS, a name for the whole",
-        "a driver that dies while it creates a file leaves a cut one under the name, and every later start fails",
+        "a driver that dies while it creates a file leaves an incomplete file, and every later start fails",
         "trident/files/hdfs.py",
         'aside = f"{folder}{slash}.{last}-{secrets.token_hex(8)}"',
         "aside = name",
@@ -2415,7 +2415,7 @@ GUARDS = [
     ),
     Guard(
         "files on HDFS, a reply that was lost",
-        "a rename that timed out is done later, or a good driver is refused as the second one",
+        "a rename that timed out is done later, or a correct driver is refused as the second one",
         "trident/files/hdfs.py",
         "            self.delete([aside])\n            with suppress",
         "            with suppress",
@@ -2423,7 +2423,7 @@ GUARDS = [
     ),
     Guard(
         "files on HDFS, every block on the disks",
-        "the log names a file, and a power loss takes a block of it that the DataNodes held in memory only",
+        "the log names a file, and a power loss removes a block of it that the DataNodes had only in memory",
         "trident/files/hdfs.py",
         "        if self._sent % BLOCK == 0:\n            self._sync()",
         "        if False:\n            self._sync()",
@@ -2431,7 +2431,7 @@ GUARDS = [
     ),
     Guard(
         "files on HDFS, the last block on the disks",
-        "the log names a file, and a power loss takes the end of it that the DataNodes held in memory only",
+        "the log names a file, and a power loss removes the end of it that the DataNodes had only in memory",
         "trident/files/hdfs.py",
         "        if self._sent % BLOCK:\n            self._sync()",
         "        if False:\n            self._sync()",
@@ -2439,7 +2439,7 @@ GUARDS = [
     ),
     Guard(
         "files on HDFS, a writer that fails",
-        "a part of a file stays in the place of the whole one, because its writer failed in the middle",
+        "a part of a file stays under the name of the whole file, because its writer failed in the middle",
         "trident/files/hdfs.py",
         "            with suppress(FilesError):\n                self.delete([name])\n            raise",
         "            raise",
@@ -2455,7 +2455,7 @@ GUARDS = [
     ),
     Guard(
         "files, elsewhere",
-        "a start under a wrong filesLocation takes the place, and fails at the first file, batch after batch",
+        "a start with a wrong filesLocation takes it over, and fails at the first file, batch after batch",
         "trident/recovery/folder_owner.py",
         "        if named := _names_files(log):",
         '        if named := "":',
@@ -2463,7 +2463,7 @@ GUARDS = [
     ),
     Guard(
         "files, drop and reset of another log's files",
-        "a drop with the wrong place deletes files that another topology's log names",
+        "a drop with the wrong location deletes files that another topology's log names",
         "trident/recovery/folder_owner.py",
         "    if owner != uuid and (owner is not None or expected):",
         "    if False:",
@@ -2471,7 +2471,7 @@ GUARDS = [
     ),
     Guard(
         "files, a place that changed during a start",
-        "a start that another driver overtook writes its place into the log, and the other one's files are lost",
+        "a start that another driver overtook writes its location into the log, and the other driver's files are lost",
         "trident/recovery/folder_owner.py",
         "    if now not in (kept_at, own):",
         "    if False:",
@@ -2479,7 +2479,7 @@ GUARDS = [
     ),
     Guard(
         "executors, another topology's state that was created anew",
-        "a look-up mixes values of a state with those of the state that took its place",
+        "a look-up mixes values of a state with values of the state that was created in its place",
         "state/trident_state/redis/store.py",
         "incarnation = metas[0].incarnation(where) if self._lease is None else None",
         "incarnation = None",
@@ -2487,7 +2487,7 @@ GUARDS = [
     ),
     Guard(
         "snapshots, a place that is away",
-        "batches cannot be committed, and the run ends, because the files of the last snapshot cannot be looked at",
+        "batches cannot be committed, and the run ends, because the files of the last snapshot cannot be checked",
         "state/trident_state/memory/store.py",
         "        except (OSError, FilesError):",
         "        except ZeroDivisionError:",
@@ -2495,7 +2495,7 @@ GUARDS = [
     ),
     Guard(
         "files, a forgotten filesLocation",
-        "new files go to the disk, and the log's others stay unread on an object store",
+        "new files go to the disk, and the log's earlier files stay unread on an object store",
         "trident/recovery/folder_owner.py",
         "    if kept_at and (files is None or isinstance(files, DiskFiles)):",
         "    if False:",
@@ -2503,7 +2503,7 @@ GUARDS = [
     ),
     Guard(
         "files, a driver of a later epoch",
-        "a driver that was taken over sweeps the files that its successor is about to name",
+        "a driver that was taken over deletes the files that its successor is about to name",
         "trident/commits/committer.py",
         "if epoch.isdigit() and int(epoch) < self.lease.epoch and folder not in named:",
         "if epoch.isdigit() and folder not in named:",
@@ -2567,7 +2567,7 @@ GUARDS = [
     ),
     Guard(
         "kill, the topology that is meant",
-        "a kill removes the topology that was submitted under the name meanwhile",
+        "a kill removes a topology that was submitted under the name meanwhile",
         "trident/cluster/stored_topology.py",
         "            if not self.is_killed(id):",
         "            if not self.folder.is_dir():",
