@@ -143,7 +143,7 @@ def _accept_decimal(value: Any, kind: pa.DataType) -> decimal.Decimal:
 
 
 def _exactly(precision: int) -> decimal.Context:
-    """Return a context in which a result that lost a digit, or has too many, is an error."""
+    """Return a decimal context that raises for a result that lost a digit or has too many digits."""
     return decimal.Context(
         precision,
         Emin=decimal.MIN_EMIN,

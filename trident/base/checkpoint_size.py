@@ -10,7 +10,7 @@ WAY_OUT = "Store the checkpoint elsewhere in commit(txid, checkpoint), and retur
 
 
 def too_large(checkpoint: str) -> str | None:
-    """Return the fault in the size of a checkpoint, given as JSON; None if the size is accepted.
+    """Return why a checkpoint, given as JSON, is too large; None if its size is accepted.
 
     >>> too_large('"' + "x" * 65536 + '"')
     'of 65538 bytes, the limit is 65536'

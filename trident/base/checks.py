@@ -30,7 +30,7 @@ def check_whole_number(
 
 
 def whole_number_in(text: str) -> int | None:
-    """Return the number in an external text of plain digits; None if it is not a number, or a very long one.
+    """Return the number in an external text of plain digits; None if the text is not a number, or is very long.
 
     >>> whole_number_in("42"), whole_number_in("²"), whole_number_in("9" * 5000)
     (42, None, None)

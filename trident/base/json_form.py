@@ -11,7 +11,7 @@ _EXPECTED = "expected JSON, which the log can keep, got"
 
 
 def json_form(value: Any, where: str) -> Json:
-    """Return a value as it comes back from the log: lists for tuples.
+    """Return a value in the form in which the log returns it, with lists in place of tuples.
 
     Raises ValueError, which begins with `where`, for a value that JSON does not have or would change. `json.dumps`
     would write a key that is a number as a text, so that the code that gets the value back no longer finds the key.

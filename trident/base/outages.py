@@ -1,4 +1,4 @@
-"""Recognition of errors of a service that did not answer. A retry may succeed."""
+"""A test whether an error comes from a service that did not answer, so that a retry may succeed."""
 
 from trident.base.errors import TridentError, UserFunctionError
 

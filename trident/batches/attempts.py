@@ -58,7 +58,7 @@ class Attempts:
             self._check(attempt, plan, emissions)
 
     def witnessed(self, attempt: TransactionAttempt, plan: BatchPlan, source: Node, emission: Emission) -> Emission:
-        """Return an emission that compares its rows when they are read in this process, if it is a reference.
+        """Return the emission; one by reference in a form that compares its rows when this process reads them.
 
         The first attempt's rows are recorded, also if the attempt fails afterwards (guard "attempts, rows by
         reference").

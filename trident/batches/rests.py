@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 
 class Rests:
-    """Lets threads wait for the next rest of a group. Thread-safe.
+    """Lets threads wait until a group rests: its sources are empty, and everything is committed. Thread-safe.
 
     `over` returns whether the group has ended; then every wait ends. It may raise, and the wait then raises that.
 

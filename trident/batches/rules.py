@@ -18,7 +18,8 @@ class Rules:
     commitRetry: how long a commit is repeated before the group stops and leaves the batch frozen; None: for ever.
     idleFirst, idleMost: the first and the longest sleep of a group with idle sources.
     active: whether new batches are planned from the start on, and not only after ActivateAsked.
-    wait: asked instead of these two, and also while `pending` batches are in flight; None: a commit ends that wait.
+    wait: the wait strategy, which replaces these two times, and also decides how long to wait while `pending` batches
+    are in flight; None: a commit ends that wait.
     """
 
     pending: int = 2

@@ -116,7 +116,7 @@ class Puts(Protocol):
         ...
 
     def sees_files(self) -> bool:
-        """Return whether the workers reach the frozen files. They are asked only once."""
+        """Return whether the workers reach the frozen files. The workers are asked only once."""
         ...
 
     def check_reached(self, shared: SharedBatch | SharedSnapshot) -> None:

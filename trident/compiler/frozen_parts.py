@@ -42,7 +42,7 @@ def parts_of(frozen: FrozenFiles) -> tuple[Part, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ReadPart:
-    """The function by which a worker reads a part. `files` is the place that `frozen.folder` is relative to."""
+    """The function by which a worker reads a part. `frozen.folder` is relative to the store `files`."""
 
     files: FileStore
     frozen: FrozenFiles

@@ -66,7 +66,7 @@ class KeyedJob:
 
     @property
     def parts(self) -> int:
-        """The number of the first tasks: one for each part of the tuples, and for each group with due times."""
+        """The number of first tasks: one for each part of the tuples, and for each group of the state with due keys."""
         return len(self.tuples.shares) + (0 if self.clock is None else self.snapshot.groups)
 
     @property

@@ -1,4 +1,4 @@
-"""The latest event time of a batch with its tuples on Spark's workers: each reports the latest time in its parts."""
+"""The latest event time of a batch whose tuples are on Spark's workers. Each worker reports that of its parts."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -146,7 +146,7 @@ def _stages(nodes: list[Node]) -> tuple[Stage, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """The nodes of a group (by id): the stage of each, those that others read, those carried on, names of outputs."""
+    """The facts by which a group is cut into stages, by the ids of nodes. `level` is the stage of each node."""
 
     level: Mapping[int, int]
     read: Container[int]

@@ -1,4 +1,4 @@
-"""Reading of users' aggregators: their kinds, and the types of their accumulators and outputs."""
+"""Functions that inspect a user's aggregator: its kind, and the types of its accumulators and outputs."""
 
 from typing import Any
 

@@ -11,8 +11,8 @@ from trident.operations.bundles import Bundle
 def aggregator_name(aggregator: object) -> str:
     """Return the name of an aggregator's class.
 
-    A user's class that is called like a built-in carries its module: a stored state is known by this name, and a reader
-    without the topology must not take it for the built-in one. A bundle is named after its members.
+    If a user's class has the name of a built-in one, its module is part of the name. A stored state contains this name,
+    and a reader without the topology must not take the class for the built-in one. A bundle is named after its members.
     """
     if isinstance(aggregator, Bundle):
         return bundle_text(

@@ -1,4 +1,4 @@
-"""Reading of users' operations: their kind, how they are called, and whether they accept the arguments."""
+"""Functions that inspect a user's operation: its kind, how it is called, and whether it accepts the arguments."""
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence

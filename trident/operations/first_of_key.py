@@ -27,7 +27,7 @@ class FirstOfKey(ColumnUpdater):
 
     @property
     def time(self) -> EventTime | None:
-        """The event time by which tuples are late; None without event time."""
+        """The event time that decides which tuples are late; None without event time."""
         return self.config
 
     @property

@@ -1,4 +1,4 @@
-"""Reading of output fields and their types: from the declaration, the operation's ``outputType`` or annotations."""
+"""Functions that find the output fields and their types: in the declaration, the ``outputType`` or annotations."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -219,7 +219,7 @@ def _missing_type(declared: Declared, operation: Operation, returns: Returns) ->
 
 
 def _typed_text(declared: Declared) -> str | None:
-    """Return the hint for a list of names in which one reads as a field with its type; None for other fields.
+    """Return the hint for a list of names in which a name looks like a field with its type; None for other fields.
 
     A name may have spaces, so ``["m long"]`` names a field 'm long'.
     """

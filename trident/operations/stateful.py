@@ -148,7 +148,7 @@ class Stateful(UpdateForm):
 
     @property
     def same_in_parts(self) -> bool:
-        """True for a function. The result of an object with attributes may depend on earlier tuples of other keys."""
+        """True if the operation is a function. The result of an object may depend on earlier tuples of other keys."""
         return self.operation.call is Call.TUPLE
 
 

@@ -1,4 +1,4 @@
-"""Reading of users' state updaters: their calls, the tuples that they emit, and the fields of their states."""
+"""Functions that inspect a user's state updater: its call, the tuples that it emits, and the fields of its state."""
 
 from typing import Any
 

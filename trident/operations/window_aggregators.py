@@ -1,4 +1,4 @@
-"""Reading of aggregators over windows: their kinds, and the types of their outputs."""
+"""Functions that inspect an aggregator over windows: its kind, and the types of its outputs."""
 
 from dataclasses import dataclass
 from typing import Any, Literal

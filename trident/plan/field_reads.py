@@ -66,5 +66,5 @@ def of_multi_reduce(node: nodes.MultiReduce, after: set[str]) -> list[set[str]]:
 
 
 def _some(node: nodes.Node, after: set[str]) -> set[str]:
-    """Return the fields that later nodes read (`after`), or the first field if none: Spark keeps no row without one."""
+    """Return the fields that later nodes read (`after`), or the first field if they read none: Spark needs a column."""
     return after.intersection(node.schema.names) or set(node.schema.names[:1])

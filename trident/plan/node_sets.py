@@ -1,4 +1,4 @@
-"""Sets of nodes that are united step by step, for sections of partitions and for the clusters of a picture."""
+"""Disjoint sets of nodes (union-find), for the sections of partitions and for the clusters of a picture."""
 
 from collections.abc import Iterable
 

@@ -382,7 +382,7 @@ class IntervalJoin(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Emitted(Derived):
-    """The tuples that an updater emits through its collector, the results of a window or of an interval join."""
+    """The tuples that an updater emits through its collector, or the results of a window or of an interval join."""
 
     ending: ClassVar[str] = ">"
     beside_state: ClassVar[bool] = True

@@ -42,7 +42,10 @@ def _counting(aggregator: Any) -> str | None:
 
 
 def _replacing(node: Node, every_change: Container[Node]) -> StateWriter | None:
-    """Return the state of the replaced values at a node; None if there is none, or only through `every_change`."""
+    """Return the state whose values replace each other in the tuples of a node; None if there is no such state.
+
+    Values that pass a node in `every_change` do not count.
+    """
     if node in every_change:
         return None
     writer = node.source if isinstance(node, Emitted) else node

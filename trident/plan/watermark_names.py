@@ -31,7 +31,7 @@ def watermark_names(owner: str) -> tuple[str, ...]:
 
 
 def possible_owners(state: str) -> tuple[str, ...]:
-    """Return the names of states with a watermark that may have this name; no names if it is not a watermark's name.
+    """Return the names of the states whose watermark may be called `state`; no names if no watermark has such a name.
 
     >>> possible_owners("pairs.left.watermark"), possible_owners("counts")
     (('pairs.left', 'pairs'), ())

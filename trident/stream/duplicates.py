@@ -45,7 +45,7 @@ class DuplicateVerbs(StreamBase[StreamT], Generic[StreamT, StatefulT]):
         fails: no replay passes it on again, and none loses it. Within a batch the first tuple in the batch's order is
         kept. Null is a key like any other. Progress events count the dropped tuples as ``dropped``.
 
-        Without a `timestampField` a key is remembered for ever, or for the ``ttlSecs`` of the state. With one, a tuple
+        Without a `timestampField` a key is remembered for ever, or for the ``ttlSecs`` of the state. With it, a tuple
         is a duplicate if its time is before, or at most `within` after, that of the last tuple of its key that was
         kept; the state forgets a key once the watermark is past that. A tuple older than the watermark is late, and
         dropped. Meaning: ``pyspark.sql.DataFrame.dropDuplicatesWithinWatermark`` of a streaming DataFrame, but with a

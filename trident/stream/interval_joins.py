@@ -76,7 +76,7 @@ class IntervalJoinVerbs(StreamBase[StreamT], Generic[StreamT, JoinedT]):
             The key fields of this stream; `otherKeys` are those of the other, if they have other names.
         between : pair of str, number of seconds or timedelta
             The ends of the interval, relative to this stream's time: ``("-1 hour", "0 seconds")`` is the hour before.
-            At most 10,000 years each, longer than from the first possible time to the last.
+            At most 10,000 years each: no two times are further apart.
         timestampField : str
             This stream's field of event time; `otherTimestampField` is the other's, if it has another name.
         lateness : str, number of seconds or timedelta

@@ -48,7 +48,7 @@ def combines_columns(aggregation: Aggregation) -> bool:
 
 
 class ColumnAccumulators:
-    """One combiner's accumulators, as columns in the order of the numbers of their keys.
+    """One combiner's accumulators, kept in columns. Each key has a number, from 0.
 
     Accumulators of the same key are collected, and merged when there are many. A null means no accumulator.
     """
@@ -132,7 +132,7 @@ class ColumnAccumulators:
 def merged(
     numbers: Numbers, partials: pa.Array, combine: Callable[[pa.Array, pa.Array], pa.Array]
 ) -> tuple[Numbers, pa.Array]:
-    """Return each key's number once, ascending, with its partial accumulators combined in the order of the rows."""
+    """Combine each key's partial accumulators, in the order of the rows. Return the ascending keys and the results."""
     order = np.argsort(numbers, kind="stable")
     ranked = numbers[order]
     starts = np.flatnonzero(np.diff(ranked, prepend=ranked[0] - 1))

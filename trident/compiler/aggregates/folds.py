@@ -162,7 +162,7 @@ class FoldSpec:
 
 
 class Accumulators:
-    """One combiner's accumulators. `values` holds each at the number of its key."""
+    """One combiner's accumulators. `values[n]` is the accumulator of the key with number n."""
 
     __slots__ = ("member", "values")
 

@@ -151,7 +151,7 @@ def multi_reduced(
     count: int | None,
     partitioned: bool,
 ) -> Columns:
-    """Return the tuples of the reducer, partition by partition, and within a partition request by request."""
+    """Return the tuples that the reducer emits, partition by partition, and within a partition request by request."""
     spec = ReduceSpec.of(node)
     if partitioned and node.groups:
         pairs = zip(node.sources, node.groups, sources, strict=True)
@@ -189,7 +189,7 @@ def _of_request(columns: Columns, name: str, number: Any) -> Columns:
 
 
 def _reduced(spec: ReduceSpec, sources: Sequence[Columns], partition: int, count: int | None) -> Columns:
-    """Return the tuples of the reducer over one partition."""
+    """Return the tuples that the reducer emits for one partition."""
     with partition_reducer(spec, partition, count) as reducer:
         if not spec.groups:
             reducer.begin()

@@ -36,7 +36,7 @@ class PickSpec:
 
 
 def picked(spec: PickSpec, columns: Columns, apart: Sequence[str] = ()) -> Columns:
-    """Return the selected tuples. Sets of tuples with equal `apart` fields are selected separately."""
+    """Return the selected tuples. Tuples with different values in the fields `apart` are selected separately."""
     if not apart:
         return columns.take(_rows(spec, columns))
     groups: dict[int, list[int]] = {}

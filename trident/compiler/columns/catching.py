@@ -36,7 +36,7 @@ def catching_kernel(kernel: CallKernel, where: Where, caught: Caught) -> Callabl
         return concat([finished(part, letters) for part in parts])
 
     def finished(called: Called, letters: Letters) -> Columns:
-        """Finish a part of the tuples, without those for which the function returned an undeclared result."""
+        """Finish the tuples in `called`. Those for which the function returned an undeclared result go to `letters`."""
         while True:
             try:
                 return kernel.finish(called)

@@ -57,7 +57,7 @@ class Choice:
 
 
 def choice_of(node: Repartition, count: int) -> Work:
-    """Return the work that appends the chosen partition to each tuple.
+    """Return the `Work` that appends the chosen partition to each tuple.
 
     A tuple for which several partitions are chosen is repeated for each of them.
     """

@@ -94,7 +94,7 @@ def _from_objects(values: Any, kind: pa.DataType) -> pa.Array:
 
 
 def _plain(value: Any, whole: bool, row: int, kind: pa.DataType) -> Any:
-    """Return an object of a Series in the form in which a function of tuples would return it."""
+    """Return an object in a Series in the form in which a function of tuples would return it."""
     if value is None or value is pd.NA or value is pd.NaT:
         return None
     if isinstance(value, float):  # numpy.float64 too
@@ -110,7 +110,7 @@ _FINER = "finer than a microsecond; write .dt.floor('us')"
 
 
 def _fits(kind: pa.DataType, declared: pa.DataType) -> bool:
-    """Return whether values of type `kind` may be of the declared type."""
+    """Return whether values of type `kind` may become values of the declared type."""
     if kinds.is_integer(kind):
         return _is_number(declared)
     if kinds.is_floating(kind):

@@ -60,7 +60,7 @@ class SparkFrames:
         return self._kept
 
     def _reaches(self, files: FileStore) -> bool:
-        """Return whether the workers reach this place of files."""
+        """Return whether the workers reach this store of files."""
         if files.address not in self._reached:
             self._reached[files.address] = reachable(self.session, files)
         return self._reached[files.address]

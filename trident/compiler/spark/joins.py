@@ -1,4 +1,4 @@
-"""Merges as unions, and a join of any number of streams as DataFrame joins. Null equals null."""
+"""Merges as unions, and a join of any number of streams as DataFrame joins, in which null equals null."""
 
 from collections.abc import Sequence
 from functools import reduce

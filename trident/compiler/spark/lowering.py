@@ -224,8 +224,8 @@ class Lowering:
     def _frame_of(self, pending: PendingFunction) -> DataFrame:
         """Return the tuples that a Python function emits, as a DataFrame for further steps of Spark.
 
-        Spark would treat reports as tuples. So the result of a function that catches failing tuples is kept, which is
-        slow; or the function does not catch, and if it fails, the stage runs again with a function that does.
+        Spark would treat reports as tuples. So if a function catches failing tuples, its result is kept first, which is
+        slow. Usually the function does not catch; if it fails, the stage runs again with a function that does.
         """
         keeps = pending.catches and (self._thorough or isinstance(pending.function, AfterReports))
         return self._kept_function(pending) if keeps else pending.frame()

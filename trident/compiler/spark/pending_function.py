@@ -50,7 +50,7 @@ class PendingFunction:
         return self.function.root if isinstance(self.function, OnChain) else None
 
     def reporting(self, signal: FailureSignal | None, edge: Edge | None = None, ids: bool = True) -> "PendingFunction":
-        """Return this function with reports among its rows, in an added field.
+        """Return this function, extended so that its rows also include reports, in an added field.
 
         With `ids`, a second added field holds ids.
 

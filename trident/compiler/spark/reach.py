@@ -1,4 +1,4 @@
-"""The test by which Spark's executors show that they reach the place of the frozen files."""
+"""The test by which Spark's executors show that they reach the store of the frozen files."""
 
 import logging
 import secrets
@@ -16,10 +16,10 @@ logger = logging.getLogger(__name__)
 
 
 def reachable(spark: SparkSession, files: FileStore, tasks: int = 4) -> bool:
-    """Return whether the executors reach the same place of files as the driver.
+    """Return whether the executors reach the same store of files as the driver.
 
-    The executors are asked to read a probe file, and to answer with a file of their own there. If an executor reports
-    why it cannot, the reason is logged.
+    Each executor reads a probe file, and writes an answer file into the same store. If an executor reports why it
+    cannot, the reason is logged.
     """
     token = secrets.token_hex(8)
     probe = f"{PROBE}{token}"

@@ -1,4 +1,4 @@
-"""The last tuple of each key: a stream as a table, in a state."""
+"""The update of `toTable`, which keeps the last tuple of each key in a state."""
 
 import numpy as np
 import pyarrow as pa

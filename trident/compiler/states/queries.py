@@ -231,7 +231,7 @@ class ReadOnlyState:
 
 
 def _shown_kind(step: StateReader) -> pa.DataType:
-    """Return the type that a MapGet or SnapshotGet reads.
+    """Return the type of the value that a MapGet or SnapshotGet reads.
 
     It is the whole value if the query names fields of the value.
     """

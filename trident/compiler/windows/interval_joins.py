@@ -1,8 +1,9 @@
 """Interval joins: pairs of tuples of two streams with equal keys, whose times differ by no more than an interval.
 
 The state holds the tuples that may still meet a partner, by stream, bucket of time, key and batch: a batch writes its
-own tuples and rewrites nothing. Pairs are found on whole columns: of the buckets that the batch's times can reach, the
-entries with the batch's keys are read, and one binary search over sorted times finds the pairs of all tuples.
+own tuples and rewrites nothing. Pairs are found on whole columns. First, the entries with the batch's keys are read,
+from the buckets that the batch's times can reach. Then one binary search over sorted times finds the pairs of all
+tuples.
 
 The state does not record which tuples have had a partner. When the watermark closes a bucket of a stream whose tuples
 without a partner are emitted, its tuples are matched once more with those of the other stream. So the other stream's
@@ -100,7 +101,7 @@ class _SideTables:
         return microseconds(tuples.column(self._config.timestampField))
 
     def packed(self, tuples: pa.Table, order: Ids, ends: Ids) -> pa.Array:
-        """Return lists of tuples as values of the state. Each list is from one end to the next."""
+        """Return the tuples, in this order, as lists in values of the state. The lists begin and end at the `ends`."""
         kind, other = self._value.field(self._number).type, self._value.field(1 - self._number).type
         arrays = [one_chunk(column) for column in tuples.take(pa.array(order)).columns]
         structs = pa.StructArray.from_arrays(arrays, fields=list(kind.value_type))

@@ -1,4 +1,4 @@
-"""Sessions: runs of a group's tuples between which the gap in event time is less than a limit.
+"""Sessions: runs of a group's tuples in which each gap in event time is shorter than a limit.
 
 The state holds a group's open sessions. A batch's tuples are first cut into runs without a gap; then runs and open
 sessions that overlap are merged. A session is removed from the state when the watermark has reached its end.
@@ -282,7 +282,7 @@ class _Tuples(_Content):
 
 
 def runs_without_gap(times: Ids, key_numbers: Ids, gap: int) -> list[range]:
-    """Return the runs of rows of one key between whose times the gap is less than the limit.
+    """Split the rows of each key into runs in which each gap between times is shorter than `gap`.
 
     The rows are sorted by key and time.
     """

@@ -85,7 +85,7 @@ def held_by_any(config: Timing, times: Ids) -> npt.NDArray[np.bool_]:
 
 
 def last_end(config: Timing, times: Ids) -> Ids:
-    """Return the watermark from which a tuple of each time is late: the end of the last window that can contain it."""
+    """Return for each time the end of the last window that can contain it: from this watermark on, the time is late."""
     if isinstance(config, EventTime):
         return times + 1
     if isinstance(config, SessionWindow):

@@ -32,7 +32,7 @@ class TupleLists:
         return pa.StructArray.from_arrays([struct] if times is None else [struct, times], fields=list(element))
 
     def lists(self, elements: pa.Array, numbers: npt.ArrayLike, offsets: npt.ArrayLike) -> pa.Array:
-        """Return lists of the elements with these numbers. Each list is from one offset to the next."""
+        """Return the elements with these numbers as lists. `offsets` are the positions at which lists begin and end."""
         chosen = elements.take(pa.array(np.asarray(numbers, np.int64)))
         return pa.ListArray.from_arrays(pa.array(np.asarray(offsets, np.int32)), chosen, type=self.kind)
 

@@ -90,7 +90,7 @@ class Median(OneFieldAggregator):
 
 
 def _at(acc: Any, place: int) -> float:
-    """Return the value at a place of the values in ascending order, as a double."""
+    """Return the value at index `place` of the values in ascending order, as a double."""
     for value, count in acc:
         place -= count
         if place < 0:

@@ -50,7 +50,7 @@ def known_by_name() -> tuple[BuiltinAggregator, ...]:
 
 
 def called_like(name: str) -> str | None:
-    """Return how to write the built-in aggregator that a function's name in Python or Spark means; None without one.
+    """Return the call of the built-in aggregator that corresponds to a function of Python or Spark; None without one.
 
     >>> called_like("sum"), called_like("avg"), called_like("product")
     ('Sum()', 'Average()', None)
