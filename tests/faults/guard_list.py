@@ -2328,7 +2328,8 @@ GUARDS = [
         "stateful operation, a read that failed",
         "an operation that swallows a store's error puts a result without knowing the state",
         "trident/compiler/states/stateful.py",
-        "        if overlay.failure is not None:  # the user's code caught the error, and continued without the value\n",
+        "        if overlay.failure is not None:"
+        "  # the user's code caught the error, and continued without the value\n",
         "        if False:\n",
         "tests/run/test_stateful_each.py -k swallows",
     ),
