@@ -26,7 +26,7 @@ class TransactionAttempt(msgspec.Struct, frozen=True, order=True):
 class Lease(msgspec.Struct, frozen=True):
     """One driver's tenure over a topology. Only the driver with the last lease may write to the log or to a store.
 
-    `epoch` grows with every start. `token` is random: it tells apart two drivers that claim the same epoch.
+    `epoch` grows with every start. `token` is random: it distinguishes two drivers that claim the same epoch.
     """
 
     epoch: int

@@ -53,7 +53,7 @@ def verb_label(verb: str) -> str:
 
 
 def caller(verb: str) -> CallSite:
-    """Return where the user's code called `verb`, or the outermost verb that `verb` is a part of."""
+    """Return the line at which the user's code called `verb`, or the outermost verb that `verb` is a part of."""
     _, outermost = _within.get()
     if outermost is not None:
         return CallSite(verb, outermost.file, outermost.line)

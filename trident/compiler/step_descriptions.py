@@ -59,7 +59,7 @@ def writers_of_states(program: Program, engine: EngineName = "spark") -> dict[in
 def reasons_of_drivers(program: Program, engine: EngineName = "spark") -> dict[int, str]:
     """Return why the driver does work that executors may do, too, by the id of the step that updates or queries.
 
-    Queries of a static state that was given as entries are left out, because the user cannot choose who does them.
+    Queries of a static state that was given as entries are left out, because the user cannot move them to executors.
     """
     if engine == "embedded":
         return {}
@@ -121,7 +121,8 @@ def _link(node: Node) -> str:
 def _outputs(stage: Stage) -> str:
     """Return the names of a stage's outputs in words.
 
-    Outputs of what updaters and windows emit are left out, because they always accompany the output of their state.
+    Outputs with the tuples that updaters and windows emit are left out, because they always accompany the output of
+    their state.
     """
     shown = [o for o in stage.frozen if not (isinstance(o.step, Derived) and o.step.beside_state)]
     named = [frozen_in_words(output.name) for output in shown]

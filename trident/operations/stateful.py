@@ -50,7 +50,7 @@ class StatefulOperation:
         raise NotImplementedError(f"{type(self).__name__} has no execute(tuple, collector)")
 
     def prePrepare(self, txid: int) -> None:
-        """Write values that are still in memory to the state: the batch has no more tuples, and is frozen next."""
+        """Write values that are still in memory to the state: the batch has no further tuples, and is frozen next."""
 
     def preCommit(self, txid: int) -> None:
         """Prepare for the writing of the frozen changes. Called again with each try of the commit."""

@@ -8,7 +8,7 @@ from trident.operations.aggregators import Aggregation
 
 
 def beyond_type(aggregation: Aggregation, inputs: tuple[str, ...]) -> str:
-    """Return what does not fit its type if a built-in sum or average fails, and the way out; "" for other aggregators.
+    """Return a text on the sum that does not fit its type, with the way out; "" if it is not a built-in sum or average.
 
     `inputs` are the aggregator's input fields.
     """

@@ -1,7 +1,7 @@
 """Refusal of aggregates over all batches that would count a key's value again each time that it is replaced.
 
 `newValuesStream` of an aggregate gives a key's whole new value in each batch that changes it. If an aggregate over all
-batches adds up such values, it counts again what it counted with the former value.
+batches adds up such values, it counts the former value's tuples again.
 """
 
 from collections.abc import Container

@@ -394,8 +394,8 @@ def tuple_column(
 ) -> Column:
     """Return the values of one output field as a column, after a check against its declared type.
 
-    `origin` gives the row that a value came from, so that an error can show the tuple. `exact` is what `are_exact`
-    returned for these values; None: it was not called yet.
+    `origin` gives the row that a value came from, so that an error can show the tuple. `exact` is the result of
+    `are_exact` for these values; None: it was not called yet.
     """
     try:
         return Column.made(values, field.type, exact)

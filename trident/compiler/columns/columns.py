@@ -57,7 +57,7 @@ class Column:
     def made(cls, values: list[Any], kind: pa.DataType, exact: bool | None = None) -> "Column":
         """Return a column of values that a user's function returned.
 
-        `exact` is what `are_exact` returned for these values; None: it was not called yet. Raises NotAccepted if a
+        `exact` is the result of `are_exact` for these values; None: it was not called yet. Raises NotAccepted if a
         value is of another type.
         """
         exact = are_exact(values, kind) if exact is None else exact

@@ -24,7 +24,7 @@ _NAMED = 5
 
 
 def expression_error(said: str, context: str, nodes: Iterable[Node], cause: BaseException) -> UserFunctionError:
-    """Return the error for an expression of these nodes. `said` is Spark's message, `context` what follows it."""
+    """Return the error for an expression of these nodes. `said` is Spark's message, `context` the text after it."""
     said = said.rstrip("; ")
     native = [(node, operation) for node in nodes if (operation := _native(node)) is not None]
     part, call = _part(context), _CALLED.match(context)

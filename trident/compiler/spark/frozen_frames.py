@@ -50,7 +50,7 @@ class SparkFrames:
     def _read(self, frozen: FrozenFiles, schema: StructType) -> DataFrame:
         """Return the rows of frozen files, one task for each file.
 
-        Each file is checked against what was frozen before a row of it is read.
+        Before a row of a file is read, the file is compared with its frozen checksum.
         """
         return self._numbers(frozen).mapInArrow(ReadFrozen(self._files, frozen), schema)
 

@@ -24,7 +24,7 @@ def _no_reader() -> None:
 
 
 def _no_frame() -> None:
-    """Return None: reading the tuples in their order costs no more."""
+    """Return None: reading the tuples in any order is not faster."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -462,7 +462,7 @@ class Lowering:
     def _merges_reports(self, node: Aggregate | PersistentAggregate) -> bool:
         """Return whether Python merges accumulators that Catalyst could merge, because reports or ids come with them.
 
-        Catalyst would take reports for tuples. Python merges only what it merges as fast.
+        Catalyst would take reports for tuples. Python merges only accumulators that it merges as fast as Catalyst.
         """
         if not isinstance(node, PersistentAggregate) or not self.folds_in_python(node):
             return False

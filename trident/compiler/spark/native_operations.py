@@ -158,7 +158,7 @@ def _column(node: Node, operation: Operation, inputs: tuple[str, ...]) -> Column
 def where_of(node: Node, operation: Operation | None) -> Where:
     """Return the subject of error messages about this function: the step, the function and the fields that it reads.
 
-    An expression has no source line of its own, so the line of the verb's call is used.
+    An expression has no source line, so the line of the verb's call is used.
     """
     if operation is None:
         return Where(node.step, node.site)

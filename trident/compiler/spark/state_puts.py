@@ -124,7 +124,7 @@ class SparkPuts:
         return self._sees_files
 
     def check_reached(self, shared: SharedBatch | SharedSnapshot) -> None:
-        """Check what the workers reach; see `Puts.check_reached`."""
+        """Check that the workers reach the files and the state; see `Puts.check_reached`."""
         if not self.sees_files():
             raise StateError(
                 f"{shared.where}: the executors do not reach the frozen files at {self._files.address}: use a disk "

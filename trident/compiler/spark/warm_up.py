@@ -1,4 +1,4 @@
-"""The warm-up of Spark while a topology starts: its JVM, and Python workers that import what functions need.
+"""The warm-up of Spark while a topology starts: of its JVM, and of Python workers, which import modules in advance.
 
 The first job in a Spark process takes seconds: the JVM loads its classes, and each Python worker imports this library.
 A start takes as long for its own imports, the log and the states, so the warm-up runs at the same time. It runs a job

@@ -1,7 +1,7 @@
 """The view of a state that a user's updater has within one batch: the batch's own changes over the stored values.
 
-Nothing is written to the store yet. Every key is read from the store at most once; a later read of the view sees what
-was put into the view. A view is valid for one call of the user's updater.
+Nothing is written to the store yet. Every key is read from the store at most once; a later read of the view sees the
+values that were put into the view. A view is valid for one call of the user's updater.
 """
 
 import copy
