@@ -57,7 +57,7 @@ def frame_of(job: KeyedJob, session: SparkSession) -> DataFrame:
 
 
 def functions_of(job: KeyedJob, tasks: int) -> tuple["CutByKey", "UpdateKeys"]:
-    """Return two functions: one cuts each part of the tuples by task, the other runs in each of the tasks."""
+    """Return two functions: one divides each part of the tuples by task, the other computes the update in each task."""
     return CutByKey(job, tasks), UpdateKeys(job)
 
 

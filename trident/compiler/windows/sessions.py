@@ -321,7 +321,7 @@ class Due(BatchIndex):
                 heapq.heappush(self._heap, (end, key))
 
     def until(self, time: int) -> pa.Table:
-        """Return the keys whose first open session ends at or before this time. Each end is returned once."""
+        """Return the keys whose first open session ends at or before this time. Later calls omit these ends."""
         keys: dict[bytes, None] = {}
         while self._heap and self._heap[0][0] <= time:
             end, key = heapq.heappop(self._heap)
