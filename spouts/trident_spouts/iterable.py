@@ -237,7 +237,7 @@ class _SequenceReader:
         self._waiting = _Waiting(schema, name)
 
     def take(self, count: int, seconds: float) -> RowsLike:
-        if not self._waiting.count:
+        while not self._waiting.count:  # chunks may all be empty, and no rows would mean that the source has ended
             rows = list(itertools.islice(self._rows, count))
             if not any(map(is_table, {type(row): row for row in rows}.values())):  # checking each type is quick
                 return rows

@@ -196,6 +196,13 @@ def test_chunks_and_single_rows_may_follow_each_other() -> None:
         assert [n for batch in batches(spout) for n in batch] == [0, 1, 2, 3, 4, 5, 6]
 
 
+@pytest.mark.parametrize("of", [iter, list], ids=["iterator", "list"])
+def test_empty_chunks_are_no_end(of: Callable[[Any], Any]) -> None:
+    empty, frame = pa.table({"n": pa.array([], pa.int64())}), pd.DataFrame({"n": [0, 1]})
+    parts = [empty, empty, empty, frame, empty.to_pandas(), empty, empty, pa.table({"n": [2]}), empty]
+    assert batches(IterableSpout("n long", lambda: of(parts), batchSize=2)) == [[0, 1], [2]]
+
+
 def test_an_iterator_of_chunks_is_read_two_batches_and_a_chunk_ahead() -> None:
     taken: list[int] = []
 
