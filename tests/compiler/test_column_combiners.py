@@ -166,7 +166,8 @@ GIVEN = {
         "returned a column of float64 from initColumn(); its accumulators are bigint (Float",
     ),
     "a wrong item": ([1, "x", 3], "gave 'x' (str) for field 'bits', which is declared as bigint"),
-    "objects": (np.array([object()] * 3), "from initColumn(); its accumulators are bigint"),
+    "objects": (np.array([object()] * 3), "for field 'bits', which is declared as bigint"),
+    "objects of a Series": (pd.Series([1, True, None], dtype=object), "gave True (bool) for field 'bits'"),
 }
 
 

@@ -137,6 +137,12 @@ def test_what_a_type_accepts(series: Any, kind: str, values: list[Any]) -> None:
         (pd.Series([1, True], dtype=object), "long", 1, "a bool is not accepted as a number"),
         (pd.Series([pd.Timestamp("2024-01-01T00:00:00.000000001", tz="UTC")]), "timestamp", 0, r"\.dt\.floor\('us'\)"),
         (pd.Series([pd.Timestamp(1, tz="UTC"), "x"], dtype=object), "timestamp", 0, r"\.dt\.floor\('us'\)"),
+        (pd.Series([NOON, NOON.replace(tzinfo=None)], dtype=object), "timestamp", 1, "without a zone"),
+        (pd.Series([NOON.replace(tzinfo=None), NOON], dtype=object), "timestamp_ntz", 1, "with a zone"),
+        (pd.Series([DAY, NOON.replace(tzinfo=None)], dtype=object), "date", 1, r"write \.date\(\)"),
+        (pd.Series([[DAY], [NOON.replace(tzinfo=None)]]), "array<date>", 1, r"write \.date\(\)"),
+        (pd.Series([{"at": NOON}, {"at": NOON.replace(tzinfo=None)}]), "struct<at:timestamp>", 1, "without a zone"),
+        (pd.Series([b"a", "b"], dtype=object), "binary", 1, ""),
     ],
 )
 def test_the_first_value_that_does_not_fit_is_named(series: Any, kind: str, row: int, why: str) -> None:

@@ -56,6 +56,18 @@ def test_what_cannot_be_read_is_told(value: bytes, message: str) -> None:
         FromJson("n bigint, day date, tags array<string>")(value)
 
 
+@pytest.mark.parametrize(
+    ("key", "one", "other"),
+    [("decimal(5,2)", "1.0", "1.00"), ("timestamp", "2024-01-01T00:00:00Z", "2024-01-01T01:00:00+01:00")],
+)
+@pytest.mark.parametrize("within", ["map<{},bigint>", "array<map<{},bigint>>"])
+def test_equal_keys_of_a_map_are_refused(key: str, one: str, other: str, within: str) -> None:
+    entries = f'{{"{one}": 1, "{other}": 2}}'
+    value = entries if within.startswith("map") else f"[{entries}]"
+    with pytest.raises(ValueError, match=r"field 'm': expected .*map<.* \(two keys of a map are equal\)"):
+        FromJson(f"m {within.format(key)}")(f'{{"m": {value}}}')
+
+
 def test_a_member_that_must_be_there_is_missed() -> None:
     with pytest.raises(ValueError, match="field 'n': null, but the field is NOT NULL"):
         FromJson("n bigint not null")(b"{}")

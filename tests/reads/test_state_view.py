@@ -2,6 +2,7 @@
 
 import datetime
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from trident.base.errors import (
     StateKeyError,
     StateKeyNotFoundError,
     StateRecoveringError,
+    StateValueError,
     TridentError,
 )
 from trident.operations.aggregates.sum import Sum
@@ -137,6 +139,25 @@ def test_values_are_presented_as_the_aggregator_says() -> None:
     assert view.get("cat") is None
     assert dict(view.items()) == {"dog": "2.5"}
     assert view.toArrow().to_pydict() == {"word": ["dog"], "count": ["2.5"]}
+
+
+def test_presented_values_that_no_column_can_hold_are_refused_as_a_table() -> None:
+    """Arrow would take the datetime for a date."""
+
+    class Day(Sum):
+        def present(self, acc: int) -> Any:
+            return {
+                1: datetime.date(2024, 2, 29),
+                2: datetime.datetime(2024, 2, 29),
+                3: object,
+                4: Decimal("1e-99999999"),
+            }[acc]
+
+    for stored, what in ({"ox": 1, "dog": 2}, "datetime"), ({"ox": 3}, "type"), ({"ox": 4}, "precision"):
+        view = view_of(state_node("days", aggregator=Day()), stored)
+        with pytest.raises(StateValueError, match=f"state 'days': no column can hold .*{what}"):
+            view.toArrow()
+    assert view["ox"] == Decimal("1e-99999999")
 
 
 def test_a_key_with_a_value_that_is_presented_as_none_is_in_the_view() -> None:

@@ -113,12 +113,22 @@ def to_arrow(values: list[Any], kind: pa.DataType, exact: bool | None = None) ->
 def infer_arrow(values: list[Any]) -> pa.Array:
     """Return values without a declared type as a column of the type that Arrow infers; a Row becomes a struct.
 
-    Arrow alone would take a Row for a list of its values, and convert the whole numbers in it to doubles.
+    Arrow alone would take a Row for a list of its values, and convert the whole numbers in it to doubles. Raises an
+    ArrowException, OverflowError or TypeError if no type holds all values, and NotAccepted if dates and times are mixed.
 
     >>> infer_arrow([Row(n=2, mean=1.5)]).to_pylist()
     [{'n': 2, 'mean': 1.5}]
     """
-    return pa.array([_without_rows(value) for value in values])
+    plain = [_without_rows(value) for value in values]
+    array = pa.array(plain)
+    # Beside other times Arrow takes a datetime for a date, and a time without a zone for one in UTC.
+    return to_arrow(plain, array.type) if _holds_times(array.type) else array
+
+
+def _holds_times(kind: pa.DataType) -> bool:
+    if kinds.is_nested(kind):
+        return any(_holds_times(kind.field(at).type) for at in range(kind.num_fields))
+    return bool(kinds.is_timestamp(kind) or kinds.is_date(kind))
 
 
 def _without_rows(value: Any) -> Any:

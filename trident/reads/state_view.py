@@ -217,12 +217,12 @@ class StateView(StateMapping):
         if self._present is None:
             return to_arrow(values, self._shape.value)
         if self._parts is None:
-            return infer_arrow(values)
+            return self._inferred(values)
         columns = []
         for at, present in enumerate(self._parts.values()):
             column = [None if value is None else value[at] for value in values]
             stored = self._shape.value.field(at).type
-            columns.append(to_arrow(column, stored) if present is None else infer_arrow(column))
+            columns.append(to_arrow(column, stored) if present is None else self._inferred(column))
         missing = pa.array([value is None for value in values], pa.bool_())
         return pa.StructArray.from_arrays(columns, names=list(self._parts), mask=missing)
 
@@ -287,7 +287,7 @@ class StateView(StateMapping):
             table = self._flat(table, self._parts)
         elif self._present is not None:
             # No type is given, because it is known only if the aggregator's `present` is annotated.
-            values = infer_arrow(list(self._listings.values_of(table)))
+            values = self._inferred(list(self._listings.values_of(table)))
             table = table.set_column(table.num_columns - 1, self._output, values)
         return table.replace_schema_metadata({name: str(txid) for name, txid in as_of.items()}) if as_of else table
 
@@ -300,7 +300,7 @@ class StateView(StateMapping):
         """Return the table with the fields of the value as columns, each as the field's aggregator presents it."""
         *keys, values = table.columns
         columns = [
-            column if present is None else infer_arrow(self._shown_by(present, to_python(column), table))
+            column if present is None else self._inferred(self._shown_by(present, to_python(column), table))
             for present, column in zip(parts.values(), values.flatten(), strict=True)
         ]
         return pa.table([*keys, *columns], names=[*self._shape.keys.names, *parts])
@@ -412,6 +412,16 @@ class StateView(StateMapping):
                 f"the stored value was {brief(values[len(shown)])}"
             ) from error
         return shown
+
+    def _inferred(self, values: list[Any]) -> pa.Array:
+        """Return presented values as a column. Raises StateValueError if no type holds all of them."""
+        try:
+            return infer_arrow(values)
+        except (pa.ArrowException, ArithmeticError, TypeError, ValueError) as error:
+            raise StateValueError(
+                f"state {self.name!r}: no column can hold the values that its aggregator presents: {error}. Let "
+                f"present return values of one type; keys and items() read them as they are"
+            ) from None
 
     def _entries(self, limit: int | None) -> pa.Table:
         return self._table(limit)[0]

@@ -19,7 +19,7 @@ from trident.base.types import arrow_schema
 from trident.base.values import exact_type, to_arrow, type_name
 from trident_spouts.files.lines import BOM, EncodingErrors, check_encoding, lines_before, to_lines
 from trident_spouts.files.ranges import FileRef
-from trident_spouts.files.values import JsonNumber, ValueReader
+from trident_spouts.files.values import EqualKeysError, JsonNumber, ValueReader
 
 Malformed = Literal["fail", "keep"]
 CORRUPT = "_corrupt"
@@ -216,10 +216,10 @@ def _read_field(value: Any, field: pa.Field, reader: ValueReader) -> Any:
     try:
         converted = reader.from_json(value, field.type)
         to_arrow([converted], field.type)
-    except (ValueError, decimal.InvalidOperation):
+    except (ValueError, decimal.InvalidOperation) as error:
+        hint = f" ({error})" if isinstance(error, EqualKeysError) else reader.hint(value, field.type)
         raise ValueError(
-            f"field {field.name!r}: expected {type_name(field.type)}, got {_brief_json(value)}"
-            f"{reader.hint(value, field.type)}"
+            f"field {field.name!r}: expected {type_name(field.type)}, got {_brief_json(value)}{hint}"
         ) from None
     return converted
 

@@ -41,6 +41,10 @@ class JsonNumber(float):
     text: str
 
 
+class EqualKeysError(ValueError):
+    """A map has two keys that are written differently and mean the same value, so that one item would be lost."""
+
+
 @dataclass(frozen=True, slots=True)
 class ValueReader:
     """The conversion of values to declared types.
@@ -55,7 +59,8 @@ class ValueReader:
     def from_json(self, value: Any, kind: pa.DataType) -> Any:
         """Return a JSON value as a Python value of type `kind`.
 
-        A value that is not of this type is returned unchanged: `to_arrow` refuses it.
+        A value that is not of this type is returned unchanged: `to_arrow` refuses it. Raises ValueError or
+        decimal.InvalidOperation for a text that is no such value, EqualKeysError for a map in which two keys are equal.
 
         >>> ValueReader(lenient=True).from_json(517.0, pa.int64()), ValueReader().from_json("2024-02-29", pa.date32())
         (517, datetime.date(2024, 2, 29))
@@ -68,8 +73,7 @@ class ValueReader:
             fields = [kind.field(at) for at in range(kind.num_fields)]
             return {field.name: self.from_json(value.get(field.name), field.type) for field in fields}
         if kinds.is_map(kind) and isinstance(value, dict):
-            read = self.from_json
-            return {read(key, kind.key_type): read(item, kind.item_type) for key, item in value.items()}
+            return self._map(value, kind)
         if kinds.is_integer(kind) or kinds.is_floating(kind):
             return self._number(value, kind)
         if kinds.is_decimal(kind) and isinstance(value, str | JsonNumber):
@@ -144,6 +148,13 @@ class ValueReader:
         except (ValueError, decimal.InvalidOperation):
             return False
         return True
+
+    def _map(self, value: dict[str, Any], kind: pa.DataType) -> dict[Any, Any]:
+        read = self.from_json
+        keys = {written: read(written, kind.key_type) for written in value}
+        if len(set(keys.values())) < len(keys):
+            raise EqualKeysError("two keys of a map are equal")
+        return {keys[written]: read(item, kind.item_type) for written, item in value.items()}
 
     def _number(self, value: Any, kind: pa.DataType) -> Any:
         if self.lenient and isinstance(value, str) and _NUMBER.fullmatch(value):

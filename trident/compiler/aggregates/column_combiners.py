@@ -174,8 +174,11 @@ def checked_column(where: Where, given: Any, field: pa.Field, count: int, method
     """
     if isinstance(given, pa.ChunkedArray):
         given = one_chunk(given)
-    if isinstance(given, list):
-        column = output_column(where, given, field).array()
+    objects = getattr(getattr(given, "dtype", None), "kind", "") == "O"
+    if objects and _is_series(given):
+        given = given.astype(object).where(given.notna(), None)
+    if objects or isinstance(given, list):  # value by value: Arrow would make those of two kinds alike
+        column = output_column(where, list(given), field).array()
     elif isinstance(given, pa.Array | np.ndarray) or _is_series(given):
         column = _converted(where, given, field, method)
     else:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyarrow import types as kinds
 
 from trident.base.pandas_series import flat_series
-from trident.base.values import NotAccepted, to_arrow, to_python
+from trident.base.values import NotAccepted, are_exact, to_arrow, to_python
 from trident.base.years import OUTSIDE_YEARS, row_outside_years
 from trident.compiler.columns.columns import Column, Columns
 
@@ -82,15 +82,15 @@ def _converted(series: "pd.Series[Any]", kind: pa.DataType) -> pa.Array:
 
 
 def _from_objects(values: Any, kind: pa.DataType) -> pa.Array:
-    """Return a NumPy array of objects as a column."""
-    try:
-        array = pa.array(values, from_pandas=True)
-        if array.type.equals(kind):
-            return array
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        pass  # mixed or nested values are converted one by one below
-    whole = kinds.is_integer(kind)
-    return to_arrow([_plain(value, whole, row, kind) for row, value in enumerate(values)], kind)
+    """Return a NumPy array of objects as a column.
+
+    Each value passes the gate for values of functions. Arrow's own conversion would take a datetime for a date, and a
+    time without a zone for one in UTC, if they stand beside others of the type.
+    """
+    plain, whole = values.tolist(), kinds.is_integer(kind)
+    if kinds.is_floating(kind) or not are_exact(plain, kind):
+        plain = [_plain(value, whole, row, kind) for row, value in enumerate(plain)]
+    return to_arrow(plain, kind)
 
 
 def _plain(value: Any, whole: bool, row: int, kind: pa.DataType) -> Any:
