@@ -1,5 +1,6 @@
 """A spout of batches that the program itself supplies, from any thread."""
 
+import os
 import threading
 import uuid
 from collections.abc import Callable
@@ -67,10 +68,12 @@ class FeederBatchSpout:
         FeedTimeoutError
             The batch was not committed in time. It stays fed.
         SpoutError
-            ``finish`` was called before, or the topology that read the spout has failed: no run would read the batch,
-            and nothing was fed. Batches can be fed before the first start, and again after the next start.
+            ``finish`` was called before, or the topology that read the spout has failed, or runs in the process that
+            forked this one: no run would read the batch, and nothing was fed. Batches can be fed before the first
+            start, and again after the next start.
         """
         batches, limit = self._batches, read_limit("FeederBatchSpout: timeout", timeout, zero=True)
+        batches.check_process()
         table = table_of(rows, self.schema, f"FeederBatchSpout, batch {batches.fed}")
         with batches.changed:
             if self._finished:
@@ -94,7 +97,7 @@ class FeederBatchSpout:
         """Return the executor of one run, which begins at the first batch that is not committed."""
         claim(self, repr(self))
         with self._batches.changed:
-            self._batches.failed = False
+            self._batches.failed, self._batches.reader = False, os.getpid()
         return _FeederExecutor(self, self._batches)
 
     def __repr__(self) -> str:
@@ -127,6 +130,16 @@ class _FedBatches:
         """
         self.failed = False
         """True from the end of a run whose last attempt failed until the spout is opened again."""
+        self.reader: int | None = None
+        """The process in which a run reads the spout; None if no run does."""
+
+    def check_process(self) -> None:
+        """Raise SpoutError in a forked child of the process in which a run reads the spout."""
+        if self.reader not in (None, os.getpid()):  # without the lock, which a thread of the parent may have held
+            raise SpoutError(
+                "FeederBatchSpout: the topology that reads it runs in the process that forked this one, so this batch "
+                "would be lost, and nothing was fed. Pass the rows to that process, such as by a queue, and feed there"
+            )
 
     def check_read(self) -> None:
         """Raise SpoutError if the run that read the spout has failed, and no other run has begun."""
@@ -207,7 +220,7 @@ class _FeederExecutor(SpoutExecutor):
         release(self._spout)
         with self._batches.changed:
             self._batches.closed += 1
-            self._batches.failed = self._attempt_failed
+            self._batches.failed, self._batches.reader = self._attempt_failed, None
             self._batches.wake = _nothing
             self._batches.changed.notify_all()
 

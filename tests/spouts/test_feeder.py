@@ -1,7 +1,9 @@
 """FeederBatchSpout: fed from any thread, each batch kept until it is committed."""
 
+import os
 import pickle
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,7 +11,7 @@ import pytest
 
 from tests.support.plans import logged, planned
 from trident import TridentTopology
-from trident.errors import BatchFailedError, FeedTimeoutError, SpoutContractError, SpoutError
+from trident.errors import BatchFailedError, FeedTimeoutError, SpoutContractError, SpoutError, TridentError
 from trident.spouts import FeederBatchSpout, SpoutKind, TransactionAttempt
 from trident.testing import TestOutput
 from trident.testing.local import start_local
@@ -182,3 +184,33 @@ def test_what_is_fed_after_a_stop_is_taken_by_the_next_start(tmp_path: Path) -> 
             feeder.feed([number], wait=True, timeout=20)
         feeder.feed([number * 10])
     assert [row.n for row in output.rows] == [1, 10, 2]
+
+
+def in_a_forked_child(calls: list[Callable[[], object]]) -> list[str]:
+    """Make each call in a forked child, and return what it raised."""
+    reading, writing = os.pipe()
+    if not (child := os.fork()):
+        try:
+            for call in calls:
+                with pytest.raises(TridentError) as raised:
+                    call()
+                os.write(writing, f"{raised.value}\n".encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as told:
+        lines = told.read().splitlines()
+    os.waitpid(child, 0)
+    return lines
+
+
+def test_what_a_forked_child_feeds_would_be_lost() -> None:
+    spout, topology, output = FeederBatchSpout("word string"), TridentTopology(), TestOutput()
+    topology.newStream("words", spout).foreachArrow(output)
+    with start_local(topology) as running:
+        spout.feed(["a"], wait=True, timeout=10)
+        told = in_a_forked_child([lambda: spout.feed(["b"]), running.processAllAvailable, running.awaitTermination])
+        assert ["in the process that forked this one" in line for line in told] == [True] * 3
+        spout.feed(["c"], wait=True, timeout=10)
+    assert [row.word for row in output.rows] == ["a", "c"]
+    spout.feed(["d"])  # no run reads it: it waits for the next start

@@ -69,8 +69,12 @@ class RunReadSource:
 
     def check(self) -> None:
         """Raise TridentError in a forked child, and FencedError after another driver took over the run."""
-        if os.getpid() != self._process:
-            raise TridentError(f"topology {self._name!r} runs in the process that forked this one; call it there")
+        self.check_process()
         for run in self._runs.values():
             if isinstance(run.error, FencedError):
                 raise run.error
+
+    def check_process(self) -> None:
+        """Raise TridentError in a forked child, where no thread of the run is."""
+        if os.getpid() != self._process:
+            raise TridentError(f"topology {self._name!r} runs in the process that forked this one; call it there")

@@ -575,6 +575,7 @@ class RunningTopology:
         return any(run.owns_this_thread() for run in self._runs.values())
 
     def _check_other_thread(self, method: str) -> None:
+        self._read_source.check_process()
         if self._owns_this_thread():
             raise TridentError(
                 f"topology {self.name!r}: {method}() was called in a thread of the topology, by a listener, spout "
