@@ -10,9 +10,9 @@ import pytest
 from tests.support.noted_calls import NotedCalls
 from trident import Count, TransactionOperation, TridentTopology
 from trident.base import crash_points
-from trident.base.errors import BatchFailedError, StateValueError
+from trident.base.errors import BatchFailedError, StateValueError, TopologyError, UserFunctionError
 from trident.commits.operator_hooks import OperatorHooks
-from trident.spouts import FixedBatchSpout, TransactionSpout
+from trident.spouts import FeederBatchSpout, FixedBatchSpout, TransactionSpout
 from trident.state import MemoryMapState
 from trident.testing.local import start_local
 
@@ -342,3 +342,21 @@ def test_two_streams_cannot_read_one_spout_that_has_a_place(tmp_path: Path) -> N
         topology.newStream(name, spout).persistentAggregate(MemoryMapState.opaque(), Count(), "n", name=name)
     with pytest.raises(ValueError, match="Numbers already has a running stream that reads it"):
         counts(topology, tmp_path)
+
+
+def test_an_object_works_for_one_step_and_one_run(tmp_path: Path) -> None:
+    """Two that call it in turn would find each other's sum in it."""
+    operation, source = Total(), FeederBatchSpout("n long")
+    topology, _ = totals(operation, [1], [2])
+    with pytest.raises(TopologyError, match=r"Total.* keeps the values of state 'total' already"):
+        topology.newStream("more", FixedBatchSpout("n long", [[10]])).statefulEach(operation, "t long", name="more")
+    first = TridentTopology()
+    first.newStream("numbers", source).statefulEach(operation, "total long", name="total")
+    running = start_local(first, name="first", maxAttempts=1)
+    source.feed([1], wait=True, timeout=10)
+    assert run(topology, tmp_path) == {"total": 3}  # the object is the second run's now
+    source.feed([1])
+    with pytest.raises(UserFunctionError, match=r"Total .* is called by another step or run now"):
+        running.awaitTermination(30)
+    assert json.loads(running.state("total").value) == {"total": 1}
+    running.stop()

@@ -1,12 +1,14 @@
 """The verb statefulEach, which calls an operation that keeps values over all batches."""
 
+from collections.abc import Iterable
 from typing import Any, Generic
 
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
-from trident.base.names import FieldsLike
+from trident.base.names import FieldsLike, brief
 from trident.base.step import Step
 from trident.base.types import select
+from trident.operations.functions import Call
 from trident.operations.output_fields import OutputsLike, read_outputs, resolve
 from trident.operations.stateful import Stateful, read_stateful
 from trident.operations.updater_checks import held_fields
@@ -104,6 +106,7 @@ class StatefulEachVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StatefulT]):
         if call.outputs is not None:
             added = resolve(read_outputs(call.outputs, step), read, returns, step)
         stateful = Stateful(read, inputs, call.outputs is not None)
+        _check_own_object(stateful, stream._register.states.values(), step)
         keys, value = _held(stream, group, stateful, keyFields, valueType, step)
         if name is None:
             raise step.wrong(f"the state needs a name, its identity over restarts; write {_USAGE}")
@@ -118,6 +121,18 @@ class StatefulEachVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StatefulT]):
             **step.gives(rules.appended(keys, StructType([value]), step, of="the key")),
         )
         return self._through(add_update(stream._register, stream._label, node, outputs, step))
+
+
+def _check_own_object(stateful: Stateful, states: Iterable[nodes.StateWriter], step: Step) -> None:
+    """Refuse an object that another step calls: it would find the values of one step in its calls for the other."""
+    target = stateful.operation.target
+    for state in () if stateful.operation.call is Call.TUPLE else states:
+        other = getattr(getattr(state, "updating", None), "operation", None)
+        if other is not None and other.target is target:
+            raise step.wrong(
+                f"{brief(target)} keeps the values of state {state.state.name!r} already ({state.site.location}), and "
+                f"would mix them with those of this step: give this step an object of its own"
+            )
 
 
 def _held(

@@ -6,7 +6,7 @@ calls: a batch that comes a second time has failed before it was frozen, and a f
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from trident.compiler.columns.calls import action, emitter
 from trident.compiler.columns.columns import Columns, Kernel
 from trident.compiler.columns.function_errors import Where, short
 from trident.compiler.states.key_values import Current, KeyValues
+from trident.compiler.states.operation_owners import owned
 from trident.compiler.states.overlay import Overlay, Stored, ValueOverlay
 from trident.compiler.states.shapes import nullable, shape_of
 from trident.compiler.states.update_types import RunWindow, WindowBatch
@@ -66,7 +67,7 @@ class _Update:
         self._shape, self._inputs = shape_of(step), arrow_schema(select(step.source.schema, step.inputs))
         self._puts = self._shape.keys.append(pa.field(step.schema.names[-1], self._shape.value))
         self._outputs = nullable(arrow_schema(step.outputs))
-        self._user = step.updating.operation.target
+        self._user, self._plain = step.updating.operation.target, step.updating.operation.call is Call.TUPLE
         self._kernel = self._compiled(step.updating)
         self._begun: int | None = None
         """The last batch that was begun; None before the first batch of the run."""
@@ -75,7 +76,7 @@ class _Update:
         """Return the result of the operation for a batch."""
         tuples = Columns.of(table.select(self._inputs.names), self._inputs)
         overlay = Overlay(self._step.state.name, self._shape, self._where, stored)
-        with self._open(overlay, batch.txid):
+        with self._owned(), self._open(overlay, batch.txid):
             self._begin(batch.txid, tuples)
             emitted = self._kernel(tuples).table(self._outputs) if tuples.rows else self._outputs.empty_table()
             self._end(batch.txid)
@@ -84,6 +85,13 @@ class _Update:
         changes = overlay.changes()
         puts = pa.Table.from_arrays([changes[name].array() for name in changes.names], schema=self._puts)
         return Updated(puts, emitted)
+
+    def _owned(self) -> AbstractContextManager[None]:
+        """Return a block in which the user's object works for this step. A function keeps no values, so any may."""
+        if self._plain:
+            return nullcontext()
+        what = "is called by another step or run now, and would mix the values of both: give each an own object"
+        return owned(self._user, self, self._begun is None, lambda: self._where.error(what))
 
     def _compiled(self, stateful: Stateful) -> Kernel:
         operation = self._bound(stateful.operation)
@@ -136,8 +144,6 @@ class _Values(_Update):
         self._current = Current()
         self._state = KeyValues(step.state.name, shape_of(step).keys, self._current)
         super().__init__(step)
-        assert isinstance(step.updating, Stateful)
-        self._plain = step.updating.operation.call is Call.TUPLE
         keys = [(field.name, field.type) for field in self._shape.keys]
         self._read_ahead = set(keys) <= {(field.name, field.type) for field in self._inputs}
         """True if the tuples have the key fields. If so, the state is read once a batch, not once a key."""
