@@ -114,7 +114,7 @@ def infer_arrow(values: list[Any]) -> pa.Array:
     """Return values without a declared type as a column of the type that Arrow infers; a Row becomes a struct.
 
     Arrow alone would take a Row for a list of its values, and convert the whole numbers in it to doubles. Raises an
-    ArrowException, OverflowError or TypeError if no type holds all values, and NotAccepted if dates and times are mixed.
+    ArrowException, OverflowError or TypeError if no type holds all values, NotAccepted if dates and times are mixed.
 
     >>> infer_arrow([Row(n=2, mean=1.5)]).to_pylist()
     [{'n': 2, 'mean': 1.5}]
