@@ -10,7 +10,7 @@ from trident.base.lazy_names import lazy_names
 
 
 def _hint(name: str) -> str:
-    """Return what to write instead of an unknown name: the module that has the name, or a similar name."""
+    """Return the replacement for an unknown name: the module that has the name, or a similar name."""
     from trident.base.names import by_any_case, did_you_mean
     from trident.stream import names_elsewhere
 

@@ -1,4 +1,4 @@
-"""``python -m trident`` is the command line, where its script is not on the path."""
+"""The command line as ``python -m trident``, for environments in which the script is not on the path."""
 
 from trident.cli.main import main
 

@@ -1,9 +1,9 @@
 """The stores of a topology's states: ``from trident.state import MemoryMapState, RedisMapState``.
 
-`MemoryMapState` keeps a state in the driver's memory, durable with a checkpoint and with no server to run;
-`RedisMapState` keeps it in Redis or Valkey, where it outlives the run and others can read it. Both come in three
-kinds: ``opaque``, ``transactional`` and ``nonTransactional`` (`StateKind`). ``docs/guide/state.md`` says what each
-kind promises.
+`MemoryMapState` keeps a state in the driver's memory, durable with a checkpoint, without a server; `RedisMapState`
+keeps it in Redis or Valkey, where it outlives the run and other programs can read it. Both come in three kinds:
+``opaque``, ``transactional`` and ``nonTransactional`` (`StateKind`). ``docs/guide/state.md`` describes the promise of
+each kind.
 
 To use another store, write a map from bytes to bytes for a `BackingMapState`, or a `StateFactory` and a `Store`;
 `trident.testing.StoreContract` has the tests that every store passes. Names are imported when they are first used, so
@@ -21,7 +21,7 @@ _FOREIGN = {
     "LRUMemoryMapState": "MemoryMapState.opaque(ttlSecs=...), whose values expire by age",
     "RedisState": "RedisMapState.opaque(url)",
 }
-"""Names that others use, or used, each with what one writes here."""
+"""Names in other libraries, or in earlier versions, each with its replacement in this library."""
 
 
 def _hint(name: str) -> str:

@@ -1,4 +1,4 @@
-"""The class TridentTopology, with which a program begins. It declares streams and states, and starts the run."""
+"""The class TridentTopology: a program declares its streams and states with it, and starts it."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -50,7 +50,7 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
     Parameters
     ----------
     guarantee : "exactly-once" or "at-least-once"
-        Default ``"exactly-once"``: each state has the kind that its factory says, and `explain` shows the promise.
+        Default ``"exactly-once"``: each state has the kind of its factory, and `explain` shows the promise.
         ``"at-least-once"``: every state is kept as ``nonTransactional``, so the same program writes only values,
         without txid and previous value. A batch that a crash left half-written may then count twice; nothing is lost.
         The kind of a stored state is fixed when it is created: to change the guarantee of a state, drop it.
@@ -139,8 +139,8 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
     def start(self, spark: "SparkSession | None" = None, **options: "Unpack[StartOptions]") -> "RunningTopology":
         """Start the topology, and return the handle of the run without waiting for a batch.
 
-        An option that the call leaves out has the value that the environment or the file ``trident.toml`` gives it, or
-        else its default; ``trident config`` shows them.
+        An option that the call leaves out has its value from the environment or from the file ``trident.toml``,
+        otherwise its default; ``trident config`` shows these values.
 
         Parameters
         ----------
@@ -150,11 +150,10 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         engine : "spark", "embedded" or "auto"
             Default ``"spark"``: each batch is a Spark job. ``"embedded"``: batches are computed in this process over
             Arrow columns, without a JVM, for development, tests, and small topologies that must answer within
-            milliseconds.
-            Log, states, guarantees and meaning are the same, and a topology may change its engine between two starts.
-            Steps that only Spark can run (``expr``, Columns, udfs, ``transform``, ``foreachBatch``) are refused.
-            ``"auto"``: each stage of a batch runs where it is expected to be sooner, in this process or on Spark, which
-            is started only when a stage needs it or may be sooner there.
+            milliseconds. Log, states, guarantees and meaning are the same, and a topology may change its engine between
+            two starts. Steps that only Spark can run (``expr``, Columns, udfs, ``transform``, ``foreachBatch``) are
+            refused. ``"auto"``: each stage of a batch runs in this process or on Spark, whichever is expected to be
+            faster. Spark is started only when a stage needs it, or may be faster on it.
         name : str, optional
             The topology's identity. A restarted program finds its states and positions by this name and by the names of
             its states and streams.
@@ -181,21 +180,21 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
             After this many failures of a batch, its batch group stops with the cause. Default 5; None tries for ever,
             as Storm does. The pauses between attempts grow to a minute.
         retrySecs : duration, optional
-            For how long a batch that fails is tried again, however often: the sum of the pauses. Without it 60 seconds
-            after an error of a connection or a timeout in your code, and no time after others.
+            For how long a failing batch is tried again, regardless of the number of attempts: the sum of the pauses. By
+            default 60 seconds after a connection error or a timeout in your code, and no time after other errors.
         maxSpoutPending : int
             How many batches may be under way: planned, and not yet committed. Batches commit in order. Default 2.
         messageTimeoutSecs : duration
             How long an attempt, and each call of your code, may take before it counts as failed. The time doubles at
             each retry. Default 300.
         commitRetrySecs : duration or None
-            How long a commit is retried while a store is away or full, before the batch group stops. The batch stays
-            frozen, and the next start commits it. Default 300; None retries for ever.
+            How long a commit is retried while a store does not answer or is full, before the batch group stops. The
+            batch stays frozen, and the next start commits it. Default 300; None retries for ever.
         rewindBytes : int
             How many bytes of frozen batches the log keeps, to heal a store that lost its last writes. Default 2 GB.
         targetBatchSecs : duration, optional
-            Size the batches so that each takes about this long from its plan to its commit, whatever the load. Without
-            it the limits of each spout alone decide. A batch that was planned is never cut.
+            Size the batches so that each takes about this long from its plan to its commit, under any load. Without it,
+            only the limits of each spout decide. A planned batch is never reduced.
         autoRows : int
             With ``engine="auto"``: the most tuples that this process reads for a stage. A larger input runs on Spark.
             Default 10,000,000.
@@ -210,30 +209,29 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         ledger : bool
             Keep a ledger of each batch: every partition reports the rows that it sent and received, and an attempt that
             lost or doubled a row fails with a LedgerError that names the step and the partition, and is tried again. On
-            Spark it does not see the rows on their way into Spark's own steps; a warning at the start names these
-            steps.
+            Spark it does not count the input rows of Spark's native steps; a warning at the start names these steps.
         waitStrategy : WaitStrategy, optional
-            Decides how long to wait before the spouts are asked again after they had nothing, and while
-            `maxSpoutPending` batches are under way. Default: 1 ms, then twice as long each time, up to half a second.
+            Decides how long to wait before the spouts are polled again, after they had no rows, and while
+            `maxSpoutPending` batches are in progress. Default: 1 ms, then twice as long each time, up to half a second.
         replace : bool
-            If a topology of this name runs in this process, stop that one and start this one in its place.
+            If a topology of this name runs in this process, stop it and start this topology in its place.
         standby : bool
             Wait until the driver that holds the log, perhaps in another process or on another machine, has stopped, or
-            has been silent for `leaseSecs`; then start as usual. The call returns when it has taken over. Several may
-            stand by, and one of them takes over. Needs `checkpointLocation` or `log`.
+            has not renewed its lease for `leaseSecs`; then start as usual. The call returns when it has taken over.
+            There may be several standbys; one of them takes over. Needs `checkpointLocation` or `log`.
         takeover : bool, optional
             True: take over at once, and fence a driver that still holds the log. This is what a start without `standby`
             does, too.
         leaseSecs : duration
-            How long a standby waits for a sign of life before it takes over: the greater of its `leaseSecs` and the
-            driver's. A driver gives a sign at least four times within its `leaseSecs`. Default 10.
+            How long a standby waits for a renewal of the driver's lease before it takes over: the greater of its
+            `leaseSecs` and the driver's. A driver renews its lease at least four times in that time. Default 10.
 
         A duration is ``"5 minutes"``, ``"5m"``, a number of seconds, or a ``timedelta``, here as in all options.
 
         Raises
         ------
         GuaranteeError, TopologyActiveError, LogError, StateError
-            The topology cannot start. The message names the way out.
+            The topology cannot start. The message gives advice.
         MissingSessionError
             The embedded engine cannot run some steps. The message names each of them, and nothing was changed.
         """
@@ -254,7 +252,7 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         if given.get("engine", "spark") == "spark":
             from trident.compiler.spark.warm_up import WarmUp
 
-            warm_up = WarmUp.begin(spark, self.nodes)  # first of all: the imports below take long
+            warm_up = WarmUp.begin(spark, self.nodes)  # first of all, because the imports below take long
         from trident.run.start import start
 
         return start(self, spark, warm_up, **given)
@@ -271,8 +269,8 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
     ) -> None:
         """Drop the transaction log of the topology `name`, together with every state that this topology declares.
 
-        Give the log's location by the arguments that `start` got. If the log knows states that this topology does not
-        declare, a warning names them; those on a server are not dropped.
+        Give the log's location by the arguments that `start` got. If the log has states that this topology does not
+        declare, a warning names them; such states on a server are not dropped.
 
         Parameters
         ----------
@@ -287,7 +285,7 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         TopologyActiveError
             The topology runs in this process.
         StateOwnedError
-            Another topology's state is stored in the place of a state of this topology. Nothing was changed.
+            A state of another topology is stored under the name of a state of this topology. Nothing was changed.
         """
         from trident.run.reset import reset
 
@@ -303,9 +301,9 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         Each step is printed with its runner (Spark itself, Python in Spark's workers, or the driver) and, if the
         program sets one, its number of partitions. With ``engine="embedded"`` the runner is the driver, or "only on
         Spark" for a step that a start on this engine refuses. With ``engine="auto"`` a step that both engines can run
-        has both runners, such as "driver or Spark". `parallelismHints` are those of a start or a rebalance.
-        With ``ledger=True`` a line names the steps into which a ledger does not count rows on Spark. No JVM is started.
-        `Stream.explainSpark` prints Spark's own plan of a stream.
+        has both runners, such as "driver or Spark". `parallelismHints` are those of a start or a rebalance. With
+        ``ledger=True`` a line names the steps whose input rows a ledger does not count on Spark. No JVM is started.
+        `Stream.explainSpark` prints Spark's plan of a stream.
         """
         from trident.compiler.engine_choice import check_engine_name
         from trident.compiler.stages import cut

@@ -51,7 +51,7 @@ def export_state(view: StateView, path: str | Path, format: str | None = None, r
 def json_lines(table: pa.Table) -> list[str]:
     """Return one line of JSON for each row, an object with the columns' names.
 
-    Values that JSON does not know become text: dates, decimals, and binary values in base64.
+    Values without a JSON type become text: dates, decimals, and binary values in base64.
 
     >>> json_lines(pa.table({"word": ["dog"], "value": [2]}))
     ['{"word": "dog", "value": 2}']

@@ -12,20 +12,20 @@ from trident.reads.commit_gate import CommitGate
 logger = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 0.01
-"""Seconds between two looks at the log while nothing new is committed."""
+"""Seconds between two reads of the log while nothing new is committed."""
 
 _CHECK_SECONDS = 1.0
-"""Seconds between two looks whether the log is still the one that was followed, while nothing new is committed."""
+"""Seconds between two checks that the log is still the followed log, while nothing new is committed."""
 
 _PAUSE_SECONDS = 0.5
-"""Seconds after which a failed look is repeated."""
+"""Seconds after which a failed read of the log is repeated."""
 
 
 class GroupFollower:
     """Follows the commits of one batch group with all states in memory, until it is closed.
 
-    It does for the copies what a driver does for its states: it applies each batch to all states of the group, then
-    moves `committed`; and readers can hold it back by its gate. So readers always find the values as of the txid that
+    It treats the copies as a driver treats its states: it applies each batch to all states of the group, then advances
+    `committed`, and readers can hold it back (by a `CommitGate`). So readers always find the values as of the txid that
     they took, however quickly the driver commits.
     """
 
@@ -35,7 +35,7 @@ class GroupFollower:
         """The last txid that all copies hold."""
         self.gate = CommitGate(lambda: self.committed)
         self.error: BaseException | None = None
-        """The reason why the last look failed; None if it did not fail."""
+        """The reason why the last read of the log failed; None if it did not fail."""
         self._checked = time.monotonic()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"trident-{group}-follow", daemon=True)
@@ -44,7 +44,7 @@ class GroupFollower:
     def check(self) -> None:
         """Raise StateError if the states must not be read, because one of them was dropped, is lost or is not followed.
 
-        If only the log is away, they can be read as of the last batch that was seen.
+        If only the log cannot be reached, they can be read as of the last batch that was seen.
         """
         error = self.error
         if isinstance(error, LogError):
@@ -69,7 +69,7 @@ class GroupFollower:
             try:
                 pause = 0.0 if self._follow() else _LOOK_SECONDS
                 self.error = None
-            except BaseException as error:  # whatever it is, nobody else would hear of it
+            except BaseException as error:  # any error: otherwise no log would show it
                 if type(error) is not type(self.error):
                     text = "group %r cannot be followed after txid %d: %s: %s"
                     logger.error(text, self._group, self.committed, type(error).__name__, error)
@@ -79,7 +79,7 @@ class GroupFollower:
         """Apply the next batch, if there is one, to all copies, as soon as no reader needs the older values."""
         txid = self.committed + 1
         if txid > min(replica.reachable() for replica in self._replicas):
-            if time.monotonic() - self._checked >= _CHECK_SECONDS:  # `follow` does so for each batch
+            if time.monotonic() - self._checked >= _CHECK_SECONDS:  # `follow` makes the same check for each batch
                 self._checked = time.monotonic()
                 for replica in self._replicas:
                     replica.check()
@@ -87,6 +87,7 @@ class GroupFollower:
         while not self.gate.wait(txid, _LOOK_SECONDS):
             if self._ended.is_set():
                 return False
-        # A copy may be further: its driver replaced its snapshot, and the batches before that are no longer kept.
+        # A copy may have a later batch: its driver replaced its snapshot, and the log no longer keeps the batches
+        # before that.
         self.committed = min(replica.follow(txid) for replica in self._replicas)
         return True

@@ -40,7 +40,7 @@ class HeldStates:
         """Return whether a state of this name exists and is a watermark.
 
         If the log knows a state with a missing or incomplete store, only the name decides. A state that is neither in
-        memory nor in the store of the location is not a watermark of a state there.
+        memory nor in the store of the location cannot be a watermark of a state in them.
         """
         fingerprint = self._fingerprint(name)
         if fingerprint is not None:
@@ -60,7 +60,7 @@ class HeldStates:
             return None if found is None else found.fingerprint
         if self.location.factory is None:
             return None
-        with contextlib.suppress(StateError):  # the store of another state, or an incomplete one
+        with contextlib.suppress(StateError):  # the store of another state, or an incomplete store
             store = open_to_drop(self.location, self.topology, name)
             assert store is not None
             with contextlib.closing(store):
@@ -71,7 +71,7 @@ class HeldStates:
 def open_to_drop(location: StateLocation, topology: str, state: str) -> Store | None:
     """Open the state's store only to drop the state. Return None if the server has no part of the state.
 
-    Raises StateError if the store of a user's own factory holds another state.
+    Raises StateError if the store of a user's factory holds another state.
     """
     any_shape = StateShape(pa.schema([]), pa.null(), replacing())
     if location.factory is not None:

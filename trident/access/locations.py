@@ -1,4 +1,4 @@
-"""Locations of states: a checkpoint (with its log there or in Redis), a server, or a user's own store."""
+"""Locations of states: a checkpoint (with its log in it or in Redis), a server, or a user's store."""
 
 import contextlib
 from collections.abc import Mapping
@@ -31,10 +31,10 @@ class StateLocation:
     prefix: str
     factory: StateFactory | None = None
     objects: FileStore | None = None
-    """The place of all topologies' files on an object store or HDFS; None if their files lie in the checkpoint."""
+    """The location of all topologies' files on an object store or HDFS; None if the files are in the checkpoint."""
 
     def place(self, topology: str, log: LogReading) -> FileStore:
-        """Return the place of a topology's files: frozen results and snapshots.
+        """Return the store of a topology's files: frozen results and snapshots.
 
         Raises LogMismatchError if the log keeps them on an object store, and the caller gave no filesLocation.
         """
@@ -44,11 +44,11 @@ class StateLocation:
 
     @property
     def has_files(self) -> bool:
-        """Return whether the place of the files is known."""
+        """Return whether the location of the files is known."""
         return self.checkpoint is not None or self.objects is not None
 
     def folder(self, topology: str) -> Path:
-        """Return the topology's own folder in the checkpoint."""
+        """Return the topology's folder in the checkpoint."""
         assert self.checkpoint is not None
         return self.checkpoint / topology
 
@@ -66,7 +66,7 @@ class StateLocation:
 
     def open_log_to_write(self, topology: str) -> TransactionLog:
         """Open the topology's log for writing. Raises LogError if the topology has no log there."""
-        self.open_log_to_read(topology).close()  # raises without a log: opening one for writing would make it
+        self.open_log_to_read(topology).close()  # raises an error if there is no log, instead of making one
         return SqliteLog(self.folder(topology) / LOG_FILE, topology) if self.log is None else self.log.open(topology)
 
     def has_memory_state(self, topology: str, state: str) -> bool:
@@ -103,7 +103,7 @@ def read_location(
 ) -> StateLocation:
     """Check the arguments that locate states, and return them.
 
-    Raises TopologyError if none is given or two contradict.
+    Raises TopologyError if no location is given, or if two of them contradict each other.
     """
     if log is not None and not isinstance(log, RedisLog):
         raise TopologyError(f"log= takes a RedisLog (from trident.log), not a {type(log).__name__}")

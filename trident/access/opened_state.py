@@ -42,7 +42,7 @@ class Paged(Protocol):
 
 
 class FollowedStore:
-    """A store on a server, or a store that a user wrote. The markers of its groups tell which txid was committed.
+    """A store on a server, or a store that a user wrote. The markers of its groups show which txid was committed.
 
     If `incarnation` is given, no other incarnation of the state is read.
     """
@@ -57,7 +57,7 @@ class FollowedStore:
         return read_few(self._store, keys, asOf)
 
     def committed(self) -> int:
-        earlier = self._last  # not afterwards: meanwhile another thread may see a newer batch
+        earlier = self._last  # not after the read: another thread may see a newer batch in between
         all_markers = [group.marker for group in self._store.groups_of()]
         markers = [marker for marker in all_markers if marker is not None]
         incomplete = len(markers) < len(all_markers)

@@ -63,7 +63,7 @@ def openTopology(
     log
         The `RedisLog` that `start` got, if any.
     filesLocation, filesStorage
-        The place of the topology's files and the options of its store, if `start` got them.
+        The location of the topology's files and the options of its store, if `start` got them.
     timeoutSecs
         The time for a request that names none.
 
@@ -136,7 +136,7 @@ def _location(
     filesLocation: str | None,
     filesStorage: Mapping[str, str] | None,
 ) -> StateLocation | None:
-    """Return the place of the log and of the states in memory; None if that was not given and no state needs it."""
+    """Return the location of the log and of the states in memory; None if none was given and no state needs it."""
     kept_here = [state for state, step in writers.items() if step.state.factory.survives != "server"]
     if kept_here and checkpoint is None and (log is None or filesLocation is None):
         raise TopologyError(
@@ -215,8 +215,8 @@ class _OpenedSource:
         members: dict[str, list[Followed]] = {}
         for state, group in self._groups.items():
             members.setdefault(group, []).append(opened[state])
-        # Copies that are all of this process's own are brought up by a thread. A state on a server moves by itself: a
-        # copy in the same group must be brought up to it for each read.
+        # If all states are copies in this process, a thread updates them. A state on a server changes independently:
+        # each read must first update the copies in the same group up to its batch.
         copies = {
             group: [each for each in states if isinstance(each, MemoryReplica)] for group, states in members.items()
         }
@@ -249,12 +249,13 @@ class _OpenedSource:
     def _is_recorded(self, group: str, txid: int) -> bool:
         """Return whether the log says that a batch is committed; True without a log.
 
-        States on a server hold a batch for a moment before the log says so, or until the next start if the driver died
-        in that moment. The states can still be read as of the batch before, of which the log knows the time, too.
+        States on a server hold a batch for a moment before the log has its COMMITTED. If the driver died in that
+        moment, this lasts until the next start. The states can still be read as of the previous batch, whose time the
+        log has, too.
         """
         if self._log is None or self._times[group].of(txid) is not None:
             return True
-        # The log no longer keeps the time of a batch that is long past.
+        # The log no longer keeps the time of an old batch.
         return self._log.last_committed(group) >= txid
 
     @contextmanager
@@ -329,11 +330,11 @@ class OpenedTopology(Ending):
         self._shapes = program.shapes
         self._steps = {step.state.name: step for group in program.groups for step in group.states}
         self.watched = WatchedTopology(name, topology, lambda: self.asOfTxid, self.commitTimes)
-        """The protocol by which a server's page reads this topology."""
+        """The view of this topology that a server's page reads."""
         self.drpc = LocalDRPC(program.requests, source, timeout=timeout)
         """Ask the topology's DRPC functions: ``opened.drpc.execute("words", "cat dog")``."""
         self.metrics = MetricsRegistry()
-        """Metrics of your own. Those of the batches belong to the running topology."""
+        """Metrics that your code registers. The metrics of the batches belong to the running topology."""
 
     @property
     def states(self) -> tuple[str, ...]:
@@ -347,7 +348,7 @@ class OpenedTopology(Ending):
         return self._source.asOf
 
     def commitTimes(self, group: str) -> CommitTimes:
-        """Return the times at which the batches of a group were committed, as far as a given log has them."""
+        """Return the times at which the batches of a group were committed, as far as the log has them."""
         return self._source.times(group)
 
     def group_of(self, state: str) -> str | None:

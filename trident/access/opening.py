@@ -28,7 +28,7 @@ from trident_state.state_shape import Combine, StateIdentity, StateKind, StateSh
 from trident_state.store import StateFactory
 
 _BUILTIN = {aggregator_name(one): one for one in known_by_name()}
-"""The aggregators that are known by their names: each instance of such a class combines and presents as this one."""
+"""The aggregators that are known by their names. All instances of such a class combine and present in the same way."""
 
 _PUT = replacing()
 
@@ -61,7 +61,7 @@ def openState(
     log
         For a state in memory with its log in Redis: the `RedisLog` that `start` got.
     filesLocation, filesStorage
-        For a state in memory: the place of the topology's files and the options of its store, if `start` got them.
+        For a state in memory: the location of the topology's files and the options of its store, if `start` got them.
     url, prefix
         For a state in Redis: the server and the prefix of its keys, as `RedisMapState` takes them (also ``env:NAME``
         and ``file:path``). The server knows the state's layout. If `checkpointLocation` is given too, a state that is
@@ -71,12 +71,12 @@ def openState(
     aggregator
         The aggregator with which the topology updates the state; for several aggregators, a mapping from their fields,
         ``{"n": Count(), "longest": Longest()}``. It is needed if reads are to return the values of its ``present``, or
-        if a state in memory has changed since its last snapshot; the most common ones are known.
+        if a state in memory has changed since its last snapshot. The most common aggregators are known by name.
     isolation
         ``"committed"``, or ``"latest"`` for the last written values, committed or not.
     asOf
         ``"previous"`` for reads as of the batch before the last committed one. A nonTransactional state does not keep
-        it.
+        the previous values.
 
     Raises
     ------
@@ -179,7 +179,7 @@ def _on_server(
 
 
 def _in_own_store(factory: StateFactory, topology: str, state: str) -> tuple[FollowedStore, Fingerprint, StateKind]:
-    """Open the store of a user's own factory twice: first to read the state's shape, then with that shape.
+    """Open the store of a user's factory twice: first to read the state's shape, then with that shape.
 
     Raises StateError if the store does not hold this state, and StateShapeError if the state is of another kind.
     """

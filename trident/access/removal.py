@@ -29,7 +29,7 @@ from trident.run.reset import check_drops, drop_store
 from trident_state.store import StateFactory
 
 _FENCED_SECONDS = 2.0
-"""Seconds after which a fenced driver has noticed the fence (it looks once a second) and ended its last write."""
+"""Seconds after which a fenced driver has noticed the fence (it checks once a second) and ended its last write."""
 
 _INCOMPLETE = (StateLostError, StateBehindError, StateRecoveringError)
 """The errors of a state that has lost a part of its groups or batches."""
@@ -54,21 +54,21 @@ def dropState(
     cannot be dropped alone.
 
     Give the location of the log, and for a state that is not in memory also the location of its store (`url` or
-    `factory`). The call may be repeated after any failure. Repeat it with `force` if the store no longer has the state
-    and the log still knows it.
+    `factory`). The call may be repeated after any failure. Repeat the call with `force` if the store no longer has the
+    state but the log still lists it.
 
     Parameters
     ----------
     checkpointLocation, log
         The location of the topology's log, as `start` got it.
     filesLocation, filesStorage
-        The place of the topology's files and the options of its store, if `start` got them.
+        The location of the topology's files and the options of its store, if `start` got them.
     url, prefix, factory
         The location of a state that is not in memory, as for `openState`.
     force
         Drop the state even if a driver may hold it: a running driver is fenced out first, and stops without writing.
         Also needed if no log is given, because only the log knows of drivers. After such a drop, a start with a log
-        that still knows the state is refused.
+        that still lists the state is refused.
 
     Raises
     ------
@@ -121,14 +121,14 @@ class _Known:
 
 
 def _read(location: StateLocation, topology: str, state: str) -> _Known:
-    """Read the log. Raises StateError for a watermark, LogMismatchError if the state's files are another log's."""
+    """Read the log. Raises StateError for a watermark, LogMismatchError if another log owns the state's files."""
     with contextlib.closing(location.open_log_to_read(topology)) as reading:
         held_states = HeldStates(location, topology, reading)
         _check_no_watermark(held_states, state)
         watermarks = held_states.watermarks_of(state)
         in_memory = any(reading.manifest(name) for name in (state, *watermarks))
         kept_at = reading.files_address()
-        if in_memory and location.has_files:  # a state elsewhere has no files
+        if in_memory and location.has_files:  # only a state in memory has files
             check_files_of(location.place(topology, reading), reading.uuid, kept_at, "the log that was given")
         elif in_memory:
             check_location_given(None, kept_at, topology)
@@ -136,7 +136,7 @@ def _read(location: StateLocation, topology: str, state: str) -> _Known:
 
 
 def _check_known(known: _Known, topology: str, state: str, store_log: str | None) -> None:
-    """Raise StateError for a state that neither the log nor, as this log's, the store knows."""
+    """Raise StateError unless the log has the state, or the store has it and this log owns it."""
     # A driver that was suspended during an earlier drop may have made the state again after the log forgot the state.
     if state not in known.births and store_log != known.uuid and not known.watermarks:
         raise StateError(
@@ -156,7 +156,7 @@ def _check_free(known: _Known, topology: str) -> None:
 
 
 def _check_own_state(known: _Known, state: str, store_log: str | None) -> None:
-    """Raise StateError if the state in the store is another log's."""
+    """Raise StateError if another log owns the state in the store."""
     if store_log not in (None, known.uuid):
         raise StateError(
             f"state {state!r} there belongs to another log (uuid {store_log}) than this one (uuid {known.uuid}), "
@@ -166,7 +166,7 @@ def _check_own_state(known: _Known, state: str, store_log: str | None) -> None:
 
 
 def _check_no_watermark(held: HeldStates, state: str) -> None:
-    """Raise StateError for the watermark of an existing state, which without it would reopen closed windows."""
+    """Raise StateError for the watermark of an existing state. Without it, the state would reopen closed windows."""
     owner = held.owner_of(state)
     if owner is not None:
         raise StateError(
@@ -187,7 +187,8 @@ def _log_of(location: StateLocation, topology: str, state: str) -> str | None:
 
 
 def _missing_in_store(location: StateLocation, topology: str, state: str) -> StateError:
-    # Such a drop is refused because, if the location is wrong, the log would forget a state that is still elsewhere.
+    # Such a drop is refused, because the location may be wrong: then the log would forget a state that still exists
+    # elsewhere.
     server = location.url is not None
     where = f"{location.address.shown} under the prefix {location.prefix!r}" if server else repr(location.factory)
     return StateError(
@@ -207,8 +208,8 @@ def _drop(
 ) -> None:
     """Drop a state and its watermarks. The watermarks come first in `states`.
 
-    If the process dies in between, a state without its watermarks is left. The log still knows them, so a start
-    refuses. After an error the log is given back, so that the drop can be repeated without force.
+    If the process dies in between, a state without its watermarks is left. The log still lists the watermarks, so a
+    start is refused. After an error the log is given back, so that the drop can be repeated without force.
     """
     lease = log.take()
     if held:
@@ -216,7 +217,7 @@ def _drop(
     try:
         _drop_under(lease, location, log, topology, states, in_store, with_files)
     finally:
-        with contextlib.suppress(FencedError, LogError):  # a driver took the log meanwhile, or it does not answer
+        with contextlib.suppress(FencedError, LogError):  # a driver took the log meanwhile, or the log does not answer
             log.give_back(lease)
 
 
@@ -240,8 +241,8 @@ def _drop_under(
                     drop_store(store, log, lease)
                 else:
                     store.drop()
-    # The files are listed before the log forgets the states. Afterwards a start may make them anew and write files
-    # of other names, which must stay.
+    # The files are listed before the log forgets the states. Afterwards a start may create the states again and write
+    # files with other names, which must stay.
     places = []
     if with_files and location.has_files:
         place = location.place(topology, log)

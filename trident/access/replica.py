@@ -46,13 +46,13 @@ _TRIES = 20
 class MemoryReplica:
     """A copy of the state in this process. `committed` brings the copy up to the driver's last committed batch.
 
-    A replica writes nothing: no lease, no snapshot, no file. `files` is the place of the topology's files. `combine`
+    A replica writes nothing: no lease, no snapshot, no file. `files` is the store of the topology's files. `combine`
     combines a batch's value with the stored value. It is None if only the driver's code can do that; then the state can
     be read up to its last snapshot. Any thread may call.
 
     A replica belongs to one incarnation of the state, and to one history of its log. After the state was dropped, its
-    topology reset, or its log restored from an older copy, every call raises a StateError, whatever is there by then: a
-    reader that continued would see counts fall, and a copy must take no batch of another history.
+    topology reset, or its log restored from an older copy, every call raises a StateError, even if a new state exists
+    by then: a reader that continued would see counts fall, and a copy must not apply a batch of another history.
     """
 
     def __init__(self, log: LogReading, files: FileStore, state: str, combine: Combine | None) -> None:
@@ -86,7 +86,7 @@ class MemoryReplica:
         return self.follow(None)
 
     def reachable(self) -> int:
-        """Return the last txid that the log has committed. `follow` could update the copy up to it.
+        """Return the last txid that the log has committed. `follow` can update the copy up to that batch.
 
         Raises StateEndedError if the log has gone back.
         """
@@ -107,21 +107,22 @@ class MemoryReplica:
 
         If `upTo` is None, update the copy up to the last committed batch.
 
-        The copy may get further than `upTo` if it must begin again from a newer snapshot.
+        The copy may get a later batch than `upTo` if it must begin again from a newer snapshot.
         """
         with self._lock:
             for _ in range(_TRIES):
                 with self._log.at_once():
                     error = self._advance(upTo)
                     before = self._text
-                    # The manifest is read after the batches. If it is of this incarnation, the batches were of it, too.
+                    # The manifest is read after the batches. If it belongs to this incarnation, the batches belonged to
+                    # it, too.
                     self._text, self.manifest = self._read_manifest()
                 if error is None:
                     return self._marker
                 if isinstance(error, StateEndedError):
                     raise error
                 behind = self._store is not None and self._marker < self.manifest.txid
-                if self._text == before and not behind:  # no newer snapshot explains the error
+                if self._text == before and not behind:  # there is no newer snapshot that explains the error
                     raise error
                 self._store = None
             raise StateLostError(
@@ -155,8 +156,8 @@ class MemoryReplica:
 
         Return the error if files or batches are gone.
 
-        The caller decides on the meaning of the error: a newer snapshot, or another incarnation of the state, may have
-        replaced the files and batches meanwhile.
+        The caller interprets the error: a newer snapshot, or another incarnation of the state, may have replaced the
+        files and batches meanwhile.
         """
         try:
             reachable = self.reachable()
@@ -171,7 +172,7 @@ class MemoryReplica:
                     return error
         except (StateError, LogError) as error:
             return error
-        except Exception as error:  # what code of the user's raises; the copy has the batches before
+        except Exception as error:  # an error of user code; the copy has all earlier batches
             raise StateNotFollowedError(
                 f"state {self._state!r} cannot follow its driver after txid {self._marker}, so its values become "
                 f"old: {type(error).__name__}: {error}. It is tried again; if that does not help, give this process "
@@ -194,8 +195,8 @@ class MemoryReplica:
     def _check_history(self) -> None:
         """Raise StateEndedError if the log was restored from a copy that is older than the batches read from it.
 
-        The copy may be older than the lease under which the state was loaded, which it then did not issue; or it is of
-        the same driver, and another batch is at the marker.
+        The copy of the log may be older than the lease under which the state was loaded; then it never issued that
+        lease. Or the lease is the same, and the log has another batch at the marker.
         """
         if self._over is not None:
             raise self._over
@@ -219,7 +220,7 @@ class MemoryReplica:
                 f"state {self._state!r}: its snapshot is at txid {self.manifest.txid}, and the log keeps only the "
                 f"batches after {self._log.kept_since(self._group)}; restore the checkpoint from a copy"
             )
-        if result is None:  # the topology did not have this state any more in this batch, so the state changes no more
+        if result is None:  # the program of this batch no longer had this state, so the state does not change any more
             self._ended = True
             return None
         if self._combine is None:
@@ -230,8 +231,8 @@ class MemoryReplica:
                 f"give openState(..., aggregator={_written(aggregator)}), "
                 f"or stop the topology, which takes a snapshot"
             )
-        # Under the lease with which the copy was loaded: the snapshot of a later driver may be older than the copy,
-        # which then goes on as it is.
+        # Under the lease with which the copy was loaded: the snapshot of a later driver may be older than the copy.
+        # Then the copy stays as it is.
         assert self._lease is not None
         store.apply(self._lease, batches.update(txid, result))
         self._marker, self._digest = txid, batch_digest(self._log, self._group, txid)
@@ -265,7 +266,7 @@ _ONE_ROW = pa.Table.from_batches([pa.RecordBatch.from_struct_array(pa.array([{}]
 
 
 def _written(aggregator: str) -> str:
-    """Return the Python text of one or several aggregators, from their name in the state's fingerprint."""
+    """Return Python code for one or several aggregators, from their name in the state's fingerprint."""
     names = bundle_names(aggregator)
     if names is None:
         return f"{aggregator.rpartition('.')[2]}()"
@@ -278,7 +279,7 @@ def _unknown(stored: object, delta: object) -> object:
 
 
 class _Home:
-    """The home of a replica's store, which is only read: the place of snapshot files, and the replica's manifest."""
+    """The read-only `Home` of a replica's store: the store of snapshot files, and the replica's manifest."""
 
     def __init__(self, files: FileStore, manifest: Callable[[], bytes | None]) -> None:
         self.files, self.manifest = files, manifest

@@ -37,7 +37,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _ENDED = ("FAILED", "STOPPED")
 _LOOK_SECONDS = 0.1
 _END_SECONDS = 30.0
-"""The seconds that a driver may take to end, beside the time for planned batches."""
+"""The seconds that a driver may take to end, in addition to the time for planned batches."""
 
 _home = click.option(
     "--home", type=click.Path(file_okay=False, path_type=Path), help="Where topologies are stored. [env: TRIDENT_HOME]"
@@ -145,7 +145,7 @@ def list_(home: Path | None, form: str | None) -> None:
 
 
 def line_of(stored: StoredTopology) -> dict[str, Any]:
-    """Return the line of a topology. A damaged topology shows in its line alone."""
+    """Return the list's line for a topology. A damaged topology affects only its line."""
     condition, report, driver, error = "STORED", None, None, None
     try:
         driver, report = stored.driver(), stored.report()
@@ -229,12 +229,12 @@ def kill(name: str, wait: float, home: Path | None) -> None:
         if time.monotonic() > until:
             raise TopologyConditionError(f"the driver of topology {name!r} is still stopping; its log is {stored.said}")
         time.sleep(_LOOK_SECONDS)
-    stored.remove(wish.id)  # for a topology without a driver
+    stored.remove(wish.id)  # if the topology has no driver
     click.echo(f"topology {name!r} is killed", err=True)
 
 
 def _changed(place: Home, name: str, timeout: float, **changes: Any) -> None:
-    """Store a wish of an operator, and wait until the driver has carried it out."""
+    """Store an operator's request (a `Wish`), and wait until the driver has carried it out."""
     stored = place.find(name)
     wish = place.change(name, **changes)
     if not stored.is_driven():
@@ -259,7 +259,7 @@ def _awaited(
     until = time.monotonic() + timeout
     while True:
         ended = driver.poll() is not None if driver is not None else not stored.is_driven()
-        report = stored.report()  # after that look: what the driver said at its end counts
+        report = stored.report()  # read after that check, because the driver's last report counts
         if report is not None and told(report):
             return report
         if ended:

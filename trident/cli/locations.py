@@ -51,7 +51,7 @@ def location_options(command: _F) -> _F:
 
 
 def files_options(command: _F) -> _F:
-    """Add the options for the place of files to a command, which gets them as `files`: keyword arguments."""
+    """Add the options for the location of files to a command, which gets them as keyword arguments in `files`."""
 
     @functools.wraps(command)
     def called(**given: Any) -> Any:
@@ -65,7 +65,7 @@ def files_options(command: _F) -> _F:
 
 
 def files_at(location: str | None, storage: str | None) -> dict[str, Any]:
-    """Return the options for the place of files as keyword arguments of openState, openTopology and dropState."""
+    """Return the options for the location of files as keyword arguments of openState, openTopology and dropState."""
     return {"filesLocation": location, "filesStorage": None if storage is None else pairs_of(storage)}
 
 
@@ -80,7 +80,7 @@ def read_locations(
 ) -> dict[str, Any]:
     """Return the options as keyword arguments of openState and dropState.
 
-    Raises UsageError if no option names the place of the states.
+    Raises UsageError if no option names the location of the states.
     """
     if checkpoint is None and url is None and log_url is None:
         raise click.UsageError("give the location of the states: --checkpoint, --url or --log-url")

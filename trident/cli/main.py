@@ -22,7 +22,7 @@ class _Commands(click.Group):
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
-        except click.NoSuchOption as error:  # perhaps it is none, but a negative key, or a name such as -x
+        except click.NoSuchOption as error:  # perhaps it is not an option, but a negative key, or a name such as -x
             if error.option_name.startswith("--"):
                 raise
             text = "Write -- before an argument that begins with '-': trident state get words counts -- -5."

@@ -23,7 +23,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class ProgramArguments:
-    """The topology that a command line names, and the place of its log."""
+    """The topology that a command line names, and the location of its log."""
 
     program: str
     name: str
@@ -71,7 +71,7 @@ class TlsArguments:
 
     @property
     def tls(self) -> TLS | None:
-        """The files; None if there are none. Raises UsageError if some are missing."""
+        """The TLS files; None if the command line names none. Raises UsageError if some of them are missing."""
         if self.tls_cert is None and self.tls_key is None:
             if self.tls_client_ca is None:
                 return None
@@ -141,7 +141,7 @@ class _Value(Text):
         self.name, self._option = "value", option
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the value that a call of `start` would give. Fail with the message of the option's check."""
+        """Return the value that a call of `start` would give. Fails with the message of the option's check."""
         option = OUTSIDE[self._option]
         try:
             return option.kind.read(self._option, option.of_text(value))
@@ -150,9 +150,11 @@ class _Value(Text):
 
 
 def start_options(*names: str, **flags: str) -> Callable[[_F], _F]:
-    """Return the decorator that adds options of a start to a command, which gets those that came as `options`.
+    """Return the decorator that adds options of a start to a command.
 
-    Type, default and help are as declared. `flags`: options that are switched away from their default, by a flag.
+    The command gets the options that were given as `options`.
+
+    Type, default and help are as declared. `flags` are options that a flag switches away from their default.
     """
 
     def decorate(command: _F) -> _F:
@@ -232,7 +234,10 @@ def came(*parameters: str) -> bool:
 
 
 def pairs(option: str, given: Iterable[str]) -> dict[str, str]:
-    """Return the pairs of an option that may be repeated. Raises UsageError if one of two values would be dropped."""
+    """Return the pairs of a repeatable option.
+
+    Raises UsageError if a name occurs twice, because one value would be lost.
+    """
     found: dict[str, str] = {}
     for name, sign, value in (text.partition("=") for text in given):
         if not sign or not name:
@@ -246,7 +251,7 @@ def pairs(option: str, given: Iterable[str]) -> dict[str, str]:
 def once(settings: Mapping[str, str], **own: Any) -> None:
     """Raise UsageError if --set also sets the value of a dedicated option: one of the two would be ignored.
 
-    `own`: the value of each option of a start that has a dedicated option; None if it did not come.
+    `own`: the value of each option of a start that has a dedicated option; None if it is not on the command line.
     """
     for option, value in own.items():
         if option in settings and value is not None:
@@ -254,9 +259,9 @@ def once(settings: Mapping[str, str], **own: Any) -> None:
 
 
 def log_to_stderr(as_json: bool, audit: bool = False) -> None:
-    """Write logs from INFO on to stderr, as lines of text or of JSON. Each process that answers calls this for itself.
+    """Write logs from INFO on to stderr, as lines of text or of JSON. Each server process calls this function.
 
-    `audit`: also a line for each request.
+    With `audit`, also write a line for each request.
 
     Logging that is configured already is not changed.
     """

@@ -1,6 +1,6 @@
 """The types of options with possibly secret values. Other users of the machine see a command line.
 
-Each option of each command that may take a secret has one of these types; `tests/cli/test_secrets.py` walks them all.
+Each option that may take a secret has one of these types; `tests/cli/test_secrets.py` checks all commands.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from trident.configuration.value_kinds import pairs_of
 if TYPE_CHECKING:
     Text = click.ParamType[str]
 else:
-    Text = click.ParamType  # of which the lowest version that is allowed takes no arguments
+    Text = click.ParamType  # the lowest allowed version of click takes no type arguments
 
 _SEEN = "other users of the machine can see a command line; write env:NAME or file:path"
 
@@ -26,19 +26,19 @@ class Secret(Text):
     name = "secret"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the value. Fail, without showing it, if it is the secret itself."""
+        """Return the value. Fails, without showing it, if it is the secret itself."""
         if not value.startswith(SOURCES):
             self.fail(_SEEN, param, ctx)
         return value
 
 
 class SecretUrl(Text):
-    """A url. One with a password may come from the environment, but not from the command line."""
+    """A url. A url with a password may come from the environment, but not from the command line."""
 
     name = "url"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the value. Fail, without showing it, if it has a password that others see."""
+        """Return the value. Fails, without showing it, if it has a password that others could see."""
         source = None if ctx is None or param is None else ctx.get_parameter_source(str(param.name))
         if redacted(value) != value and source is click.core.ParameterSource.COMMANDLINE:
             self.fail(f"the url has a password, and {_SEEN} with the url", param, ctx)
@@ -51,7 +51,7 @@ class Setting(Text):
     name = "name=value"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the setting. Fail, without showing its value, if that is a url with a password."""
+        """Return the setting. Fails, without showing its value, if that is a url with a password."""
         name, _, text = value.partition("=")
         if "://" in text and redacted(text) != text:
             self.fail(f"the url of {name} has a password, and {_SEEN} with the url", param, ctx)
@@ -59,12 +59,12 @@ class Setting(Text):
 
 
 class StorageOptions(Text):
-    """Options of an object store, ``name=value,name=value``, with secrets named by their places."""
+    """Options of an object store, ``name=value,name=value``. A secret is given as ``env:NAME`` or ``file:path``."""
 
     name = "name=value,..."
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the options. Fail, without showing its value, if one is a secret."""
+        """Return the options. Fails, without showing the value, if a value is a secret itself."""
         from trident.files.object_options import Storage
 
         try:

@@ -62,7 +62,7 @@ def serve(
     """
     tls = files_of_tls.tls
     log_to_stderr(log_json, audit)
-    load_topology(topology.program)  # errors of the program show here, before a worker begins
+    load_topology(topology.program)  # raises errors of the program here, before a worker begins
     _rules(clients, tls)
     listening = bind(clients.host, port)
     answering = Answering(topology, clients, tls, files, log_json, audit)
@@ -77,7 +77,7 @@ def serve(
 
 @dataclass(frozen=True, slots=True)
 class Answering:
-    """The topology that a process answers for, its clients, and its logs."""
+    """The topology that a server process serves, the access of its clients, and its logs."""
 
     topology: ProgramArguments
     clients: ClientArguments
@@ -92,7 +92,7 @@ def _rules(clients: ClientArguments, tls: TLS | None) -> AccessRules:
 
 
 def keep(processes: Sequence[BaseProcess]) -> None:
-    """Start processes that answer, and end all of them when one ends or this process is asked to end.
+    """Start the server processes, and end all of them when one ends or this process is asked to end.
 
     Raises TopologyError if one ended with an error: a supervisor then starts all of them again.
     """
@@ -102,7 +102,7 @@ def keep(processes: Sequence[BaseProcess]) -> None:
         ready = multiprocessing.connection.wait([process.sentinel for process in processes])
         ended = [process for process in processes if process.sentinel in ready]
         for process in ended:
-            process.join()  # its sentinel is ready a moment before its exit code
+            process.join()  # a process's sentinel is ready a moment before its exit code
     finally:
         for process in processes:
             if process.pid is not None:
@@ -115,7 +115,7 @@ def keep(processes: Sequence[BaseProcess]) -> None:
 
 
 def _end_with_parent() -> None:
-    """Make this process end cleanly when its parent has ended: nothing else would end it."""
+    """Make this process end cleanly when its parent has ended, because nothing else would end it."""
     parent = multiprocessing.parent_process()
     if parent is None:
         return

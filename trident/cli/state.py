@@ -23,7 +23,7 @@ NOT_FOUND = 3
 
 
 def _isolation(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that say as of which batch a command reads."""
+    """Add the options that choose the batch as of which a command reads."""
     previous = click.option("--previous", is_flag=True, help="Read as of the batch before the last committed one.")
     latest = click.option("--latest", is_flag=True, help="Read the last written values, committed or not.")
     return latest(previous(command))
@@ -41,7 +41,7 @@ def state() -> None:
 def list_(topology: str | None, form: str | None, **location: Any) -> None:
     """List the states of all topologies or one."""
     places = read_locations(**location)
-    for files in ("filesLocation", "filesStorage"):  # what there is, the log says
+    for files in ("filesLocation", "filesStorage"):  # the log lists the states
         del places[files]
     states = listStates(topology=topology, **places)
     if not states:

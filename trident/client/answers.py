@@ -45,14 +45,17 @@ class ServedRows(AnswerRows):
 
 
 class Session:
-    """The newest txids that a client has seen. Later answers never show an older batch, whichever server answers."""
+    """The newest txids that a client has seen.
+
+    Later answers never show an older batch, even if another server answers.
+    """
 
     def __init__(self) -> None:
         self._seen: dict[str, int] = {}
 
     @property
     def least(self) -> dict[str, int]:
-        """The txids that the next answer must at least show, by batch group."""
+        """The least txids that the next answer must show, by batch group."""
         return dict(self._seen)
 
     def note(self, txids: Mapping[str, int]) -> None:

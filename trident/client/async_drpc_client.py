@@ -1,6 +1,6 @@
 """AsyncDRPCClient: a client of a served topology for asyncio programs.
 
-`python -m tests.house.blocking_client` writes `drpc_client.py` from this file. Change this one, and run that.
+`python -m tests.house.blocking_client` writes `drpc_client.py` from this file. Change this file, and run that command.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ class AsyncServedChanges(AsyncIterator[Change]):
 
     def __init__(self, http: Any, conversation: Conversation, reader: ChangesReader) -> None:
         self._reader = reader
-        self._changes = _changes(http, conversation, reader)  # without a cycle, so that it ends when it is dropped
+        self._changes = _changes(http, conversation, reader)  # no reference cycle: dropping it closes it
 
     @property
     def position(self) -> str | None:
-        """The place after the last change that was read, from which to continue.
+        """The position after the last change that was read, from which another iterator can continue.
 
-        Batches without changes also move it.
+        Batches without changes also advance it.
         """
         return self._reader.position
 
@@ -39,7 +39,7 @@ class AsyncServedChanges(AsyncIterator[Change]):
 
 
 async def _changes(http: Any, conversation: Conversation, reader: ChangesReader) -> AsyncGenerator[Change]:
-    """Yield the changes of a state. `http` is the feed's own: its connections end with it."""
+    """Yield the changes of a state. The feed closes its client `http` at its end."""
     patience = conversation.patience()
     async with http:
         while True:
@@ -59,9 +59,9 @@ async def _changes(http: Any, conversation: Conversation, reader: ChangesReader)
                                 yield change
             except conversation.unreachable as unreachable:
                 error = conversation.no_answer(unreachable)
-            if connected:  # from here on the client waits for a server
+            if connected:  # from here on the client waits for a server to answer
                 patience = conversation.patience()
-            # A stream that ends without an error did so because its server ends, or cut a slow reader off.
+            # A stream ends without an error if its server ends, or if the server disconnects a slow reader.
             error = error or conversation.no_answer(EOFError("it ended the stream of changes"))
             await asyncio.sleep(patience.next(error))
 
@@ -81,9 +81,10 @@ class AsyncDRPCClient:
     token : str, optional
         The server's token, or ``env:NAME`` or ``file:path`` that holds it.
     timeout : duration
-        The time limit of a request that names none; after it the server stops working on the request.
+        The time limit of requests without a timeout. After it the server stops working on the request.
     ca : str, optional
-        A PEM file with the authority that signed the certificate of an ``https`` server; the system's if omitted.
+        A PEM file with the authority that signed the certificate of an ``https`` server; the system's authorities if
+        omitted.
     cert : tuple of two str, optional
         PEM files with this client's certificate and its key, for a server that asks for one.
 
@@ -125,8 +126,8 @@ class AsyncDRPCClient:
         self._conversation = Conversation(url, token, timeout, ca, cert)
         self._http = self._connections()
         self._feeds = WeakSet[Any]()
-        """The connections of feeds. A feed has its own, because the garbage collector may end it within any request,
-        which holds the lock of the connections that it uses."""
+        """The HTTP clients of feeds. Each feed has a separate client, because the garbage collector may end a feed
+        within any request, and a request holds the lock of its client's connections."""
         self.url = url
 
     async def execute(self, function: str, /, *args: Any, timeout: Duration | None = None, **named: Any) -> ServedRows:
@@ -180,10 +181,10 @@ class AsyncDRPCClient:
         """Return an iterator over the changes of a state, from now on or after the batch `after`.
 
         Each change has the keys that changed, with their new values, as of the batch `txid`. It usually covers one
-        batch, or several if the reader was late. Applied in their order, the changes give the state as of each
-        `txid`: none is left out and none comes twice. The iterator waits for the next change. If the connection breaks,
-        it connects again and continues at its place. Another iterator can continue at its `position`, which moves even
-        while nothing changes.
+        batch, or several if the reader was late. Applied in their order, the changes give the state as of each `txid`:
+        no change is left out, and none comes twice. The iterator waits for the next change. If the connection breaks,
+        it connects again and continues after the last change. Another iterator can continue at its `position`, which
+        advances even if a batch changes nothing.
 
         Parameters
         ----------
@@ -193,17 +194,18 @@ class AsyncDRPCClient:
             The `position` of a change, or a txid. After a drop or a reset of the state, an old position is refused,
             whereas an old txid would be mistaken for a txid of the new state.
         snapshot : bool
-            Begin with the whole state as one change (its `snapshot` is true), and begin again with one if the log no
-            longer keeps the changes that this reader missed.
+            Begin with the whole state as one change (its `snapshot` is true). If the log no longer keeps the changes
+            that this reader missed, send the whole state again.
 
         Raises
         ------
         StateEndedError
-            The state was dropped or reset, perhaps while the iterator waited; a copy made from the changes is void.
+            The state was dropped or reset, perhaps while the iterator waited; a copy made from the changes is no longer
+            valid.
         ChangesMissedError
             The log no longer keeps the batches that this reader lacks, and `snapshot` is false.
         StateError
-            The state is nonTransactional or has ttlSecs, or the server knows no log.
+            The state is nonTransactional or has ttlSecs, or the server has no log.
         ServerUnavailableError
             No server has answered for the client's timeout. The `position` stays valid.
 

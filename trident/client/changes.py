@@ -14,7 +14,8 @@ from trident.base import errors
 from trident.client.answers import ServedRows
 
 QUIET_SECONDS = 45.0
-"""The seconds without an event after which a connection is given up. A server sends one at least every 15 seconds."""
+"""The seconds without an event after which a client gives up a connection. A server sends an event at least every 15
+seconds."""
 
 
 @dataclass(frozen=True)
@@ -23,12 +24,11 @@ class Change:
 
     Attributes
     ----------
-    after, txid : the batches after `after`, up to `txid`. Usually one; several if the reader was late.
-    committedAt : when the last of these batches was committed; None if the log does not say.
-    rows : the keys that changed, each with its value as of `txid`: Rows of the key fields and the value.
-    removed : the keys that have no value any more, as Rows of the key fields.
-    snapshot : whether `rows` is the whole state as of `txid`; earlier values are void.
-    position : the reader's place after this change, for ``changes(name, after=position)``.
+    after, txid : the change covers the batches after `after`, up to `txid`. Usually one; several if the reader was
+    late. committedAt : when the last of these batches was committed; None if the log does not say. rows : the keys that
+    changed, each with its value as of `txid`: Rows of the key fields and the value. removed : the keys that have no
+    value any more, as Rows of the key fields. snapshot : whether `rows` is the whole state as of `txid`, which replaces
+    all earlier values. position : the reader's position after this change, for ``changes(name, after=position)``.
     """
 
     after: int
@@ -60,7 +60,7 @@ class EventReader:
         self._fields: dict[str, str] = {}
 
     def take(self, line: str) -> Event | None:
-        """Add a line. Return the event that the line ends, otherwise None."""
+        """Add a line. Return the event that this line completes; None if it completes none."""
         if line:
             name, _, value = line.partition(":")
             self._fields[name] = value.removeprefix(" ")
@@ -72,7 +72,7 @@ class EventReader:
 
 
 class ChangesReader:
-    """One reader's place in the changes of a state, and the parts of the current change that have arrived so far."""
+    """One reader's position in the changes of a state, and the parts of the current change that have arrived so far."""
 
     def __init__(self, state: str, after: int | str | None, snapshot: bool) -> None:
         if after is not None and snapshot:
@@ -82,7 +82,7 @@ class ChangesReader:
         self._path = f"/state/{quote(state, safe='')}/changes"
         self._snapshots = snapshot
         self.position: str | None = None if after is None else str(after)
-        """The place after the last change that was read. Batches without changes also move it."""
+        """The position after the last change that was read. Batches without changes also advance it."""
         self._parts: list[dict[str, Any]] = []
 
     def sent(self) -> dict[str, Any]:
@@ -113,7 +113,8 @@ class ChangesReader:
             raise kind(told["message"])
         elif event.kind in ("change", "snapshot"):
             if told["first"]:
-                # A server that could not read on begins again: parts without a last one are void (guard "feed, parts").
+                # A server that failed in the middle of a change sends it again: parts without a last part are dropped
+                # (guard "feed, parts").
                 self._parts = []
             self._parts.append(told)
             if told["last"]:
@@ -147,7 +148,10 @@ def _table(text: str) -> pa.Table:
 
 
 def _folded(tables: list[tuple[pa.Table, pa.Table]]) -> tuple[pa.Table, pa.Table]:
-    """Return the entries and the removed keys of several parts. For each key, the last part that has it decides."""
+    """Return the entries and the removed keys of several parts.
+
+    For each key, the last part that has the key decides.
+    """
     fields = tables[0][1].column_names
     entries = pa.concat_tables([table for table, _ in tables], promote_options="permissive")
     removed = pa.concat_tables([table for _, table in tables])

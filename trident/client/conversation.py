@@ -33,7 +33,7 @@ _HEADERS = {"content-type": "application/json", "accept": ARROW}
 class Request(NamedTuple):
     """A request: its content, and the seconds for which the client waits for the answer.
 
-    `least` are the txids that the answer must at least show.
+    `least` are the least txids that the answer must show.
     """
 
     method: str
@@ -132,8 +132,8 @@ class Conversation:
     def stream(self, reader: ChangesReader) -> dict[str, Any]:
         """Return the arguments of httpx's ``stream`` for the changes of a state.
 
-        A reader that continues at a given place gets the changes after it. One that begins now begins with a batch that
-        is no older than the txids this client has seen.
+        A reader that continues at a given place gets the changes after it. A reader without a position begins with a
+        batch that is no older than the txids this client has seen.
         """
         timeout = self.httpx.Timeout(_NETWORK_SECS + self._timeout, connect=_NETWORK_SECS, read=QUIET_SECONDS)
         sent = reader.sent()
@@ -141,7 +141,7 @@ class Conversation:
         return {**sent, "headers": sent["headers"] | _least_header(least), "timeout": timeout}
 
     def note_change(self, response: Any, change: Change) -> None:
-        """Note a change that a feed gave. Later answers will show at least its batch."""
+        """Record a change from a feed. Later answers will show at least its batch."""
         group = response.headers.get("trident-group")
         if group is not None:
             self._session.note({unquote(group): change.txid})
@@ -161,8 +161,8 @@ class Conversation:
     def outcome(self, response: Any, least: Mapping[str, int]) -> Exception | None:
         """Return None for an answer, or the error of a response after which to retry; raise any other error.
 
-        Reads change nothing, so it is safe to send them again. An answer that shows less than `least` is none: a
-        cache between client and server does not know that it should wait.
+        Reads change nothing, so it is safe to send them again. An answer that shows older batches than `least` does not
+        count as an answer: it may come from a cache between client and server.
         """
         if response.status_code == 200:
             shown = json.loads(response.headers.get("trident-as-of-txid", "{}"))
@@ -196,7 +196,7 @@ def _tls_context(ca: str | None, cert: tuple[str, str] | None) -> ssl.SSLContext
 
 
 class Patience:
-    """The pauses between the tries of one request."""
+    """The pauses between the attempts of one request."""
 
     def __init__(self, limit: float) -> None:
         self._deadline = time.monotonic() + limit

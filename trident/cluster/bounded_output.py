@@ -6,14 +6,14 @@ import sys
 from pathlib import Path
 
 MOST_BYTES = 16 << 20
-"""The most bytes of the file. As many again are kept beside it."""
+"""The most bytes of the file. The file for earlier output has at most as many."""
 
 
 class BoundedOutput:
-    """Keeps a file small into which this process and its children print, by descriptors that append.
+    """Limits the size of a file to which this process and its children append their output.
 
-    The content is copied aside and the file is emptied, because renaming it would move the output of Spark's JVM and
-    of other children along. A line that is printed between the copy and the cut is lost.
+    The content is copied aside and the file is emptied, because Spark's JVM and other children would continue to write
+    to the renamed file. A line that is printed between the copy and the truncation is lost.
     """
 
     def __init__(self, file: Path, most: int = MOST_BYTES) -> None:

@@ -83,7 +83,10 @@ def digest(archive: Path) -> str:
 
 @contextlib.contextmanager
 def code_of(archive: Path) -> Iterator[None]:
-    """Import modules from an archive before any other place, until the end of the block. Then unload these modules."""
+    """Import modules from an archive before any other location, until the end of the block.
+
+    Then unload these modules.
+    """
     sys.path.insert(0, str(archive))
     importlib.invalidate_caches()
     try:
@@ -97,7 +100,7 @@ def code_of(archive: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def workers_import(archive: Path) -> Iterator[None]:
-    """Let the workers of a local Spark that starts in this block import modules from an archive before other places."""
+    """Let the workers of a local Spark that starts in this block import modules first from an archive."""
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(archive), before]))
     try:
@@ -112,7 +115,7 @@ def workers_import(archive: Path) -> Iterator[None]:
 def load_from(archive: Path, program: str) -> TridentTopology:
     """Return the topology of a program from its archive. Call it within ``with code_of(archive):``.
 
-    Raises TopologyError if the archive lacks the module, or if this process has imported another one of that name.
+    Raises TopologyError if the archive lacks the module, or if this process has imported another module of that name.
     """
     topology = imported(program)
     module = sys.modules[split(program)[0]]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def driver_session(name: str, master: str | None, confs: Mapping[str, str]) -> "Iterator[SparkSession]":
-    """Yield a session for the topology `name`, with secrets that are read here, and stop it at the end of the block."""
+    """Yield a session for the topology `name`, with secrets read here. Stop it at the end of the block."""
     from trident.compiler.spark.sessions import local_session
 
     session = local_session(master, {"spark.app.name": name, **read_confs(confs)})
@@ -23,5 +23,5 @@ def driver_session(name: str, master: str | None, confs: Mapping[str, str]) -> "
 
 
 def is_later(engine: str, master: str | None, confs: Mapping[str, str]) -> bool:
-    """Return whether a run starts a local Spark by itself, if it needs one: it does not if its batches stay small."""
+    """Return whether a run starts a local Spark by itself, and only if it needs it. Small batches do not need it."""
     return engine == "auto" and master is None and not confs

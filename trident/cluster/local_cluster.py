@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 ClusterCondition = Literal["STARTING", "KILLED"] | Condition
-"""The condition of a topology in a cluster: Storm's statuses, and those of its beginning and its end."""
+"""The condition of a topology in a cluster: Storm's statuses, and statuses for its beginning and its end."""
 
 OWN = ("name", "engine", "standby", "replace")
 """The options of a start that the cluster sets itself."""
@@ -36,10 +36,10 @@ class _Member:
 
     running: RunningTopology | None = None
     killed: bool = False
-    """True once a kill was called. It stays so if the kill is interrupted, and the next kill goes on."""
+    """True once a kill was called, even if the kill was interrupted. The next kill then continues it."""
     removed: bool = False
     killing: threading.Lock = field(default_factory=threading.Lock)
-    """Held by the one call that kills it now."""
+    """Held by the call that kills the topology now."""
 
     @property
     def condition(self) -> ClusterCondition:
@@ -51,21 +51,22 @@ class _Member:
 class LocalCluster(Ending):
     """Topologies by name in this process: submit, activate, deactivate, rebalance and kill them.
 
-    It runs each topology exactly as `TridentTopology.start` does, on one Spark session. That is the given one, or the
-    active one, or a local one, which the cluster makes for its first topology and stops at its `shutdown`. As a
-    context manager, it shuts down at the end of the block.
+    It runs each topology exactly as `TridentTopology.start` does, on one Spark session. This is the given session, or
+    the active session, or a local session, which the cluster makes for its first topology and stops at its `shutdown`.
+    As a context manager, it shuts down at the end of the block.
 
     Parameters
     ----------
     spark : SparkSession, optional
         The session for all topologies. The cluster does not stop it.
     engine : "spark", "embedded" or "auto"
-        The engine of all topologies. The embedded one has no session. On "auto" the cluster makes none: a topology that
-        needs Spark starts a local one, which stays up after `shutdown`.
+        The engine of all topologies. The embedded engine has no session. On "auto" the cluster makes no session: a
+        topology that needs Spark starts a local Spark, which stays up after `shutdown`.
     cores : int, optional
         How many tasks run at once in the local session that the cluster makes; all cores by default.
     checkpointLocation : path, optional
-        The checkpoint of each topology with none in its `conf`. Without a checkpoint, states end with their run.
+        The checkpoint of each topology whose `conf` has no checkpoint. Without a checkpoint, states are lost at the end
+        of their run.
 
     Notes
     -----
@@ -127,7 +128,7 @@ class LocalCluster(Ending):
         TopologyActiveError
             The cluster has a topology of this name, or one runs in this process outside of it.
         TopologyError, GuaranteeError, ...
-            What `TridentTopology.start` raises. The name is free then.
+            The errors of `TridentTopology.start`. After such an error the name is free.
         """
         if not isinstance(topology, TridentTopology):
             raise TopologyError(f"submitTopology(name, conf, topology): {topology!r} is not a TridentTopology")
@@ -142,9 +143,9 @@ class LocalCluster(Ending):
             member.running = topology.start(self._session(), engine=self._engine, name=name, **options)
             with self._lock:
                 over = self._over
-            if over:  # a shutdown came meanwhile, and did not find the run
+            if over:  # a shutdown came meanwhile, before the run was known
                 raise self._shut_down()
-        except BaseException:  # also one that interrupts this call after the start
+        except BaseException:  # also an exception that interrupts this call after the start
             if member.running is not None:
                 member.running.stop()
             self._remove(name, member)
@@ -155,16 +156,16 @@ class LocalCluster(Ending):
         """Stop a topology and remove it. Return when the name is free and nothing of the run is left.
 
         The topology plans no new batch, and commits those that it has planned, for `waitSecs` at most. Batches that are
-        not frozen then are cancelled, and are emitted again if the topology is submitted again over its checkpoint.
-        States and log stay in their places; ``topology.reset`` drops them. A failed topology is removed, too; its
-        handle says why it failed.
+        not frozen by then are cancelled, and are emitted again if the topology is submitted again over its checkpoint.
+        States and log stay; ``topology.reset`` drops them. A failed topology is removed, too; its handle says why it
+        failed.
 
         Raises
         ------
         TopologyNotFoundError
             The cluster has no topology of this name.
         TopologyConditionError
-            The topology is being started.
+            The topology is still starting.
         """
         limit = read_limit("waitSecs", waitSecs, zero=True)
         with self._lock:
@@ -173,7 +174,7 @@ class LocalCluster(Ending):
             if running is None:
                 raise TopologyConditionError(f"topology {name!r} is STARTING; kill it when submitTopology has returned")
             member.killed = True
-        with member.killing:  # a call that waits here goes on with the kill if the first one was interrupted
+        with member.killing:  # a call that waits here continues the kill if the first call was interrupted
             if not member.removed:
                 self._drain(running, limit)
                 running.stop()
@@ -183,20 +184,20 @@ class LocalCluster(Ending):
         try:
             if not running.deactivate(wait=limit):
                 logger.warning("topology %r did not commit within %g s what it had planned", running.name, limit)
-        except TopologyConditionError as error:  # it has ended, or is between two plans
+        except TopologyConditionError as error:  # the run has ended, or is between two plans
             logger.info("%s; it is killed", error)
 
     def activate(self, name: str) -> None:
         """Let a topology plan new batches again; see `RunningTopology.activate`.
 
-        Raises TopologyConditionError for one that is KILLED, REBALANCING, or has ended.
+        Raises TopologyConditionError if the topology is KILLED or REBALANCING, or has ended.
         """
         self._running(name, "activate").activate()
 
     def deactivate(self, name: str, wait: Duration | None = 0) -> bool:
         """Let a topology plan no new batch; see `RunningTopology.deactivate`.
 
-        Raises TopologyConditionError for one that is KILLED, REBALANCING, or has ended.
+        Raises TopologyConditionError if the topology is KILLED or REBALANCING, or has ended.
         """
         return self._running(name, "deactivate").deactivate(wait)
 
@@ -205,12 +206,12 @@ class LocalCluster(Ending):
     ) -> None:
         """Change the parallelismHints of a topology between two batches; see `RunningTopology.rebalance`.
 
-        Raises TopologyConditionError for one that is KILLED, REBALANCING, or has ended.
+        Raises TopologyConditionError if the topology is KILLED or REBALANCING, or has ended.
         """
         self._running(name, "rebalance").rebalance(parallelismHints, waitSecs)
 
     def shutdown(self) -> None:
-        """Stop all topologies in good order, and the cluster's own Spark session. May be called again."""
+        """Stop all topologies in good order, and the Spark session that the cluster made. May be called again."""
         with self._lock:
             self._over = True
             members = dict(self._members)
@@ -226,20 +227,22 @@ class LocalCluster(Ending):
                 self._owned.stop()
                 self._owned = None
 
-    # --- what there is -----------------------------------------------------------------------------------------------
+    # --- the topologies -----------------------------------------------------------------------------------------------
 
     @property
     def topologies(self) -> dict[str, ClusterCondition]:
         """The condition of each topology, by name.
 
-        ACTIVE, INACTIVE, REBALANCING and KILLED as in Storm; STARTING before these, and STOPPED or FAILED for a run
-        that has ended by itself and was not killed yet.
+        ACTIVE, INACTIVE, REBALANCING and KILLED as in Storm; STARTING before the run begins; STOPPED or FAILED for a
+        run that has ended by itself and was not killed yet.
         """
         with self._lock:
             return {name: member.condition for name, member in self._members.items()}
 
     def isReady(self, name: str | None = None) -> bool:
-        """Return whether a topology is ACTIVE and all its batch groups are at work; without a name: whether all are.
+        """Return whether a topology is ACTIVE and all its batch groups work.
+
+        Without a name: whether all topologies are.
 
         False for a cluster that was shut down. Raises TopologyNotFoundError for an unknown name.
         """
@@ -254,7 +257,7 @@ class LocalCluster(Ending):
     def running(self, name: str) -> RunningTopology:
         """Return the handle of a topology's run: for its states, DRPC functions and progress.
 
-        Raises TopologyNotFoundError, or TopologyConditionError for one that is being started.
+        Raises TopologyNotFoundError, or TopologyConditionError if the topology is still starting.
         """
         with self._lock:
             running = self._member(name).running
@@ -275,7 +278,7 @@ class LocalCluster(Ending):
         shown = ", ".join(f"{name}: {condition}" for name, condition in self.topologies.items())
         return f"<LocalCluster on engine {self._engine!r}: {shown or 'no topology'}>"
 
-    # --- its own -----------------------------------------------------------------------------------------------------
+    # --- internals ----------------------------------------------------------------------------------------------------
 
     def _reserved(self, name: str) -> _Member:
         with self._lock:

@@ -1,12 +1,14 @@
-"""Locks of files that belong to a process: they end with it, no child inherits them, and a look does not take them.
+"""Locks of files that belong to a process.
 
-They are POSIX record locks. A `flock`, and a lock of an open file description too, belongs to a descriptor, which a
-forked child inherits: a helper process of the user's then keeps the lock of a driver that is dead. A record lock
+They end with the process, no child inherits them, and a check does not take them.
+
+They are POSIX record locks. A `flock`, or a lock of an open file description, belongs to a descriptor, which a forked
+child inherits: a helper process that the user's code started would keep the lock of a dead driver. A record lock
 belongs to the process that took it, and `F_GETLK` names its process without taking it.
 
 Two properties of record locks need care. They do not exclude threads of one process from each other, and the process
-loses one when it closes any descriptor of the file. So this module keeps the locks of this process by file, and opens
-no file that this process has locked.
+loses a lock when it closes any descriptor of the file. So this module keeps the locks of this process by file, and
+opens no file that this process has locked.
 """
 
 import fcntl
@@ -74,20 +76,23 @@ def locked(path: Path) -> Iterator[bool]:
 
 
 def _opened(path: Path, mode: int) -> int | None:
-    """Open a file; return None if this process has it locked, and must not open it. The caller has `_own`."""
+    """Open a file.
+
+    Return None if this process has locked the file, and so must not open it. The caller holds `_own`.
+    """
     try:
         if _id(path.stat()) in _held:
             return None
     except FileNotFoundError:
         pass
     lock = os.open(path, mode, 0o600)
-    if _id(os.fstat(lock)) in _held:  # renamed between the two looks: closing it would free the lock
+    if _id(os.fstat(lock)) in _held:  # renamed between the two checks: closing it would free the lock
         raise AssertionError(f"{path} was replaced while this process had it locked")
     return lock
 
 
 def _release(lock: int) -> None:
-    """Close the descriptor of a lock, which frees it. A forked child has taken it off the list, and closed it."""
+    """Close the descriptor of a lock, which frees the lock. In a forked child, `_after_fork` has already closed it."""
     file = next((file for file, held in _held.items() if held == lock), None)
     if file is not None:
         del _held[file]
@@ -108,7 +113,7 @@ def _id(status: os.stat_result) -> _FileId:
 def _after_fork() -> None:
     """Forget the parent's locks in a forked child, which does not own them. Closing its descriptors releases none."""
     global _own
-    _own = threading.Lock()  # at the fork, a thread of the parent may have held the former one
+    _own = threading.Lock()  # at the fork, a thread of the parent may have held the former lock
     for lock in _held.values():
         os.close(lock)
     _held.clear()

@@ -55,7 +55,7 @@ def split(program: str) -> tuple[str, str]:
 def local_paths(topology: TridentTopology) -> list[str]:
     """Return the paths on this machine that sources, states and outputs of a topology name, absolute and in order.
 
-    A relative path in the program means another place in another working folder, and this shows it.
+    If a program with relative paths runs in another working folder, the result of this function differs.
     """
     texts = (
         str(path) for each in _members(topology) if isinstance(path := getattr(each, "path", None), str | PurePath)

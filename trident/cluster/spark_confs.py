@@ -1,4 +1,7 @@
-"""The settings of a driver's Spark. Secrets are named by their places, and read on the driver's machine."""
+"""The settings of a driver's Spark.
+
+A secret is given as ``env:NAME`` or ``file:path``, and read on the driver's machine.
+"""
 
 import re
 from collections.abc import Mapping
@@ -8,10 +11,10 @@ from trident.base.redis_address import redacted
 from trident.base.secrets import SOURCES, read_secret
 
 _SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
-"""The names that Spark itself takes for secrets (spark.redaction.regex)."""
+"""The names of settings that Spark treats as secrets (spark.redaction.regex)."""
 
 _PLAIN = re.compile(r"secretKeyRef|[.]secrets[.]|(file|path|enabled|provider|class)$", re.IGNORECASE)
-"""The names of these that hold the place of a secret, or what to do with it."""
+"""The names among these whose values are not secrets: a path to a secret, or how to use it."""
 
 _ASSIGNED = re.compile(r"(secret|password|token|access[.]?key)[^=\s]*=\S", re.IGNORECASE)
 """A secret within a value, such as ``-Dpassword=...``."""
@@ -33,9 +36,9 @@ def check_confs(confs: Mapping[str, str]) -> None:
 
 
 def read_confs(confs: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings with the secrets that they name. Raises TopologyError if one is not there.
+    """Return the settings with the secrets to which they refer. Raises TopologyError if a variable or file is missing.
 
-    ``file:`` is the beginning of a url, too, so only the settings that are secrets are read from files.
+    A url may begin with ``file:``, too, so only settings that are secrets are read from files.
     """
     return {
         conf: read_secret(conf, value) if value.startswith("env:") or _is_secret(conf) else value

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.2
-"""Seconds between two looks of a driver at what operators want."""
+"""Seconds between two reads of the operators' requests by a driver."""
 _REPORT_SECONDS = 1.0
 _UNREAD = -1
-"""Stands for the number of a wish when none was read yet."""
+"""The number that stands for "no wish was read yet"."""
 
 
 def _check_code(stored: StoredTopology, submitted: Submitted) -> None:
@@ -58,7 +58,7 @@ def drive(stored: StoredTopology, standby: bool = False) -> None:
     Raises
     ------
     TopologyActiveError
-        A driver of the topology lives, and `standby` is False.
+        A driver of the topology is running, and `standby` is False.
     TopologyError
         The stored code differs from the submitted one.
     """
@@ -70,11 +70,11 @@ def drive(stored: StoredTopology, standby: bool = False) -> None:
             seat.enter_context(stored.driving())
         wish = stored.wish(submitted.id)
         if wish is None or wish.kill is not None:
-            if not (standby and stored.is_driven()):  # else its driver removes it, when it has committed
+            if not (standby and stored.is_driven()):  # otherwise its driver removes it after its last commit
                 stored.remove(submitted.id)
             return
         reporter = _Reporter(stored, wish.number)
-        started = not standby  # until it has started, a standby does not speak for the topology: another driver does
+        started = not standby  # until it has started, a standby writes no report: another driver does
         try:
             _work_in(submitted)
             with code_of(stored.code), _spark(submitted, stored) as spark:
@@ -82,13 +82,13 @@ def drive(stored: StoredTopology, standby: bool = False) -> None:
                 topology = load_from(stored.code, submitted.program)
                 _check_paths(submitted, topology)
                 options = _options(submitted, wish)
-                if standby:  # operators may change what they want while it waits: it plans no batch before it looks
+                if standby:  # the wish may change while a standby waits: read it before the first plan
                     options["active"], reporter.number = False, _UNREAD
                 running = topology.start(spark, **options, standby=standby)
                 started = True
                 _follow(stored, submitted.id, running, reporter, seat if standby else None)
         except BaseException as error:
-            if started and not isinstance(error, FencedError):  # after a takeover the other driver speaks
+            if started and not isinstance(error, FencedError):  # after a takeover the other driver writes the reports
                 asked = isinstance(error, SystemExit | KeyboardInterrupt)
                 reporter.tell("STOPPED" if asked else "FAILED", error=None if asked else _told(error))
             raise
@@ -108,7 +108,7 @@ def _work_in(submitted: Submitted) -> None:
 
 
 def _check_paths(submitted: Submitted, topology: TridentTopology) -> None:
-    """Raise TopologyError if the folder of the submit is gone, and paths of the program mean other places now."""
+    """Raise TopologyError if the folder of the submit is gone, and the program's relative paths now lead elsewhere."""
     folder, paths = submitted.folder, local_paths(topology)
     if Path(folder).is_dir() or paths == submitted.paths:
         return
@@ -124,7 +124,7 @@ def _check_paths(submitted: Submitted, topology: TridentTopology) -> None:
 def _spark(submitted: Submitted, stored: StoredTopology) -> "Iterator[SparkSession | None]":
     """Yield the driver's Spark session, with the stored code on its workers; None for a run that needs none yet.
 
-    That is one on the embedded engine, or on both engines without a master: the run may start a local Spark later.
+    That is a run on the embedded engine, or on engine "auto" without a master, which may start a local Spark later.
     """
     engine = submitted.options["engine"]
     if engine == "embedded" or is_later(engine, submitted.master, submitted.confs):
@@ -148,7 +148,7 @@ def _options(submitted: Submitted, wish: Wish) -> dict[str, Any]:
 
 
 class _Reporter:
-    """Writes the driver's report whenever it has changed or a second has passed."""
+    """Writes the driver's report whenever the report has changed or a second has passed."""
 
     def __init__(self, stored: StoredTopology, number: int) -> None:
         self._stored = stored
@@ -187,8 +187,8 @@ def _follow(
 ) -> None:
     """Carry out each new wish, until the run ends or a wish removes the topology.
 
-    `seat`: for a standby, receives the driver's lock as soon as it is free: the former driver may still hold it if its
-    process is only suspended.
+    `seat`, for a standby, receives the driver's lock as soon as the lock is free. A suspended former driver may still
+    hold it.
     """
     error: str | None = None
     output = BoundedOutput(stored.said)
@@ -197,7 +197,7 @@ def _follow(
             while True:
                 try:
                     wish = stored.wish(id)
-                except TopologyError as damage:  # the topology itself is well, and goes on
+                except TopologyError as damage:  # the topology itself continues
                     wish, error = Wish(reporter.number), _told(damage)
                 if wish is None:
                     return
@@ -217,21 +217,21 @@ def _follow(
                 if running.awaitTermination(LOOK_SECONDS):
                     break
     finally:
-        with contextlib.suppress(FencedError):  # another driver speaks for the topology now
+        with contextlib.suppress(FencedError):  # another driver writes the reports now
             reporter.committed = running.asOfTxid
-    reporter.tell(running.condition, error)  # it has drained
+    reporter.tell(running.condition, error)  # all planned batches are committed
 
 
 def _kill(stored: StoredTopology, id: str, running: RunningTopology, reporter: _Reporter, seconds: float) -> None:
     reporter.tell("KILLED")
-    with contextlib.suppress(TopologyConditionError):  # it has just ended by itself
+    with contextlib.suppress(TopologyConditionError):  # the run has just ended by itself
         running.deactivate(wait=seconds)
     running.stop()
     stored.remove(id)
 
 
 def _carry_out(running: RunningTopology, reporter: _Reporter, wish: Wish) -> str | None:
-    """Carry out a wish. Return why that is not possible; None if it was carried out."""
+    """Carry out a wish. Return the reason if that is not possible; None if it was carried out."""
     try:
         if any(running.parallelismHints[step] != count for step, count in wish.hints.items()):
             reporter.tell("REBALANCING")

@@ -1,6 +1,7 @@
 """A stored topology: a folder with everything that a driver needs to start it, on any machine.
 
-All files are for their owner alone. Each file is read by itself, so a damaged one hides nothing but its own content.
+Only the owner can read the files. Each file is read separately, so a damaged file does not hide the content of the
+others.
 
 topology.json   the program's name, options, the plan in words, versions; written once
 code.zip        the program's code; written once
@@ -31,7 +32,7 @@ FORMAT = 2
 
 _SUBMIT_LOCK = "submit.lock"
 _LOCK_SECONDS = 0.01
-"""Seconds between two tries to lock the home, whose lock is held for moments."""
+"""Seconds between two attempts to lock the home. Each holder keeps the lock only for a moment."""
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -51,17 +52,18 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, str]
     plan: str
     hints: dict[str, int]
-    """The program's own numbers of partitions, by step."""
+    """The numbers of partitions in the program, by step."""
     folder: str
-    """The folder of the submit, in which the program's relative paths mean what they say."""
+    """The working folder of the submit, to which the program's relative paths refer."""
     paths: list[str]
-    """The local paths that the program's plan had there, absolute."""
+    """The local paths in the program's plan at the submit, absolute."""
 
 
 class Wish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The wish of an operator. `number` grows with each change; `kill` is the seconds to wait for planned batches.
 
-    A field of a later version is not ignored, because an operator would wait in vain.
+    An unknown field (of a later version) is an error, because a driver that ignored it would let an operator wait in
+    vain.
     """
 
     number: int = 0
@@ -69,7 +71,7 @@ class Wish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hints: dict[str, int] = {}
     kill: float | None = None
     id: str = ""
-    """The submission that is meant, because another topology may have the name after a kill; "": not known."""
+    """The id of the submission, because another topology may have the name after a kill; "" if it is not known."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,7 +109,7 @@ class StoredTopology:
 
     def submitted(self) -> Submitted:
         """Return the stored submit. Raises TopologyError if the file is damaged, or written by a later version."""
-        form = self._read("topology.json", _Format)  # first, because a later format may have other fields
+        form = self._read("topology.json", _Format)  # checked first, because a later format may have other fields
         if form is not None and form.format != FORMAT:
             raise TopologyError(f"{self.folder} has format {form.format}; this version reads format {FORMAT}")
         submitted = self._read("topology.json", Submitted)
@@ -205,7 +207,7 @@ class StoredTopology:
     def remove(self, id: str = "") -> None:
         """Free the name of a killed topology, then delete its folder. States and log stay.
 
-        Do nothing if the topology is gone, or if another one has the name now, which was not killed.
+        Do nothing if the topology is gone, or if another topology, which was not killed, has the name now.
         """
         home = Home(self.folder.parent.parent)
         with home.locked():
@@ -215,7 +217,7 @@ class StoredTopology:
             make_folder(removed)
             self.folder.rename(removed / uuid4().hex)
             fsync_folder(self.folder.parent)
-        for aside in removed.iterdir():  # also what removals left behind that were interrupted
+        for aside in removed.iterdir():  # also the rest of interrupted removals
             shutil.rmtree(aside, ignore_errors=True)
 
 
@@ -242,7 +244,7 @@ class Home:
         return StoredTopology(self.folder / "topologies" / name)
 
     def all(self) -> list[StoredTopology]:
-        """Return the stored topologies, by name. Their files are not read, so a damaged one is listed too."""
+        """Return the stored topologies, by name. Their files are not read, so a damaged topology is listed, too."""
         return [StoredTopology(each) for each in sorted((self.folder / "topologies").glob("*")) if each.is_dir()]
 
     def find(self, name: str) -> StoredTopology:
@@ -292,7 +294,7 @@ class Home:
             with self.locked():
                 make_folder(aside)
                 undo.enter_context(process_lock.locked(aside.parent / _SUBMIT_LOCK))
-                for left in staging.iterdir():  # by submits that were killed
+                for left in staging.iterdir():  # the folders of killed submits
                     if process_lock.holder_of(left / _SUBMIT_LOCK) is None:
                         shutil.rmtree(left, ignore_errors=True)
             yield StoredTopology(aside)
@@ -305,7 +307,7 @@ class Home:
     def change(self, name: str, **changes: Any) -> Wish:
         """Change the operators' wish for a topology, durably, and return it. Raises TopologyNotFoundError.
 
-        A wish that is damaged can only be replaced by that to kill the topology.
+        A damaged wish can be replaced only by the wish to kill the topology.
         """
         killing = changes.get("kill") is not None
         with self.locked():

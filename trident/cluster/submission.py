@@ -1,4 +1,4 @@
-"""The submission of a topology: everything that can be checked before a run is checked, then all is stored."""
+"""The submission of a topology: all checks that are possible before a run, and then the storing."""
 
 import contextlib
 import io
@@ -46,7 +46,7 @@ OF_WISHES = ("active", "parallelismHints")
 """The options of a start that operators change later. Their values become the first wish."""
 
 _importing = threading.Lock()
-"""Held by the one submit of this process that imports code, because imported modules belong to the whole process."""
+"""Held while a submit of this process imports code, because imported modules belong to the whole process."""
 
 _SECONDS = 5.0
 """The seconds that a server may take to answer at a submission."""
@@ -66,21 +66,19 @@ def submit(
     active: bool | None = None,
     hints: Mapping[str, int] | None = None,
 ) -> StoredTopology:
-    """Store a topology from which drivers can then start. Nothing is stored if a check fails.
+    """Store a topology from which drivers can then start. If a check fails, nothing is stored.
 
     Parameters
     ----------
-    options : options of a start as text, as the environment has them. They outrank the layers below, which are read
-        now: later drivers take all options from the stored files.
-    log : the place of the transaction log, if it is in Redis.
-    master, confs : the Spark of the drivers.
-    include : files and folders that are stored beside the program's own module or package.
-    active, hints : the operators' wish at the beginning; None: as the options say.
+    options : options of a start as text, in the form of environment variables. They outrank the other layers, which are
+    read now: later drivers take all options from the stored files. log : the location of the transaction log, if it is
+    in Redis. master, confs : the Spark of the drivers. include : files and folders that are stored in addition to the
+    program's module or package. active, hints : the operators' first wish; None: the values of the options.
 
     Raises
     ------
     TopologyActiveError
-        The name is taken, now or at the end of the checks. If two calls submit one name, one fails.
+        The name is taken, now or at the end of the checks. If two calls submit the same name, one of them fails.
     TopologyError, GuaranteeError, LogError, StateError, SparkSetupError
         A start would fail because of the topology, an option, the log, a state or Spark.
     """
@@ -134,7 +132,7 @@ def _options(
 ) -> dict[str, Any]:
     """Return every option of a start, after all layers.
 
-    If none of them names the log's place, the log is in the home.
+    If no layer names the log's location, the log is in the home.
     """
     chosen = {option: each.value for option, each in configured(name, profile).items()}
     for option, text in given.items():
@@ -150,7 +148,7 @@ def _options(
         chosen["log"] = log
     if chosen["checkpointLocation"] is None and chosen["log"] is None:
         chosen["checkpointLocation"] = str(home.checkpoints)
-    if chosen["checkpointLocation"] is not None:  # the driver works in another folder
+    if chosen["checkpointLocation"] is not None:  # the driver may work in another folder
         chosen["checkpointLocation"] = str(folder(chosen["checkpointLocation"]))
     return chosen
 
@@ -201,7 +199,10 @@ def _check_log(name: str, log: RedisLog | None) -> None:
 
 
 def _check_folder(place: str) -> None:
-    """Raise LogError if a folder cannot be written or made. It is not made: the driver makes it, for its user alone."""
+    """Raise LogError if a folder cannot be written or made.
+
+    It is not made here: the driver makes it, with access only for its user.
+    """
     path = Path(place)
     existing = next(folder for folder in (path, *path.parents) if folder.exists())
     try:
@@ -214,7 +215,7 @@ def _check_folder(place: str) -> None:
 def check_spark(engine: str, master: str | None, confs: Mapping[str, str]) -> None:
     """Raise TopologyError or SparkSetupError if a driver could not start this Spark.
 
-    A local Spark needs Java here; a standalone master must answer. YARN and Kubernetes are not asked.
+    A local Spark needs Java on this machine; a standalone master must answer. YARN and Kubernetes are not checked.
     """
     if is_later(engine, master, confs):
         return

@@ -1,4 +1,4 @@
-"""The states of a group as the updates of a batch see them: as the batch before left them."""
+"""The states of a group as the updates of a batch see them: as of the previous batch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from trident_state.store import Store
 
 @dataclass(frozen=True, slots=True)
 class BatchBefore:
-    """The states of one group as of the batch before. `expiring` are the states whose values expire."""
+    """The states of one group as of the previous batch. `expiring` are the states whose values expire."""
 
     stores: Mapping[str, Store]
     frozen: FrozenBatches
@@ -21,12 +21,12 @@ class BatchBefore:
 
     def expiry(self, state: str, txid: int) -> float | None:
         """Return the time by which values of a state expire for a batch; None if they never expire."""
-        # With a time, reads leave out what expires with this batch (guard "expiry, an update that reads"). The time is
-        # frozen, so that every replay leaves out the same.
+        # With a time, reads leave out values that expire with this batch (guard "expiry, an update that reads"). The
+        # time is frozen, so that every replay leaves out the same.
         return self.frozen.time(txid) if state in self.expiring else None
 
     def state(self, state: str, txid: int) -> AsOf:
-        """Return a state as of the batch before."""
+        """Return a state as of the previous batch."""
         return AsOf(self.stores[state], txid - 1, self.expiry(state, txid))
 
     def window_batch(self, step: StateUpdate, txid: int) -> WindowBatch:

@@ -1,4 +1,4 @@
-"""The carrier of work in a commit turn: the driver and Spark's executors, with the same verbs.
+"""The carriers of work in a commit turn: the driver or Spark's executors. Both have the same methods.
 
 Both send the same scripts and the same reads to a state, so that either may repeat, after any failure, work that the
 other has begun.
@@ -36,7 +36,7 @@ class Entering:
         self._tables: dict[Node, pa.Table] = {}
 
     def of(self, source: Node) -> Tuples:
-        """Return the tuples where they are."""
+        """Return the tuples in the form in which they are: a table, or a reference to files."""
         return self._given[source]
 
     def table(self, source: Node) -> pa.Table:
@@ -49,7 +49,7 @@ class Entering:
 
 @dataclass(frozen=True)
 class UpdateWork:
-    """The update of a state in a batch: its output, the output of its emitted tuples if they are read, its input."""
+    """The update of a state in a batch: its output, the output for its emitted tuples if any, and its input."""
 
     txid: int
     stage: int
@@ -66,18 +66,18 @@ class UpdateWork:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """The results of an update: the changes of its state, and the emitted tuples if they are read."""
+    """The results of an update: the changes of its state, and the emitted tuples if a step reads them."""
 
     puts: Result
     emitted: Result | None
 
 
 class Carrier(Protocol):
-    """The driver or the executors of a run, in their work for one group."""
+    """The component that does a piece of work for one group: the driver, or the executors of a run."""
 
     @property
     def name(self) -> Literal["driver", "executors"]:
-        """The carrier, as progress events name it."""
+        """The name of the carrier in progress events."""
         ...
 
     def write(self, step: StateWriter, txid: int, result: Result, values: bool) -> Applied:
@@ -90,14 +90,14 @@ class Carrier(Protocol):
     def update(self, work: UpdateWork) -> Made:
         """Compute an update of a state from the state as of the previous batch.
 
-        Raises StateRecoveringError if the state is behind that batch, beside the errors of the user's code.
+        Raises StateRecoveringError if the state lacks that batch, and the errors of the user's code.
         """
         ...
 
     def ask(self, step: StateReader, asking: Result, as_of: int) -> Tuples:
         """Return tuples with the answers of a state as of a txid.
 
-        Raises StateRecoveringError if the state is behind the txid.
+        Raises StateRecoveringError if the state has not reached the txid.
         """
         ...
 

@@ -1,8 +1,8 @@
 """The carriers of one group in a run: the driver, and Spark's executors if the engine has some.
 
 The plan says for each piece of work whether executors may do it. They do it if they have the tuples, in files or in
-shares of an emission, and reach the state. This is the only place that chooses, and the only one that turns to the
-driver if the executors find on the way that they cannot do the work.
+shares of an emission, and reach the state. Only this module chooses. It also gives the work to the driver if the
+executors find during the work that they cannot do it.
 """
 
 from collections.abc import Callable
@@ -43,7 +43,7 @@ class Carriers:
 
     def update(self, work: UpdateWork) -> Made:
         """Compute an update of a state; see `Carrier.update`."""
-        tuples = work.entering.of(sources_of(work.step)[0])  # a step with several sources is the driver's
+        tuples = work.entering.of(sources_of(work.step)[0])  # the driver updates a step with several sources
         return self._done(self.of("update", work.step, tuples), lambda carrier: carrier.update(work))
 
     def ask(self, step: StateReader, asking: Result, as_of: int) -> Tuples:

@@ -19,9 +19,9 @@ from trident.base.errors import (
 TRANSIENT = (
     *(StateUnavailableError, StateFullError, StateRecoveringError, StateBehindError, OutputUnavailableError),
     FilesUnavailableError,
-    SnapshotMovedError,  # the state of another topology was written while it was read
+    SnapshotMovedError,  # the state of another topology was written during the read
 )
-"""Commit errors that may go away by themselves. The commit is tried again for `commitRetrySecs`."""
+"""Commit errors whose cause may end by itself. The commit is tried again for `commitRetrySecs`."""
 
 REPEATED = (FailedException, LedgerError, BatchTimeoutError, OutputError, UserFunctionError, SparkFailedError)
-"""Errors of user code or of Spark. The commit is tried `maxAttempts` times, as a batch is attempted."""
+"""Errors of user code or of Spark. The commit is tried `maxAttempts` times, like a batch."""

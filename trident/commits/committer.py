@@ -59,7 +59,7 @@ class Committer:
     batch that an earlier run froze, the names that the batch's outputs have in this program.
 
     The commit thread calls it, with these exceptions: run threads call `with_ttl`, `frozen` and, after a trim,
-    `forget`, which only read what never changes; a start calls `sweep` and `heal` before the commit thread exists.
+    `forget`, which read only constant fields; a start calls `sweep` and `heal` before the commit thread exists.
     """
 
     group: Group
@@ -71,13 +71,13 @@ class Committer:
     code: UserCode
     waiting: Mapping[int, Names] = field(default_factory=dict)
     clock: Clock = field(default_factory=SystemClock)
-    """The clock for commit times. Nothing is decided by them."""
+    """The clock for commit times. No decision depends on them."""
     puts: Puts | None = None
     """Puts by Spark's workers; None if the engine has no workers."""
     statics: Mapping[str, ReadableStore] = field(default_factory=dict)
     """The states that the topology only reads."""
     folders: FrozenFolders | None = None
-    """The folders for large results; None if no place lasts as long as the log."""
+    """The folders for large results; None if no file store lasts as long as the log."""
     topology: str = ""
     """The topology's name, for records in the Python log."""
     writing: set[str] = field(default_factory=set)
@@ -105,7 +105,7 @@ class Committer:
         self._updates = Updates(carriers, before, queries, self._stores)
 
     def _carriers(self, before: BatchBefore) -> Carriers:
-        """Return the carriers of the group's work. There are executors only if the engine has workers."""
+        """Return the carriers of the group's work. Executors are among them only if the engine has workers."""
         lease, frozen, code, puts, plan = self.lease, self._frozen, self.code, self.puts, CarrierPlan(self.group)
         latest = None if puts is None else LatestSearch(puts, code)
         driver = DriverCarrier(self.stores, lease, frozen, before, code, self._hooks, latest)
@@ -123,8 +123,8 @@ class Committer:
     def commit(self, txid: int, first: Mapping[str, Result] | None = None) -> TurnSummary:
         """Apply batch `txid` and log COMMITTED. `first`: the results of stage 1 if they are still in memory.
 
-        User code runs in threads of its own (`code`), and this waits for it. The result of a call that returns
-        too late is dropped, and nothing of it is written.
+        User code runs in separate threads (`code`), and this method waits for them. The result of a call that returns
+        too late is dropped and not written.
         """
         reach("commit.before")
         summary = TurnSummary()
@@ -144,12 +144,13 @@ class Committer:
             note_duplicates_dropped(stage, rows, tables, summary.states)
             to_sinks += [(o.step, results[o.name]) for o in stage.frozen if isinstance(o.step, Sink)]
         reach("commit.states.after")
-        # Outputs come last: what leaves the topology cannot be taken back, and before that a store may still fail.
+        # Outputs come last: tuples that leave the topology cannot be taken back, and before that a store may still
+        # fail.
         for sink, result in to_sinks:
             summary.outputs[sink.name] = self._hand_over(sink, result, txid)
         reach("committed.before")
-        # After the outputs: a driver that dies between the two hands the same rows over again. In the other order the
-        # rows would be lost (tests/faults/test_kill_points_outputs.py).
+        # After the outputs: if a driver dies between the two, the next driver hands over the same rows again. In the
+        # other order the rows would be lost (tests/faults/test_kill_points_outputs.py).
         summary.time = self.clock.time()
         took = [sink.name for sink, result in to_sinks if isinstance(sink, KEPT) and result.num_rows]
         self.log.committed(self.lease, self.group.name, txid, summary.time, took)
@@ -159,7 +160,7 @@ class Committer:
 
     def _hand_over(self, sink: Sink, result: Result, txid: int) -> int:
         """Hand a batch's tuples over to an output, after every state holds the batch. Return the number of tuples."""
-        if self.log.lease() != self.lease:  # the output itself may not notice, or not before it has done something
+        if self.log.lease() != self.lease:  # the output itself may not notice it, or only after it has done something
             raise FencedError("another driver has taken over the log; this driver stops")
         reach("output.before")
         self.code.hand_over(sink, result, txid)
@@ -192,7 +193,7 @@ class Committer:
             summary.skipped.update(skipped)
             names = self.waiting.get(txid)
             return results if names is None else {names[name]: r for name, r in results.items() if name in names}
-        # Stage 1 is never computed here: its spouts may give other tuples by now (decision 1).
+        # Stage 1 is never computed here, because its spouts may return other tuples by now (decision 1).
         if stage.number == 1:
             raise lacking(txid, self.group.name)
         reach("commit.stage.before")
@@ -204,8 +205,8 @@ class Committer:
             summary.steps.extend(ran.steps)
             summary.engines.append(ran.engine)
         results = self.with_ttl({**results, **self._updates.results(stage, txid, tables, self._unborn(txid))})
-        # The results are frozen before anything that follows from them is written: a repeated turn must not compute
-        # them again, from states that hold a part of this batch already.
+        # The results are frozen before anything computed from them is written, because a repeated turn must not compute
+        # them again from states that already hold a part of this batch.
         renamed = self._under_frozen_names(results, txid)
         outputs = self.frozen(renamed, skipped, TransactionAttempt(txid, 0, self.lease.epoch), stage.number)
         self.log.freeze_stage(self.lease, self.group.name, txid, stage.number, outputs)
@@ -216,8 +217,8 @@ class Committer:
     def _under_frozen_names(self, results: Mapping[str, Result], txid: int) -> Mapping[str, Result]:
         """Return a later stage's results under the names of the program that froze the batch.
 
-        All stages of a batch are frozen under the names of one program. A result for which that program has no
-        name belongs to a state that was dropped, and is left out.
+        All stages of a batch are frozen under the names of one program. A result without a name in that program belongs
+        to a state that was dropped, and is left out.
         """
         names = self.waiting.get(txid)
         if names is None:
@@ -227,16 +228,16 @@ class Committer:
     def _unborn(self, txid: int) -> set[str]:
         """Return the states that were created after this batch.
 
-        Such a state was dropped and began anew: it gets nothing of the batch, and gives nothing to later stages.
+        Such a state was dropped and created again: it gets no data of the batch, and gives no tuples to later stages.
         """
         return {state for state, birth in self.births.items() if birth.txid >= txid}
 
     def _awaited(self, stage: Stage, txid: int) -> set[Node]:
         """Return the steps from which later stages start; no step if all later stages are frozen.
 
-        Once all later stages are frozen, nothing may be read for them, because the states may be at later batches
-        already and no longer have this batch's values. That happens if a power loss removed COMMITTED from the log,
-        while a server kept the batch.
+        Once all later stages are frozen, no state may be read for them, because the states may already hold later
+        batches and lack this batch's values. That happens if a power loss removed COMMITTED from the log, while a
+        server kept the batch.
         """
         later = [other for other in self.group.stages if other.number > stage.number]
         if all(self.log.frozen(self.group.name, txid, stage.number) is not None for stage in later):
@@ -248,8 +249,8 @@ class Committer:
     def with_ttl(self, results: Mapping[str, Result]) -> dict[str, Result]:
         """Return results that are about to be frozen, with the time to live of each state's values added.
 
-        It is frozen with the batch: a driver with another `ttlSecs` that applies the batch again must not bring
-        back values that have expired.
+        The time to live is frozen with the batch, because a driver with another `ttlSecs` that applies the batch again
+        must not bring back expired values.
         """
         return {name: with_life(result, self._ttls.get(name)) for name, result in results.items()}
 
@@ -272,21 +273,21 @@ class Committer:
         beside = None if self.folders is None else self.folders.folder(self.group.name, attempt, stage)
         outputs = {name: freeze(result, beside) for name, result in with_skipped(results, skipped).items()}
         if any(output.files for output in outputs.values()):
-            check_objects_ours(self.files, self.lease)  # a copy of the log may be sweeping what this one does not name
+            check_objects_ours(self.files, self.lease)  # a driver of a copied log may be deleting files
         return outputs
 
     def sweep(self) -> None:
-        """Delete the files of attempts of earlier drivers of this log that never froze."""
+        """Delete the files of attempts by earlier drivers of this log that were never frozen."""
         named = self.log.folders(self.group.name)
         for folder in FrozenFolders(self.files, self.log.uuid).folders(self.group.name):
             epoch = folder.rpartition("/")[2].partition("-")[0]
-            # Not those of a later epoch: another driver may have taken the log meanwhile, and be writing there.
+            # But not files of a later epoch: another driver may have taken the log meanwhile, and may be writing them.
             if epoch.isdigit() and int(epoch) < self.lease.epoch and folder not in named:
                 self.files.remove(folder)
 
     def forget(self, folders: list[str]) -> None:
         """Delete folders of files that no frozen batch names any more."""
-        # The caller has synced the log since it dropped these batches: else a power loss brings back a log that names
-        # the files (guard "trim, files").
+        # The caller has synced the log since it dropped these batches. Otherwise a power loss could bring back a log
+        # that names the files (guard "trim, files").
         for folder in folders:
             self.files.remove(folder)

@@ -1,4 +1,4 @@
-"""The driver as a carrier: it has tuples in its memory, and talks to every state itself."""
+"""The driver as a carrier: it has tuples in its memory, and reads and writes every state itself."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,7 +32,8 @@ from trident_state.store import Store
 class DriverCarrier:
     """The driver's work for one group; see `Carrier`.
 
-    `stores` are acquired under `lease`. `latest` searches the tuples that the workers have; None without workers.
+    `stores` are acquired under `lease`. `latest` finds the latest event time of tuples that the workers have; None
+    without workers.
     """
 
     stores: Mapping[str, Store]
@@ -50,7 +51,7 @@ class DriverCarrier:
     def write(self, step: StateWriter, txid: int, result: Result, values: bool) -> Applied:
         """Apply a result to a store; see `Carrier.write`.
 
-        Raises StateValueError for a time outside the accepted years, which is frozen or stored.
+        Raises StateValueError for a time outside the accepted years, in a frozen result or a stored value.
         """
         state, update = step.state.name, self.frozen.update(txid, result)
         try:
@@ -58,7 +59,7 @@ class DriverCarrier:
         except (OutsideYears, OverflowError) as error:
             where = f"state {state!r}, batch {update.txid}"
             check_years(where, update.keys, (*update.keys.columns, update.deltas))
-            if isinstance(error, OutsideYears):  # not in the batch, so it is stored; a read names its key
+            if isinstance(error, OutsideYears):  # not in the batch, so it is stored; a read shows its key
                 raise StateValueError(f"{where}: the stored time is {error.text}: {OUTSIDE_YEARS}. {WAY_OUT}") from None
             raise
 
@@ -79,7 +80,8 @@ class DriverCarrier:
     def _tables(self, work: UpdateWork) -> list[pa.Table]:
         """Return the tuples that enter an update, by source.
 
-        A watermark needs the latest time alone: if workers have the tuples, no others come to the driver.
+        A watermark needs only the latest time: if workers have the tuples, only the tuple with that time comes to the
+        driver.
         """
         step = work.step
         if isinstance(step, Watermark) and self.latest is not None:
@@ -93,5 +95,5 @@ class DriverCarrier:
         return self.code.answer(step, self.frozen.whole(asking), as_of)
 
     def carry(self, output: Output, result: Result) -> pa.Table:
-        """Return the rows of a result, which are read if they are in files."""
+        """Return the rows of a result as a table. If they are in files, read the files."""
         return self.frozen.whole(result)

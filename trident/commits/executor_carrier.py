@@ -1,4 +1,4 @@
-"""Spark's executors as a carrier: they read frozen files, and talk to states that they reach."""
+"""Spark's executors as a carrier: they read frozen files, and read and write states that they can reach."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -36,10 +36,10 @@ from trident_state.store import Readable, Shared
 
 @dataclass
 class ExecutorCarrier:
-    """The work of one run's executors for one group; see `Carrier`. Every verb may raise LeftToDriver.
+    """The work of one run's executors for one group; see `Carrier`. Every method may raise LeftToDriver.
 
-    `stores` are those of the group's own states, acquired under `lease`, and of the states that the topology only
-    reads. The files of this run lie in `folders`.
+    `stores` are the stores of the group's states, acquired under `lease`, and of the states that the topology only
+    reads. The files of this run are in `folders`.
     """
 
     plan: CarrierPlan
@@ -53,7 +53,7 @@ class ExecutorCarrier:
     latest: LatestSearch
     folders: FrozenFolders | None
     _asked: dict[StateReader, str] = field(default_factory=dict)
-    """For each query of another topology's state, the folder of the last tuples for which workers were to ask it. Only
+    """For each query of another topology's state, the folder of the last tuples that were given to workers for it. Only
     the commit thread uses it."""
     name: ClassVar[Literal["executors"]] = "executors"
 
@@ -93,7 +93,7 @@ class ExecutorCarrier:
         snapshot = self.reach.opened(self.plan.choice("update", step), opens)
         clock = self._clock(step, tuples, txid) if keyed.by_event_time else None
         due = 0 if clock is None else snapshot.count_due(clock.after)
-        if due is None:  # it takes the whole state to find out which keys are due
+        if due is None:  # only a scan of the whole state shows which keys are due
             raise LeftToDriver
         folder = self.folders.folder(self.plan.group.name, TransactionAttempt(txid, 0, self.lease.epoch), work.stage)
         wanted = Wanted(folder, work.output.schema, None if work.emitted is None else work.emitted.schema)
@@ -108,11 +108,12 @@ class ExecutorCarrier:
     def ask(self, step: StateReader, asking: Result, as_of: int) -> Emission:
         """Return the tuples of frozen files, for which the workers query the state; see `Carrier.ask`.
 
-        They ask while the next stage runs, when the state holds this batch, too. It keeps what it held as of the txid
-        until two further batches are written (docs/decisions/0035).
+        They query the state while the next stage runs, when the state already holds this batch. The values as of the
+        txid can still be read until two further batches are written (docs/decisions/0035).
 
         A state of another topology is read as of its last committed batch. Its driver does not wait for this run: if it
-        writes two batches meanwhile, the stage fails, and in the repeated turn the driver asks (``writers="auto"``).
+        writes two batches meanwhile, the stage fails, and in the repeated turn the driver queries the state
+        (``writers="auto"``).
         """
         choice, store = self.plan.choice("ask", step), self.stores[step.updated.state.name]
         assert isinstance(store, Readable) and isinstance(asking, FrozenFiles)

@@ -1,4 +1,4 @@
-"""The check at a start that executors can work on the states that are theirs alone, and can get the user's code."""
+"""The check at a start that executors can write the states that only they may write, and can get the user's code."""
 
 from trident.base.errors import TopologyError
 from trident.compiler.carriers import CarrierPlan, check_sendable
@@ -9,8 +9,8 @@ from trident.plan.nodes import StateUpdate
 def check_writers(program: Program, lasting: bool) -> None:
     """Raise TopologyError for a state that only executors may write and that they cannot write.
 
-    `lasting`: whether there is a checkpointLocation, for the files that they put. Raises UserCodeError for an updater
-    that cannot be sent to them.
+    `lasting` says whether there is a checkpointLocation, where the executors' files are kept. Raises UserCodeError for
+    an updater that cannot be sent to executors.
     """
     for group in program.groups:
         choices = CarrierPlan(group).by_state

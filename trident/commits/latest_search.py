@@ -19,12 +19,12 @@ class LatestSearch:
     def __init__(self, puts: Puts, code: UserCode) -> None:
         self._puts, self._code = puts, code
         self._last: tuple[SharesEmission, str, pa.Table] | None = None
-        """The last answer, and for which tuples and field it is: a watermark and its window ask for the same."""
+        """The last answer, with its tuples and field, because a watermark and its window ask for the same time."""
 
     def find(self, step: Watermark | Window, tuples: Tuples, txid: int) -> pa.Table:
         """Return the latest event time of a batch's tuples for a watermark, as a table of one tuple with that field.
 
-        The workers may run user code on the way to the tuples, so the search has the limit of a call of user code.
+        The workers may run user code to compute the tuples, so the search has the time limit of a call of user code.
         """
         field = field_of_latest(step)
         assert field is not None and isinstance(tuples, SharesEmission)

@@ -26,11 +26,11 @@ class OperatorHooks:
         """The steps whose operation has processed a batch in this run, and so knows its checkpoint."""
 
     def begun(self, step: StateWriter) -> None:
-        """Note that an operation has processed a batch in this run."""
+        """Record that an operation has processed a batch in this run."""
         self._begun.add(step)
 
     def before_writes(self, steps: Iterable[StateWriter], txid: int) -> None:
-        """Tell operations that their frozen changes are written next.
+        """Call `preCommit` of the operations, because their frozen changes are written next.
 
         An error fails the turn, and the turn is repeated.
         """
@@ -39,13 +39,16 @@ class OperatorHooks:
                 self._code.call(step, txid, partial(call_hook, step, "preCommit", txid))
 
     def committed(self, txid: int) -> None:
-        """Tell operations that a batch is committed. An error is only logged, because the batch stays committed."""
+        """Call `ackCommit` of the operations, because a batch is committed.
+
+        An error is only logged: the batch stays committed.
+        """
         for step in self._acknowledging:
-            if step not in self._begun:  # its first batch begins with the acknowledgement of the one before
+            if step not in self._begun:  # its first batch begins with the acknowledgement of the previous batch
                 continue
             try:
                 self._code.call(step, txid, partial(call_hook, step, "ackCommit", txid))
-            except AttemptCancelledError:  # the run ends; the next one calls it again
+            except AttemptCancelledError:  # the run ends; the next run calls it again
                 return
             except Exception:
                 self._logger.warning("%s failed in ackCommit(%d)", step.step, txid, exc_info=True)

@@ -15,14 +15,14 @@ from trident.recovery.acquisition import Begun
 from trident.recovery.program_compatibility import Names
 
 KEPT = tuple(kind for kind, traits in SINKS.items() if traits.keeps_progress)
-"""The outputs whose progress the log keeps. Others end with the process, or may leave out batches."""
+"""The kinds of outputs whose progress the log keeps. Other outputs end with the process, or may leave out batches."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogMemory:
     """The memory of outputs in the log; see `OutputMemory`.
 
-    `before`: their progress as the log has it. `known`: as this run is to record it.
+    `before` is the outputs' progress as the log has it, `known` the progress as this run will record it.
     """
 
     log: TransactionLog
@@ -39,7 +39,7 @@ class LogMemory:
         return cls(log, begun.lease, leaseSecs, before, _progress(begun, log, before))
 
     def keep(self) -> None:
-        """Record the progress in the log. An output that refuses this program must find it as it was."""
+        """Record the progress in the log. Call this after all outputs have accepted the program."""
         if self.known != self.before:
             self.log.keep_outputs(self.lease, self.known)
 
@@ -52,8 +52,9 @@ class LogMemory:
     def attempt(self, output: str, txid: int, least: int) -> int:
         """Compare the lease and record the attempt; see `OutputMemory.attempt`.
 
-        Attempt 0 needs no record: only this run can make it, since every later one finds the batch frozen and begins
-        with 1. If this process slept so long meanwhile that a standby may have taken the log, it asks again.
+        Attempt 0 needs no record: only this run can make it, because every later run finds the batch frozen and begins
+        with 1. If this process was suspended so long that a standby may have taken the log, it compares the lease
+        again.
         """
         first = least == 0 and self.called.get(output) != txid
         while True:
@@ -69,9 +70,9 @@ class LogMemory:
                 return attempt
 
     def warnings(self, begun: Begun) -> list[str]:
-        """Return a warning for each output that comes back after batches that passed without it.
+        """Return a warning for each output that is in the program again after it has missed batches.
 
-        A Parquet output decides by itself: it refuses, or begins in an empty place.
+        A Parquet output decides by itself: it refuses, or begins in an empty folder.
         """
         sinks = [sink for group in begun.program.groups for _, sink in _kept(group)]
         others = [sink.name for sink in sinks if not isinstance(sink, WriteParquet) and sink.name in self.before]
@@ -84,7 +85,7 @@ class LogMemory:
 
 
 def _progress(begun: Begun, log: TransactionLog, before: Mapping[str, OutputProgress]) -> dict[str, OutputProgress]:
-    """Return how far each output of the log and of the program came, as this run is to record it."""
+    """Return the progress of each output of the log and of the program, as this run will record it."""
     groups, progress = log.members().outputs, dict[str, OutputProgress]()
     for name, last in before.items():
         group = groups.get(name, "")
@@ -102,9 +103,9 @@ def _progress(begun: Begun, log: TransactionLog, before: Mapping[str, OutputProg
 def _missed(output: str, until: int | None, history: History, waiting: Mapping[int, Names]) -> int:
     """Return the last batch that an output will not get; 0 if there is none.
 
-    `until`: the last batch before it was removed.
+    `until` is the last batch before the output was removed.
 
-    A waiting batch passes without it if the program that froze it did not have the output.
+    A waiting batch misses the output if the program that froze the batch did not have the output.
     """
     if until is None:
         return 0

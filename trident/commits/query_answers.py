@@ -29,8 +29,8 @@ def answers_as_of(readable: Mapping[str, ReadableStore]) -> AnswerQuery:
 class CommittedAnswers:
     """Answers queries as of the last batch that the group of the queried state has committed.
 
-    It reads like a view from outside, and holds the other group's commits back only while it reads. `source` is set
-    once all groups of the run are made, before the first commit turn.
+    It reads like a client outside the group, and holds back the other group's commits only during the read. `source` is
+    set once all groups of the run are made, before the first commit turn.
     """
 
     def __init__(self) -> None:
@@ -49,5 +49,5 @@ class CommittedAnswers:
             )
             return self._compiled(step)(table, reads)
 
-        states = [] if isinstance(state, StaticState) else [state.state.name]  # a static state belongs to no group
+        states = [] if isinstance(state, StaticState) else [state.state.name]  # a static state has no group
         return read_consistently(source, states, body)

@@ -1,4 +1,4 @@
-"""The reach of Spark's workers in a run, as far as is known now: the frozen files, and the server of each state."""
+"""The record of which files and servers of states Spark's workers can reach in a run."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ _Opened = TypeVar("_Opened", SharedBatch, SharedSnapshot)
 
 
 class Reach:
-    """The reach of the workers of one run, for one group: each state is left to the driver at most once.
+    """The reach of the workers of one run, for one group: each state is given to the driver at most once.
 
     `stores` are the stores of all states on which executors may work. Threads of different states may call at once.
     """
@@ -24,13 +24,16 @@ class Reach:
     def __init__(self, puts: Puts, stores: Mapping[str, object]) -> None:
         self._puts, self._stores = puts, stores
         self._found: dict[str, bool] = {}
-        """For each state on which executors have tried to work: whether they reach it. An entry belongs to the state's
-        thread."""
+        """For each state on which executors have tried to work: whether they reach it. Only the thread that writes the
+        state uses its entry."""
         self._left = set[Choice]()
-        """The updates that only the driver can compute, as was found in this run. Only the commit thread uses it."""
+        """The updates that, as this run has found, only the driver can compute.
+
+        Only the commit thread uses this set.
+        """
 
     def allows(self, choice: Choice) -> bool:
-        """Return whether executors do work that the plan gives them, as far as is known now."""
+        """Return whether executors may do a piece of work that the plan gives them, as far as is known now."""
         if choice.wanted != "executors" and not self._puts.ready:
             return False
         here = choice.state is None or (
@@ -39,7 +42,7 @@ class Reach:
         return choice.divides and here and choice not in self._left and all(map(self.allows, choice.readers))
 
     def sees_files(self) -> bool:
-        """Return whether the workers reach the frozen files. They are asked only once."""
+        """Return whether the workers reach the frozen files. They are asked only once in a run."""
         return self._puts.sees_files()
 
     def opened(self, choice: Choice, opens: Callable[[], _Opened]) -> _Opened:
@@ -53,11 +56,11 @@ class Reach:
         if state not in self._found:
             try:
                 self._puts.check_reached(shared)
-            except StateUnavailableError:  # nobody may reach it just now
+            except StateUnavailableError:  # perhaps no process reaches it just now
                 raise
             except StateError as error:
-                # A server that lost its last writes meanwhile looks to the workers like another server. Then this
-                # raises an error by which the state is healed, and the workers are asked again.
+                # A server that lost its last writes meanwhile looks to the workers like another server. Then the
+                # following read raises an error, the state is healed, and the workers are asked again.
                 opens()
                 if choice.wanted == "executors":
                     raise
@@ -70,6 +73,6 @@ class Reach:
         return shared
 
     def leave(self, choice: Choice, error: BaseException) -> None:
-        """Leave an update to the driver for the rest of the run, because of the keys that the user's code reads."""
+        """Give an update to the driver for the rest of the run, because of the keys that the user's code reads."""
         logger.warning("%s; so the driver computes this update, even for large batches", error)
         self._left.add(choice)

@@ -1,7 +1,8 @@
-"""The end of a stage in a commit turn: its queries are answered, its states written, and later stages get their tuples.
+"""The end of a stage in a commit turn: its queries are answered, its states written, its tuples passed on.
 
-Four steps, in this order. The queries are answered, and see the batches before this one. Tuples that later stages need
-unchanged are carried on. All states are written side by side. Then the new values are collected that later stages read.
+There are four steps, in this order: 1. the queries are answered, as of the previous batch; 2. tuples that later stages
+need unchanged are passed on; 3. all states are written at the same time; 4. the new values that later stages read are
+collected.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,7 +29,7 @@ from trident_state.messages import Applied
 
 @dataclass(frozen=True, slots=True)
 class StageTurn:
-    """One stage of a batch whose results are frozen.
+    """One stage of a batch. Its results are frozen.
 
     `awaited` are the steps from which later stages start; `unborn` the states that were born after this batch.
     """
@@ -51,7 +52,7 @@ class StageTurn:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A result that was written into a state, in the form that its carrier was given, and the effect of the write."""
+    """A result that was written into a state, in the form that its carrier got, and the effect of the write."""
 
     output: Output
     step: StateWriter
@@ -70,14 +71,14 @@ class StageWrites:
     time: EventTime
 
     def end(self, turn: StageTurn, summary: TurnSummary) -> StageTables:
-        """Answer the stage's queries and write its states. Return the tuples of the steps that are awaited."""
+        """Answer the stage's queries and write its states. Return the tuples of the awaited steps."""
         tuples = self.answer_queries(turn, summary)
         tuples |= self.carry_on(turn)
         written = self.write_states(turn, tuples)
         return tuples | self.collect_values(turn, written, summary)
 
     def answer_queries(self, turn: StageTurn, summary: TurnSummary) -> StageTables:
-        """Return the answers of the stage's queries, which see the batches before this one."""
+        """Return the answers of the stage's queries, as of the previous batch."""
         answers: StageTables = {}
         for output in turn.stage.outputs:
             step = output.step
@@ -88,7 +89,7 @@ class StageWrites:
         return answers
 
     def carry_on(self, turn: StageTurn) -> StageTables:
-        """Return the tuples that later stages get as they are frozen: the result of an update is the new values."""
+        """Return the tuples that later stages get as they are frozen. The result of an update is the new values."""
         carriers, carried = self.writes.carriers, StageTables()
         for output in turn.stage.frozen:
             step = output.step
@@ -102,11 +103,12 @@ class StageWrites:
         """Write the stage's states side by side. `tuples` has results that the driver has read already."""
         given = [(output, step, self._given(turn, output, tuples)) for output, step in turn.updates]
         self.hooks.before_writes((step for _, step in turn.updates), turn.txid)
-        if len(given) == 1:  # in this thread: handing a small write over takes as long as the write
+        if len(given) == 1:  # in this thread, because handing over a small write takes as long as the write
             ((output, step, result),) = given
             return [Write(output, step, result, self._write(turn, step, result))]
         begun = [(o, s, result, self.code.write(partial(self._write, turn, s, result))) for o, s, result in given]
-        # All writes are waited for, even if one has failed: the next try must not meet a write of this one.
+        # All writes are awaited, even if one has failed: a write of this attempt must not overlap with the next
+        # attempt.
         failures = [error for *_, future in begun if (error := future.exception()) is not None]
         if failures:
             raise failures[0]
@@ -125,7 +127,7 @@ class StageWrites:
         return self.writes.write(step, turn.txid, given, values)
 
     def collect_values(self, turn: StageTurn, written: list[Write], summary: TurnSummary) -> StageTables:
-        """Return the new values of aggregates that are awaited. Note the effect on each state."""
+        """Return the new values of awaited aggregates. Record the effect on each state in the summary."""
         values: StageTables = {
             output.step: new_values(output.step, output.schema.empty_table())
             for output in turn.stage.frozen

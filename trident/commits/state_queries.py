@@ -1,4 +1,4 @@
-"""The queries of states in commit turns: the batch as of which each reads its state."""
+"""The queries of states in commit turns, and the batch as of which each query reads its state."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,8 @@ from trident.plan.nodes import CommittedQuery, StateQuery, StateReader, sources_
 class StateQueries:
     """The queries of one group. Only the commit thread calls it.
 
-    `births` are the births of the program's states. `writes` heals those of this group; nobody heals others here.
+    `births` are the births of the program's states. `writes` heals the states of this group; other states are not
+    healed here.
     """
 
     group: Group
@@ -30,7 +31,9 @@ class StateQueries:
     writes: StoreWrites
 
     def ask(self, step: StateReader, asking: Result, txid: int) -> Tuples:
-        """Return the tuples of batch `txid` that ask a state, with their answers; `_as_of` says which batch they see.
+        """Return the tuples of batch `txid` that query a state, with the answers.
+
+        `_as_of` returns the batch that they see.
 
         A state that was born after this batch is empty, as it was at its birth.
         """
@@ -40,8 +43,9 @@ class StateQueries:
 
     def ask_committed(self, step: CommittedQuery, asking: pa.Table, txid: int) -> pa.Table:
         """Return tuples with the answers of committed values, for which the log has no frozen answers yet."""
-        # A state of this very group is committed up to the batch before. It is read like that and not through the gate:
-        # only here a state that was born after this batch is empty, and one that is behind is healed.
+        # A state of this same group is committed up to the previous batch. It is read here and not through the gate,
+        # because only this code treats a state that was born after this batch as empty, and heals a state that lacks
+        # batches.
         if step.updated.state.name not in self.writes.stores:
             return self.code.answer_committed(step, asking, txid)
         answers = self.ask(step, asking, txid)
@@ -57,8 +61,8 @@ class StateQueries:
         """
         state = step.updated.state.name
         as_of = txid if step in self._behind_update else txid - 1
-        # Before its birth a state has nothing to read, and a read as of an earlier txid would wait for ever (guard
-        # "a state born after a batch, asked").
+        # A state cannot be read as of a txid before its birth: the read would wait for ever (guard "a state born after
+        # a batch, asked").
         return max(as_of, self.births[state].txid) if state in self.births else as_of
 
     @cached_property

@@ -44,18 +44,22 @@ class StoreWrites:
         self._steps = {step.state.name: step for step in self.group.states}
 
     def write(self, step: StateWriter, txid: int, result: Result, values: bool) -> Applied:
-        """Write one state's part of the batch. If the store is behind, heal it first. Called in a thread for states."""
+        """Write one state's part of the batch.
+
+        If the store lacks batches, heal it first. Called in a thread for states.
+        """
         state = step.state.name
         reach("commit.state.before")
         self.writing.add(state)
         try:
             applied = self.carriers.write(step, txid, result, values)
         except StateBehindError:
-            # Healed in this thread, because the turn waits for it: no other write to this store can come between.
+            # Healed in this thread, because the turn waits for this thread, so no other write to this store can come in
+            # between.
             self.heal(state, txid - 1)
             applied = self.carriers.write(step, txid, result, values)
         except FencedError:
-            check_this_log(state, self.stores[state].report(), self.log.uuid)  # after a reset epochs begin at 1 again
+            check_this_log(state, self.stores[state].report(), self.log.uuid)  # after a reset, epochs begin at 1 again
             raise
         finally:
             self.writing.discard(state)
@@ -63,9 +67,9 @@ class StoreWrites:
         return applied
 
     def healed(self, states: Iterable[str], upto: int, work: Callable[[], T]) -> T:
-        """Call `work`, which reads these states. If one is behind, heal them up to a txid and call `work` again.
+        """Call `work`, which reads these states. If one lacks batches, heal them up to a txid and call `work` again.
 
-        A state that is not this group's is another topology's, which nobody heals here.
+        A state that does not belong to this group belongs to another topology, and is not healed here.
         """
         try:
             return work()
@@ -73,7 +77,7 @@ class StoreWrites:
             states = list(states)
             if any(state not in self.stores for state in states):
                 raise
-            # Nothing of the result is frozen or written yet, so `work` may run again as a whole.
+            # No part of the result is frozen or written yet, so `work` may run again as a whole.
             for state in states:
                 self.heal(state, upto)
             return work()
@@ -84,8 +88,8 @@ class StoreWrites:
         Raises StateLostError if the log does not keep all of these batches.
         """
         store, birth = self.stores[state], self.births[state].txid
-        # The cheap check first, because what follows writes to the store, and the watch, a write and a read may all ask
-        # for the same heal.
+        # The cheap check comes first, because the rest writes to the store, and the periodic check, a write and a read
+        # may all ask for the same heal.
         if all(g.lease == self.lease and g.marker is not None and g.marker >= upto for g in store.groups_of()):
             return
         report = store.report()
@@ -93,15 +97,15 @@ class StoreWrites:
         # log").
         check_this_log(state, report, self.log.uuid)
         fell_back = of_another_life(report, self.births[state])
-        if fell_back or any(group.marker is None for group in report.groups):  # also if only one group is gone
-            # Checked before the drop, so that a store which the log cannot rebuild stays as it is.
+        if fell_back or any(group.marker is None for group in report.groups):  # also if only one group is missing
+            # Checked before the drop, so that a store that the log cannot rebuild does not change.
             self._check_kept(state, birth, upto)
             # Raises FencedError if another driver took the log: that driver may have dropped the state on purpose.
             self.log.sync(self.lease)
             if fell_back:
                 store.drop(self.lease)
             store.create(self.lease, birth)
-        # Acquired before the markers are read: from here on no earlier driver can move them.
+        # Acquired before the markers are read: after this no earlier driver can move them.
         store.acquire(self.lease)
         # The least marker of all groups, because each group may have fallen back to another txid. `apply` skips a group
         # that holds the batch (docs/faults.md, subtle case 11).
@@ -120,8 +124,8 @@ class StoreWrites:
             found = self.frozen.of_state(txid, state)
         except LookupError:
             raise lacking(txid, self.group.name) from None
-        # None means that the program which froze the batch did not have this state. An empty table instead would hide
-        # what the state missed.
+        # None means that the program that froze the batch did not have this state. An empty table in its place would
+        # hide the missed batch.
         if found is not None:
             return found
         raise missed(state, txid, self.group.name)

@@ -1,8 +1,8 @@
 """The results that a commit turn computes without the engine: updates of states, late tuples, answers.
 
-An update is made from the tuples that are frozen and from the state as the batch before left it: by the driver, or key
-by key by Spark's executors, which then write its results into files. Both come to the same. Nothing is written into a
-state here; what is returned is frozen first.
+An update is computed from the frozen tuples and from the state as of the previous batch: by the driver, or key by key
+by Spark's executors, which write its results into files. Both give the same result. Nothing is written into a state
+here; the returned results are frozen first.
 """
 
 from collections.abc import Callable
@@ -51,7 +51,7 @@ class Updates:
 
         They are computed from the states as of the previous batch.
 
-        States that are `unborn` in this batch get nothing of it.
+        States that are `unborn` in this batch get no data of it.
         """
         emitting: dict[Node, Output] = {o.step.source: o for o in stage.updates if isinstance(o.step, Emitted)}
         entering = Entering(given)
@@ -59,7 +59,7 @@ class Updates:
         for output in stage.updates:
             step = output.step
             if isinstance(step, Sink):
-                # An output takes the files themselves: none of their rows has to come here.
+                # An output takes the files themselves, so the driver need not read their rows.
                 table = partial(entering.table, step.source)
                 results[output.name] = _files(entering, output) or conform(table(), output.schema)
             elif isinstance(step, LateTuples) and step.window.state.name not in unborn:
@@ -83,12 +83,15 @@ class Updates:
         )
 
     def _healed(self, step: StateUpdate, txid: int, work: Callable[[], T]) -> T:
-        """Call `work`, which reads the states of a step as of the batch before. If one is behind, heal it first."""
+        """Call `work`, which reads the states of a step as of the previous batch.
+
+        If a state lacks batches, heal it first.
+        """
         return self.writes.healed([read.state.name for read in (step, *watermarks_of(step))], txid - 1, work)
 
 
 def _files(entering: Entering, output: Output) -> FrozenFiles | None:
-    """Return the frozen files with the tuples of an output, if an earlier step froze them in these fields."""
+    """Return the frozen files with the tuples of an output, if an earlier step froze them with these fields."""
     (source,) = sources_of(output.step)
     files = files_of(entering.of(source))
     same = files is not None and files.schema.remove_metadata().equals(output.schema)

@@ -1,6 +1,6 @@
 """The calls of a batch group's user code outside its spouts: stages, queries, updaters and outputs.
 
-Each call has a limit here, and its file and line for messages. For stores of the user's own see `WatchedStore`.
+Each call gets a time limit here, and its file and line for messages. For calls of a user's store see `WatchedStore`.
 """
 
 from collections.abc import Callable, Mapping
@@ -36,7 +36,7 @@ COMMIT_LANE = "commit turn"
 
 
 class Stages(Protocol):
-    """The slots of a group, as far as a commit turn needs them."""
+    """The methods of a group's slots that a commit turn needs."""
 
     def run(self, stage: Stage, inputs: Mapping[Node, Emission | pa.Table], attempt: TransactionAttempt) -> StageResult:
         """Run a stage of an attempt."""
@@ -50,7 +50,7 @@ class Stages(Protocol):
 class UserCode:
     """Calls the user code of one group.
 
-    `stores` are the threads that write to states; for the user's own stores they wait for the stores' lanes.
+    `stores` are the threads that write to states. For a user's store they wait for the store's lane.
     """
 
     def __init__(

@@ -52,14 +52,14 @@ def configured(
 
     Parameters
     ----------
-    topology : the name of the topology, for which the file may have a table of its own.
-    profile : the profile of the file that applies; None: the one that the environment or the file names.
-    environment : the environment variables; None: those of this process.
+    topology : the name of the topology, for which the file may have a separate table. profile : the profile of the file
+    that applies; None: the profile that the environment or the file names. environment : the environment variables;
+    None: those of this process.
 
     Raises
     ------
     TopologyError
-        A layer has an unknown key or profile, or a value that the option does not take. The message says where.
+        A layer has an unknown key or profile, or a value that the option does not accept. The message names the layer.
 
     >>> configured("wordcount", environment={"TRIDENT_START_MAX_ATTEMPTS": "3"})["maxAttempts"]
     Configured(value=3, layer='TRIDENT_START_MAX_ATTEMPTS')
@@ -113,7 +113,7 @@ def with_configured(call: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of a call of `start`, and the other options that the file or the environment sets."""
     given = {option: value for option, value in call.items() if value is not None or option not in _OMITTED_BY_NONE}
     name = given.get("name", "topology")
-    values = configured(name) if isinstance(name, str) else {}  # `start` refuses what is no name
+    values = configured(name) if isinstance(name, str) else {}  # `start` refuses a value that is not a name
     beside = {option: each for option, each in values.items() if each.layer != DEFAULT and option not in given}
     for option, each in beside.items():
         logger.info("topology %r: %s=%r from %s", name, option, each.value, each.layer, extra={"topology": name})

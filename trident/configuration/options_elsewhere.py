@@ -42,7 +42,7 @@ _BY_NAME = {
     "maxrowspending": "rows are limited by the source: set maxPending of the RichSpout, or the similar option of "
     "another spout",
 }
-"""By the plain name: without a prefix such as ``topology.``, without signs, in small letters."""
+"""By the plain name: in lower case, without punctuation and without a prefix such as ``topology.``."""
 
 _PREFIXES = ("topology.", "transaction.", "storm.")
 
@@ -50,7 +50,7 @@ _PREFIXES = ("topology.", "transaction.", "storm.")
 def elsewhere(option: str, known: tuple[str, ...]) -> str | None:
     """Return the replacement of another system's option; None if it is unknown.
 
-    `known`: the options that there are. Storm writes some of them differently.
+    `known`: the options of a start. Storm spells some of them differently.
 
     >>> elsewhere("topology.max.spout.pending", ("maxSpoutPending",))
     'write maxSpoutPending='

@@ -1,4 +1,4 @@
-"""The places of a run's files: the folder that a checkpointLocation names, and the place behind a filesLocation."""
+"""The locations of a run's files: the folder of a checkpointLocation, and the file store of a filesLocation."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,9 +26,9 @@ def folder(checkpointLocation: str | Path) -> Path:
 
 
 def files_place(filesLocation: str | None, filesStorage: Mapping[str, str] | None) -> "FileStore | None":
-    """Return the place of all topologies' files that a URL names; None if the files are under the checkpointLocation.
+    """Return the store of all topologies' files that a URL names; None if the files are under the checkpointLocation.
 
-    Raises TopologyError if the location or an option of the store is none.
+    Raises TopologyError if the location or an option of the store is invalid.
     """
     if filesLocation is None:
         if filesStorage:

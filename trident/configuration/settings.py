@@ -1,4 +1,4 @@
-"""The settings of a run: the options of its start, and what follows from them."""
+"""The settings of a run: the options of its start, and the values derived from them."""
 
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -12,7 +12,7 @@ from trident.frozen.files import FrozenFolders
 from trident.plan.hints import Hints
 
 STATES = "states"
-"""The folder of all snapshots of states in memory, relative to the place of the run's files."""
+"""The folder of all snapshots of states in memory, relative to the root of the run's files."""
 
 
 NOWHERE = Path("/")
@@ -21,16 +21,16 @@ NOWHERE = Path("/")
 
 @dataclass(frozen=True, slots=True)
 class Settings(OptionValues):
-    """The options of a run as `OptionValues` has them, and what follows from them. Sizes in bytes."""
+    """The options of a run as in `OptionValues`, and the values derived from them. Sizes are in bytes."""
 
     folder: Path
     """The folder of this topology: ``<checkpointLocation>/<name>``, or a temporary one."""
     lasting: bool
     """True if the folder outlives the run."""
     objects: FileStore | None = None
-    """The place of this topology's files on an object store or HDFS; None if the files lie in the folder."""
+    """The store of this topology's files on an object store or HDFS; None if the files are in the folder."""
     hints: Hints = field(default_factory=dict)
-    """The numbers of partitions that replace the program's, by step."""
+    """The numbers of partitions, by step, that replace those in the program."""
     clock: Clock = field(default_factory=SystemClock)
     checkpointInterval: float = 1.0
     keepBatches: int = 1000
@@ -39,7 +39,7 @@ class Settings(OptionValues):
 
     @classmethod
     def of(cls, values: OptionValues, hints: Hints, clock: Clock) -> "Settings":
-        """Return the settings of a run with these options. Raises TopologyError for a place that cannot be one."""
+        """Return the settings of a run with these options. Raises TopologyError for an invalid location."""
         objects = files_place(values.filesLocation, values.filesStorage)
         checkpoint = values.checkpointLocation
         return cls(
@@ -53,17 +53,17 @@ class Settings(OptionValues):
 
     @property
     def place(self) -> FileStore:
-        """The place of files for executors and outputs: on an object store or HDFS, or the folder."""
+        """The store of files for executors and outputs: on an object store or HDFS, or in the folder."""
         return DiskFiles(self.folder) if self.objects is None else self.objects
 
     @property
     def files(self) -> FrozenFolders | None:
-        """The folders for large frozen results; None if no place lasts as long as the log."""
+        """The folders for large frozen results; None if no file store lasts as long as the log."""
         lasting = self.lasting or self.objects is not None or self.log is None
         return FrozenFolders(self.place, self.uuid) if lasting else None
 
     def snapshots(self, state: str) -> FileStore | None:
-        """Return the place for the snapshots of a state in memory; None if no place outlives the run."""
+        """Return the file store for the snapshots of a state in memory; None if no file store outlives the run."""
         if self.objects is not None:
             return self.objects.below(f"{STATES}/{state}")
         return DiskFiles(self.folder / STATES / state, private=True) if self.lasting else None
@@ -72,13 +72,13 @@ class Settings(OptionValues):
     def scratch(self) -> Path:
         """The folder for files that are deleted at the end of an attempt.
 
-        Its name holds the log's uuid, so that no driver of another log clears it.
+        Its name holds the log's uuid, so that no driver of another log deletes its files.
         """
         return self.folder / f"scratch-{self.uuid}"
 
     @property
     def log_at(self) -> str:
-        """The place of the log, in words for messages."""
+        """The location of the log, in words for messages."""
         return f"in {self.folder}" if self.log is None else f"at {self.log!r}"
 
     @property
@@ -89,8 +89,8 @@ class Settings(OptionValues):
     def drop(self, state: str, survives: str, *, force: bool = False) -> str:
         """Return the call that drops one state, as text for messages.
 
-        `survives`: the place of the state, as `survives` of its factory says. `force`: whether a driver may still hold
-        the log then.
+        `survives` is the attribute of the state's factory. `force` says whether a driver may still hold the log at that
+        time.
         """
         place = ["url= or factory= (its location)"] if survives == "server" else []
         forced = ["force=True"] if force else []
@@ -100,10 +100,10 @@ class Settings(OptionValues):
     def _places(self) -> list[str]:
         places = [f"checkpointLocation={str(self.folder.parent)!r}"] if self.lasting or self.log is None else []
         places += [f"log={self.log!r}"] if self.log is not None else []
-        # The options of the store are left out: they would make the message long, and stand in the program.
+        # The options of the store are left out: they would make the message long, and the user has them in the program.
         return places + ([f"filesLocation={self.files_location!r}"] if self.objects is not None else [])
 
     @property
     def files_location(self) -> str:
-        """The filesLocation that was given: the place of all topologies' files; "" if none was given."""
+        """The filesLocation that was given, where all topologies' files are; "" if none was given."""
         return "" if self.objects is None else self.objects.address.removesuffix(f"/{self.name}")

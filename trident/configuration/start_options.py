@@ -1,7 +1,7 @@
-"""The options of a start: each is declared here, once, and nowhere else.
+"""The options of a start. Each is declared only here.
 
 `OptionValues` has a line for each option: the type that a run uses, the default, the kind of its values, and one line
-of help. `StartOptions` has its type for the callers of `start`; tests compare the two, the docstring of
+of help. `StartOptions` has the option's type for the callers of `start`; tests compare the two, the docstring of
 ``TridentTopology.start``, and the table in ``docs/guide/running.md``. The configuration file, the environment and the
 command line follow from `OPTIONS`.
 """
@@ -41,7 +41,7 @@ class Option:
         return self.kind.of_text is not None
 
     def of_text(self, text: str) -> Any:
-        """Return the value that a text of the environment or the command line has in a file."""
+        """Return the value that would mean the same in a file as `text` in the environment or on the command line."""
         assert self.kind.of_text is not None
         return self.kind.of_text(text)
 

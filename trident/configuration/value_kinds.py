@@ -1,6 +1,6 @@
-"""The kinds of values that options of a start take: how each is checked, and read from a file or a text.
+"""The kinds of values that options of a start take, with functions that check them and read them from files or text.
 
-Each start imports this module before Spark warms up, so slow imports are made only for values that need them.
+Each start imports this module before Spark warms up, so it makes slow imports only for values that need them.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,14 +26,20 @@ class Kind:
     """A kind of values. Its functions raise TopologyError for a value of another kind."""
 
     check: Callable[[str, Any], Any]
-    """Takes an option's name and the value of a call of `start`; returns the value that the run uses."""
+    """A function of an option's name and the value in a call of `start`. It returns the value that the run uses."""
     of_text: Callable[[str], Any] | None = str
     """Converts a text of the environment or the command line; None if the option belongs to the call alone."""
     of_file: Callable[[str, Any], Any] = _same
-    """Takes an option's name and the value in a file; returns the value that a call would give."""
+    """A function of an option's name and the value in a file.
+
+    It returns the value that a call of `start` would have.
+    """
 
     def read(self, option: str, value: Any) -> Any:
-        """Return the value that a call would give for a value in a file. Raises TopologyError for a wrong one."""
+        """Return the value that a call of `start` would have for a value in a file.
+
+        Raises TopologyError for a wrong value.
+        """
         given = self.of_file(option, value)
         self.check(option, given)
         return given

@@ -7,7 +7,7 @@ It then shows that no word was lost or counted twice.
     SOURCE=kafka python -m trident.demo          # the novel's lines are messages in a Kafka broker that it starts
     SERVE=1 python -m trident.demo               # with a page for the browser, which stays until Ctrl-C
 
-The driver is a process of its own (`trident.demo.driver`), so that it can be killed. This process starts the driver,
+The driver is a separate process (`trident.demo.driver`), so that it can be killed. This process starts the driver,
 prints the driver's reports, starts a driver again after the kill, and compares the driver's counts with counts by plain
 Python (`trident.demo.words`) of the same files.
 """
@@ -45,7 +45,7 @@ class DriverFailedError(RuntimeError):
 class Driver:
     """A process that runs `trident.demo.driver`; `crash_at` names the crash point at which it is killed.
 
-    With a `port` it serves its page there, and goes on with that after the counting until `finish`.
+    With a `port` it serves its page on that port, also after the counting, until `finish`.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ def _count(folder: Path, source: Source) -> bool:
     print(f"counts are in {'Redis' if redis else 'memory, durable in the checkpoint'}", flush=True)
     name = f"moby-dick-{secrets.token_hex(4)}"
 
-    # The same port for both drivers, so that a browser finds the second one under the address of the first.
+    # The same port for both drivers, so that a browser finds the second driver at the address of the first.
     port = free_port() if os.environ.get("SERVE") else 0
     if port:
         print(f"watch it at {_page(port)}", flush=True)

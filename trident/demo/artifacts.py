@@ -1,4 +1,7 @@
-"""Artifacts of Maven Central for the demo and for tests. Pyspark's own Ivy fetches them once, into the user's cache."""
+"""Artifacts of Maven Central for the demo and for tests.
+
+The Ivy in PySpark fetches them once, into the user's cache.
+"""
 
 import os
 import shutil
@@ -75,6 +78,6 @@ def _resolve(artifact: str) -> tuple[Path, str]:
         if ended.returncode or not list(jars.glob(f"{name}-*.jar")):
             lines = [line.strip() for line in ended.stdout.splitlines() if "UNRESOLVED" in line or "rror" in line]
             return folder, "; ".join(lines[:3]) or f"Ivy ended with {ended.returncode}"
-        with suppress(OSError):  # another process was first
+        with suppress(OSError):  # another process has made the folder first
             jars.rename(folder)
     return folder, ""

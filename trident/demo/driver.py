@@ -83,9 +83,9 @@ class Reporter:
 
 
 def run(name: str, folder: Path, redis: str | None, servers: str = "", port: int = 0) -> None:
-    """Count the words of the whole novel, with queries on the way. Then write all counts to ``counts.json``.
+    """Count the words of the whole novel, with queries in between. Then write all counts to ``counts.json``.
 
-    With a `port`, serve the page of the run there, also after the counting, until stdin ends.
+    With a `port`, serve the page of the run on that port, also after the counting, until stdin ends.
     """
     spark = _spark(folder)
     topology = wordcount(redis, servers)
@@ -109,7 +109,7 @@ def run(name: str, folder: Path, redis: str | None, servers: str = "", port: int
             (folder / "counts.json").write_text(json.dumps(counts))
             if port:
                 report("counted")
-                with suppress(KeyboardInterrupt):  # Ctrl-C is for the parent, and comes here too
+                with suppress(KeyboardInterrupt):  # Ctrl-C is meant for the parent, but this process gets it, too
                     sys.stdin.read()
     topology.reset(name, str(folder / "checkpoint"))
     spark.stop()

@@ -4,7 +4,8 @@ import random
 import socket
 
 _LOWEST, _ABOVE = 10_000, 22_000
-"""Bounds below the range from which systems assign ports to clients, which might take a stopped server's port."""
+"""Bounds below the range from which systems assign ports to clients. A client might otherwise get a stopped server's
+port."""
 
 
 def free_port(beside: int = 0) -> int:

@@ -1,4 +1,4 @@
-"""The sources of the demo's novel: text files, or a Kafka broker of the demo's own."""
+"""The sources of the demo's novel: text files, or a Kafka broker that the demo starts."""
 
 import os
 from collections.abc import Iterator

@@ -12,7 +12,7 @@ from trident_spouts.executor import ReadSoFar
 _DEBUG_LINES = 20
 
 Condition = Literal["ACTIVE", "INACTIVE", "REBALANCING", "STOPPED", "FAILED"]
-"""The condition of a run: it plans batches, plans none, is between two plans, or has ended."""
+"""The condition of a run: it plans batches, plans no batches, is between two plans, or has ended."""
 
 
 class Watched(Protocol):
@@ -91,7 +91,7 @@ def _number(value: float | None, unit: str = "") -> str:
 
 
 def _late(event: ProgressEvent) -> int:
-    """Return how many rows of a batch were dropped because they were late for a window."""
+    """Return how many rows of a batch were dropped because they were too late for a window."""
     return sum(state.get("numRowsDroppedByWatermark") or 0 for state in event.get("states", {}).values())
 
 
@@ -129,7 +129,7 @@ def growths_of(events: list[ProgressEvent]) -> dict[str, float]:
 
 
 def _read_text(read: ReadSoFar, growth: float | None) -> str:
-    """Return how far a source was read: ``20 % of 1.3 MB read``. The lag follows, if its growth is known.
+    """Return how far a source was read: ``20 % of 1.3 MB read``. If the growth of the lag is known, the lag follows.
 
     >>> _read_text(ReadSoFar(1_000, 5_000, "rows"), 250.0)
     '20 % of 5,000 rows read, 4,000 rows behind, growing by 250 rows/s'
@@ -208,7 +208,7 @@ def _bars(read: Mapping[str, ReadSoFar], growths: Mapping[str, float]) -> str:
 
 
 def _bar(read: ReadSoFar, growth: float | None) -> str:
-    # A source without anything has a full bar: nothing of it is left.
+    # An empty source has a full bar, because all of it was read.
     value, most = (read.done, read.total) if read.total else (1, 1)
     bar = f'<progress value="{value}" max="{most}" style="width:100%"></progress>'
     return f"{bar}<span>{html.escape(_read_text(read, growth))}</span>"

@@ -14,7 +14,7 @@ MimeTexts = dict[str, str]
 """A text for each MIME type: "text/plain", and for notebooks "text/html"."""
 
 _SHARE = 20
-"""A display is rendered so seldom that rendering takes at most one part in `_SHARE` of the time."""
+"""A display is rendered so seldom that rendering takes at most 1 / `_SHARE` of the time."""
 
 _LOOK_SECONDS = 0.25
 """The most seconds until the thread of a display notices the end of the run."""
@@ -33,17 +33,15 @@ def in_notebook() -> bool:
 class LiveOutput:
     """Shows a part of a run, and shows it again after each change, until the run ends or `stop` is called.
 
-    In a notebook, the output below the cell that began this is replaced again and again. Elsewhere the text is printed.
-    The thread that does it ends with the run.
+    In a notebook, the output below the cell is replaced after each change. Elsewhere the text is printed. The thread
+    that does this ends with the run.
 
     Parameters
     ----------
-    active : returns whether the run is at work.
-    mark : returns a value that changes whenever there may be something new to show; it is quick.
-    render : returns what is shown.
-    every : seconds between two looks, at least; more if `render` takes long.
-    first : returns what is shown first, and may raise; by default `render`.
-    ended : called once at the end, in the same thread.
+    active : returns whether the run has not ended. mark : returns a value that changes whenever there may be something
+    new to show; it is quick. render : returns what is shown. every : the least number of seconds between two calls of
+    `mark`; more if `render` takes long. first : returns what is shown first, and may raise; by default `render`. ended
+    : called once at the end, in the same thread.
     """
 
     def __init__(
@@ -91,14 +89,15 @@ class LiveOutput:
                     self._shown = mark
                 if last:
                     return
-        except Exception:  # the run goes on without its display
+        except Exception:  # the run continues without its display
             logger.exception("a display ends")
         finally:
             self._ended()
 
     def _wait(self) -> bool:
-        """Wait until it is time to look again. Return whether this is the last look."""
-        # The quickest of the last ones counts: a single slow one, on a busy machine, must not still the display.
+        """Wait until it is time to refresh again. Return whether this is the last refresh."""
+        # The quickest of the last refreshes counts: a single slow refresh, on a busy machine, must not stop the
+        # display.
         until = monotonic() + max(self._every, _SHARE * min(self._costs))
         while (left := until - monotonic()) > 0:
             if self._stopped.wait(min(left, _LOOK_SECONDS)) or not self._active():

@@ -25,7 +25,7 @@ def show_state(
 ) -> LiveOutput:
     """Show the `n` entries with the greatest values, as `by` ranks them, until the run ends.
 
-    `committed` returns the last committed txid of the state's group. Raises what the first read raises.
+    `committed` returns the last committed txid of the state's group. Raises the errors of the first read.
     """
     check_whole_number("showState: n", n, error=ValueError)
 
@@ -35,12 +35,12 @@ def show_state(
     def read_again() -> MimeTexts:
         try:
             return read()
-        except TridentError as error:  # a store that is away comes back, and a later batch is shown again
+        except TridentError as error:  # if a store cannot be reached, a later batch is shown when it answers again
             text = f"{view.name}: {error}"
             return {"text/plain": text, "text/html": f"<div><i>{html.escape(text)}</i></div>"}
 
     def mark() -> object:
-        return committed(), running.isActive  # a run that ends is read once more: its last batch may be committed late
+        return committed(), running.isActive  # read once more at the end: the last batch may come late
 
     return LiveOutput(lambda: running.isActive, mark, read_again, every, first=read)
 

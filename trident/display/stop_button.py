@@ -22,8 +22,8 @@ class StopButton:
         self._button = widgets.Button(description="Stop", icon="stop", tooltip="Stop the topology in good order")
         self._button.on_click(self._pressed)
         # A cell that waits for the run (`awaitTermination`) keeps the kernel's main thread busy, so front ends send
-        # presses to a second thread of the kernel, a subshell. But ipykernel 7.4 hands them to the thread that last
-        # sent something to the button, which is the main thread, unless it has forgotten that.
+        # presses to a second thread of the kernel, a subshell. But ipykernel 7.4 hands presses to the thread that last
+        # sent something to the button. That is the main thread, unless the record of it is removed.
         vars(self._button.comm).pop("_reply_subshell_id", None)
         shown = {**self._button._repr_mimebundle_(), "text/plain": "running.stop() stops the topology"}
         self._handle: Any = display(shown, raw=True, display_id=True)  # type: ignore[no-untyped-call]
@@ -35,7 +35,7 @@ class StopButton:
 
     def remove(self) -> None:
         """Remove the button, because the run has ended."""
-        # Replaced first: a saved notebook must not refer to a button that its next reader does not have.
+        # Replaced first: a saved notebook must not refer to a button that does not exist when it is opened again.
         self._handle.update({"text/plain": "", "text/html": ""}, raw=True)
         self._button.close()
 

@@ -1,7 +1,7 @@
 """Batching of questions between threads: a caller answers its question and those of all callers that wait.
 
-Then it hands this role to a caller that has come meanwhile, so no further thread is needed. `RequestQueue` decides who
-answers which questions.
+Then it hands this role to a caller that has come meanwhile, so no further thread is needed. `RequestQueue` decides
+which caller answers which questions.
 """
 
 import threading
@@ -27,7 +27,7 @@ A = TypeVar("A")
 class AtWork:
     """The answers on which threads work now, each with its audience. Thread-safe.
 
-    Every way to ask has its work here, so that a call which hangs is reported whichever way it came.
+    Calls in this process and calls through a server are all recorded here, so that every hanging call is reported.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class AtWork:
 
     @contextmanager
     def working(self, audience: Audience, subject: Subject) -> Iterator[None]:
-        """Have this thread's work for an audience here, as long as the context lasts."""
+        """Record this thread's work for an audience within the block."""
         audience.thread, audience.since = threading.get_ident(), time.time()
         with self._lock:
             self._work[audience] = subject
@@ -56,7 +56,7 @@ class AtWork:
 
 
 class _Call(Queued, Generic[Q, A]):
-    """One caller's question: it gets an answer or an error, or its caller leads, and answers the next batch itself."""
+    """One caller's question: it gets an answer or an error, or its caller answers the next batch itself."""
 
     def __init__(self, question: Q) -> None:
         super().__init__()
@@ -86,10 +86,9 @@ class Combining(Generic[Q, A]):
     Parameters
     ----------
     answer : called with the questions of a batch and their audience, by one thread at a time; only if a call takes
-        longer than `patience`, another one begins beside it.
-    most : the most questions in one batch.
-    patience : seconds that a question waits for the batch before it; then it begins a separate batch.
-    atWork, subject : where the work is told while it goes on, and in which words.
+    longer than `patience`, a second call begins at the same time. most : the most questions in one batch. patience :
+    seconds that a question waits for the previous batch; then it begins a separate batch. atWork, subject : the record
+    of the work in progress, and the words that describe the work in it.
 
     >>> Combining(lambda words, audience: [len(word) for word in words]).ask("dog")
     3
@@ -113,7 +112,7 @@ class Combining(Generic[Q, A]):
     def ask(self, question: Q, timeout: float | None = None) -> A:
         """Return the answer to one question. Raises the question's error, or Late after `timeout` seconds.
 
-        A caller with a timeout never answers a batch itself, because it must be able to leave: another thread does it.
+        A caller with a timeout never answers a batch itself, because it must be able to leave. Another thread answers.
         """
         call: _Call[Q, A] = _Call(question)
         with self._lock:
@@ -134,7 +133,10 @@ class Combining(Generic[Q, A]):
         return call.answer  # type: ignore[return-value]
 
     def _wait(self, call: _Call[Q, A], queued: bool, deadline: float | None) -> None:
-        """Wait until woken. A call that is still queued after `patience` answers a batch. Raise Late at `deadline`."""
+        """Wait until this call is notified.
+
+        If it is still queued after `patience`, it answers a batch. Raise Late at `deadline`.
+        """
         limits = [self._patience] if queued else []
         if deadline is not None:
             limits.append(max(deadline - time.monotonic(), 0))
@@ -151,9 +153,9 @@ class Combining(Generic[Q, A]):
         raise Late(call.thread)
 
     def _lead(self, call: _Call[Q, A]) -> None:
-        """Answer this call's question together with the waiting ones.
+        """Answer this call's question together with the waiting questions.
 
-        Then wake a caller, which answers the next batch.
+        Then notify a caller, which answers the next batch.
         """
         with self._lock:
             batch = self._queue.take(call)

@@ -207,7 +207,7 @@ class DRPCFunction:
 
     @cached_property
     def _is_prompt(self) -> bool:
-        # A query is one that reads keys, since a scan of a state takes as long as the state is large.
+        # This holds for queries that read keys. The duration of a scan grows with the state.
         states = [query.updated.state.name for query in self._plan.queries]
         by_key = all(query.query.get and present_of(query.updated) is None for query in self._plan.queries)
         return by_key and self._plan.python and not self._sites and all(map(self._source.isPrompt, states))
@@ -215,7 +215,7 @@ class DRPCFunction:
     def late(self, limit: float | None, thread: int | None, busy: int = 0) -> DRPCTimeoutError:
         """Return the error of a request that was not answered within `limit` seconds.
 
-        `thread` works on its answer. If none does yet, `busy` is the number of earlier calls that have not ended.
+        `thread` works on the answer. If no thread does yet, `busy` is the number of earlier calls that have not ended.
         """
         if thread is None and busy:
             what = "an earlier call has" if busy == 1 else f"{busy} earlier calls have"
@@ -304,9 +304,9 @@ class LocalDRPC:
     """The DRPC functions of a running topology, ``running.drpc``. Any thread may call.
 
     Requests to one function that arrive while it is busy are answered together. User functions run in another thread
-    than the caller's, because the caller must be able to leave. Their error reaches only the caller of the request that
-    caused it. All states that a request reads are read as of one txid for each batch group. A request holds commits
-    back for 30 seconds at most, and only while its caller waits.
+    than the caller's, because the caller must be able to leave. An error in them reaches only the caller of the request
+    that caused it. All states that a request reads are read as of one txid for each batch group. A request holds
+    commits back for 30 seconds at most, and only while its caller waits.
 
     Source of the meaning: ``org.apache.storm.utils.DRPCClient.execute`` and ``LocalDRPC``. Unlike in Storm, the answer
     is a list of typed rows, and it is always the output of the stream's last step.
@@ -336,11 +336,11 @@ class LocalDRPC:
     ) -> None:
         """Create the functions for these plans.
 
-        `compile`: the engine's function that compiles a plan, called at the plan's first request. `timeout`: seconds
-        for a request that names none.
+        `compile`: the engine's function that compiles a plan, called at the plan's first request. `timeout`: the
+        seconds for a request without a timeout.
         """
         self.atWork = AtWork()
-        """The answers under way: of these functions, and of servers that serve them."""
+        """The answers in progress: of these functions, and of servers that serve them."""
         self._functions = {
             plan.function: DRPCFunction(plan, source, compile, timeout, self.atWork) for plan in requests
         }
@@ -349,7 +349,7 @@ class LocalDRPC:
     def hanging(self) -> list[dict[str, Any]]:
         """The requests that are still worked on after their timeout, as dicts of `call`, `since` and `at`.
 
-        Requests that came through a server are among them, and its reads of states.
+        Requests and reads of states that came through a server are among them.
         """
         return self.atWork.hanging
 
@@ -363,9 +363,9 @@ class LocalDRPC:
 
         Parameters
         ----------
-        function : the function's name, as given to ``newDRPCStream``.
-        args, named : the function's arguments, by position or by name; ``args string`` if the stream declared none.
-        timeout : ``"5 seconds"``, seconds or a timedelta; without one, `messageTimeoutSecs` of the start. (An argument
+        function : the function's name, as given to ``newDRPCStream``. args, named : the function's arguments, by
+        position or by name; ``args string`` if the stream declared none. timeout : ``"5 seconds"``, seconds or a
+        timedelta; if omitted, `messageTimeoutSecs` of the start. (An argument
             that is itself called timeout must be given by position.)
 
         Raises

@@ -1,8 +1,8 @@
-"""The queue of the requests that are answered together: events in, decisions out, without thread, lock or clock.
+"""The queue of requests that are answered together. It turns events into decisions, without a thread, lock or clock.
 
-If no batch is under way, a request begins one. Those that come meanwhile wait, and the newest batch hands on to the
-oldest of them when it ends. A request that waits too long begins another batch beside the ones under way. So an idle
-function answers at once, a busy one answers in batches, and one call that hangs holds nobody up for long.
+If no batch is under way, a request begins a batch. Requests that come meanwhile wait. When the newest batch ends, the
+oldest waiting request begins the next batch. A request that waits too long begins another batch at the same time. So an
+idle function answers at once, a busy function answers in batches, and a hanging call does not block others for long.
 """
 
 import math
@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 class Late(Exception):
     """The answer did not arrive within the caller's timeout.
 
-    `thread`: the ident of the thread that works on the answer; None if none has begun.
+    `thread`: the ident of the thread that works on the answer; None if no thread has begun.
     """
 
     def __init__(self, thread: int | None = None) -> None:
@@ -28,7 +28,7 @@ class Audience:
     def __init__(self, size: int) -> None:
         self.size = size
         self.thread: int | None = None
-        """The ident of the thread that answers; None if none does yet."""
+        """The ident of the thread that answers; None if no thread does yet."""
         self.since = 0.0
         """The time at which the answer began, in seconds since 1970."""
         self.whenGone: Callable[[], None] = _nothing
@@ -52,7 +52,7 @@ class Queued:
 
     @property
     def thread(self) -> int | None:
-        """The ident of the thread that answers the request; None if none does yet."""
+        """The ident of the thread that answers the request; None if no thread does yet."""
         return None if self.audience is None else self.audience.thread
 
 
@@ -60,7 +60,7 @@ R = TypeVar("R", bound=Queued)
 
 
 class RequestQueue(Generic[R]):
-    """Decides which request begins a batch, and when. Its driver makes the calls one after the other.
+    """Decides which request begins a batch, and when. Its caller makes the calls one after the other.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class RequestQueue(Generic[R]):
         self.busy = 0
         """The number of batches under way."""
         self.leader: R | None = None
-        """The request that began the newest batch; None once that has ended without handing on."""
+        """The request that began the newest batch; None if that batch has ended and no request has begun another."""
 
     def __len__(self) -> int:
         """Return the number of requests that wait."""
@@ -101,7 +101,7 @@ class RequestQueue(Generic[R]):
         return begins
 
     def take(self, leader: R) -> list[R]:
-        """Begin the batch of `leader`: return it and the requests that wait, as far as there is room."""
+        """Begin the batch of `leader`: return `leader` and the waiting requests, as many as the batch may hold."""
         batch = [leader, *(self._waiting.popleft() for _ in range(min(self._most - 1, len(self._waiting))))]
         audience = Audience(sum(not each.left for each in batch))
         for each in batch:
@@ -110,21 +110,21 @@ class RequestQueue(Generic[R]):
         return batch
 
     def put_back(self, requests: list[R]) -> None:
-        """Let requests of a batch that is given up wait again, before all others."""
+        """Put the requests of an abandoned batch back into the queue, before all others."""
         for each in requests:
             each.audience = None
         self._waiting.extendleft(reversed(requests))
 
     def end(self, leader: R) -> R | None:
-        """End the batch of `leader`. Return the request that begins the next batch; None if none does."""
+        """End the batch of `leader`. Return the request that begins the next batch; None if none begins it."""
         self.busy -= 1
-        if self.leader is not leader:  # a request that lost patience has taken over
+        if self.leader is not leader:  # a request that waited too long has begun a newer batch
             return None
         self.leader = self._waiting.popleft() if self._waiting else None
         return self.leader
 
     def leave(self, request: R) -> Callable[[], None]:
-        """Take away a request whose caller has gone. Return what is to be called then."""
+        """Remove a request whose caller has left. Return the function to call after that."""
         request.left = True
         if request.audience is None:
             if request in self._waiting:

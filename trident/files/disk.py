@@ -16,7 +16,7 @@ from trident.files.store import Sink, StoredFile
 
 @dataclass(frozen=True, slots=True)
 class DiskFiles:
-    """A place of files that is a folder.
+    """A store of files in a folder.
 
     With `private`, only the user of this process may read the files written there.
     """
@@ -91,8 +91,8 @@ class DiskFiles:
     def read(self, name: str) -> pa.Buffer:
         """Return the content of a file; see `FileStore.read`. A private file is mapped into memory and not copied.
 
-        Others are copied: another machine may delete a file that this one still has mapped, and a read of it would end
-        the process.
+        Other files are copied: another machine may delete a file that this machine still has mapped, and a read of it
+        would end the process.
         """
         with (pa.memory_map if self.private else pa.OSFile)(str(self.root / name)) as file:
             return file.read_buffer()
@@ -108,7 +108,7 @@ class DiskFiles:
         for parent, _, names in os.walk(at) if at.is_dir() else ():
             for name in names:
                 path = Path(parent, name)
-                with suppress(FileNotFoundError):  # deleted since it was listed
+                with suppress(FileNotFoundError):  # deleted after it was listed
                     yield StoredFile(path.relative_to(self.root).as_posix(), path.stat().st_size)
 
     def folders(self, folder: str) -> list[str]:
@@ -126,5 +126,5 @@ class DiskFiles:
 
     def remove_empty(self) -> None:
         if self.root.is_dir():
-            with suppress(OSError):  # it has files
+            with suppress(OSError):  # the folder has files
                 self.root.rmdir()

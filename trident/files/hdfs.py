@@ -1,9 +1,9 @@
 """Files on HDFS: durable when their bytes are on the DataNodes' disks and their names in the NameNode's journal.
 
-A new file is created on the condition that there is none of its name. Each block is flushed to the disks of its
-DataNodes (hsync) before the next one begins, and the last one before the file is closed. A file that several writers
-may create is written under a unique name, and gets its name by a rename that fails if the name is taken. Unlike on
-an object store, that rename copies nothing: it is one entry of the NameNode's journal, all or nothing.
+A new file is created on the condition that no file has its name. Each block is flushed to the disks of its DataNodes
+(hsync) before the next block begins, and the last block before the file is closed. A file that several writers may
+create is written under a unique name, and gets its name by a rename that fails if the name is taken. Unlike on an
+object store, that rename copies nothing: it is one entry of the NameNode's journal, all or nothing.
 docs/decisions/0048-files-on-hdfs.md has the reasons.
 """
 
@@ -35,8 +35,8 @@ logger = logging.getLogger(__name__)
 SCHEME = "hdfs://"
 
 PATIENCE = 120.0
-"""Seconds for one call of the client, as Hadoop's own client waits (``ipc.client.rpc-timeout.ms``). Ours has no limit
-for a NameNode that keeps its connection and does not answer."""
+"""Seconds for one call of the client, as in Hadoop's client (``ipc.client.rpc-timeout.ms``). The client used here has
+no limit for a NameNode that keeps its connection and does not answer."""
 
 RETRIES = {"dfs.client.failover.sleep.max.millis": "2000"}
 """The client tries 15 times to reach a NameNode. With these pauses it gives up after about half a minute."""
@@ -57,7 +57,8 @@ _REFUSED = re.compile(
     r'|(Fatal)?RPCError\("[\w.]*(AccessControl|Authorization|Sasl|InvalidPath|ParentNotDirectory|PathComponentTooLong'
     r'|HadoopIllegalArgument|UnsupportedOperation|SecretManager\$InvalidToken|GSS)\w*"'
 )
-"""The client's errors that come again however often it is asked. Others (a safe mode, a full quota) may pass."""
+"""The client's errors that every repetition would raise again. The cause of other errors (a safe mode, a full quota)
+may end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,8 @@ class HdfsFiles:
             self._ask(what, "rename", self._at(aside), self._at(name))  # without overwrite
             return True
         except (FileExistsError, FileNotFoundError, FilesError) as error:
-            # A rename whose reply was lost was done before the file is deleted here, or it finds none to rename.
+            # If the reply of a rename was lost, the rename was done before this deletion, or it fails because the file
+            # is gone.
             self.delete([aside])
             with suppress(FileNotFoundError):
                 return memoryview(self.read(name)) == memoryview(content)
@@ -153,7 +155,10 @@ class HdfsFiles:
         return [name.rpartition("/")[2] for name, about in self._list(folder) if about.isdir]
 
     def _list(self, folder: str) -> list[tuple[str, Any]]:
-        """Return the entries directly in a folder, each with its name relative to this place; none if it is missing."""
+        """Return the entries directly in a folder, each with its name relative to this folder.
+
+        No entries if the folder is missing.
+        """
 
         def listed() -> list[Any]:
             return list(self._client.list_status(self._at(folder)))
@@ -197,7 +202,7 @@ class HdfsFiles:
 
 
 class _Content:
-    """The content of a new file. `file` is the client's, `what` the beginning of error messages."""
+    """The content of a new file. `file` is the client's file object, `what` the beginning of error messages."""
 
     def __init__(self, file: Any, what: str) -> None:
         self._file, self._what = file, what
@@ -222,13 +227,13 @@ class _Content:
         self._sent += len(self._held)
         self._held.clear()
         if self._sent % BLOCK == 0:
-            self._sync()  # it is the last chance: the next write goes to another block
+            self._sync()  # this is the last chance, because the next write goes to another block
 
     def _sync(self) -> None:
         _within(self._what, self._file.hsync)
 
     def finish(self) -> None:
-        """Write the rest, flush it to the disks, and close the file: then readers see it, as a whole."""
+        """Write the rest, flush it to the disks, and close the file. After that readers see the whole file."""
         if self._held:
             self._send()
         if self._sent % BLOCK:
@@ -236,7 +241,10 @@ class _Content:
         _within(self._what, self._file.close)
 
     def let_go(self) -> None:
-        """Mark the file's Python object as closed: its finalizer would close the file, and wait for the NameNode."""
+        """Mark the file's Python object as closed.
+
+        Otherwise its finalizer would close the file and wait for the NameNode.
+        """
         io.RawIOBase.close(self._file)
 
 
@@ -245,7 +253,8 @@ def _within(what: str, call: Callable[..., Any], *args: Any) -> Any:
 
     The call runs in a thread, which is abandoned if it takes longer than `PATIENCE`.
 
-    Raises FileNotFoundError and FileExistsError as the client does; else FilesErrors, whose messages begin with `what`.
+    Raises the client's FileNotFoundError and FileExistsError. Other errors become FilesErrors whose messages begin with
+    `what`.
     """
     outcome: Future[Any] = Future()
 
@@ -257,7 +266,7 @@ def _within(what: str, call: Callable[..., Any], *args: Any) -> Any:
 
     Thread(target=run, name="hdfs", daemon=True).start()
     if not wait([outcome], PATIENCE).done:
-        open_client.cache_clear()  # the next call gets a connection of its own
+        open_client.cache_clear()  # the next call gets a new connection
         raise FilesUnavailableError(f"{what}: HDFS has not answered for {PATIENCE:g} s")
     try:
         return outcome.result()
@@ -291,10 +300,10 @@ def reason(error: Exception) -> str:
 def open_client(system: str) -> Any:
     """Return a client of HDFS, which keeps its connections. It reads Hadoop's configuration files.
 
-    Raises FilesRefusedError if the address is not that of an HDFS, as far as this machine knows.
+    Raises FilesRefusedError if this machine knows no HDFS at the address.
     """
     host = system.removeprefix(SCHEME).partition(":")[0]
-    # A NameNode that only observes may not know yet what another machine has just written.
+    # An observer NameNode may not know yet what another machine has just written.
     config = {**RETRIES, f"dfs.client.failover.proxy.provider.{host}": _ACTIVE}
     package = _hdfs_native()
     try:
@@ -308,7 +317,7 @@ def open_client(system: str) -> Any:
 
 
 def _configured() -> str:
-    """Return in words the folder from which a client of this process reads Hadoop's configuration."""
+    """Return the folder from which a client of this process reads Hadoop's configuration, in words for messages."""
     home = os.environ.get("HADOOP_HOME")
     named = os.environ.get("HADOOP_CONF_DIR") or (f"{home}/etc/hadoop" if home else "")
     return f"it is {named!r}" if named else "it is not set"
@@ -329,13 +338,13 @@ def without_user(url: str) -> str:
 
 
 def hdfs_files(option: str, url: str, storage: Storage) -> HdfsFiles:
-    """Return the place that a URL names. The URL is the value of `option`. Raises TopologyError if it names no place.
+    """Return the folder that a URL names. The URL is the value of `option`. Raises TopologyError if the URL is invalid.
 
     >>> hdfs_files("filesLocation", "hdfs://namenode:8020/streams//runs/", Storage()).address
     'hdfs://namenode:8020/streams/runs'
     """
     host, _, path = url.removeprefix(SCHEME).partition("/")
-    folder = "/".join(filter(None, path.split("/")))  # a folder has one address: places are compared by it
+    folder = "/".join(filter(None, path.split("/")))  # folders are compared by their addresses
     if storage.options:
         raise TopologyError(
             f"{storage.argument}= is for object stores. HDFS takes its options from core-site.xml and "

@@ -1,4 +1,7 @@
-"""The client of object stores: obstore, opened by URL and options; a store's refusal as a message of one line."""
+"""The client of object stores: obstore, opened by URL and options.
+
+And the conversion of a store's errors to one line.
+"""
 
 import importlib
 import re
@@ -14,14 +17,15 @@ SCHEMES = ("s3://", "s3a://", "gs://", "az://", "abfs://", "abfss://")
 """The URLs of objects. Only S3 is tested."""
 
 FEW: dict[str, Any] = {"max_retries": 4}
-"""Retries of a request whose caller tries again by itself: the client gives up after a second or two."""
+"""The retries of a request whose caller repeats it anyway: the client gives up after a second or two."""
 
 PATIENT: dict[str, Any] = {
     "max_retries": 8,
     "retry_timeout": timedelta(seconds=60),
     "backoff": {"init_backoff": timedelta(seconds=0.2), "max_backoff": timedelta(seconds=5), "base": 2},
 }
-"""Retries of a request that outlasts an outage of the store of about twenty seconds. Then the request fails."""
+"""The retries of a request that must survive an outage of the store of about twenty seconds. After that the request
+fails."""
 
 
 def obstore() -> Any:
@@ -60,7 +64,7 @@ def reason(error: Exception) -> str:
 
 
 def refused(error: Exception) -> bool:
-    """Return whether a store will refuse a request however often it is sent: no permission, no such bucket."""
+    """Return whether a store will refuse every repetition of a request: no permission, no such bucket."""
     kinds = failures()
     if isinstance(error, kinds.PermissionDeniedError | kinds.UnauthenticatedError | kinds.NotSupportedError):
         return True
@@ -73,7 +77,7 @@ def refused(error: Exception) -> bool:
 
 
 def pauses() -> list[float]:
-    """Return the seconds between the tries of a request that the client itself does not send again."""
+    """Return the seconds between the attempts of a request that the client itself does not send again."""
     return [min(5.0, 0.2 * 2**number) for number in range(PATIENT["max_retries"])]
 
 

@@ -1,4 +1,7 @@
-"""The options of an object store: its address, and references to its credentials. The secrets are never held."""
+"""The options of an object store: its address, and references to its credentials.
+
+The objects here never hold a secret.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -78,9 +81,9 @@ class Storage:
     def read(self, error: Callable[[str], Exception]) -> tuple[Options, Options]:
         """Return the options of the store and the options of its HTTP client, sorted.
 
-        Values are read from their places.
+        Values such as ``env:NAME`` are read from the variable or file.
 
-        Raises `error` with a message if a variable or file is not there. No message shows a content.
+        Raises `error` with a message if a variable or file is missing. No message shows its content.
         """
 
         def unread(problem: str) -> Exception:

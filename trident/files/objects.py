@@ -1,8 +1,9 @@
 """Files as objects of S3, or of a store with an interface like it: durable when the store has confirmed them.
 
-Up to `WHOLE` bytes an object is one request, on the condition that there is none of its name (``If-None-Match: *``). A
-larger one is sent in parts, and appears as a whole with the last request; it has no condition, and needs none, since no
-other writer uses its name. If a store knows no such condition, `create` is refused and `writer` continues without.
+An object of up to `WHOLE` bytes is written by one request, on the condition that no object has its name
+(``If-None-Match: *``). A larger object is sent in parts, and appears as a whole with the last request. It has no
+condition and needs none, because no other writer uses its name. If a store does not support such a condition, `create`
+is refused, and `writer` works without it.
 """
 
 import logging
@@ -83,13 +84,14 @@ class ObjectFiles:
     def create(self, name: str, content: bytes) -> bool:
         """Write an object unless it exists; see `FileStore.create`.
 
-        Raises FilesRefusedError for a store without conditional writes: it could not tell which writer came first.
+        Raises FilesRefusedError for a store without conditional writes, because it cannot decide which writer came
+        first.
         """
         with self._asking(f"cannot write {self.path(name)}"):
             return self._create(name, content)
 
     def _create(self, name: str, content: Any) -> bool:
-        """Write an object unless there is one, and return whether the object at this name has this content now.
+        """Write an object unless the name is taken, and return whether the object of this name has this content now.
 
         The client does not send a conditional request again after a lost reply, since it cannot know the meaning of the
         second reply. Here it is known: an object of this name with this content is the wanted result.
@@ -102,7 +104,7 @@ class ObjectFiles:
             except failures().AlreadyExistsError as error:
                 try:
                     return memoryview(obstore().get(store, key).bytes()) == memoryview(content)
-                except FileNotFoundError:  # another writer's request was under way, and came to nothing
+                except FileNotFoundError:  # another writer's request was in progress, and failed
                     failure: Exception = error
             except (OSError, failures().BaseError) as error:
                 if refused(error):
@@ -150,7 +152,7 @@ class ObjectFiles:
             with self._asking(what):
                 if keys:
                     obstore().delete(self._store, keys)
-        except FileNotFoundError:  # a store that has no bulk deletion stops at the first one that is gone
+        except FileNotFoundError:  # a store without bulk deletion stops at the first missing object
             for key in keys:
                 with suppress(FileNotFoundError), self._asking(what):
                     obstore().delete(self._store, key)
@@ -175,7 +177,7 @@ class ObjectFiles:
 
     @contextmanager
     def _asking(self, what: str) -> Iterator[None]:
-        """Raise errors of the store as FilesErrors within the block; FileNotFoundError if an object does not exist."""
+        """Raise errors of the store in the block as FilesErrors; as FileNotFoundError if an object does not exist."""
         try:
             yield
         except TridentError:
@@ -238,7 +240,7 @@ def is_object_url(text: str) -> bool:
 
 
 def object_files(option: str, url: str, storage: Storage) -> ObjectFiles:
-    """Return the place that a URL names. The URL is the value of `option`. Raises TopologyError if it names no place.
+    """Return the ObjectFiles of a URL, which is the value of `option`. Raises TopologyError if the URL is invalid.
 
     >>> object_files("filesLocation", "s3://books/runs/", Storage()).address
     's3://books/runs'

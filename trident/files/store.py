@@ -1,8 +1,7 @@
 """The protocol by which a run uses its files, on a disk, on an object store or on HDFS.
 
-No file is renamed once it has its name, and none is overwritten. A file counts once something names it (the log, a
-manifest); a file that nothing names is garbage, whatever it holds. So the remains of a writer that dies half-way do not
-matter.
+No file is renamed once it has its name, and no file is overwritten. A file counts once the log or a manifest names it;
+a file that neither names is garbage, whatever its content. So the remains of a writer that dies half-way do not matter.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 
 class StoredFile(NamedTuple):
-    """A file in a listing: its name, relative to the place, and its size in bytes."""
+    """A file in a listing: its name, relative to the root of the store, and its size in bytes."""
 
     name: str
     size: int
@@ -21,14 +20,16 @@ class Sink(Protocol):
     """The object to which the content of a new file is written."""
 
     def write(self, data: Any, /) -> Any:
-        """Write the next bytes, from any object with a buffer. Return how many they are."""
+        """Write the next bytes, from any object with a buffer. Return their number."""
         ...
 
     def flush(self) -> None: ...
 
 
 class FileStore(Protocol):
-    """A place of files. It is picklable, because it is sent to workers. Names are relative to it, with slashes.
+    """A store of files: a folder, or a prefix of a bucket.
+
+    It is picklable, because it is sent to workers. Names of files are relative to it, with slashes.
 
     All methods raise FilesError if an object store or HDFS does not carry out a request, and OSError if a disk does
     not.
@@ -36,11 +37,11 @@ class FileStore(Protocol):
 
     @property
     def address(self) -> str:
-        """The folder or the URL, for messages. Two places with the same address have the same files."""
+        """The folder or the URL, for messages. Two stores with the same address have the same files."""
         ...
 
     def below(self, folder: str) -> "FileStore":
-        """Return the place of the files below a folder of this one."""
+        """Return a store of the files below a folder of this store."""
         ...
 
     def path(self, name: str) -> str:
@@ -52,15 +53,16 @@ class FileStore(Protocol):
     def writer(self, name: str) -> AbstractContextManager[Sink]:
         """Return a context that writes a new file. When the context ends, the file exists as a whole and is durable.
 
-        No other writer may ever use the name: it holds a random part. If the block raises, the file may be missing or
-        cut, and nothing may name it.
+        No other writer may ever use the name, so it must contain a random part. If the block raises, the file may be
+        missing or incomplete, and the log and manifests must not name it.
         """
         ...
 
     def create(self, name: str, content: bytes) -> bool:
         """Write a whole file durably, unless a file of this name exists. Of several writers, the first wins.
 
-        Returns whether the file now has this content: also if an earlier try of the same write made it.
+        Return whether the file now has this content. That is so, too, if an earlier attempt at the same write created
+        it.
         """
         ...
 
@@ -71,7 +73,10 @@ class FileStore(Protocol):
     # --- reading --------------------------------------------------------------------------------------------------
 
     def read(self, name: str) -> Any:
-        """Return the content of a file, as an object with a buffer. Raises FileNotFoundError if there is none."""
+        """Return the content of a file, as an object with a buffer.
+
+        Raises FileNotFoundError if there is no such file.
+        """
         ...
 
     def size(self, name: str) -> int | None:
@@ -79,7 +84,7 @@ class FileStore(Protocol):
         ...
 
     def files(self, folder: str = "") -> Iterator[StoredFile]:
-        """Yield all files below a folder, in no particular order; none if there is no such folder."""
+        """Yield all files below a folder, in no particular order. If there is no such folder, yield nothing."""
         ...
 
     def folders(self, folder: str) -> list[str]:
@@ -100,5 +105,5 @@ class FileStore(Protocol):
         ...
 
     def remove_empty(self) -> None:
-        """Delete the folder of this place, if it exists and is empty."""
+        """Delete the folder of this store, if it exists and is empty."""
         ...

@@ -1,4 +1,4 @@
-"""The URL of a place of files: of an object store, or of HDFS."""
+"""The URL of a file store: an object store, or HDFS."""
 
 from trident.base.errors import TopologyError
 from trident.files.hdfs import SCHEME, hdfs_files, without_user
@@ -11,12 +11,12 @@ OTHER_NAMES = ("viewfs://", "webhdfs://", "swebhdfs://")
 
 
 def is_files_url(text: str) -> bool:
-    """Return whether a text is meant as the URL of a place of files, and not as a path on a disk."""
+    """Return whether a text is meant as the URL of a file store, and not as a path on a disk."""
     return text.startswith((SCHEME, *OTHER_NAMES)) or is_object_url(text)
 
 
 def files_by_url(option: str, url: str, storage: Storage) -> FileStore:
-    """Return the place that a URL names. The URL is the value of `option`. Raises TopologyError if it names no place.
+    """Return the file store of a URL, which is the value of `option`. Raises TopologyError if the URL is invalid.
 
     >>> files_by_url("filesLocation", "hdfs://namenode:8020/runs", Storage()).address
     'hdfs://namenode:8020/runs'

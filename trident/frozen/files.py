@@ -1,4 +1,4 @@
-"""Large results by reference: the workers that hold them write files. Each file is durable before a result names it.
+"""Large results by reference: the workers that compute them write files. Each file is durable before a result names it.
 
 A file is an Arrow stream of record batches with LZ4. Its name holds a random part, so that no result names the file of
 a retried or cancelled task; a result is exactly the files that its manifest lists, and no folder is ever listed.
@@ -20,17 +20,17 @@ from trident.files.store import FileStore
 from trident.frozen.results import FrozenFile, FrozenFiles, Result
 
 FROZEN = "frozen"
-"""The folder of all frozen files, relative to the place of the run's files."""
+"""The folder of all frozen files, relative to the root of the run's files."""
 
 PROBE, ANSWER = ".probe-", ".answer-"
-"""The beginnings of the names of files by which executors show that they reach the place."""
+"""The beginnings of the names of files by which executors show that they reach the file store."""
 
 
 @dataclass(frozen=True, slots=True)
 class FrozenFolders:
-    """The folders for a run's large results, in the place of its files.
+    """The folders for a run's large results, in the store of its files.
 
-    Each log has separate folders: epochs and txids, which name the folders, mean nothing across logs.
+    Each log has separate folders: the folders are named by epochs and txids, which cannot be compared between logs.
     """
 
     files: FileStore
@@ -52,15 +52,15 @@ class FrozenFolders:
 
 @dataclass(frozen=True, slots=True)
 class FileFolder:
-    """The folder for large results of one stage of an attempt. `folder` is relative to the place of the run's files."""
+    """The folder for large results of one stage of an attempt. `folder` is relative to the root of the run's files."""
 
     files: FileStore
     folder: str
 
     def sync(self) -> None:
-        """Make the folder's own name durable.
+        """Make the folder's name durable.
 
-        The files in the folder and their names are durable already: `write_frozen` saw to that.
+        The files in the folder and their names are durable already: `write_frozen` has made them so.
         """
         self.files.sync(self.folder)
 
@@ -90,8 +90,8 @@ def write_frozen(
 def read_frozen(files: FileStore, frozen: FrozenFiles) -> Iterator[pa.Table]:
     """Yield the tables of a large result, file by file.
 
-    `files` is the place that `frozen.folder` is relative to. Raises LogCorruptError if a file is missing, or has
-    another size or checksum than was frozen.
+    `files` is the store that contains `frozen.folder`. Raises LogCorruptError if a file is missing, or has another size
+    or checksum than was frozen.
     """
     for file in frozen.files:
         name = f"{frozen.folder}/{file.name}"

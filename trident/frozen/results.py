@@ -22,7 +22,7 @@ class FrozenFile:
 
 @dataclass(frozen=True, slots=True)
 class FrozenFiles:
-    """A large result by reference: the exact list of its files in `folder`, which is relative to the place of files."""
+    """A large result by reference: the exact list of its files. `folder` is relative to the root of the run's files."""
 
     folder: str
     files: tuple[FrozenFile, ...]

@@ -24,5 +24,5 @@ def _attribute(name: str) -> object:
     return RedisLog
 
 
-if not TYPE_CHECKING:  # a type checker would take every misspelt name for an object
+if not TYPE_CHECKING:  # otherwise a type checker would accept every misspelt name
     __getattr__ = _attribute

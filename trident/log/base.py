@@ -1,4 +1,4 @@
-"""The base of both logs: the checks that they share, the texts of their errors, and how much a trim keeps."""
+"""The base of both logs: the checks that they share, the texts of their errors, and the rule for a trim."""
 
 import json
 import zlib
@@ -29,7 +29,7 @@ class LogBase:
     def _check_complete(self, group: str, waiting: Sequence[int], present: Sequence[object]) -> None:
         """Raise LogCorruptError if the content of a waiting batch is missing.
 
-        `present`: for each batch, whether it is there.
+        `present`: for each batch, its stored content, false if it is missing.
         """
         for txid, is_present in zip(waiting, present, strict=True):
             if not is_present:
@@ -96,7 +96,8 @@ def trim_until(sizes: Sequence[tuple[int, int]], needed: int, keep_batches: int,
     """Return the txid up to which batches may be dropped.
 
     `needed`: the txid up to which no store needs the log. `sizes`: txid and bytes of each batch up to `needed` that the
-    log still has, the newest first. Of these, the last `keep_batches` or the last `keep_bytes` stay, whichever is less.
+    log still has, the newest first. Of these, the last `keep_batches` batches or the last `keep_bytes` bytes stay,
+    whichever is less.
 
     >>> trim_until([(8, 10), (7, 10), (6, 10), (5, 10)], needed=8, keep_batches=3, keep_bytes=100)
     5

@@ -1,7 +1,7 @@
-"""The digest of a batch in the log, by which a reader knows that it is still the batch that it read.
+"""The digest of a batch in the log. By it a reader knows that the log still has the batch that it read.
 
-A txid says which batch it is only within one history. A log that is restored from an older copy continues with other
-batches under the same txids, and has the same uuid.
+A txid identifies a batch only within one history of the log. A log that is restored from an older copy continues with
+other batches under the same txids, and has the same uuid.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from trident.log.protocol import LogReading
 def batch_digest(log: LogReading, group: str, txid: int) -> str | None:
     """Return the digest of a frozen batch's record; None if the log does not have the batch.
 
-    The record has the time of the plan, in which the batches of two histories differ.
+    The record contains the time of the plan, so batches of two histories have different records.
     """
     record = log.batch(group, txid) if txid > 0 else None
     if record is None:
@@ -23,7 +23,7 @@ def batch_digest(log: LogReading, group: str, txid: int) -> str | None:
 
 
 def is_other_batch(log: LogReading, group: str, txid: int, digest: str | None) -> bool:
-    """Return whether the log has another batch under this txid than the one with the digest.
+    """Return whether the log's batch under this txid has another digest.
 
     False if there is no evidence: the digest is None, or the log does not keep the batch.
     """

@@ -18,16 +18,16 @@ class RedisLog:
 
     Give it to ``start(..., log=RedisLog(...))``. A ``checkpointLocation`` is then needed only for states in memory and
     for large results, which are frozen as files; all machines must reach that location. A ``filesLocation`` on an
-    object store takes its place.
+    object store may replace it.
 
     Parameters
     ----------
     url : str
         As for `RedisMapState`: ``redis://``, ``rediss://``, ``unix://``, or ``env:NAME`` or ``file:path``.
     prefix : str
-        The beginning of all keys: ``prefix:{topology}:log:...``.
+        The beginning of all Redis keys: ``prefix:{topology}:log:...``.
     requireDurable : bool
-        Refuse a server that may lose confirmed writes: anything but ``appendonly yes``, ``appendfsync always`` and
+        Refuse a server that may lose confirmed writes: a server without ``appendonly yes``, ``appendfsync always`` and
         ``no-appendfsync-on-rewrite no``, or a master of a cluster that has a replica. If a log loses its last writes,
         the next start notices (the states are ahead of the log), but only a copy of the log helps then.
     retrySecs : duration
@@ -72,7 +72,7 @@ class RedisLog:
         return RedisTransactionLog(self._address(), self.prefix, topology, False, 0.0, reading=True)
 
     def open_to_drop(self, topology: str) -> "RedisTransactionLog | None":
-        """Open a topology's log, of any version, in order to take and drop it; return None if there is none."""
+        """Open a topology's log, of any version, in order to take and drop it; return None if there is no log."""
         from trident.log.redis_log import LogAbsentError, RedisTransactionLog
 
         try:

@@ -17,9 +17,9 @@ from trident_state.messages import Update
 
 @dataclass(frozen=True, slots=True)
 class FrozenBatches:
-    """The frozen batches of one group. `files`: the place to which the folders of large results are relative.
+    """The frozen batches of one group. `files` is the store that contains the folders of large results.
 
-    Raises LogCorruptError if content is damaged or gone.
+    Raises LogCorruptError if content is damaged or missing.
     """
 
     log: LogReading

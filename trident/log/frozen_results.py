@@ -1,7 +1,7 @@
 """Frozen results as bytes: Arrow IPC with LZ4. Small results are in the log, large ones in files that the log names.
 
-Three facts are frozen with them: how long a state's values live, how many tuples each step skipped, and how many rows
-came too late for a window.
+Three facts are frozen with them: the time to live of a state's values, the number of tuples that each step skipped, and
+the number of rows that came too late for a window.
 """
 
 import math
@@ -20,8 +20,8 @@ _LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
 _LZ4_HERE = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _READ_HERE = pa.ipc.IpcReadOptions(use_threads=False)
 _SMALL = 1 << 20
-"""The most bytes of a result that the calling thread compresses alone. Waking other threads would take longer, and much
-longer on a busy machine."""
+"""The most bytes of a result that the calling thread compresses alone. Starting other threads would take longer, and
+much longer on a busy machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def freeze(result: Result, beside: FileFolder | None = None) -> FrozenOutput:
     """Return a stage's result in the form in which the log stores it.
 
     If the result is large, it goes to a file in the folder `beside`. The file is durable when this returns: the log
-    must never name a file that a power loss can take away.
+    must never name a file that a power loss can remove.
     """
     if isinstance(result, pa.Table) and beside is not None and result.nbytes > MOST_IN_LOG:
         file = write_frozen(_parts(result), beside.files, beside.folder, "driver", result.schema)
@@ -102,24 +102,24 @@ def _files_of(body: bytes) -> FrozenFiles:
     return FrozenFiles(files.folder, tuple(files.files), pa.ipc.read_schema(pa.py_buffer(files.schema)))
 
 
-# --- how long values live -------------------------------------------------------------------------------------------
+# --- the time to live of values ---------------------------------------------------------------------------------------
 
 _TTL_KEY = b"trident.ttlSecs"
 
 
 def with_life(result: Result, ttl: float | None) -> Result:
-    """Return a state's result with the lifetime of its values in the metadata of its schema.
+    """Return a state's result with the time to live of its values in the metadata of its schema.
 
     `ttl` is in seconds; None: values never expire.
 
-    The lifetime is frozen, too, so that the batch does the same at every replay, even under a driver with another
-    ttlSecs.
+    The time to live is frozen, too, so that every replay of the batch has the same effect, even under a driver with
+    another ttlSecs.
     """
     return result if ttl is None else _marked(result, _TTL_KEY, repr(float(ttl)))
 
 
 def ttl_of(result: Result) -> float:
-    """Return the lifetime of values that was frozen with a result, in seconds; infinity if values never expire."""
+    """Return the time to live of values that was frozen with a result, in seconds; infinity if values never expire."""
     seconds = (result.schema.metadata or {}).get(_TTL_KEY)
     return math.inf if seconds is None else float(seconds)
 

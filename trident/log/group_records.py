@@ -8,7 +8,7 @@ import msgspec
 from trident_spouts.executor import Metadata
 
 BatchPlan = dict[str, Metadata]
-"""The plan of a batch: each spout's metadata by the name of its stream. None: the spout has nothing in this batch."""
+"""The plan of a batch: each spout's metadata by the name of its stream. None: the spout has no tuples in this batch."""
 
 Positions = dict[str, Metadata]
 """The position of each spout after a batch, by the name of its stream. The spout's next plan begins there."""
@@ -17,8 +17,8 @@ Positions = dict[str, Metadata]
 def positions_after(previous: Positions, plan: BatchPlan, emitted: Positions | None = None) -> Positions:
     """Return the positions of the spouts after a batch.
 
-    The position of a spout that knows it only after emission is in `emitted`. That of any other spout is its metadata
-    in `plan`; one that had nothing there stays at its position in `previous`.
+    The position of a spout that knows it only after emission is in `emitted`. The position of any other spout is its
+    metadata in `plan`; a spout without metadata in `plan` keeps its position in `previous`.
     """
     known = emitted or {}
     moved = {stream: metadata if known.get(stream) is None else known[stream] for stream, metadata in plan.items()}
@@ -28,9 +28,9 @@ def positions_after(previous: Positions, plan: BatchPlan, emitted: Positions | N
 class AttemptRecord(msgspec.Struct, frozen=True):
     """The last attempt at a batch that has nothing frozen yet, as the log stores it.
 
-    `number`: the attempt's number. `epoch`: that of the driver that made it. `deaths`: how many drivers in a row died
-    before it while the batch was under way. `digests`: checksums of the tuples that each transactional stream emitted
-    for the batch (`trident.batches.attempts`).
+    `number`: the attempt's number. `epoch`: the epoch of the driver that made it. `deaths`: how many drivers in a row
+    died before this attempt while the batch was under way. `digests`: checksums of the tuples that each transactional
+    stream emitted for the batch (`trident.batches.attempts`).
     """
 
     number: int
@@ -45,7 +45,7 @@ class History:
 
     committed: the last committed txid. positions: the positions of the spouts after the last frozen batch.
     frozen: the txids of the waiting batches, in order.
-    attempts: by txid the last attempt that an earlier run made at a batch after the last frozen one.
+    attempts: by txid, the last attempt of an earlier run at each batch after the last frozen batch.
     """
 
     committed: int = 0

@@ -12,7 +12,7 @@ from trident.log.group_records import AttemptRecord, BatchPlan, History, Positio
 from trident_spouts.executor import Metadata
 
 NO_LEASE = Lease(0, "")
-"""Stands for the lease in force in a log that has issued no lease."""
+"""The lease in force of a log that has issued no lease."""
 
 
 class LogBusyError(LogError):
@@ -23,9 +23,9 @@ class LogBusyError(LogError):
 class Birth:
     """The beginning of a state: it has every batch of its group after `txid`.
 
-    `epoch`: that of the driver that recorded the birth (0: not known). All that drivers of earlier epochs stored under
-    the state's name has been dropped. `founded`: whether the state's store was made. No batch is written to a
-    state that is not founded.
+    `epoch`: the epoch of the driver that recorded the birth (0: not known). All data that drivers of earlier epochs
+    stored under the state's name has been dropped. `founded`: whether the state's store was created. No batch is
+    written to a state that is not founded.
     """
 
     group: str
@@ -51,9 +51,9 @@ class StreamRecord:
     """The stream's position when `source` was recorded. If the position is still the same, no batch of the stream was
     frozen since."""
     feeds: tuple[str, ...] = ()
-    """The states that the stream's tuples entered in the last started program."""
+    """The states that the stream's tuples updated in the last started program."""
     parted: Mapping[str, Metadata] = field(default_factory=dict)
-    """The states that the stream's tuples entered only in earlier programs, each with the stream's position when that
+    """The states that the stream's tuples updated only in earlier programs, each with the stream's position when that
     ended. Such a state lacks the stream's later tuples."""
     former: tuple[str, ...] = ()
     """The former names of the stream, oldest first."""
@@ -73,10 +73,10 @@ class Members:
 
 @dataclass(frozen=True, slots=True)
 class OutputProgress:
-    """The progress of a group's batches to one of its outputs.
+    """The progress of an output of a group.
 
     `last`: the last txid with tuples that the output took. `until`: the last committed txid when a program left the
-    output out; None while programs have it. `missed`: the last txid that passed without the output (0: none).
+    output out; None while programs have it. `missed`: the last txid that was committed without the output (0: none).
     """
 
     last: int = 0
@@ -85,7 +85,7 @@ class OutputProgress:
 
     @property
     def reached(self) -> int:
-        """The txid that a complete output has reached: `last`, or the last batch that it missed and must get."""
+        """The txid that a complete output has reached: `last`, or the last missed batch, which it must still get."""
         return max(self.last, self.missed)
 
 
@@ -109,14 +109,14 @@ class LogReading(Protocol):
     def uuid(self) -> str:
         """The identity of the log. Every state stores it.
 
-        If the log is open read-only, this is the uuid of the log that is there now: another one after a reset.
+        If the log is open read-only, this is the uuid of the log that exists now, which changes with a reset.
         """
         ...
 
     def at_once(self) -> AbstractContextManager[None]:
         """Speed up the reads of the log within this block, if the log can do that.
 
-        Each read still sees all that was written before it. Other threads that read the log wait until the block ends.
+        Each read still sees all earlier writes. Other threads that read the log wait until the block ends.
         """
         ...
 
@@ -134,7 +134,7 @@ class LogReading(Protocol):
     def issued(self, lease: Lease) -> bool:
         """Return whether this log issued this lease.
 
-        A copy of the log that was started elsewhere counts the same epochs but draws other tokens.
+        A copy of the log that was started elsewhere counts the same epochs but generates other tokens.
         """
         ...
 
@@ -163,7 +163,7 @@ class LogReading(Protocol):
         ...
 
     def attempts(self, group: str) -> dict[int, AttemptRecord]:
-        """Return the last attempt at each batch after the last frozen one."""
+        """Return the last attempt at each batch after the last frozen batch."""
         ...
 
     def batch(self, group: str, txid: int) -> BatchRecord | None:
@@ -186,11 +186,11 @@ class LogReading(Protocol):
         ...
 
     def manifest(self, state: str) -> bytes | None:
-        """Return the last manifest that a memory state published; None if there is none."""
+        """Return the last manifest that a memory state published; None if there is no manifest."""
         ...
 
     def kept_since(self, group: str) -> int:
-        """Return the txid after which the log keeps all batches, and of frozen ones the content."""
+        """Return the txid after which the log keeps all batches, with the content of frozen batches."""
         ...
 
     def close(self) -> None: ...
@@ -207,8 +207,8 @@ class TransactionLog(LogReading, Protocol):
     def take(self, holder: Holder | None = None, after: Lease | None = None) -> Lease:
         """Issue a new lease, with the next epoch. From then on every earlier lease is invalid.
 
-        `holder`: who takes it; the log sets its epoch. `after`: raise FencedError, and issue nothing, unless this is
-        still the lease in force (``NO_LEASE``: none was issued yet).
+        `holder`: the process that takes the log; the log sets the holder's epoch. `after`: raise FencedError, and issue
+        no lease, unless this is still the lease in force (``NO_LEASE``: no lease was issued yet).
         """
         ...
 
@@ -219,7 +219,7 @@ class TransactionLog(LogReading, Protocol):
     def renewals(self) -> object:
         """Return an opaque value that changes when another driver writes the log.
 
-        Compare it only with other values of the same handle. The handle's own writes do not change it.
+        Compare it only with other values of the same log object. Writes through this object do not change it.
         """
         ...
 
@@ -228,15 +228,15 @@ class TransactionLog(LogReading, Protocol):
         ...
 
     def keep_files_at(self, lease: Lease, address: str) -> None:
-        """Record the URL below which the topology's files are from now on."""
+        """Record the URL under which the topology's files are from now on."""
         ...
 
     def enroll(self, lease: Lease, members: Members) -> None:
-        """Replace the recorded streams and outputs by those of `members`, and create the groups that are new."""
+        """Replace the recorded streams and outputs by those of `members`, and create new groups."""
         ...
 
     def outputs(self) -> dict[str, OutputProgress]:
-        """Return how far each output came, by name; an output without a batch may be missing."""
+        """Return the progress of each output, by name. An output without a batch may be missing."""
         ...
 
     def keep_outputs(self, lease: Lease, outputs: Mapping[str, OutputProgress]) -> None:
@@ -246,9 +246,10 @@ class TransactionLog(LogReading, Protocol):
     def handing_over(self, lease: Lease, output: str, txid: int, least: int) -> int:
         """Record that an output is about to get a batch, and return the number of this attempt, `least` or more.
 
-        It must be called before the output is. No number is returned twice for one txid, whichever driver asks. Number
-        0 may be lost with the power, others are durable. Only the run that froze a batch can make attempt 0, since
-        every other one begins with 1, so it need not ask for that (`commits.output_memory`).
+        Call this before the output is called. No number is returned twice for one txid, to whichever driver. A power
+        loss may remove the record of number 0; other records are durable. Only the run that froze a batch can make
+        attempt 0, because every other run begins with 1, so the run need not call this for attempt 0
+        (`commits.output_memory`).
         """
         ...
 
@@ -267,21 +268,24 @@ class TransactionLog(LogReading, Protocol):
     ) -> None:
         """Record the results of stage 1 of the next batch, and the positions of its streams after the batch.
 
-        Raises LogError for any txid but the one after the last frozen batch. Drops the record of attempts at
-        the batch.
+        Raises LogError unless `txid` is the txid after the last frozen batch. Drops the record of attempts at the
+        batch.
         """
         ...
 
     def freeze_stage(
         self, lease: Lease, group: str, txid: int, stage: int, outputs: Mapping[str, FrozenOutput]
     ) -> None:
-        """Record a later stage's results, unless results of the stage are recorded: the first freeze is valid."""
+        """Record a later stage's results, unless the log already has results of the stage.
+
+        The first freeze is valid.
+        """
         ...
 
     def committed(
         self, lease: Lease, group: str, txid: int, time: float | None = None, took: Collection[str] = ()
     ) -> None:
-        """Record that every state of the group holds the batch. `time` is when that was so, in seconds since 1970.
+        """Record that every state of the group holds the batch, as of `time` (seconds since 1970).
 
         `took`: the outputs that took tuples of the batch.
         """
@@ -306,7 +310,7 @@ class TransactionLog(LogReading, Protocol):
     def trim(self, lease: Lease, group: str, needed: int, keep_batches: int, keep_bytes: int) -> list[str]:
         """Drop batches that no store needs, and return the folders of files that no batch names any more.
 
-        Of the batches up to `needed`, the last `keep_batches` or `keep_bytes` stay, whichever is less.
+        Of the batches up to `needed`, the last `keep_batches` batches or `keep_bytes` bytes stay, whichever is less.
         """
         ...
 

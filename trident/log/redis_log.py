@@ -15,7 +15,7 @@ All keys have one hash tag, so that a cluster keeps them on one server::
                                             attempt to hand a batch over (handed:<output>)
 
 Every write is one script. The script refuses a write under another lease, or if a field differs from what this driver
-knows; else it makes the write as a whole. Writes are numbered under each lease: a write that arrives twice, or after a
+knows; otherwise it makes the whole write. Writes are numbered under each lease: a write that arrives twice, or after a
 newer one, changes nothing. The server writes and fsyncs each write before it answers.
 """
 
@@ -41,7 +41,7 @@ from trident_state.redis.wire import bulks, call, command
 FORMAT = "trident log 4"
 MOST_BYTES = 256 << 20
 """The most bytes that one stage of a batch may freeze. A server accepts 512 MB in one argument, and holds a write twice
-meanwhile."""
+in memory."""
 
 _AT_ONCE = 500
 """The number of batches that one write of a trim deletes. Other clients wait while a script runs."""
@@ -56,8 +56,8 @@ class LogAbsentError(LogError):
 class RedisTransactionLog(LogBase):
     """A topology's log on a server. It is created if it is missing. Thread-safe.
 
-    See `TransactionLog` for its promises. Here every write is durable before it returns, as far as the server's
-    writes are.
+    See `TransactionLog` for its promises. Here every write is durable before it returns, as far as the server makes its
+    writes durable.
 
     `reading`: open the log read-only; raise LogError if it is missing. `dropping`: open it only to take and drop
     it; raise LogError if it is missing, but accept any format and any settings of the server.
@@ -97,7 +97,7 @@ class RedisTransactionLog(LogBase):
         except BaseException:
             self._server.close()
             raise
-        self._server.patience = patience  # only from here on: a start reports at once that its server is away
+        self._server.patience = patience  # not before: a start reports at once that its server does not answer
 
     # --- identity and lease ------------------------------------------------------------------------------------
 
@@ -124,7 +124,7 @@ class RedisTransactionLog(LogBase):
 
     @property
     def uuid(self) -> str:
-        if self._reading:  # after a reset another log lies in the same place
+        if self._reading:  # after a reset, another log has the same keys
             return str(self._identity()[2], "ascii")
         return self._uuid
 
@@ -153,7 +153,7 @@ class RedisTransactionLog(LogBase):
         return nullcontext()  # the connection stays open
 
     def size(self) -> int | None:
-        return None  # Redis tells the memory of a key only where MEMORY is allowed, and this is many keys
+        return None  # Redis returns the memory of a key only if the user may call MEMORY, and there are many keys
 
     def holder(self) -> Holder | None:
         ((epoch, token, text),) = self._server.ask(command(b"HMGET", self._meta, b"epoch", b"token", b"holder"))
@@ -164,7 +164,8 @@ class RedisTransactionLog(LogBase):
     def renew(self, lease: Lease) -> None:
         with self._lock:
             if self._writes == self._renewed:
-                # Its number is what who waits looks at. Not repeated: other writes wait meanwhile, and there is a next.
+                # A standby looks at the number of this write. The write is not repeated: other writes wait for it, and
+                # the next renewal follows.
                 self._write(lease, WriteRequest(self._meta), patience=0.0)
             self._renewed = self._writes
 
@@ -179,7 +180,7 @@ class RedisTransactionLog(LogBase):
         return token is not None and bool(token == lease.token.encode())
 
     def give_back(self, lease: Lease) -> None:
-        self._server.patience = 0.0  # a stop must not hang with the server; unreturned, the lease looks like a death
+        self._server.patience = 0.0  # do not wait for a server that hangs; an unreturned lease counts as a death
         self._write(lease, WriteRequest(self._meta).set(self._meta, {"token": ""}))
 
     def files_address(self) -> str:
@@ -303,7 +304,7 @@ class RedisTransactionLog(LogBase):
         key = self._group_key(group)
         with self._lock:
             if self._last_frozen.get(group) != txid - 1:
-                self.sync(lease)  # a fenced driver gets FencedError first: it explains the rest
+                self.sync(lease)  # a fenced driver gets FencedError first, because that explains the other errors
                 raise LogError(f"group {group!r}: batch {txid} cannot freeze: it does not follow the last frozen batch")
             write = WriteRequest(self._meta).must(key, "frozen", b"%d" % (txid - 1))
             write.set(self._frozen_key(group, txid), self._content(group, txid, 1, outputs))
@@ -419,7 +420,7 @@ class RedisTransactionLog(LogBase):
             batches = [txid for txid in _txids(fields, "b:") if txid < until]
             kept = max(self._number(fields, "kept"), until)
             for at in range(0, max(1, len(dropped), len(batches)), _AT_ONCE):
-                # `kept` moves with the first chunk, so that no start counts on batches that later chunks delete
+                # `kept` changes with the first chunk, so that no start relies on batches that later chunks delete
                 write = WriteRequest(self._meta).set(key, {"kept": kept} if "frozen" in fields else {})
                 self._drop_frozen(write, group, dropped[at : at + _AT_ONCE], fields)
                 write.drop(key, [f"{kind}:{txid}" for txid in batches[at : at + _AT_ONCE] for kind in "bc"])
@@ -435,7 +436,7 @@ class RedisTransactionLog(LogBase):
         return sizes, folders
 
     def _drop_frozen(self, write: WriteRequest, group: str, txids: list[int], fields: dict[str, bytes]) -> None:
-        """Add to a write that these frozen batches go."""
+        """Add to a write the deletion of these frozen batches."""
         key = self._group_key(group)
         write.drop(key, [name for name in fields for txid in txids if name.startswith(f"s:{txid}:")])
         for txid in txids:

@@ -23,9 +23,9 @@ WRITE = Script.of("log_write", _LUA / "log_write.lua")
 ALL = (CREATE, TAKE, WRITE)
 
 _SETTINGS = ((b"appendfsync", b"always"), (b"no-appendfsync-on-rewrite", b"no"))
-"""The settings of a server that keeps what it confirms. If the second one were yes, the server would skip every fsync
-while a child process saves or rewrites, whatever the first one is. (aof-load-truncated may have either value: what it
-cuts off was never confirmed.)"""
+"""The settings of a server that keeps every confirmed write. With no-appendfsync-on-rewrite yes, the server would skip
+every fsync while a child process saves or rewrites, even with appendfsync always. (aof-load-truncated may have either
+value: the bytes that it cuts off were never confirmed.)"""
 
 _FIRST_PAUSE = 0.01
 _LONGEST_PAUSE = 0.5
@@ -34,9 +34,9 @@ _LONGEST_PAUSE = 0.5
 class LogServer:
     """The connection to a log's server. Thread-safe. `where` begins every error message.
 
-    `patience`: for how many seconds a command is repeated while the server is away or full. Every command must
-    therefore be safe to send twice: `log_write.lua` numbers the writes. `reading`: load no scripts, since that needs
-    rights that a reader may lack.
+    `patience`: for how many seconds a command is repeated while the server does not answer or is full. Every command
+    must therefore be safe to send twice: `log_write.lua` numbers the writes. `reading`: load no scripts, because a
+    reader may lack the rights for that.
     """
 
     def __init__(self, address: Address, where: str, reading: bool = False) -> None:
@@ -84,15 +84,15 @@ class LogServer:
     def ask(self, *commands: bytes, patience: float | None = None) -> list[Reply]:
         """Send commands that are safe to send twice, and return the replies.
 
-        Raises LogError if the server stays away or full for `patience` seconds (None: those of this server), and
-        at once for any other failure.
+        Raises LogError if the server does not answer, or is full, for `patience` seconds (None: those of this
+        LogServer), and at once for any other failure.
         """
         until, pause = time.monotonic() + (self.patience if patience is None else patience), _FIRST_PAUSE
         while True:
             try:
                 with self._lock:
                     return self._attempt(commands)
-            except (StateUnavailableError, StateFullError) as error:  # these two may pass, all other errors do not
+            except (StateUnavailableError, StateFullError) as error:  # only the cause of these two errors may end
                 if time.monotonic() > until:
                     raise LogError(str(error)) from error
             except StateError as error:

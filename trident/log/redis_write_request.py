@@ -7,7 +7,7 @@ from trident.log.redis_server import WRITE
 from trident_state.redis.wire import bulks, call
 
 _MOST_WORDS = 4_000
-"""The most words that the script passes to one command. Lua's stack can hold about twice as many."""
+"""The most arguments that the script passes to one command. Lua's stack can hold about twice as many."""
 
 
 class WriteRequest:

@@ -1,4 +1,4 @@
-"""The snapshot home of a memory state: a place for its files, and its manifest in the log."""
+"""The snapshot home of a memory state: a store for its files, and its manifest in the log."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from trident.log.protocol import TransactionLog
 
 @dataclass(frozen=True, slots=True)
 class SnapshotHome:
-    """The home of one state's snapshots. The files are in `files`, the manifest is in the topology's log."""
+    """The `Home` of one state's snapshots. The files are in `files`, the manifest is in the topology's log."""
 
     log: TransactionLog
     state: str
@@ -27,7 +27,10 @@ class SnapshotHome:
 
 @dataclass(frozen=True, slots=True)
 class NoHome:
-    """The home of a state without snapshots: one that is stored elsewhere, or is opened only to be read or dropped."""
+    """The `Home` of a state without snapshots.
+
+    The state is stored elsewhere, or is opened only to be read or dropped.
+    """
 
     files: FileStore | None = None
 

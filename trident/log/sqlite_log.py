@@ -26,8 +26,8 @@ from trident.log.protocol import BatchRecord, Birth, LogBusyError, Members, Outp
 
 FORMAT = "trident log 5"
 _CHECK_UP_TO = 64 << 20
-"""The largest file (bytes) of which all pages are checked when the file is opened. Checking a larger one would delay
-the start; its rows are checked when they are read."""
+"""The largest file (bytes) whose pages are all checked when the file is opened. Checking a larger file would delay the
+start; its rows are checked when they are read."""
 
 _TOUCH = "UPDATE meta SET renewed = renewed + 1"
 """A write whose only purpose is to be durable. It must change a value: SQLite does not write an unchanged row."""
@@ -82,11 +82,11 @@ class SqliteLog(LogBase):
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         with self._translated(), contextlib.ExitStack() as undo:
             self._db = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
-            undo.callback(self._db.close)  # else a refused log stays open as long as somebody keeps the error
+            undo.callback(self._db.close)  # otherwise a refused log stays open as long as the error object exists
             self._db.execute("PRAGMA trusted_schema = OFF")
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
-            self._sync_full = True  # the PRAGMA in force: it belongs to the connection, and `_write` sets it on change
+            self._sync_full = True  # the PRAGMA in force on this connection; `_write` sets it when it changes
             self._create(topology)
             undo.pop_all()
         self._watched = _files_of(path)
@@ -129,7 +129,7 @@ class SqliteLog(LogBase):
 
     @property
     def uuid(self) -> str:
-        if self._reading:  # after a reset another log lies in the same place
+        if self._reading:  # after a reset, the path may have another log
             return str(self._rows("SELECT uuid FROM meta")[0][0])
         return self._uuid
 
@@ -148,24 +148,24 @@ class SqliteLog(LogBase):
     def lease(self) -> Lease | None:
         epoch, token = self._rows("SELECT epoch, token FROM meta")[0]
         lease = Lease(epoch, token) if epoch else None
-        if not self._reading and lease == self._own_lease:  # under another lease, the takeover is the better message
+        if not self._reading and lease == self._own_lease:  # under another lease, report the takeover
             self._check_file()
         return lease
 
     def holder(self) -> Holder | None:
-        # All columns: a log that is only read may have been written before there was the one for the holder.
+        # All columns, because a read-only log may have been written by a version without the column for the holder.
         _, _, _, epoch, token, *others = self._rows("SELECT * FROM meta")[0]
         return self._holder(next(iter(others), ""), Lease(epoch, token))
 
     def renew(self, lease: Lease) -> None:
         with self._lock:
             if not self._wrote:
-                with self._write(lease) as db:  # without fsync: who waits reads what the operating system has
+                with self._write(lease) as db:  # without fsync: a standby reads through the same OS
                     db.execute(_TOUCH)
             self._wrote = False
 
     def renewals(self) -> object:
-        self._check_file()  # else a driver would wait for ever beside a log that was removed
+        self._check_file()  # otherwise a driver would wait for ever for a log that was removed
         return self._rows("PRAGMA data_version")[0][0]
 
     def issued(self, lease: Lease) -> bool:
@@ -264,7 +264,7 @@ class SqliteLog(LogBase):
         return self._batch_record(group, txid, *rows[0]) if rows else None
 
     def commit_time(self, group: str, txid: int) -> float | None:
-        # All columns: a log that is only read may have been written before there was the one for the time.
+        # All columns, because a read-only log may have been written by a version without the column for the time.
         rows = self._rows("SELECT * FROM batches WHERE grp = ? AND txid = ?", group, txid)
         return next(iter(rows[0][6:]), None) if rows else None
 
@@ -397,7 +397,7 @@ class SqliteLog(LogBase):
 
     @contextlib.contextmanager
     def _write(self, lease: Lease | None, durable: bool = False) -> Iterator[sqlite3.Connection]:
-        """Run the block in one transaction under the lease. A durable transaction is on the disk when the block ends.
+        """Run the block in one transaction under the lease. A durable transaction is on disk when the block ends.
 
         The lease is compared within the transaction, which has SQLite's write lock, so no takeover can come between
         the check and the write.
@@ -428,9 +428,9 @@ class SqliteLog(LogBase):
             raise
 
     def _check_file(self) -> None:
-        """Raise LogError if a file was removed or replaced: POSIX would let this driver write to the old one.
+        """Raise LogError if a file was removed or replaced, because POSIX would let this driver write to the old file.
 
-        The last writes are in the WAL file, and the locks against other processes in the one of shared memory. SQLite
+        The last writes are in the WAL file, and the locks against other processes are in the shared-memory file. SQLite
         removes both when the last connection closes, and this one is open.
         """
         if (now := _identities(self._watched)) != self._files:
@@ -451,7 +451,7 @@ class SqliteLog(LogBase):
         with self._lock, self._translated():
             if not self._reading:
                 return self._db.execute(query, values).fetchall()
-            # After a reset another log lies in the same place.
+            # After a reset, the path may have another log.
             if self._kept is not None and _file_identity(self._path) == self._kept[1]:
                 return self._kept[0].execute(query, values).fetchall()
             return _read_only(self._path, query, values)
@@ -462,7 +462,7 @@ class SqliteLog(LogBase):
     @contextlib.contextmanager
     def at_once(self) -> Iterator[None]:
         with self._lock, contextlib.ExitStack() as undo:
-            # Without a WAL file each look must open the log anew: see `_read_only`.
+            # Without a WAL file each read must open the log again: see `_read_only`.
             if self._reading and self._kept is None and _wal_of(self._path).exists():
                 identity = _file_identity(self._path)
                 with self._translated():
@@ -486,9 +486,9 @@ class SqliteLog(LogBase):
 def _read_only(path: Path, query: str, values: tuple[Any, ...]) -> list[Any]:
     """Return the rows of a query, read over a separate connection that leaves no files.
 
-    While a driver has the log open, or after one was killed, the last writes are in a WAL file beside the log, and
-    are read too. If there is no WAL file, the log is opened as immutable, because otherwise SQLite would create
-    one. Should a driver begin to write in that moment, the file has changed, and the query is repeated.
+    While a driver has the log open, or after a driver was killed, the last writes are in a WAL file beside the log, and
+    are read, too. If there is no WAL file, the log is opened as immutable, because otherwise SQLite would create a WAL
+    file. If a driver begins to write in that moment, the file changes, and the query is repeated.
     """
     if not path.exists():
         raise LogError(f"there is no log {path}")
@@ -520,12 +520,12 @@ def _identities(files: tuple[Path, ...]) -> tuple[tuple[int, int] | None, ...]:
 
 
 def holds_no_log(path: Path) -> bool:
-    """Return whether the file is there and has no table: it was emptied, or lost the WAL file that had them."""
+    """Return whether the file exists and has no table: it was emptied, or it lost the WAL file that had the tables."""
     if not path.exists():
         return False
     try:
         return _read_only(path, "SELECT count(*) FROM sqlite_master", ()) == [(0,)]
-    except sqlite3.DatabaseError:  # whatever opens it says what is wrong
+    except sqlite3.DatabaseError:  # the code that opens the file raises the error
         return False
 
 

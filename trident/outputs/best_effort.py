@@ -1,8 +1,8 @@
 """Best-effort branches, which never delay a batch. Each runs in a separate thread, in parallel with the commits.
 
-The tuples that enter a branch are frozen, as those of an output are, but no commit depends on what the branch does. A
-tuple on which a function fails there is skipped, and a progress event counts it. If a batch fails for another reason,
-an event reports it, and the batch is dropped. If the branch falls behind, batches are left out.
+The tuples that enter a branch are frozen, like those of an output, but no commit depends on the branch. If a function
+of the branch fails on a tuple, the tuple is skipped, and a progress event counts it. If a batch fails for another
+reason, an event reports it, and the batch is dropped. If the branch falls behind, batches are left out.
 """
 
 import shutil
@@ -24,7 +24,7 @@ from trident.frozen.results import Result, StageResult
 from trident.plan.nodes import BestEffort, ForeachBatch, Sink
 
 MOST_WAITING = 2
-"""The most batches that wait for a branch. The next one replaces the oldest."""
+"""The most batches that wait for a branch. The next batch replaces the oldest."""
 
 _PATIENCE = 5.0
 """Seconds that the end of a run waits for a branch's waiting batches, and then for the branch's thread."""
@@ -58,10 +58,8 @@ class BestEffortOutlet:
 
     Parameters
     ----------
-    read_whole : brings a large result to the driver.
-    open_outputs : opens the outputs of the branch itself.
-    listener : hears how each batch went.
-    group : the name of the batch group that feeds the branch.
+    read_whole : reads a large result into the driver. open_outputs : opens the outputs of the branch itself. listener :
+    gets the outcome of each batch. group : the name of the batch group that feeds the branch.
     """
 
     def __init__(

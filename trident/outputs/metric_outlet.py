@@ -16,7 +16,8 @@ logger = logging.getLogger(__name__)
 class MetricOutlet:
     """Adds each batch once, even if a later failure of the commit hands the batch over again.
 
-    `labels` are the labels of every series; the tuples bring the others. `read` gives the tuples of a result.
+    `labels` are the labels of every series; the tuples have the values of the other labels. `read` returns the tuples
+    of a result.
     """
 
     def __init__(
@@ -35,7 +36,7 @@ class MetricOutlet:
         """Add the numbers of a batch."""
         if txid <= self._added:
             return
-        # Everything is read before the first number is added: a file that cannot be read fails the commit.
+        # All rows are read before the first number is added, because a file that cannot be read fails the commit.
         tuples = [row for table in self._read(result) for row in table.to_pylist()]
         for row in tuples:
             number = row.pop(self._sink.number) or 0
@@ -53,7 +54,10 @@ class MetricOutlet:
         self._added = txid
 
     def _count(self, number: float, labels: dict[str, str]) -> None:
-        """Add a number. If the registry refuses it, log that once: a batch must not fail because of a metric."""
+        """Add a number.
+
+        If the registry refuses it, log that once, because a batch must not fail because of a metric.
+        """
         number = number if isinstance(number, int) else float(number)  # a decimal and a float cannot be added
         try:
             self._metrics.count(self._sink.metric, self._sink.help, number, **labels, **self._labels)

@@ -1,6 +1,6 @@
 """The outputs of one batch group. In a commit turn each output gets the batch, after all states hold it.
 
-After a failure, a crash, or a lost commit, an output may get a batch again. It gets the same rows then.
+After a failure, a crash, or a lost commit, an output may get a batch again. It then gets the same rows.
 """
 
 import contextlib
@@ -76,8 +76,8 @@ class Outlets:
                 assert isinstance(output.step, Sink)
                 self._outlets[output.step] = self.openers[type(output.step)](self, output.step)
         except BaseException:
-            # A start that fails here gets no `Outlets` to close: the branches' threads, connections and the session
-            # would stay.
+            # A start that fails here gets no `Outlets` to close, so the branches' threads, the connections and the
+            # session would stay open.
             self.close()
             raise
 
@@ -167,7 +167,7 @@ class Outlets:
         CountMetric: _metric,
         BestEffort: _branch,
     }
-    """The function that opens each class of outputs. `tests/plan/test_sinks.py` fails if one is missing."""
+    """The function that opens each class of outputs. `tests/plan/test_sinks.py` fails if a class is missing."""
 
 
 Lend = Callable[[Result], contextlib.AbstractContextManager[Any]]
@@ -183,20 +183,20 @@ class _FunctionOutlet:
     def take(self, result: Result, txid: int) -> None:
         where = f"{self._sink.step}: {self._sink.function_site}"
         with self._lend(result) as rows:
-            # The last step before the call: the log refuses a driver that was taken over while it slept. A batch that
-            # an earlier run froze may have been handed over by a version that recorded no attempts.
+            # The last step before the call: the log refuses a driver that was taken over while it was suspended. For a
+            # batch that an earlier run froze, attempt 0 may have been made without a record.
             attempt = self._run.memory.attempt(self._sink.name, txid, int(txid <= self._run.last_frozen))
             try:
                 check_ran(self._sink.function(rows, txid, attempt), "process the rows in the function itself")
             except (Exception, SystemExit) as error:
-                # SystemExit, too: a function that calls `sys.exit` fails its batch, and is named like any other.
+                # SystemExit, too: a function that calls `sys.exit` fails its batch, and the error names the function.
                 cause = translated(error)
-                # Raised as it is: a damaged frozen file is not the function's fault, and a hopeless error must not be
+                # Raised unchanged: a damaged frozen file is not the function's fault, and a permanent error must not be
                 # tried again.
                 if isinstance(cause, LogError) or (isinstance(cause, TridentError) and cause.hopeless):
                     raise cause from None
-                # An error of a connection, a timeout or a full disk may pass: it is tried for `commitRetrySecs`, other
-                # errors `maxAttempts` times.
+                # The cause of a connection error, a timeout or a full disk may end: then the call is repeated for
+                # `commitRetrySecs`. After other errors it is repeated up to `maxAttempts` times.
                 may_pass = isinstance(cause, OSError) and not isinstance(cause, NEVER_PASSING)
                 kind = OutputUnavailableError if may_pass else OutputError
                 raise _function_error(kind, where, cause, txid, attempt) from error
@@ -205,7 +205,7 @@ class _FunctionOutlet:
 def _function_error(kind: type[OutputError], where: str, cause: BaseException, txid: int, attempt: int) -> OutputError:
     text = error_text(cause)
     of_spark = cause.of_spark if isinstance(cause, UserFunctionError) else None
-    if of_spark is not None and cause.__cause__ is not None:  # of the function's own DataFrames, with Spark's name
+    if of_spark is not None and cause.__cause__ is not None:  # of the function's DataFrames
         cause, text = cause.__cause__, of_spark
     what = f"{type(cause).__name__}: {text}" if text else type(cause).__name__
     return kind(f"{where} raised {what}; it was called with batch {txid}, attempt {attempt}")

@@ -7,8 +7,9 @@
     path/txid=7/_manifest.json               a published batch: its files with rows and bytes
     path/txid=7/part-<...>.parquet
 
-A rename onto an existing folder fails. So if two drivers publish one txid, only the first one does. A driver that takes
-the output moves the staging folders of earlier ones away before it writes, so the rename of a sleeper fails, too.
+A rename onto an existing folder fails. So if two drivers try to publish one txid, only the first succeeds. A driver
+that takes the output first moves the staging folders of earlier drivers away, so the rename of a suspended driver
+fails, too.
 """
 
 import errno
@@ -41,7 +42,7 @@ _GONE = ".gone"
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The owner of a folder: the topology and the output that write it, the log whose txids it has, and its fields."""
+    """The owner of a folder: its topology and output, the log that counts its txids, and its fields."""
 
     topology: str
     output: str
@@ -54,7 +55,7 @@ class Owner:
 class NewBatch:
     """A batch that is being published. `frozen`: the digest of its frozen files; "" if it was frozen as a table.
 
-    `after`: the txid of the batch before it in this place; 0 if there is none.
+    `after`: the txid of the previous batch in this output; 0 if there is none.
     """
 
     log: str
@@ -80,7 +81,7 @@ class Batch:
     frozen: str
     """The digest of the frozen files (`parquet_content`); "" if the batch was frozen as a table."""
     after: int
-    """The txid of the batch before it in this place; 0 if there is none."""
+    """The txid of the previous batch in this output; 0 if there is none."""
 
     @property
     def rows(self) -> int:
@@ -101,7 +102,7 @@ class Batch:
 
 
 def owner_of(path: Path) -> Owner | None:
-    """Return the folder's owner; None if it has none.
+    """Return the folder's owner; None if it has no owner.
 
     Raises OutputConflictError if the owner's record is unreadable.
     """
@@ -121,11 +122,10 @@ def owner_in(path: str, record: dict[str, Any]) -> Owner:
 
 
 def txids(path: Path) -> list[int]:
-    """Return the txids of published batches, in order, without a gap before the last.
+    """Return the txids of published batches, in order, without a gap before the last txid.
 
-    One listing may show a batch that is published meanwhile, and miss an earlier one. So this lists a second time,
-    up to the last batch of the first listing: everything up to that batch was published before the second listing
-    began.
+    One listing may show a batch that is published meanwhile, and miss an earlier batch. So this lists a second time, up
+    to the last batch of the first listing: everything up to that batch was published before the second listing began.
     """
     return gapless(lambda: _list_txids(path))
 
@@ -165,10 +165,10 @@ def batch_of(path: Path, txid: int) -> Batch | None:
 
 
 def check_begins(place: str, txid: int, after: int, last: int) -> None:
-    """Raise OutputConflictError if a batch is gone between `last`, after which a reader goes on, and batch `txid`.
+    """Raise OutputConflictError if a batch is missing between `last`, the reader's last batch, and batch `txid`.
 
-    `after`: the batch after which batch `txid` was published. A reader that begins (`last` is 0) may find the oldest
-    batches gone.
+    `after`: the batch after which batch `txid` was published. For a reader that begins (`last` is 0), the oldest
+    batches may be missing.
     """
     if last and after > last:
         raise OutputConflictError(
@@ -179,9 +179,9 @@ def check_begins(place: str, txid: int, after: int, last: int) -> None:
 
 
 def check_follows(place: str, txid: int, after: int, before: int | None) -> None:
-    """Raise OutputConflictError if batch `txid`, published after batch `after`, follows another batch in the place.
+    """Raise OutputConflictError if batch `txid`, published after batch `after`, follows another batch in the output.
 
-    `before` is that other batch; None if it was not asked for.
+    `before` is the batch before it in the output; None if that is not to be checked.
     """
     if before is not None and after != before:
         raise OutputConflictError(
@@ -220,7 +220,7 @@ def record_in(path: str, text: bytes) -> dict[str, Any]:
 
 
 def own_folder(path: Path, owner: Owner) -> None:
-    """Make this output the owner of the folder, or check that it is.
+    """Make this output the owner of the folder, or check that it is the owner.
 
     Raises OutputConflictError if the folder has another owner.
     """
@@ -295,8 +295,8 @@ def check_owner(path: str, present: Owner | None, owner: Owner) -> None:
 def _staging(path: Path, log: str, lease: Lease) -> Path:
     """Return the folder in which a driver writes batches before it publishes them.
 
-    Only a start that takes the output makes this folder, and a later one moves it away. So a driver that slept finds it
-    gone, and publishes nothing.
+    Only a start that takes the output makes this folder, and a later start moves it away. So a driver that was
+    suspended finds it gone, and publishes nothing.
     """
     return path / OWN_FOLDER / "staging" / f"{log}-{lease.epoch}-{lease.token}"
 
@@ -317,9 +317,9 @@ def open_staging(path: Path, log: str, lease: Lease) -> None:
 
 
 def _remove_at_once(folder: Path, parent: Path) -> None:
-    """Remove a folder whose driver may still be alive: it must not publish a half-removed folder."""
+    """Remove a folder whose driver may still be running, which must not publish a half-removed folder."""
     aside = parent / f"{_GONE}-{secrets.token_hex(8)}"
-    with suppress(FileNotFoundError):  # its driver was faster
+    with suppress(FileNotFoundError):  # its driver has renamed it first
         folder.rename(aside)
         shutil.rmtree(aside, ignore_errors=True)
 
@@ -337,7 +337,7 @@ def make_staged_folder(path: Path, log: str, lease: Lease, txid: int) -> Path | 
 def seal(folder: Path, batch: NewBatch) -> None:
     """Complete a batch durably, except for the names of its files: delete other files, and write the manifest.
 
-    Other files are there if Spark repeated a task, whose first try leaves a file.
+    Other files exist if Spark repeated a task and the first attempt left a file.
     """
     hidden = {folder / part.hidden for part in batch.parts}
     for file in [*folder.rglob(".*")]:
@@ -353,8 +353,8 @@ def publish(path: Path, folder: Path, batch: NewBatch) -> bool:
     Raises FileNotFoundError if another driver has moved the staging folder away.
     """
     published = batch_folder(path, batch.txid)
-    # Files get their names as late as possible: a driver that dies between these lines leaves names that a search for
-    # Parquet files finds.
+    # Files get their final names as late as possible: if a driver dies between these lines, a search for Parquet files
+    # would find the unpublished files.
     for part in batch.parts:
         os.rename(folder / part.hidden, folder / part.name)
     try:
@@ -369,7 +369,7 @@ def publish(path: Path, folder: Path, batch: NewBatch) -> bool:
 
 
 def complete_names(path: Path, txid: int) -> None:
-    """Give the files of a published batch their names, if a power loss took the names and left the batch."""
+    """Give the files of a published batch their final names, if a power loss removed the names but not the batch."""
     batch = batch_of(path, txid)
     for part in () if batch is None else batch.parts:
         assert batch is not None

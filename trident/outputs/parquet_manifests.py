@@ -6,10 +6,10 @@
     path/_trident/batches/00000000000000000007.json  a published batch: its log, and its files with rows and bytes
     path/txid=7/part-00000-<...>.parquet             a file: number of the frozen file, start of the log's uuid
 
-Every file is created on the condition that it is not there, and none is ever replaced. The name of a file follows from
-what the log froze, so a repeated write of a batch, by this driver or a later one, finds the files of the first write: a
-row is never there twice, not even for readers that know nothing of manifests. Such readers may see a part of the batch
-that is being published. `publishedFiles` and `readParquet` go by the manifests, and see whole batches.
+Every file is created on the condition that it does not exist, and no file is ever replaced. The name of a file follows
+from the frozen result, so a repeated write of a batch, by this driver or a later driver, finds the files of the first
+write. So no row exists twice, not even for readers that do not know the manifests. Such readers may see a part of the
+batch that is being published. `publishedFiles` and `readParquet` read the manifests, and see whole batches.
 """
 
 import json
@@ -67,17 +67,17 @@ class ManifestBatches:
         return self.place
 
     def own(self, owner: Owner) -> None:
-        """Make an output the owner of the prefix, or check that it is; see `ParquetPlace.own`."""
+        """Make an output the owner of the prefix, or check that it is the owner; see `ParquetPlace.own`."""
         present = self.owner()
         if present is None:
             self._check_empty(owner)
-            # Another output may be faster: then its record is there, and is compared below.
+            # Another output may be faster: then its record exists, and is compared below.
             self.place.create(_OWNER, _json({"format": FORMAT, **asdict(owner)}))
             present = self.owner()
         check_owner(str(self), present, owner)
 
     def open(self, owner: Owner, lease: Lease) -> None:
-        """Do nothing: a suspended driver can create only files that later drivers compare with theirs."""
+        """Do nothing. Later drivers compare all files that a suspended driver may create with their own files."""
 
     def _check_empty(self, owner: Owner) -> None:
         others = next((file.name for file in self.place.files() if not file.name.startswith(f"{OWN_FOLDER}/")), None)
@@ -90,7 +90,7 @@ class ManifestBatches:
 
     @contextmanager
     def target(self, owner: Owner, lease: Lease, txid: int) -> Iterator[Target | None]:
-        """Return the place for the batch's files.
+        """Return the target for the batch's files.
 
         They are not deleted after a failure, because a repeated write needs them.
         """
@@ -116,7 +116,7 @@ class ManifestBatches:
     def published(self, txid: int) -> "_Published | None":
         """Return a published batch; None if it is not published.
 
-        Raises OutputConflictError if the manifest is not this output's.
+        Raises OutputConflictError if the manifest belongs to another output.
         """
         record, name = self._record(_manifest(txid)), self.place.path(_manifest(txid))
         if record is None:

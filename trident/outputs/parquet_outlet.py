@@ -1,4 +1,4 @@
-"""The writer of a Parquet output. Every batch has its own files, which become visible all at once."""
+"""The writer of a Parquet output. Every batch has separate files, which become visible all at once."""
 
 from collections.abc import Callable
 
@@ -23,9 +23,11 @@ from trident.plan.nodes import WriteParquet
 
 
 class ParquetOutlet:
-    """Writes every batch once. `workers` returns what writes large batches; if it is None, the driver writes them.
+    """Writes every batch once.
 
-    `files` is the place of frozen files.
+    `workers` returns the object that writes large batches; if it is None, the driver writes them.
+
+    `files` is the store of frozen files.
     """
 
     def __init__(
@@ -35,23 +37,24 @@ class ParquetOutlet:
         self._place = parquet_place(sink.path, sink.storage)
         self._owner = Owner(run.topology, sink.name, run.log, ddl(sink.schema), sink.partitions)
         self._last = 0
-        """The txid of the last published batch, also if readers have taken it away; 0 if there is none."""
+        """The txid of the last published batch, even if readers have removed the batch; 0 if there is none."""
         try:
             self._take()
         except OSError as error:
             raise os_trouble(error, f"{sink.step}: the folder {self._place} cannot be written") from error
 
     def _take(self) -> None:
-        """Take the output for this driver. All checks come before the record that fences out the driver before."""
+        """Take the output for this driver. All checks come before the record that fences out the previous driver."""
         run, place, progress = self._run, self._place, self._run.memory.progress(self._sink.name)
         place.own(self._owner)
         last, held, noted = last_writer(place.store), max(place.txids(), default=0), last_noted(place.store)
         check_no_copy(str(place), self._sink.name, last, run)
         check_not_ahead(str(place), self._owner, max(held, noted), run.last_frozen)
-        # A place that holds nothing begins here, if it was never taken or its output never took a tuple.
+        # An empty output begins here, if no driver took it before or it never got a tuple.
         begins = not held and (last is None or not (noted or progress.last))
         since = progress.reached if begins else last.since if last is not None else 0
-        # Readers may take all batches away. A place with older batches only was restored, whatever else it says.
+        # Readers may remove all batches. But an output that has only older batches was restored from a copy, even if
+        # its records say otherwise.
         self._check_complete(max(held or noted, since), progress)
         take_over(place.store, self._sink.name, since, run)
         place.open(self._owner, run.lease)
@@ -83,20 +86,20 @@ class ParquetOutlet:
                     return
                 self._check_ours()
                 self._check_last()
-                if txid > self._last:  # else readers have taken it away since an earlier try
+                if txid > self._last:  # otherwise readers have removed it since an earlier attempt
                     self._publish(result, txid)
             self._note(txid)
         except OSError as error:
             raise os_trouble(error, f"{self._sink.step}: batch {txid} was not written to {self._place}") from error
 
     def _note(self, txid: int) -> None:
-        """Note a published batch, unless it is noted already."""
+        """Record a published batch, unless it is already recorded."""
         if txid > self._last:
             self._place.note(txid, self._last)
             self._last = txid
 
     def _check_ours(self) -> None:
-        """Raise OutputConflictError or FencedError if the place is another output's now, or another driver's."""
+        """Raise OutputConflictError or FencedError if another output or another driver owns the folder now."""
         if self._place.owner() != self._owner:
             raise OutputConflictError(
                 f"{self._sink.step}: the folder {self._place} no longer belongs to this output; restart the topology"
@@ -104,9 +107,9 @@ class ParquetOutlet:
         check_taken(self._place.store, self._sink.name, self._run)
 
     def _check_last(self) -> None:
-        """Raise OutputConflictError if the last published batch is gone: the next one would follow a gap.
+        """Raise OutputConflictError if the last published batch is missing, because the next batch would follow a gap.
 
-        Readers may have taken it away, with all batches before it. An older copy has no record of it.
+        Readers may have removed it, with all earlier batches. An older copy of the output has no record of it.
         """
         place, last = self._place, self._last
         if not last or place.holds(last) or (last_noted(place.store) == last and not place.txids()):
@@ -123,7 +126,7 @@ class ParquetOutlet:
         if published is None:
             return False
         if published.rows != result.num_rows or not self._is_same(published, result):
-            self._check_ours()  # a copy of the log explains it better
+            self._check_ours()  # a copied log is the better explanation
             count = "other rows" if published.rows == result.num_rows else f"{published.rows} rows"
             raise OutputConflictError(
                 f"{self._sink.step}: batch {txid} in {self._place} has {count}, but the log froze "
@@ -146,7 +149,7 @@ class ParquetOutlet:
             batch = NewBatch(self._run.log, txid, tuple(parts), digest_of(result), self._last)
             self._place.seal(target, batch)
             reach("output.staged")
-            check_taken(self._place.store, self._sink.name, self._run)  # an object store cannot tell at the next step
+            check_taken(self._place.store, self._sink.name, self._run)  # an object store does not notice later
             try:
                 published = self._place.publish(target, batch)
             except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The protocol between a Parquet output and its place: a folder that is renamed, or files with a manifest."""
+"""The protocol between a Parquet output and its storage: a folder that is renamed, or files with a manifest."""
 
 import os
 import shutil
@@ -28,7 +28,7 @@ from trident.plan.nodes import WriteParquet
 class Published(Protocol):
     """A published batch. `frozen`: the digest of its frozen files; "" if it was frozen as a table.
 
-    `after`: the txid of the batch before it in this place; 0 if there is none.
+    `after`: the txid of the previous batch in this output; 0 if there is none.
     """
 
     @property
@@ -42,7 +42,7 @@ class Published(Protocol):
 
     @property
     def emptied(self) -> bool:
-        """True if readers have taken away all of its files."""
+        """True if readers have removed all of its files."""
         ...
 
     def tables(self) -> Iterator[pa.Table]:
@@ -51,32 +51,32 @@ class Published(Protocol):
 
 
 class ParquetPlace(Protocol):
-    """The place of one Parquet output. Errors are OutputErrors, or the OSErrors of a disk or an object store."""
+    """The storage of one Parquet output. Errors are OutputErrors, or the OSErrors of a disk or an object store."""
 
     def owner(self) -> Owner | None:
-        """Return the output that owns the place; None if no output owns it."""
+        """Return the output that owns this storage; None if no output owns it."""
         ...
 
     @property
     def store(self) -> FileStore:
-        """The files of the place."""
+        """The store of the files."""
         ...
 
     def own(self, owner: Owner) -> None:
-        """Make an output the owner of the place, or check that it is.
+        """Make an output the owner of this storage, or check that it is the owner.
 
-        Raises OutputConflictError if another output owns the place.
+        Raises OutputConflictError if another output owns it.
         """
         ...
 
     def open(self, owner: Owner, lease: Lease) -> None:
-        """Prepare the place for the driver that took it, and keep earlier ones from publishing."""
+        """Prepare the storage for the driver that took it, and prevent earlier drivers from publishing."""
         ...
 
     def target(self, owner: Owner, lease: Lease, txid: int) -> AbstractContextManager[Target | None]:
         """Return a context with the target to which the files of a batch are written.
 
-        It is None if another driver took the place since `open`.
+        The target is None if another driver took the output since `open`.
         """
         ...
 
@@ -87,12 +87,12 @@ class ParquetPlace(Protocol):
     def publish(self, target: Target, batch: NewBatch) -> bool:
         """Make a batch visible, all at once. Return False if a batch of this txid was already visible.
 
-        Raises FileNotFoundError if another driver took the place since `open`, and the place can tell.
+        Raises FileNotFoundError if another driver took the output since `open`, if the storage can notice that.
         """
         ...
 
     def note(self, txid: int, former: int) -> None:
-        """Record that a batch is published, instead of the `former` one; see `parquet_progress`."""
+        """Replace the record of the `former` published batch by a record of this batch; see `parquet_progress`."""
         ...
 
     def holds(self, txid: int) -> bool:
@@ -104,14 +104,14 @@ class ParquetPlace(Protocol):
         ...
 
     def txids(self) -> list[int]:
-        """Return the txids of published batches, in order, without a gap before the last."""
+        """Return the txids of published batches, in order, without a gap before the last txid."""
         ...
 
     def files(self, txids: Sequence[int], after: int = 0) -> list[str]:
-        """Return the paths or URLs of the files of published batches, which follow one another in the place.
+        """Return the paths or URLs of the files of published batches, which follow one another in the output.
 
-        `after`: the last batch that the reader had; 0 if it begins. Raises OutputConflictError if a file is gone or was
-        changed, or a batch between two of them, or behind `after`, is gone.
+        `after`: the last batch that the reader has read; 0 if it begins. Raises OutputConflictError if a file is
+        missing or was changed, or if a batch after `after`, or between two of the batches, is missing.
         """
         ...
 
@@ -158,7 +158,10 @@ class FolderBatches:
         return parquet_folder.publish(self.path, target.folder, batch)
 
     def note(self, txid: int, former: int) -> None:
-        """Record a published batch, without an fsync: a power loss that loses the record also loses later removals."""
+        """Record a published batch, without an fsync.
+
+        A power loss that removes the record also undoes later removals of batches.
+        """
         record = self.path / record_name(txid)
         record.parent.mkdir(exist_ok=True)
         record.touch()
@@ -193,7 +196,7 @@ _NO_PLACE = (
 
 
 def parquet_place(path: str | Path, storage: Storage) -> "FolderBatches | ManifestBatches":
-    """Return the place of an output. Raises TopologyError if `path` is neither a folder nor a known URL."""
+    """Return the storage of an output. Raises TopologyError if `path` is neither a folder nor a known URL."""
     text = str(path)
     if is_files_url(text):
         return ManifestBatches(files_by_url("path", text, storage))
@@ -203,7 +206,7 @@ def parquet_place(path: str | Path, storage: Storage) -> "FolderBatches | Manife
 
 
 def check_outside(sink: WriteParquet, own: Sequence[FileStore]) -> None:
-    """Raise TopologyError for an output among the topology's own files, at `own`: a reset would delete it with them."""
+    """Raise TopologyError for an output among the topology's files, at `own`. A reset would delete it with them."""
     place = parquet_place(sink.path, sink.storage)
     address = os.path.realpath(place.path) if isinstance(place, FolderBatches) else str(place)
     for files in own:
@@ -216,7 +219,7 @@ def check_outside(sink: WriteParquet, own: Sequence[FileStore]) -> None:
 
 
 def check_output(place: ParquetPlace) -> Owner:
-    """Return the owner of a place to read. Raises OutputError if the place is not a Parquet output."""
+    """Return the owner of an output to read. Raises OutputError if `place` is not a Parquet output."""
     owner = place.owner()
     if owner is None:
         raise OutputError(

@@ -2,8 +2,8 @@
 
     _trident/progress/00000000000000000007   batch 7, and all before it, were published
 
-An older copy of the output has an older record, so it is told from an output that readers have emptied. A record is
-written after its batch is durable, so it never says more than what was published. The newest one counts.
+An older copy of the output has an older record, which distinguishes it from an output that readers have emptied. A
+record is written after its batch is durable, so it never names an unpublished batch. The newest record counts.
 """
 
 from trident.files.store import FileStore
@@ -18,6 +18,6 @@ def record_name(txid: int) -> str:
 
 
 def last_noted(place: FileStore) -> int:
-    """Return the txid of the newest record; 0 if there is none."""
+    """Return the txid of the newest record; 0 if there is no record."""
     names = [file.name.rpartition("/")[2] for file in place.files(PROGRESS)]
     return max((int(name) for name in names if name.isdigit()), default=0)

@@ -2,8 +2,9 @@
 
     _trident/writers/00000000000000000003.json   the driver with the lease of epoch 3
 
-A copy of a checkpoint has the uuid of the log, but its leases have other tokens. So the record of a driver that the log
-did not start says that a copy of the log is at work. Records are created, never replaced, and the newest one counts.
+A copy of a checkpoint has the uuid of the log, but its leases have other tokens. So a record of a driver that the log
+did not start shows that a driver on a copy of the log wrote the output. Records are created, never replaced, and the
+newest record counts.
 """
 
 import json
@@ -22,14 +23,14 @@ _WRITERS = f"{OWN_FOLDER}/writers"
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """A driver that took the output. `since`: the txid after which the output's batches are in this place."""
+    """A driver that took the output. `since`: the txid after which the output's batches are in this folder."""
 
     lease: Lease
     since: int
 
 
 def last_writer(place: FileStore) -> Writer | None:
-    """Return the driver that took the output last; None if none did."""
+    """Return the driver that took the output last; None if no driver did."""
     newest = newest_record(place, _WRITERS)
     if newest is None:
         return None
@@ -56,7 +57,7 @@ def check_no_copy(where: str, output: str, last: Writer | None, run: RunIdentity
 
 
 def take_over(place: FileStore, output: str, since: int, run: RunIdentity) -> None:
-    """Record that this driver takes the output. From now on an earlier driver is refused by `check_taken`."""
+    """Record that this driver takes the output. From now on `check_taken` refuses earlier drivers."""
     record = {"format": FORMAT, "epoch": run.epoch, "token": run.token, "since": since}
     if not create_record(place, _WRITERS, run.epoch, json.dumps(record).encode()):
         check_no_copy(place.address, output, last_writer(place), run)
@@ -64,7 +65,7 @@ def take_over(place: FileStore, output: str, since: int, run: RunIdentity) -> No
 
 
 def check_taken(place: FileStore, output: str, run: RunIdentity) -> None:
-    """Raise FencedError if another driver took the output since; OutputConflictError if no record is there."""
+    """Raise FencedError if another driver took the output since; OutputConflictError if there is no record."""
     epoch = newest_epoch(place, _WRITERS)
     if epoch is None or epoch < run.epoch:
         raise OutputConflictError(

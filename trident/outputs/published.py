@@ -26,16 +26,16 @@ def publishedFiles(path: str | Path, *, afterTxid: int = 0, storage: Mapping[str
     """Return the files of the batches that a `writeParquet` output has published, in txid order, as paths or URLs.
 
     While a topology writes, this returns whole batches, and all batches up to the last of them. It is for readers such
-    as DuckDB or pandas; `readParquet` is for Spark. The files hold the fields that ``partitionBy`` names, too, which
-    pandas must not read from the folders' names: ``pandas.read_parquet(files, partitioning=None)``.
+    as DuckDB or pandas; `readParquet` is for Spark. The files also contain the fields of ``partitionBy``, so pandas
+    must not read these fields from the folders' names: ``pandas.read_parquet(files, partitioning=None)``.
 
     Parameters
     ----------
     path : path
         The path that was given to `writeParquet`.
     afterTxid : int
-        Leave out the batches up to this one. The last path of an earlier answer names the last batch (``txid=7``). A
-        batch that is gone right behind it is an error.
+        Leave out the batches up to this txid. The last path of an earlier result contains the last batch (``txid=7``).
+        It is an error if the batch right after it is missing.
     storage : dict of str, optional
         The options of the object store, if `path` is a URL, as they were given to `writeParquet`.
 
@@ -72,7 +72,7 @@ def readParquet(
     """Return a DataFrame of the batches that a `writeParquet` output has published.
 
     The DataFrame has the fields of the stream. It holds the batches that are published when this is called, and no
-    later ones. Objects are read by Spark's workers through this library, so Spark needs no file system for them.
+    later batches. Objects are read by Spark's workers through this library, so Spark needs no file system for them.
     Parameters and errors are those of `publishedFiles`.
     """
     place = parquet_place(path, Storage.of(storage))

@@ -28,12 +28,12 @@ logger = logging.getLogger(__name__)
 class RecordedSpout:
     """A spout that plays recorded batches, in order and with the same bounds.
 
-    ``stream.writeParquet(path)`` makes a recording: right after `newStream` it keeps each batch of the source, exactly
-    once. Another topology, or another version of the same one, then gets the same batches, even if the source has
-    changed meanwhile. So you can see the effect of a change of the program on a day of real data, or find the batch
-    that crashed it.
+    ``stream.writeParquet(path)`` makes a recording: right after `newStream`, it records each batch of the source
+    exactly once. Another topology, or another version of the same topology, then gets the same batches, even if the
+    source has changed meanwhile. So you can see the effect of a change of the program on a day of real data, or find
+    the batch that crashed it.
 
-    The spout is transactional. The workers read the files. While the recording goes on, new batches are played as they
+    The spout is transactional. The workers read the files. While the recording grows, new batches are played as they
     come. Batches without rows were not recorded, so their txids are left out.
 
     Parameters
@@ -107,7 +107,7 @@ class _RecordedExecutor(SpoutExecutor):
         self._log = check_output(FolderBatches(spout.path)).log
         self._txids: list[int] = []
         self._told = set[int]()
-        """The batches that were found gone at the beginning, and told in a warning."""
+        """The missing batches at the beginning of the recording about which a warning was logged."""
         self._digests: dict[int, tuple[object, str]] = {}
         """Checksums of batches, each with the sizes and times of the files from which it was computed."""
 
@@ -124,7 +124,10 @@ class _RecordedExecutor(SpoutExecutor):
         return {"recording": self._log, "txid": following, "digest": self._digest(batch)}
 
     def _batch(self, txid: int) -> Batch:
-        """Return a recorded batch. Raises SourceUnreadableError if it is gone, OutputConflictError if a file is."""
+        """Return a recorded batch.
+
+        Raises SourceUnreadableError if it is missing, OutputConflictError if one of its files is.
+        """
         batch = parquet_folder.batch_of(self._path, txid)
         if batch is None:
             raise SourceUnreadableError(f"RecordedSpout: batch {txid} of {self._path} is missing; restore its folder")
@@ -145,7 +148,7 @@ class _RecordedExecutor(SpoutExecutor):
         return digest
 
     def _check_follows(self, batch: Batch, last: int) -> None:
-        """Raise DataLossError if a batch is gone between the last one that was played and this one."""
+        """Raise DataLossError if a batch is missing between the last batch that was played and this batch."""
         before = batch.after
         if before <= last:
             return
@@ -163,14 +166,14 @@ class _RecordedExecutor(SpoutExecutor):
         )
 
     def _check_played(self, previous: Metadata, last: int) -> None:
-        """Raise DataLossError if the last batch that was played is another one now, or gone.
+        """Raise DataLossError if the last batch that was played has changed, or is missing.
 
-        The recording is then an older copy, which may have grown on since.
+        The recording is then an older copy, which may have grown since.
         """
         expected = previous.get("digest") if isinstance(previous, dict) else None
         if expected is None:
             return
-        check_output(FolderBatches(self._path))  # a folder that is away is no other recording
+        check_output(FolderBatches(self._path))  # a folder that cannot be reached is not another recording
         batch = parquet_folder.batch_of(self._path, last)
         found = None if batch is None else self._digest(self._batch(last))
         if found != expected:
@@ -191,7 +194,7 @@ class _RecordedExecutor(SpoutExecutor):
         return FilesEmission(paths, self._schema, batch.rows, beyond_spark=False)
 
     def read_so_far(self, position: Metadata) -> ReadSoFar | None:
-        txids, last = self._txids, self._txid(position)  # replaced as a whole, by the thread that plans
+        txids, last = self._txids, self._txid(position)  # the planning thread replaces it as a whole
         return ReadSoFar(sum(txid <= last for txid in txids), len(txids), "batches") if txids else None
 
     def _txid(self, metadata: Metadata) -> int:

@@ -11,7 +11,10 @@ class OutputMemory(Protocol):
     """The memory of outputs in the run's log."""
 
     def issued(self, lease: Lease) -> bool:
-        """Return whether the log issued a lease. A copy of the log that was started elsewhere draws other tokens."""
+        """Return whether the log issued a lease.
+
+        A copy of the log that was started elsewhere generates other tokens.
+        """
         ...
 
     def progress(self, output: str) -> OutputProgress:
@@ -19,10 +22,10 @@ class OutputMemory(Protocol):
         ...
 
     def attempt(self, output: str, txid: int, least: int) -> int:
-        """Return the number of the next attempt to hand a batch over, `least` or more, and never one number twice.
+        """Return the number of the next attempt to hand a batch over. It is at least `least`, and new at each call.
 
         `least` is 0 for a batch that this run froze, and 1 for others. Raises FencedError if another driver took the
-        log. The output must be called at once.
+        log. Call the output right after this.
         """
         ...
 

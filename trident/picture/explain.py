@@ -33,9 +33,9 @@ class Known:
     """The facts about a whole topology that its nodes do not hold.
 
     `answers` maps the id of a node to the DRPC function that it answers, `runners` the id of a node to its runner.
-    `writers` maps the id of a step to who writes its state, a key of `_WRITERS`; without it the factory decides.
-    `why_driver` maps the id of a step that updates or asks a state to the reason for which the driver always does it,
-    although the state is not the driver's alone. `stages` are the lines about batch groups and stages, ready to be
+    `writers` maps the id of a step to the writers of its state, a key of `_WRITERS`; without an entry the factory
+    decides. `why_driver` maps the id of a step that updates or queries a state to the reason why the driver always does
+    it, although executors could reach the state. `stages` are the lines about batch groups and stages, ready to be
     printed. `hints` take the place of the program's numbers of partitions.
     """
 
@@ -119,7 +119,7 @@ _READERS = {
     "executors": "; the executors read it",
     "auto": "; the executors may read it for a large batch, else the driver",
 }
-"""The readers of a static state in words, by the `writers` of its factory; without an entry it is the driver."""
+"""The readers of a static state in words, by the `writers` of its factory; without an entry the driver reads it."""
 
 
 def _steps(steps: Sequence[Node], known: Known, partitions: Mapping[int, str]) -> list[str]:

@@ -64,7 +64,7 @@ def lay_out(drawn: Picture) -> PictureLayout:
 
 @dataclass(slots=True)
 class _Slot:
-    """A place in a layer for a box, or for an arrow that passes through the layer (the arrow's lane)."""
+    """A position in a layer for a box, or for an arrow that passes through the layer (the arrow's lane)."""
 
     width: float
     height: float = 0.0

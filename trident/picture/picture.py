@@ -132,7 +132,7 @@ def _cluster_title(members: Sequence[Node]) -> str:
         if isinstance(node, RequestSource):
             return f"DRPC function {node.function}"
     streams = [node.stream for node in members if isinstance(node, SpoutSource)]
-    return f"batch group {min(streams)}" if streams else "static state"  # one that only functions ask
+    return f"batch group {min(streams)}" if streams else "static state"  # a state that only DRPC functions query
 
 
 def _box(node: Node, id: str, cluster: str) -> Box:

@@ -44,7 +44,7 @@ def dot(drawn: Picture) -> str:
 
 
 def as_json(drawn: Picture) -> str:
-    """Return the picture as JSON: boxes, arrows and clusters, each with its place in the layout.
+    """Return the picture as JSON: boxes, arrows and clusters, each with its position in the layout.
 
     Boxes and clusters have the corner and size of their rectangles, arrows a `path` in the language of SVG.
     """

@@ -13,9 +13,11 @@ _ROWS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class AsOf:
-    """A state as of batch `txid`. It is read in the commit turn of the next batch, so no other thread writes meanwhile.
+    """A state as of batch `txid`.
 
-    `time`: when that next batch was planned, if reads are to leave out values that have expired by then; else None.
+    It is read in the commit turn of the next batch, so no other thread writes it meanwhile.
+
+    `time`: when the next batch was planned, if reads are to leave out values that have expired by then; otherwise None.
     Reads raise StateRecoveringError if the store lacks batches.
     """
 
@@ -25,8 +27,8 @@ class AsOf:
 
     def scan(self) -> Iterator[pa.Table]:
         """Return all entries, page by page: the key fields, then the value."""
-        # Values that expire with the batch under way are left out: an update must not go on from them (guard "expiry,
-        # an update that reads").
+        # Values that expire with the batch in progress are left out, because an update must not use them (guard
+        # "expiry, an update that reads").
         if self.time is not None and isinstance(self.store, Forgetful):
             return self.store.scan_for(self.txid + 1, self.time)
         return self.store.scan(self.txid)
@@ -44,6 +46,6 @@ class AsOf:
     def _part(self, keys: pa.Table) -> pa.Array:
         if self.time is not None and isinstance(self.store, Forgetful):
             return self.store.read_for(keys, self.txid + 1, self.time)
-        # Read as of a txid, never the latest values: only then does a server that lost its last writes say so, and it
-        # must be healed first (guard "update, as of the batch before").
+        # Read as of a txid, never the latest values: only then does the read fail if the server lost its last writes
+        # and must be healed first (guard "update, as of the batch before").
         return self.store.read(keys, self.txid).values

@@ -30,11 +30,12 @@ class CommitGate:
 
     @contextmanager
     def between(self) -> Iterator[int]:
-        """Yield the last committed txid, and hold back all batches after the next one until the block is left.
+        """Yield the last committed txid. Until the end of the block, hold back all batches after the next batch.
 
         Held back means that `wait` does not return True for them. The hold ends after `HOLD_SECONDS` at the latest.
         """
-        # The txid is read under the lock: a hold comes too late once `wait` has let the second batch after it through.
+        # The txid is read under the lock: a hold would come too late if `wait` had already admitted the second batch
+        # after it.
         with self._changed:
             hold = _Hold(self._committed(), time.monotonic() + HOLD_SECONDS)
             self._holds.add(hold)
@@ -48,16 +49,15 @@ class CommitGate:
     def wait(self, txid: int, timeout: float | None = None) -> bool:
         """Return True as soon as no read holds back the commit of `txid`; return False after `timeout` seconds.
 
-        The committer calls this before the first write of a batch, when `committed` has reached the batch
-        before.
+        The committer calls this before the first write of a batch, when `committed` has reached the previous batch.
         """
         until = float("inf") if timeout is None else time.monotonic() + timeout
         with self._changed:
             while True:
                 now = time.monotonic()
-                # The first commit after a hold's txid passes: the store then still has the values as of that txid.
-                # After the second one it has not. A hold that is over does not count, even if its reader has not left
-                # (guard "hold, limit").
+                # The first commit after a hold's txid is allowed: the store then still has the values as of that txid.
+                # After the second commit it no longer has them. An ended hold does not count, even if its reader has
+                # not left the block (guard "hold, limit").
                 over = max((hold.until for hold in self._holds if hold.txid < txid - 1), default=now)
                 if over <= now:
                     return True

@@ -8,7 +8,7 @@ _MOST = 1024
 
 
 class CommitTimes:
-    """The times of a group's commits. The latest are kept in memory, older ones are read from the log.
+    """The times of a group's commits. The latest times are kept in memory, older times are read from the log.
 
     Any thread may call. `look` reads a time from the log; it is called without the lock.
     """

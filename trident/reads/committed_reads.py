@@ -1,8 +1,8 @@
 """Committed reads: several states of a batch group are read as of one txid, while further batches are committed.
 
 A store keeps beside each value the value before the last update. So it can answer as of a txid until two further
-batches are written to it. A reader takes the last txid that every state of the group holds, and reads as of it. If a
-store has moved on by two batches meanwhile, the reader begins again with a newer txid.
+batches are written to it. A reader takes the last txid that every state of the group holds, and reads as of it. If the
+store has got two further batches meanwhile, the reader begins again with a newer txid.
 
 If that happens too often, or the read is large, the reader holds back the second commit after its txid (`CommitGate`).
 The first commit after it may be under way; the reader does not wait for it. A reader holds commits back from its first
@@ -30,16 +30,16 @@ from trident_state.store import read_few
 _T = TypeVar("_T")
 
 Isolation = Literal["committed", "latest"]
-"""``committed``: reads are as of one txid that every state of the group has committed. ``latest``: they return what was
-written last, committed or not."""
+"""``committed``: reads are as of one txid that every state of the group has committed. ``latest``: they return the last
+written values, committed or not."""
 
 FREE_ROWS = 10_000
 """The most keys that one read may request without holding commits back."""
 
 _FREE_TRIES = 4
 _HELD_SECONDS = 3.0
-"""The seconds for which a read is repeated although it holds commits back. The fence watch notices a takeover once a
-second; until then the other driver's commits move every snapshot, and no gate of this driver stops them."""
+"""The seconds for which a read is repeated although it holds commits back. The fence watch checks for a takeover once a
+second. Until then the other driver's commits invalidate every snapshot, and no gate of this driver holds them back."""
 
 
 class ReadSource(Protocol):
@@ -56,8 +56,7 @@ class ReadSource(Protocol):
     def between(self, group: str) -> AbstractContextManager[int]:
         """Hold commits back, and yield `committed(group)`. Does not wait.
 
-        Until the block is left or `HOLD_SECONDS` are over, no batch but the first one after that txid begins
-        its commit.
+        Until the end of the block, or for `HOLD_SECONDS`, only the first batch after that txid may begin its commit.
         """
         ...
 
@@ -75,7 +74,7 @@ class ReadSource(Protocol):
 
 
 class ReadAbandoned(Exception):
-    """Raised within a read that no caller waits for any more."""
+    """Raised within a read whose callers have all left."""
 
 
 _check: ContextVar[Callable[[], None]] = ContextVar("_check", default=lambda: None)
@@ -85,7 +84,7 @@ _check: ContextVar[Callable[[], None]] = ContextVar("_check", default=lambda: No
 def checked_by(check: Callable[[], None]) -> Iterator[None]:
     """Within the block, large reads of this thread call `check` at each page. It may raise to end them.
 
-    So a read for a client that has left holds commits back no longer.
+    So a read for a client that has left stops holding back commits.
     """
     token = _check.set(check)
     try:
@@ -116,7 +115,7 @@ class Snapshot:
         """Stop holding commits back. Any thread may call this; later reads may raise SnapshotMovedError."""
 
     def _end_read(self) -> None:
-        """Note that one read has ended."""
+        """Record that one read has ended."""
 
     def txid(self, state: str) -> int | None:
         """Return the txid as of which a state is read; None if the read returns its latest values."""
@@ -130,7 +129,7 @@ class Snapshot:
         if keys.num_rows <= FREE_ROWS:
             result = store.read(keys, txid)
         elif not self._held:
-            # Several requests take so long that two batches may be written between them: so this read is made anew with
+            # Several requests take so long that two batches may be written between them. So this read is repeated with
             # commits held back.
             raise _TooLarge
         else:
@@ -155,7 +154,7 @@ class Snapshot:
     def scan(self, state: str) -> Iterator[pa.Table]:
         """Return all entries of a state, page by page: the key fields, then ``value``."""
         if not self._held:
-            # Raised here, at the call: a generator would raise it only when its first page is asked for.
+            # Raised here, at the call, because a generator would raise it only when its first page is requested.
             raise _TooLarge
         return self._scan(state)
 
@@ -168,7 +167,7 @@ class Snapshot:
 
 
 class HeldReads(Snapshot):
-    """A snapshot for reads during which its creator holds commits back."""
+    """A snapshot whose creator holds back commits during the reads."""
 
     _held = True
 
@@ -176,8 +175,8 @@ class HeldReads(Snapshot):
 class _HeldSnapshot(Snapshot):
     """A snapshot that holds commits back, from its first read to its last.
 
-    `reads`: the number of reads after which the hold ends; None: hold until `release`. So user code that runs before
-    the first read or after the last one holds no commit back, however long it runs.
+    `reads`: the number of reads after which the hold ends; None: hold until `release`. So user code before the first
+    read or after the last read holds back no commit, however long it runs.
     """
 
     _held = True
@@ -185,7 +184,7 @@ class _HeldSnapshot(Snapshot):
     def __init__(self, source: ReadSource, groups: Sequence[str], isolation: Isolation, reads: int | None) -> None:
         super().__init__(source, {}, isolation)
         self._groups, self._reads = groups, reads
-        self._lock = threading.Lock()  # the reading thread takes the holds; another one may release a read that hangs
+        self._lock = threading.Lock()  # the reading thread takes the holds; another thread may release a hanging read
         self._holds = ExitStack()
 
     @property
@@ -193,7 +192,7 @@ class _HeldSnapshot(Snapshot):
         with self._lock:
             if not self._as_of:
                 # The txids are taken once: if the holds are released meanwhile, later reads are still as of the same
-                # txids, and fail if a store has moved on.
+                # txids, and fail if a store no longer has these values.
                 self._as_of = {group: self._holds.enter_context(self._source.between(group)) for group in self._groups}
             return self._as_of
 
@@ -204,7 +203,7 @@ class _HeldSnapshot(Snapshot):
 
     def release(self) -> None:
         with self._lock:
-            # Both the reader and the thread of a client that stops waiting call this. The second one finds no holds.
+            # Both the reader and the thread of a client that stops waiting call this. The second call finds no holds.
             holds = self._holds.pop_all()
         holds.close()
 
@@ -227,25 +226,25 @@ def read_consistently(
 ) -> _T:
     """Call `body` with a snapshot of these states.
 
-    If a store has moved on meanwhile, call it again with a newer snapshot.
+    If a store has got further batches meanwhile, call `body` again with a newer snapshot.
 
     Parameters
     ----------
-    body : makes all its reads through the snapshot; may be called more than once.
-    large : hold commits back at once, because the read is known to be large.
-    mayWait : False: raise SnapshotMovedError where commits would have to be held back, which may take seconds.
-    reads : the number of reads that the body makes, if user code follows them: after the last of them, no commit is
+    body : makes all its reads through the snapshot; may be called more than once. large : hold commits back at once,
+    because the read is known to be large. mayWait : if False, raise SnapshotMovedError instead of holding back commits,
+    which may take seconds. reads : the number of reads that the body makes, if user code follows them: after the last
+    of them, no commit is
         held back. None: commits are held back until the body returns.
 
     Raises
     ------
     SnapshotMovedError
-        For some seconds no snapshot could be read although commits were held back, so another program writes; or the
-        read took longer than `HOLD_SECONDS`.
+        For some seconds no snapshot could be read although commits were held back, so another program writes the state;
+        or the read took longer than `HOLD_SECONDS`.
     StateRecoveringError
         A state lacks batches of the log, and is being healed.
     """
-    # One txid for each group, because groups share no batches.
+    # One txid for each group, because a batch belongs to one group.
     groups = sorted({source.group_of(state) for state in states})
     # Checked before the first read, because the stores of a driver that was taken over may still answer.
     source.check()
@@ -255,7 +254,7 @@ def read_consistently(
         except (SnapshotMovedError, _TooLarge):
             if not mayWait:
                 raise SnapshotMovedError("the read has to hold commits back") from None
-            # Not an error yet: the few short tries were made because a hold costs more, since it delays commits.
+            # Not an error yet: the short attempts without a hold came first, because a hold delays commits.
             pass
     return _read_held(source, groups, body, isolation, reads)
 
@@ -268,11 +267,11 @@ def _read_freely(source: ReadSource, groups: list[str], body: Callable[[Snapshot
     before: dict[str, int] = {}
     for _ in range(_FREE_TRIES):
         txids = {group: source.committed(group) for group in groups}
-        if txids == before:  # no batch was committed since: the same read would fail again
+        if txids == before:  # no batch was committed meanwhile: the same read would fail again
             break
         before = txids
         try:
-            # Nothing is held back: SnapshotMovedError is raised if the store moves on during the read.
+            # No commit is held back: SnapshotMovedError is raised if the store gets too many batches during the read.
             return body(Snapshot(source, txids, isolation))
         except SnapshotMovedError:
             continue
@@ -291,17 +290,17 @@ def _read_held(
         except SnapshotMovedError as error:
             moved = error
         finally:
-            # Released before the pause, and also after an error of the body: a reader that is gone must hold nothing
-            # back.
+            # Released before the pause, and also after an error of the body, because a reader that has left must hold
+            # back no commit.
             snapshot.release()
-        source.check()  # a fenced driver must say so, rather than that its snapshot moved
-        # The gate let commits go on during this read, and would do so again.
+        source.check()  # a fenced driver must raise FencedError, not SnapshotMovedError
+        # The gate admitted commits during this read, and would do so again.
         if time.monotonic() - began > commit_gate.HOLD_SECONDS:
             raise SnapshotMovedError(
                 f"a read took longer than {commit_gate.HOLD_SECONDS:g} s, the limit for holding commits back: "
                 f"{moved}; read fewer keys at once, or read the latest values (isolation='latest')"
             ) from moved
-        # This is no takeover, since the watch would have noticed one: another program writes, or the store was
+        # This is not a takeover, because the watch would have noticed it. Another program writes, or the store was
         # replaced.
         if time.monotonic() > until:
             raise SnapshotMovedError(
@@ -320,8 +319,8 @@ def read_committed(
 
     Parameters
     ----------
-    reads : for each state, by name, a table of its key fields with one row for each key.
-    isolation : ``latest`` reads the newest values, committed or not; a non-transactional state is always read so.
+    reads : for each state, by name, a table of its key fields with one row for each key. isolation : ``latest`` reads
+    the newest values, committed or not; a non-transactional state is always read in this way.
 
     Raises
     ------

@@ -16,7 +16,7 @@ MISSING = object()
 
 
 class ExpressionListing(threading.local):
-    """The last listing that a thread made of one view, kept for the expression that asked for it.
+    """The last listing that a thread made of one view, kept for the expression that requested it.
 
     A call of a builtin such as ``dict`` is one bytecode instruction of the caller. The listing answers further calls
     only while this instruction runs. Any later access by the program is a new read, as of a newer txid.

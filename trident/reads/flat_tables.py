@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 def spread_structs(table: pa.Table) -> pa.Table:
     """Return the table with a column for each field of a struct, in place of the struct.
 
-    Such a column has the name of the field, or ``struct.field`` if another column has that name already. Structs within
-    structs are spread too. Lists and maps stay as they are.
+    Such a column has the name of the field, or ``struct.field`` if another column has that name already. Nested structs
+    are spread, too. Lists and maps stay as they are.
 
     >>> spread_structs(pa.table({"id": [1], "value": [{"id": 7, "step": {"name": "each"}}]})).to_pydict()
     {'id': [1], 'value.id': [7], 'name': ['each']}
@@ -28,10 +28,10 @@ def spread_structs(table: pa.Table) -> pa.Table:
 
 def to_frame(table: pa.Table) -> "pd.DataFrame":
     """Return a table as a DataFrame: structs as dicts, lists and maps as lists, with the numbers in them unchanged."""
-    import pandas as pd  # only where it is needed: its import takes long
+    import pandas as pd  # imported only when needed, because the import takes long
 
     series = {
-        # Arrow would make doubles of whole numbers beside nulls in structs too.
+        # Arrow would convert whole numbers beside nulls to doubles, in structs, too.
         name: pd.Series(column.to_pylist(), dtype=object) if pa.types.is_nested(column.type) else flat_series(column)
         for name, column in zip(table.column_names, table.columns, strict=True)
     }

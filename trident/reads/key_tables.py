@@ -13,7 +13,7 @@ from trident.base.values import NotAccepted, to_arrow, to_python, type_name
 def key_table(state: str, fields: pa.Schema, keys: list[Any]) -> pa.Table:
     """Return keys as a table of the key fields. Raises StateKeyError if a key is not of these types.
 
-    A key is the plain value of the only field, a tuple of the values of several, or () where there is no field.
+    A key is the plain value of the only field, a tuple of the values of several fields, or () if there is no field.
     """
     if not len(fields):
         if any(key != () for key in keys):

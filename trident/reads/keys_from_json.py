@@ -35,7 +35,7 @@ def key_of_text(text: str, fields: pa.Schema, state: str) -> Any:
 def key_of_json(value: Any, fields: pa.Schema, state: str) -> Any:
     """Return the key that a JSON value means, for a state with these key fields.
 
-    Raises StateKeyError if it is not such a key. A value of a wrong type that JSON can express comes back unchanged;
+    Raises StateKeyError if it is not such a key. A value of a wrong type that JSON can express is returned unchanged;
     the state then refuses it.
 
     >>> key_of_json(["dog", "2024-02-29"], pa.schema({"word": pa.string(), "day": pa.date32()}), "counts")

@@ -1,8 +1,8 @@
 """Reads as of the batch before the last committed one.
 
 A store keeps beside each value the value before the last update, so it can be read as of the txid before its marker
-until the next batch begins to be written. Therefore such a read holds commits back from its beginning. A commit that is
-already under way is let through; the read is then as of the batch that was the last committed one before it.
+until the next batch begins to be written. Therefore such a read holds commits back from its beginning. A commit that
+has already begun continues; the read is then as of the batch that was the last committed batch before it.
 """
 
 import time
@@ -17,12 +17,15 @@ from trident.reads.committed_reads import HeldReads, ReadSource, Snapshot
 _T = TypeVar("_T")
 
 _OTHER_WRITER_SECONDS = 3.0
-"""The seconds for which a read is repeated although batches continue: only another driver's commits pass the gate."""
+"""The seconds for which a read is repeated although batches continue.
+
+Only another driver's commits can pass the gate.
+"""
 
 
 @runtime_checkable
 class CommitsHere(Protocol):
-    """A source of reads whose commits are made in this process, and call user code that may read."""
+    """A source of reads whose commits run in this process, and call user code that may read."""
 
     def check_other_turn(self, group: str) -> None:
         """Raise TridentError in a thread that a commit of the group waits for: the read would wait for itself."""
@@ -51,8 +54,8 @@ def read_previous(source: ReadSource, states: Sequence[str], body: Callable[[Sna
         for group in groups:
             source.check_other_turn(group)
     with ExitStack() as holds:
-        # From here on each group commits at most the batch that may be under way, so the second try succeeds at the
-        # latest when that is committed (guard "previous, hold").
+        # From here on each group commits at most the batch that may be in progress, so the second attempt succeeds at
+        # the latest when that batch is committed (guard "previous, hold").
         first = {group: holds.enter_context(source.between(group)) for group in groups}
         began, pause = time.monotonic(), 0.001
         while True:

@@ -13,7 +13,7 @@ from trident.base.values import type_name
 
 
 def top_of_columns(table: pa.Table, n: int, by: str | None, where: str) -> pa.Table:
-    """Return the `n` rows with the greatest values: the greatest first, equal ones in the order of the keys.
+    """Return the `n` rows with the greatest values: the greatest first, equal values in the order of the keys.
 
     The values are the last column. `by` names the field that ranks values that are structs. Null and NaN come last.
     Raises StateError, which begins with `where`, if the values have no such field, or no order.

@@ -1,9 +1,9 @@
 """The changes of a state after a txid: the keys that the log's batches changed, with their values as of a later batch.
 
-The log keeps a batch's additions to each key, not the key's new value; the store keeps the values as of its last batch
-and of the one before. So the exact change after txid n consists of the keys that batches n + 1 to m changed, each with
-its value as of m, where m is the last committed batch. A change covers one batch as long as its reader keeps up, and
-several if the reader is late. Why: ``docs/decisions/0033-a-change-may-cover-several-batches.md``.
+The log keeps a batch's additions to each key, not the key's new value; the store keeps the values as of its last two
+batches. So the exact change after txid n consists of the keys that batches n + 1 to m changed, each with its value as
+of m, where m is the last committed batch. A change covers one batch as long as its reader keeps up, and several if the
+reader is late. Why: ``docs/decisions/0033-a-change-may-cover-several-batches.md``.
 """
 
 import math
@@ -44,9 +44,9 @@ def expires(factory: StateFactory) -> bool:
 class Position(NamedTuple):
     """A position in the changes of a state: the state's incarnation (`life`; None: the current one), and a txid.
 
-    A state that was dropped or reset begins a new incarnation, in which the same txids mean other batches. So they do
-    after a log was restored from an older copy, within the same incarnation: `digest` says which batch is meant (None:
-    not known, as in the places of earlier versions).
+    A state that was dropped or reset begins a new incarnation, in which the same txids mean other batches. The same
+    happens within one incarnation after a log was restored from an older copy, so `digest` identifies the batch (None:
+    not known).
     """
 
     life: str | None
@@ -60,13 +60,13 @@ class Position(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> "Position":
-        """Return the position that a text describes. Raises ValueError if it describes none.
+        """Return the position that a text describes. Raises ValueError if it does not describe a position.
 
         >>> Position.read("6f1c-1-0.5be2-12"), str(Position.read("12"))
         (Position(life='6f1c-1-0', txid=12, digest='5be2'), '12')
         """
         head, dash, txid = text.rpartition("-")
-        named = not dash or (head != "" and not head.startswith("-"))  # "-1" is no place, nor is "--1"
+        named = not dash or (head != "" and not head.startswith("-"))  # neither "-1" nor "--1" is a position
         if not named or not (txid.isascii() and txid.isdecimal() and len(txid) < 19):
             raise ValueError(text)
         life, _, digest = head.partition(".")
@@ -78,9 +78,9 @@ class Change:
     """A part of the changes of a state after the txid `after`, up to `txid`.
 
     `entries`: key fields and values, as the state's `toArrow` shows them. `removed`: the keys that have no value any
-    more. A part that is not the `last` of its change is exact only together with those that follow: a later part
-    replaces the values of an earlier one. `snapshot`: the parts hold the whole state, so a reader's earlier values are
-    void. `digest`: that of the batch `txid`, of the last part.
+    more. A part that is not the `last` of its change is exact only together with the following parts: a later part
+    replaces the values of an earlier part. `snapshot`: the parts hold the whole state, and replace a reader's earlier
+    values. `digest`: the digest of the batch `txid`, in the last part.
     """
 
     after: int
@@ -112,9 +112,9 @@ class StateChanges:
     ) -> None:
         """Read through `source` and `view`.
 
-        `files` is the place to which the folders of large results are relative.
+        `files` is the store that contains the folders of large results.
 
-        Raises StateError for a non-transactional state, whose values belong to no txid, and for one whose values expire
+        Raises StateError for a non-transactional state, whose values have no txid, and for a state whose values expire
         (`passing`).
         """
         self._source, self._view, self._log, self._files = source, view, log, files
@@ -127,7 +127,7 @@ class StateChanges:
         if passing:
             raise self._expires()
 
-    # --- places --------------------------------------------------------------------------------------------------
+    # --- positions --------------------------------------------------------------------------------------------------
 
     @property
     def group(self) -> str:
@@ -140,9 +140,9 @@ class StateChanges:
         return self._source.committed(self.group)
 
     def begin(self, after: Position | None) -> Position:
-        """Return a reader's place (`after`, or the last committed batch) with the state's incarnation.
+        """Return a reader's position (`after`, or the last committed batch) with the state's incarnation.
 
-        Raises StateEndedError if the place is in another incarnation of the state, or after all batches ever frozen.
+        Raises StateEndedError if the position is in another incarnation of the state, or after all batches ever frozen.
         """
         life, birth = self._life()
         if after is None:
@@ -169,7 +169,7 @@ class StateChanges:
             raise self._ended(f"was recreated after txid {birth.txid}", f"{life}")
 
     def _check_batch(self, place: Position) -> None:
-        """Raise StateEndedError if the log has another batch at a place than the one that its reader has read."""
+        """Raise StateEndedError if the log's batch at a position is not the batch that the reader has read."""
         if is_other_batch(self._log, self.group, place.txid, place.digest):
             what = f"now has another batch {place.txid}: its log was restored from an older copy and continued"
             raise self._ended(what, str(place))
@@ -190,7 +190,7 @@ class StateChanges:
         Raises
         ------
         ChangesMissedError
-            The log does not keep a batch after the place any more.
+            The log no longer keeps a batch after the position.
         StateEndedError
             The state was dropped or reset.
         StateRecoveringError, StateUnavailableError, SnapshotMovedError
@@ -206,10 +206,11 @@ class StateChanges:
         store, first = self._source.store(self._view.name), low
         paged = getattr(store, "paged", store)
         if isinstance(paged, _Paged):
-            # Each page is as of its own txid, none before `low`; what changed since `low` follows, as of one txid.
+            # Each page is as of a separate txid, at least `low`. The keys that changed since `low` follow, as of one
+            # txid.
             for txid, page in paged.scan_by_page():
-                # A page shows the store alone, which may hold a batch that another state of the group still lacks
-                # (guard "feed, snapshot"): keys of that batch are told once more, as of the committed one.
+                # A page shows only this store, which may hold a batch that another state of the group still lacks
+                # (guard "feed, snapshot"). Keys of that batch are sent once more, as of the committed batch.
                 reached = max(reached, txid)
                 yield self._change(first, max(low, txid), *self._split(page), last=False, snapshot=True)
         else:
@@ -227,8 +228,8 @@ class StateChanges:
             except SnapshotMovedError:
                 if keys.keys.num_rows <= FREE_ROWS:
                     raise
-                # Nothing holds back the writer, and it is faster than so many keys can be read. So they are read piece
-                # by piece, each piece as of its own txid; what has changed since then follows.
+                # Nothing holds back the writer, which may commit faster than so many keys can be read. So they are read
+                # piece by piece, each piece as of a separate txid; the keys that have changed since then follow.
                 self._check_life(life)
                 least = keys.upTo
                 for at in range(0, keys.keys.num_rows, FREE_ROWS):
@@ -239,8 +240,8 @@ class StateChanges:
                     yield self._change(after, txid, piece, values, last=False, snapshot=snapshot)
                 keys = self._keys(least, self.committed())
                 continue
-            # After the read: had the state been dropped before it, another life would be told as this one (guard
-            # "feed, life").
+            # Checked after the read: if the state had been dropped before it, another incarnation would be sent as this
+            # one (guard "feed, life").
             self._check_life(life)
             entries, removed = self._shown(keys.keys, values)
             pieces = _pieces(entries)
@@ -256,8 +257,8 @@ class StateChanges:
         def read(snapshot: Snapshot) -> tuple[int, _Keys, pa.Array]:
             txid = snapshot.txid(self._view.name)
             assert txid is not None
-            # The values are as of this txid, so the keys must be all that changed up to it, whatever was committed
-            # since they were collected (guard "feed, keys up to the read").
+            # The values are as of this txid, so the keys must be all keys that changed up to it, including changes
+            # committed since the keys were collected (guard "feed, keys up to the read").
             changed = keys.joined(self._keys(keys.upTo, txid)) if txid > keys.upTo else keys
             if not changed.keys.num_rows:
                 return txid, changed, pa.nulls(0, self._view.valueType)
@@ -285,13 +286,14 @@ class StateChanges:
         for txid in range(after + 1, upTo + 1):
             try:
                 result = batches.of_state(txid, self._view.name)
-                if result is None:  # the program that froze the batch did not have the state, and changed nothing of it
+                if result is None:  # the program that froze the batch did not have the state
                     continue
                 if not math.isinf(ttl_of(result)):
                     raise self._expires()
                 table, _ = keys_and_values(batches.whole(result))
             except (LookupError, LogError, OSError):
-                # The files of large results go with the batches: only the log says whether this one was dropped.
+                # The files of large results are deleted with their batches. Only the log shows whether this batch was
+                # dropped.
                 kept = self._log.kept_since(birth.group)
                 if txid <= kept:
                     raise self._missed(after, kept) from None

@@ -1,4 +1,4 @@
-"""A state as a mapping: its keys, values and items. Each loop over one of them is a read, as of one txid."""
+"""A state as a mapping: its keys, values and items. Each loop over them is one read, as of one txid."""
 
 from abc import abstractmethod
 from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, ValuesView
@@ -14,9 +14,9 @@ _PAGE_ROWS = 10_000
 
 
 class StateMapping(Mapping[Any, Any]):
-    """A mapping whose loops are reads.
+    """A mapping that reads a state. Each loop over it is one read.
 
-    Two of them are equal only if they are the same object, because contents change.
+    Two such mappings are equal only if they are the same object, because their contents change.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class StateMapping(Mapping[Any, Any]):
 
     @abstractmethod
     def _presented(self, values: list[Any], entries: pa.Table | pa.RecordBatch) -> list[Any]:
-        """Return stored values, those of `entries`, in the form in which readers see them."""
+        """Return stored `values`, which belong to `entries`, in the form in which readers see them."""
 
     @abstractmethod
     def _unreadable(self, entries: pa.Table | pa.RecordBatch, error: OutsideYears) -> Exception:
@@ -183,7 +183,7 @@ class Listings:
 
     def _listed(self, caller: FrameType) -> pa.Table:
         table = self.entries(None)
-        self.of_expression.keep(caller, table.num_rows)  # ``list(view)`` asks for the number next
+        self.of_expression.keep(caller, table.num_rows)  # ``list(view)`` requests the number next
         return table
 
 
@@ -195,5 +195,5 @@ def _pages(table: pa.Table) -> Iterator[pa.RecordBatch]:
 def _keys_of(page: pa.RecordBatch) -> list[Any]:
     """Return the keys of a page, whose last column holds the values."""
     columns = [to_python(column) for column in page.columns[:-1]]
-    # A global state has no key column, and a zip of none would be empty: its key is the empty tuple.
+    # A global state has no key column, and a zip of no columns would be empty. Its key is the empty tuple.
     return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True)) if columns else [()] * page.num_rows

@@ -54,9 +54,9 @@ _SHOWN_ROWS = 10
 class StateDescription:
     """The properties of a state that its readers need.
 
-    `output`: the name of its value field. `present`: makes the value that readers see from the stored one; None if they
-    are the same. `parts`: for a value with a field for each of several aggregators, the function that presents each
-    field.
+    `output`: the name of its value field. `present`: the function from a stored value to the value that readers see;
+    None if they are the same. `parts`: for a value with a field for each of several aggregators, the function that
+    presents each field.
     """
 
     name: str
@@ -118,7 +118,7 @@ class StateView(StateMapping):
         self._parts = state.parts
         self.name = state.name
         self.kind = state.kind
-        # A non-transactional state keeps no value before the last one, so it cannot answer as of a txid.
+        # A non-transactional state keeps no previous values, so it cannot answer as of a txid.
         latest = isolation == "latest" or self.kind is StateKind.NON_TRANSACTIONAL
         self.isolation: Isolation = "latest" if latest else "committed"
         self.asOf: AsOfBatch | None = self._check_as_of(asOf, isolation)
@@ -167,7 +167,7 @@ class StateView(StateMapping):
         if value is MISSING:
             value = self._stored(key)
         if value is MISSING:
-            # `_as_of` is asked after the read, so it may name a later txid than that of the read.
+            # `_as_of` is called after the read, so it may return a later txid than that of the read.
             raise StateKeyNotFoundError(f"state {self.name!r} has nothing under {short_repr(key)}{self._as_of()}")
         return value
 
@@ -184,7 +184,7 @@ class StateView(StateMapping):
 
         Source of the meaning: ``org.apache.storm.trident.state.map.ReadOnlyMapState.multiGet``.
         """
-        # These types are iterable, too: the letters of a word would be taken for keys.
+        # These types are iterable, too, so the letters of a word would be treated as keys.
         if isinstance(keys, str | bytes | dict):
             raise StateKeyError(
                 f"state {self.name!r}: multiGet takes a list of keys, not the {type(keys).__name__} {short_repr(keys)}"
@@ -212,7 +212,8 @@ class StateView(StateMapping):
     def asColumn(self, values: list[Any]) -> pa.Array:
         """Return values from a read as an Arrow column.
 
-        If the aggregator presents values, the column's type is inferred; of several aggregates, each field's.
+        If the aggregator presents values, the column's type is inferred (for several aggregates, the type of each
+        field).
         """
         if self._present is None:
             return to_arrow(values, self._shape.value)
@@ -234,7 +235,7 @@ class StateView(StateMapping):
             raise StateKeyError(f"state {self.name!r} is keyed by {keyed}: read view[key], not view.value")
         return self._read([()])[0]
 
-    # --- all of it -------------------------------------------------------------------------------------------
+    # --- all entries -------------------------------------------------------------------------------------------
 
     def top(self, n: int, by: str | Callable[[Any], Any] | None = None) -> list[tuple[Any, Any]]:
         """Return the `n` entries with the greatest values, as (key, value) pairs, the greatest first; as of one txid.
@@ -339,7 +340,8 @@ class StateView(StateMapping):
         try:
             table = self.toArrow(_SHOWN_ROWS)
         except TridentError as error:
-            # A notebook's cell may show a view whose store is away: it shows the head all the same, and no traceback.
+            # A notebook's cell may show a view whose store cannot be reached: then it shows the head of the table, and
+            # no traceback.
             return f"<div>{head}<br><i>{html.escape(str(error))}</i></div>"
         rows = html_table(table.column_names, zip(*map(to_python, table.columns), strict=True))
         more = f"<br><i>the first {_SHOWN_ROWS} rows</i>" if table.num_rows == _SHOWN_ROWS else ""
@@ -369,7 +371,7 @@ class StateView(StateMapping):
 
     def _read_stored(self, keys: list[Any], mayWait: bool = True) -> tuple[list[Any], int | None, list[Any]]:
         """Return values as readers see them, the txid as of which they were read, and the values as stored."""
-        # Made before the read, which may be repeated: a wrong key is refused before any commit is held back.
+        # Made before the read, which may be repeated, so that a wrong key is refused before any commit is held back.
         table = key_table(self.name, self._shape.keys, keys)
         few = tuples_of(table) if are_few(len(keys)) else None
 
@@ -377,7 +379,7 @@ class StateView(StateMapping):
             found = None if few is None else snapshot.read_few(self.name, few)
             return snapshot.read(self.name, table).values if found is None else found, snapshot.txid(self.name)
 
-        # Presented after the read: `present` is user code, and no commit must wait for it.
+        # Presented after the read, because `present` is user code, and no commit must wait for it.
         try:
             found, txid = self._at_one_txid(read, mayWait=mayWait)
             values = found if isinstance(found, list) else to_python(found)
@@ -432,8 +434,8 @@ class StateView(StateMapping):
 
         def read(snapshot: Snapshot) -> tuple[pa.Table, dict[str, int]]:
             txid = snapshot.txid(self.name)
-            # The pages are fetched within the read. After it commits go on, and a later page would find that the store
-            # has moved on.
+            # The pages are fetched within the read. After it, commits continue, and the store may no longer have the
+            # values of a later page.
             return self._collect(snapshot.scan(self.name), limit), {} if txid is None else {"asOfTxid": txid}
 
         return self._at_one_txid(read, large=True)
@@ -457,7 +459,7 @@ class StateView(StateMapping):
             raise ValueError(f"limit={limit!r}: expected a number of rows, or None for all")
 
     def _collect(self, scan: Iterator[pa.Table], limit: int | None) -> pa.Table:
-        """Join the pages of a scan, without keys of null values, because a stored null counts as no value."""
+        """Join the pages of a scan, without keys whose value is null, because a stored null counts as no value."""
         pages, rows = [], 0
         for page in scan:
             entries = page.filter(pc.is_valid(page.column(page.num_columns - 1)))
@@ -475,7 +477,10 @@ class StateView(StateMapping):
 
 
 def _raising(present: Callable[[Any], Any], error: Exception) -> CallSite:
-    """Return the user's function that raised; `present` may be the library's, which presents several values by it."""
+    """Return the user's function that raised.
+
+    `present` may be a function of the library that calls it for several values.
+    """
     site = site_of(present)
     if is_ours(site.file):
         for frame, line in traceback.walk_tb(error.__traceback__):

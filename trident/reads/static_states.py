@@ -34,7 +34,10 @@ class ReadableStore(Protocol):
 
 
 def open_statics(program: Program) -> dict[str, ReadableStore]:
-    """Open the states that the program only reads. Raises StateError if their topologies have not written them."""
+    """Open the states that the program only reads.
+
+    Raises StateError if the topology of a state has not written it yet.
+    """
     opened: dict[str, ReadableStore] = {}
     try:
         for node in program.statics:
@@ -54,7 +57,7 @@ def _open(node: StaticState) -> ReadableStore:
     # Opened without a log and a home, because a reader takes no lease and publishes nothing.
     shape, identity = shape_of(node), StateIdentity(node.writer or "", node.state.name, "")
     store = node.state.factory.open(identity, shape, NoHome())
-    # A state of given entries or of a user's own object has no batches, so there is no txid as of which to read it.
+    # A state of given entries or of a user's object has no batches, so there is no txid as of which to read it.
     if node.writer is None:
         return store
     try:
@@ -78,10 +81,10 @@ def _written(node: StaticState, store: Store, shape: StateShape) -> Incarnation 
             f"{node.step} ({node.site.location}): topology {node.writer!r} has no state {node.state.name!r} in "
             f"{node.state.factory!r} yet; first start the topology that writes it, or correct the names"
         )
-    # Compared without the aggregator, which the reader does not know: only the state's writer combines values.
+    # Compared without the aggregator, which the reader does not know, because only the state's writer combines values.
     held, declared = ((text or "").rpartition(" by ")[0] for text in (report.fingerprint, shape.fingerprint))
     if held != declared:
-        shown = shown_shapes(f"{held} by put", f"{declared} by put")  # a fingerprint names an aggregator; any will do
+        shown = shown_shapes(f"{held} by put", f"{declared} by put")  # a fingerprint needs an aggregator
         held, declared = (text.removesuffix(" by put") for text in shown)
         raise StateShapeError(
             f"{node.step} ({node.site.location}): state {node.state.name!r} of topology {node.writer!r} holds {held} "
@@ -106,7 +109,7 @@ class ForeignState:
     def read(self, keys: pa.Table, asOf: int | None = None) -> Found:
         """Return committed values.
 
-        `asOf` is a txid of the reader's topology, which means nothing here; it is ignored.
+        `asOf` is a txid of the reader's topology, which has no meaning for this state, and is ignored.
         """
         return self._as_of(lambda txid: self._store.read(keys, txid))
 
@@ -116,8 +119,8 @@ class ForeignState:
 
     def scan(self, asOf: int | None = None, pageRows: int = 10_000) -> Iterator[pa.Table]:
         """Return all entries as of one txid. Raises SnapshotMovedError if the writer commits too quickly for that."""
-        # All pages are read before the first is given out: a scan that begins again with a newer txid cannot take pages
-        # back.
+        # All pages are read before the first is yielded, because a scan that begins again with a newer txid cannot take
+        # back yielded pages.
         yield from self._as_of(lambda txid: list(self._store.scan(txid, pageRows)))
 
     def close(self) -> None:
@@ -129,9 +132,9 @@ class ForeignState:
         for _ in range(_TRIES):
             try:
                 return read(self._committed())
-            except SnapshotMovedError:  # the writer committed two batches meanwhile, and no gate holds it back here
+            except SnapshotMovedError:  # the writer has committed two batches meanwhile, and no gate here holds it back
                 continue
-        # The error of the last try goes to the caller. A commit turn takes it for one that may pass, and tries again
+        # The caller gets the error of the last attempt. A commit turn treats it as temporary, and tries again
         # (tests/reads/test_static_states.py).
         return read(self._committed())
 
@@ -141,7 +144,7 @@ class ForeignState:
             raise StateRecoveringError(
                 "a part of another topology's state is gone; its writer heals it, unless it was dropped"
             )
-        # The groups of a store are written one by one, and a batch that only some of them hold is not committed yet.
+        # The groups of a store are written one by one. A batch that only some of them hold is not committed yet.
         return min(marker for marker in markers if marker is not None)
 
 
@@ -151,7 +154,7 @@ class SharedForeignState(ForeignState):
     def open_snapshot(self, asOf: int, time: float | None = None) -> SharedSnapshot:
         """Return the state as of its last committed batch, for other processes to read; `asOf` is ignored.
 
-        Raises StateRecoveringError if a part of the state is gone.
+        Raises StateRecoveringError if a part of the state is missing.
         """
 
         def opened(txid: int | None) -> SharedSnapshot:

@@ -1,7 +1,7 @@
-"""The start of a run: take the log, check the states, then found and acquire every state.
+"""The start of a run: take the log, check the states, then create and acquire every state.
 
-A start refuses a log or state that does not fit before it writes to a store, and its error names the way out. Three
-modules refuse:
+A start refuses an unsuitable log or state before it writes to a store, and its error gives advice. Three modules
+refuse:
 
 - `group_membership`: streams, states and outputs that were connected, separated, renamed or got another source;
 - `program_compatibility`: a program that differs from the one that froze the waiting batches;
@@ -49,7 +49,7 @@ from trident_state.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """The possessions of a run when it begins: the log, the lease and the states, and the progress of each group.
+    """The data of a run when it begins: its log, lease and states, and the progress of each group.
 
     The groups of `program` have the log's names. `stores` are acquired under `lease`. `waiting` holds, for each
     group and each waiting batch, the names that the batch's outputs have in this program.
@@ -66,7 +66,7 @@ class Begun:
     died: bool = False
     """True if the previous driver did not give the log back."""
     holder: Holder | None = None
-    """This driver, as the log names it to other drivers."""
+    """This driver's record in the log, which other drivers can read."""
 
 
 def begin(
@@ -79,10 +79,11 @@ def begin(
     """Take the log, then the states; docs/protocol.md, "A start", lists the steps.
 
     The checks run twice. They run before the log is taken, so that a refused start fences no driver out, and again
-    after it, because another driver may have moved everything in between. A start that fails gives the log back.
+    after the log is taken, because another driver may have committed batches in between. A start that fails gives the
+    log back.
 
-    `after`: follow this lease only, and raise OvertakenError if another driver has taken the log since. `taken` is
-    called with the new lease.
+    `after`: take the log only if this is still its lease; raise OvertakenError if another driver has taken the log
+    since. `taken` is called with the new lease.
 
     Raises FencedError, StateError or LogError if the log, a state or the program does not fit.
     """
@@ -98,7 +99,7 @@ def begin(
             writers = [node for group in joined.program.groups for node in group.states]
             for node in sorted(
                 writers, key=lambda node: isinstance(node, Watermark)
-            ):  # owners say more than watermarks
+            ):  # errors about owners say more than errors about watermarks
                 name = node.state.name
                 report = stores[name].report()
                 _check_ours(name, report, node, joined.program, log, settings)
@@ -117,7 +118,7 @@ def begin(
             return replace(begun, holder=replace_fields(holder, epoch=lease.epoch))
     except BaseException as error:
         close_all(stores)
-        # An interrupt (Ctrl-C, a notebook's Stop) and an exit leave a living process, as an error does.
+        # After an interrupt (Ctrl-C, a notebook's Stop) or an exit the process continues to run, as after an error.
         if lease is not None and isinstance(error, Exception | KeyboardInterrupt | SystemExit):
             with contextlib.suppress(FencedError, LogError):  # a lease left behind would count as a driver's death
                 log.give_back(lease)
@@ -129,8 +130,8 @@ class _Progress:
     """The progress of a program's groups in the log, and the births of its states.
 
     `noted`: all births in the log. `births`: one for each state of this program. It is the birth in the log if that
-    one is founded (for a watermark: if the owner's is founded, too) or equals the one that this start would record;
-    otherwise it is a new birth.
+    birth is founded (for a watermark: if the owner's birth is founded, too) or equals the birth that this start would
+    record. Otherwise it is a new birth.
     """
 
     histories: dict[str, History]
@@ -249,7 +250,9 @@ def close_all(stores: Mapping[str, Store]) -> None:
 def _check_our_drivers(
     name: str, report: StoreReport, last: Lease | None, log: TransactionLog, settings: Settings
 ) -> None:
-    """Raise StateAheadError if a driver that this log did not start held the state. `last`: the last lease of this log.
+    """Raise StateAheadError if a driver that this log did not start held the state.
+
+    `last` is the last lease of this log.
 
     Such a driver had a copy of the log. Its batches have the same txids as those of this log, and other contents.
     """
@@ -258,7 +261,7 @@ def _check_our_drivers(
     if not foreign:
         return
     birth = log.births().get(name)
-    if birth is not None:  # if the state is ahead of the log, that message is plainer
+    if birth is not None:  # if the state is ahead of the log, that error is easier to understand
         history = log.history(birth.group)
         _check_not_ahead(name, report, history.last_frozen, settings)
     raise StateAheadError(
@@ -276,7 +279,7 @@ def _check_ours(
     log: TransactionLog,
     settings: Settings,
 ) -> None:
-    """Raise an error unless a store holds this topology's state, under this log and in this shape."""
+    """Raise an error unless a store holds this topology's state, of this log and in this shape."""
     stored = report.identity
     if stored is None:
         return
@@ -305,7 +308,7 @@ def _check_states(
 ) -> None:
     """Raise StateLostError or StateAheadError for states that are lost or ahead of the log. Writes nothing.
 
-    A state whose founding was interrupted is neither: no batch came to it, and it begins again.
+    A state whose creation was interrupted is neither: no batch was written to it, and it is created again.
     """
     frozen, furthest = history.last_frozen, _furthest(group, history, log)
     for node in group.states:
@@ -336,8 +339,8 @@ def _check_states(
 
 
 def _check_no_later_stage(name: str, report: StoreReport, furthest: int, birth: Birth, settings: Settings) -> None:
-    """Raise StateAheadError if a state has a batch of which the log lacks the state's stage."""
-    if report.reached > max(furthest, birth.txid):  # a state founded after that batch is at its birth
+    """Raise StateAheadError if a state has a batch, but the log lacks the stage of the batch that writes the state."""
+    if report.reached > max(furthest, birth.txid):  # a state that was created after that batch has no batch yet
         raise StateAheadError(
             f"state {name!r} is at txid {report.reached}, but the log {settings.log_at} lacks a later stage of "
             f"batch {furthest}: the log is an old copy, or this topology added that stage. Restore the newest log, "
@@ -348,7 +351,7 @@ def _check_no_later_stage(name: str, report: StoreReport, furthest: int, birth: 
 def _furthest(group: Group, history: History, log: TransactionLog) -> int:
     """Return the last batch that a state of the group can have.
 
-    No batch is written to a state before all stages of the batch before it are frozen.
+    No batch is written to a state before all stages of the previous batch are frozen.
     """
     for txid in history.frozen:
         if any(log.frozen(group.name, txid, stage.number) is None for stage in group.stages):
@@ -359,7 +362,7 @@ def _furthest(group: Group, history: History, log: TransactionLog) -> int:
 def _lost(node: StateWriter, frozen: int, birth: Birth, in_memory: bool, settings: Settings) -> StateLostError:
     """Return the error for a lost state.
 
-    `in_memory`: the log has snapshots of the state, whatever store is declared now.
+    `in_memory`: the log has snapshots of the state, even if another store is declared now.
     """
     drop = dropped_by(node)
     way = settings.drop(drop, "checkpoint") if in_memory else f"{settings.drop(drop, 'server')} and force=True"
@@ -374,16 +377,16 @@ def _lost(node: StateWriter, frozen: int, birth: Birth, in_memory: bool, setting
 def _acquire(stores: Mapping[str, Store], births: Mapping[str, Birth], log: TransactionLog, lease: Lease) -> None:
     """Create the stores of new states, and acquire all states.
 
-    The log notes a birth before the store is made, and all births as founded after all stores are made. So an
-    interrupted founding can be recognised: a birth that is not founded says that no batch ever came to the state.
+    The log records a birth before the store is created, and marks all births as founded after all stores are created.
+    So an interrupted creation can be recognised: if a birth is not founded, no batch was ever written to the state.
     """
     new = [name for name in stores if not births[name].founded]
     for name, store in stores.items():
-        if births[name].epoch == lease.epoch:  # else the log knows the state, or an interrupted founding is completed
+        if births[name].epoch == lease.epoch:  # otherwise the birth is older, or is completed now
             log.born(lease, name, births[name])
             reach("start.state.born")
         report = store.report()
-        if of_another_life(report, births[name]):  # `_check_states` let this pass: no batch since the birth is lost
+        if of_another_life(report, births[name]):  # `_check_states` has allowed this: no batch since the birth is lost
             store.drop(lease)
             report = store.report()
         if any(group.marker is None for group in report.groups):

@@ -1,8 +1,8 @@
 """The owner of a topology's files, in a folder or on an object store: one log, which is in the folder or in Redis.
 
-Only that log names the snapshots and frozen results there, so a driver of any other log would delete them as garbage.
-Therefore the place of the files keeps the log's uuid, and the log keeps the place's address if it is on an object
-store. A start, a reset or a drop for which they do not fit is refused before it touches anything.
+Only that log names the snapshots and frozen results among these files, so a driver of any other log would delete them
+as garbage. Therefore the log's uuid is stored beside the files, and the log stores the address of the files if they are
+on an object store. A start, a reset or a drop is refused, before it changes anything, if the two do not match.
 """
 
 import os
@@ -26,14 +26,16 @@ from trident.log.sqlite_log import holds_no_log
 OWNER = "log.uuid"
 
 _DRIVERS = "drivers"
-"""The folder of the records of drivers that took the place."""
+"""The folder of the records of drivers that took the file store."""
 
 OWN_NAMES = (f"{FROZEN}/", f"{STATES}/", f"{_DRIVERS}/", PROBE, ANSWER)
-"""The beginnings of the names of all other files that the library writes to a topology's place on an object store."""
+"""The beginnings of the names of all other files that the library writes for a topology on an object store."""
 
 
 def check_log_there(settings: Settings, file: str) -> None:
-    """Raise LogMismatchError if the folder belongs to a log with a missing or empty file: a new one may not be created.
+    """Raise LogMismatchError if the folder belongs to a log whose file is missing or empty.
+
+    A new log must not be created there.
 
     Nothing is written.
     """
@@ -67,13 +69,13 @@ def check_own_folder(settings: Settings, uuid: str) -> None:
 
 
 def check_own_objects(settings: Settings, log: TransactionLog) -> str:
-    """Take the place of files on an object store for this log, or check that it belongs to this log already.
+    """Take the topology's file store on an object store for this log, or check that it belongs to this log already.
 
     Return the address that the log keeps of its files, for `record_own_objects`.
 
-    This is also the first request of a start: it finds out whether the store is there and lets this driver write.
-    Raises LogMismatchError if the place belongs to another log, or if this log's files are elsewhere; FilesError if the
-    store does not answer or refuses.
+    This is also the first request of a start: it finds out whether the object store answers and allows this driver to
+    write. Raises LogMismatchError if the files belong to another log, or if this log's files are elsewhere; FilesError
+    if the store does not answer or refuses.
     """
     place, kept_at = settings.objects, log.files_address()
     check_location_given(place, kept_at, settings.name)
@@ -100,7 +102,7 @@ def check_own_objects(settings: Settings, log: TransactionLog) -> str:
 
 
 def take_objects(settings: Settings, log: TransactionLog, lease: Lease) -> None:
-    """Record at the place of files on an object store that this driver takes it, before anything there is deleted.
+    """Record in the file store on an object store that this driver takes it, before any file in it is deleted.
 
     Raises LogMismatchError as `check_objects_issued` does.
     """
@@ -112,15 +114,15 @@ def take_objects(settings: Settings, log: TransactionLog, lease: Lease) -> None:
 
 
 def check_objects_issued(place: FileStore, log: TransactionLog, lease: Lease, log_at: str) -> None:
-    """Raise LogMismatchError if the last driver that took the place was not started by this log.
+    """Raise LogMismatchError if the last driver that took the file store was not started by this log.
 
-    A copy of the log has the uuid that the place has, but draws other leases. Its driver would delete files that the
-    other one needs. Raises FencedError if a later driver of this log took the place.
+    A copy of the log has the same uuid but generates other leases. Its driver would delete files that the other driver
+    needs. Raises FencedError if a later driver of this log took the file store.
     """
     newest = newest_record(place, _DRIVERS)
     if newest is None:
         return
-    with suppress(msgspec.DecodeError):  # not a record of this library: nobody knows whose files these are
+    with suppress(msgspec.DecodeError):  # not a record of this library: the owner of these files is unknown
         last = msgspec.json.decode(newest[1], type=Lease)
         if last == lease or log.issued(last):
             if last.epoch > lease.epoch:
@@ -139,7 +141,7 @@ def _other_log(place: FileStore, log_at: str, epoch: int, lease: Lease) -> LogMi
 
 
 def check_objects_ours(place: FileStore | None, lease: Lease) -> None:
-    """Raise FencedError if another driver took the place of files on an object store since this one did."""
+    """Raise FencedError if another driver took the file store on an object store after this driver."""
     newest = None if place is None or isinstance(place, DiskFiles) else newest_epoch(place, _DRIVERS)
     if newest is not None and newest > lease.epoch:
         assert place is not None
@@ -154,9 +156,10 @@ def _taken(place: FileStore, epoch: int, lease: Lease) -> FencedError:
 
 
 def check_location_given(files: FileStore | None, kept_at: str, topology: str) -> None:
-    """Raise LogMismatchError if the log keeps its files at `kept_at` on an object store, and `files` is another place.
+    """Raise LogMismatchError if the log keeps its files at `kept_at` on an object store, and `files` is not on one.
 
-    `files`: the place that the caller named. Another object store is not refused here: files may have been copied.
+    `files`: the file store that the caller named. Another object store is not refused here, because files may have been
+    copied.
     """
     if kept_at and (files is None or isinstance(files, DiskFiles)):
         raise LogMismatchError(
@@ -170,7 +173,7 @@ def record_own_objects(settings: Settings, log: TransactionLog, lease: Lease, ke
     """Record in the log the address of its files, if they are on an object store.
 
     `kept_at`: the address that `check_own_objects` found, before this driver had the lease. Raises LogMismatchError if
-    another driver has recorded another one since.
+    another driver has recorded another address since.
     """
     now = log.files_address()
     own = "" if settings.objects is None else settings.objects.address
@@ -185,9 +188,9 @@ def record_own_objects(settings: Settings, log: TransactionLog, lease: Lease, ke
 def check_files_of(files: FileStore, uuid: str, kept_at: str, log_at: str, otherwise: str = "") -> None:
     """Raise LogMismatchError unless the files belong to the log `uuid`, so that no files of another log are deleted.
 
-    Objects that belong to no log are refused too: a prefix that is one level too high holds those of all topologies.
-    So is a place without objects, if the log keeps its files elsewhere (`kept_at`). `otherwise`: another way out, for
-    the message.
+    Objects that belong to no log are refused, too: a prefix that is one level too high has the objects of all
+    topologies. A prefix without objects is refused if the log keeps its files elsewhere (`kept_at`). `otherwise`: other
+    advice for the message.
     """
     if isinstance(files, DiskFiles):
         owner, expected = owner_of(files.root), False
@@ -203,7 +206,7 @@ def check_files_of(files: FileStore, uuid: str, kept_at: str, log_at: str, other
 
 
 def objects_owner(place: FileStore) -> str | None:
-    """Return the uuid of the log that owns a place of files; None if no log owns it."""
+    """Return the uuid of the log that owns a file store; None if no log owns it."""
     try:
         return bytes(place.read(OWNER)).decode("ascii", "replace").strip()
     except FileNotFoundError:
@@ -232,7 +235,7 @@ def _owner(settings: Settings) -> str | None:
 
 
 def _take(settings: Settings, uuid: str) -> None:
-    """Write the log's uuid into the folder, as a whole and durably, before anything else is written there."""
+    """Write the log's uuid into the folder, atomically and durably, before any other file is written there."""
     make_folder(settings.folder)
     aside = settings.folder / f".{OWNER}.{secrets.token_hex(4)}"
     with aside.open("x", encoding="ascii") as file:

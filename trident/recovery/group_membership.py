@@ -32,8 +32,8 @@ def join_log(program: Program, log: TransactionLog, settings: Settings) -> Membe
     """Match each group of the program to a group of the log.
 
     Raises CodeChangedError if streams, states and outputs were connected or separated in a way that txids cannot
-    follow; if a state would lack tuples that a stream has brought meanwhile; and if a stream may be another one under a
-    new name.
+    follow; if a state would lack tuples that a stream has emitted meanwhile; and if a stream may be an earlier stream
+    under a new name.
     """
     known = log.members()
     births = {name: birth for name, birth in log.births().items() if birth.founded}
@@ -70,7 +70,7 @@ def _names(
 ) -> dict[str, str]:
     """Return for each group of the program the name of the log's group that it continues, or a new name."""
     names: dict[str, str] = {}
-    for group in program.groups:  # groups with states first: for them there is no choice, the others take what is left
+    for group in program.groups:  # groups with states first: they have no choice of names
         if (log_group := _group_of_states(group, births, settings)) is not None:
             other = next((name for name, taken in names.items() if taken == log_group), None)
             if other is not None:
@@ -148,9 +148,9 @@ def _former_groups(group: Group, known: Members, continued: Mapping[str, str]) -
 
 
 def _txid_before_first(group: Group, known: Members, reached: Mapping[str, int], continued: Mapping[str, str]) -> int:
-    """Return the last txid of the earlier groups of these streams and outputs; 0 if there are none.
+    """Return the last txid of the earlier groups of these streams and outputs; 0 if there are no such groups.
 
-    The new group begins after it: no output may see the same txid twice.
+    The new group begins after that txid, because no output may get the same txid twice.
     """
     return max((reached.get(name, 0) for name in _former_groups(group, known, continued)), default=0)
 

@@ -1,6 +1,7 @@
 """Renewal of a driver's lease: waiting standbys see that the driver is alive, even if it has nothing to write.
 
-Exactness does not depend on this. A standby that waits too short a time takes over from a living driver and fences it.
+Exactness does not depend on this. If a standby waits too short a time, it takes over from a running driver and fences
+it out.
 """
 
 import logging
@@ -14,7 +15,10 @@ from trident.log.protocol import TransactionLog
 logger = logging.getLogger(__name__)
 
 _PART = 4
-"""The number of renewals within `leaseSecs`. Two may be missed: `renew` skips one after a write, one may be late."""
+"""The number of renewals within `leaseSecs`.
+
+Two may be missed: `renew` skips one after a write, and one may be late.
+"""
 
 
 class LeaseRenewal:
@@ -42,8 +46,8 @@ class LeaseRenewal:
             try:
                 self._log.renew(lease)
                 silent = False
-            except FencedError:  # the watch and the next write say so, and end the run
+            except FencedError:  # the fence watch and the next write report it, and end the run
                 return
-            except LogError as error:  # a log that is away is away for who waits, too
+            except LogError as error:  # a log that does not answer does not answer a standby, either
                 self._logger.log(logging.DEBUG if silent else logging.WARNING, "the lease is not renewed: %s", error)
                 silent = True

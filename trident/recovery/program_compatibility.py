@@ -1,7 +1,7 @@
 """Decide whether a program may commit the batches that an earlier start froze.
 
-Only this module decides it. The program may differ from the one that froze a batch in the code of functions, in the
-order of its lines, by a state that was dropped since, and by an output that was removed.
+Only this module decides it. The program may differ from the program that froze a batch: in the code of functions, in
+the order of its lines, in a state that was dropped since, and in an output that was removed.
 """
 
 from collections import defaultdict
@@ -76,9 +76,9 @@ class _Drop:
     settings: Settings
 
     def for_former(self, kept: Sequence[str]) -> str:
-        """Return, as text, the way out if the former program fails at a state or an output.
+        """Return the advice for the case that the former program fails at a state or an output.
 
-        The user drops that state or removes that output; then the former program can commit the batch.
+        The user must drop that state or remove that output; then the former program can commit the batch.
         """
         states = without_watermarks(kept)
         drops = [self._one(state) for state in states[:3]] + (["..."] if len(states) > 3 else [])
@@ -115,8 +115,8 @@ class _Match:
     def of(then: Outline, now: Outline, gone: set[str]) -> "_Match":
         """Compare two outlines.
 
-        `gone`: the states and outputs that may be missing in the second one. A part that leads only to these
-        may be left over on either side.
+        `gone`: the states and outputs that may be missing in the second outline. A part that leads only to these may be
+        left over on either side.
         """
         names = dict[str, str]()
         positions = _by_graph_position(now.parts, gone)
@@ -135,7 +135,7 @@ class _Match:
 def _by_graph_position(parts: Sequence[Part], gone: set[str]) -> dict[tuple[object, ...], list[Part]]:
     """Return the parts by their position in the graph.
 
-    Parts of one position are in branches of equal form.
+    Two parts have the same position if they are in branches of equal form.
     """
     alike: dict[tuple[object, ...], list[Part]] = defaultdict(list)
     for part in parts:
@@ -146,8 +146,9 @@ def _by_graph_position(parts: Sequence[Part], gone: set[str]) -> dict[tuple[obje
 def _paired(then: Sequence[Part], now: Sequence[Part]) -> dict[str, str]:
     """Return the name in `now` of each part of `then`. All parts are at one position of the graph.
 
-    A part that is alone on both sides is the same part, whatever its functions do now. If there are several, two
-    are the same part if their branches have the same names. Of parts that share these too, at least one is left over.
+    If each side has only one part, both are the same part, even if its functions have changed. If there are several,
+    two are the same part if their branches have the same names. If several parts have the same names, at least one is
+    left unpaired.
     """
     if len(then) == len(now) == 1:
         return {then[0].name: now[0].name}
@@ -183,7 +184,7 @@ def _differs(then: Outline, part: Part, now: Outline, gone: set[str]) -> str:
 
 
 def _other_steps(then: Sequence[Step], now: Sequence[Step]) -> str:
-    """Return in words how the steps above an output differ between the program that froze the batch and this one."""
+    """Return in words how the steps before an output differ between the program that froze the batch and this one."""
     lost, new = [step.shape for step in then], [step.shape for step in now]
     for shape in list(lost):  # a multiset difference: a shape may occur several times
         if shape in new:

@@ -1,4 +1,4 @@
-"""Refuse to continue a stored state whose key types, value type, aggregator or kind changed, and name the ways out."""
+"""Refuse to continue a stored state whose key types, value type, aggregator or kind changed, and give advice."""
 
 from trident.base.errors import StateShapeError
 from trident.compiler.states.shapes import WindowMeaning, window_of
@@ -16,7 +16,7 @@ from trident_state.store import StateFactory
 def check_same_shape(
     node: StateWriter, report: StoreReport, shape: StateShape, log: LogReading, settings: Settings
 ) -> None:
-    """Raise StateShapeError if the declared keys, value type, aggregator or kind differ from the stored ones."""
+    """Raise StateShapeError if the declared keys, value type, aggregator or kind differ from the stored state's."""
     name, factory = node.state.name, node.state.factory
     kind, ways = factory.kind, _ways_out(dropped_by(node), factory, log, settings)
     if report.fingerprint is not None and not shape.fits(report.fingerprint):
@@ -91,7 +91,7 @@ def _resized(was: WindowMeaning, now: WindowMeaning) -> list[str]:
 
 
 def _ways_out(name: str, factory: StateFactory, log: LogReading, settings: Settings) -> str:
-    """Return in words the user's ways out.
+    """Return the advice to the user.
 
     The refusal comes before the log is taken, so the last driver may still hold the log; then the advised drop
     needs force=True. If a batch waits, the former program must run once more anyway, and it gives the log back at

@@ -1,8 +1,9 @@
 """The log's record of each stream of a program: its earlier name, its position, and the states that it feeds.
 
-A stream continues at its position in the log, whatever group it is in now. Three things are refused before anything is
-written. A renamed stream would be read again from its start. Another source under a known name could not use the
-position. And a stream that comes back to a state, after batches in which it did not feed it, would leave a gap there.
+A stream continues at its position in the log, even if it is in another group now. Three changes are refused before
+anything is written. A renamed stream would be read again from its start. Another source under a known name could not
+use the position. And if a stream feeds a state again after batches in which it did not, the state would lack the tuples
+in between.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -20,7 +21,7 @@ from trident_spouts.executor import Metadata
 
 
 def continued_streams(program: Program, known: Members, settings: Settings) -> dict[str, str]:
-    """Return, for each stream that continues a stream of the log under a new name, the former name.
+    """Return the former name of each stream that continues a stream of the log under a new name.
 
     Raises CodeChangedError or TopologyError if it is not clear which stream continues which.
     """
@@ -43,7 +44,7 @@ def stream_records(
     """
     own = {spout.stream for group in groups for spout in group.spouts}
     absent = {name: stream for name, stream in known.streams.items() if name not in own}
-    streams = {  # first as if the program lacked them all; those that it has get a new record below
+    streams = {  # first as if the program lacked all streams; the streams that it has get a new record below
         name: replace(stream, active=False, feeds=(), parted=_left_states(stream, (), births))
         for name, stream in known.streams.items()
     }
@@ -97,7 +98,7 @@ def _continued(program: Program, known: Members, settings: Settings) -> dict[str
 
 
 def _two_beginnings(spout: SpoutSource, known: Members, settings: Settings) -> CodeChangedError:
-    """Return the error for a stream that could continue its former name's position or an own one."""
+    """Return the error for a stream that has a position both under its former and under its present name."""
     free = next(name for n in count(2) if (name := f"{spout.stream}{n}") not in known.streams)
     return CodeChangedError(
         f"{spout.step} ({spout.site.location}): formerly={spout.formerly!r}, but the log {settings.log_at} has the "
@@ -130,8 +131,8 @@ def _check_renames(program: Program, known: Members, former: Mapping[str, str], 
     """Raise CodeChangedError if streams disappear while others appear and the program does not say which were renamed.
 
     If a renaming went unnoticed, a source would be read again from its start, and its tuples would count twice. A
-    stream counts as gone if the last program had it; one that was left out earlier, only if a new stream has a name
-    that it had before: then a renaming may have been taken back.
+    stream counts as gone if the last program had it. A stream that was left out earlier counts as gone only if a new
+    stream has one of its former names, because then a renaming may have been undone.
     """
     groups = {spout.stream: group for group in program.groups for spout in group.spouts}
     spouts = [spout for group in program.groups for spout in group.spouts]
@@ -166,9 +167,9 @@ def _likeness(known: Members, name: str, spout: SpoutSource, group: Group) -> tu
 
 
 def _may_be_renamed(stream: StreamRecord) -> bool:
-    """Return whether a stream that the program lacks may be one that now has another name.
+    """Return whether a stream that the program lacks may now have another name.
 
-    A stream of replayed dead letters may not: its name follows from the name of the stream that they return to.
+    A stream of replayed dead letters cannot, because its name follows from the name of the stream to which they return.
     """
     return stream.active and stream.source != ReplaySpout.__qualname__
 
@@ -183,8 +184,8 @@ def _record(
 ) -> StreamRecord:
     """Return the record of a stream for the log. It keeps the last position if a source of the same kind continues.
 
-    A kind of source counts only once a batch was frozen of it. So a mistaken start with another kind, which cannot
-    continue from the position, does not take the position away from the right kind.
+    The log accepts a kind of source only after a batch of it was frozen. So a mistaken start with another kind, which
+    cannot continue from the position, does not replace the position of the right kind.
     """
     source = source_of(spout)
     if last is None:
@@ -218,9 +219,9 @@ def source_of(spout: SpoutSource) -> str:
 
 
 def _fed_states(group: Group) -> dict[str, tuple[str, ...]]:
-    """Return, for each stream, the states that its tuples enter.
+    """Return, for each stream, the states that its tuples update.
 
-    Dead letters of a stream do not count, because there are none unless something keeps them.
+    Dead letters of a stream do not count, because they exist only if a state or output keeps them.
     """
     letters = {id(node) for node in walk(*group.states) if isinstance(node, LettersOf)}
     above = {writer.state.name: walk(writer, starts=letters) for writer in group.states}
@@ -233,8 +234,8 @@ def _fed_states(group: Group) -> dict[str, tuple[str, ...]]:
 def _left_states(stream: StreamRecord, feeds: Collection[str], births: Mapping[str, Birth]) -> dict[str, Metadata]:
     """Return the states that a stream no longer feeds, each with the stream's position when that ended.
 
-    The position is kept because the state's txid does not tell which of the stream's tuples the state has
-    missed: the stream may be in another group, with other txids, when it feeds the state again.
+    The position is kept because the state's txid does not show which of the stream's tuples the state has missed: the
+    stream may be in another group, with other txids, when it feeds the state again.
     """
     parted = {**dict.fromkeys(stream.feeds, stream.position), **stream.parted}
     return {state: position for state, position in parted.items() if state in births and state not in feeds}
@@ -270,9 +271,9 @@ def _warnings(
 ) -> list[str]:
     """Return warnings about changes that are allowed but may surprise.
 
-    `last`: the stream's record in the log. `former`: its name there, if that was another one. `old`: the states
-    that the stream feeds and that have batches already. `absent`: the other streams that the log knows and the
-    program lacks.
+    `last`: the stream's record in the log. `former`: its name in the log, if that name differs. `old`: the states that
+    the stream feeds and that have batches already. `absent`: the other streams that the log knows and the program
+    lacks.
     """
     if record.source == ReplaySpout.__qualname__:
         return []
@@ -307,7 +308,7 @@ def _changes(spout: SpoutSource, record: StreamRecord) -> list[str]:
 
 
 def _may_have_fed(stream: StreamRecord, states: Collection[str]) -> bool:
-    """Return whether tuples of the stream may have entered one of these states."""
+    """Return whether tuples of the stream may have updated one of these states."""
     return not {*stream.feeds, *stream.parted}.isdisjoint(states)
 
 

@@ -1,4 +1,4 @@
-"""Report a takeover by another driver as FencedError, whatever error it caused first."""
+"""Report a takeover by another driver as FencedError, even if it first caused another error."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from trident.log.protocol import TransactionLog
 
 
 class OvertakenError(FencedError):
-    """Another driver took the log before a start that was to follow one certain lease.
+    """Another driver took the log before a start that was to follow only one given lease.
 
     The start has written nothing.
     """
@@ -19,17 +19,17 @@ def explained(error: BaseException, log: TransactionLog, lease: Lease | None) ->
     """Return a FencedError if another driver took the log after `lease` was issued, otherwise the error itself.
 
     The lease fences only writes. A driver that was taken over still reads, and may find states gone or ahead of it, an
-    output with batches that it does not know, or a batch with the fields of another program, over which this library's
-    own code fails. Without this function, the error's message would say that the log or a state is lost, or the log an
-    old copy, and a user might reset what another driver is working on. An error of a user's function is returned
-    unchanged.
+    output with batches that it does not know, or a batch with the fields of another program, on which this library's
+    code fails. Without this function, the error's message would say that the log or a state is lost, or that the log is
+    an old copy, and a user might reset a topology on which another driver is working. An error of a user's function is
+    returned unchanged.
     """
     of_a_user = isinstance(error, TridentError) and not isinstance(error, StateError | LogError | OutputConflictError)
     if of_a_user or not isinstance(error, Exception):
         return error
     try:
         now = log.lease()
-    except LogError:  # the log, which could tell of a takeover, is not there: the first error stands
+    except LogError:  # the log, which could show a takeover, cannot be read: return the first error
         return error
     if not _later(now, lease):
         return error
@@ -67,7 +67,7 @@ def overtaken(after: Lease | None) -> Iterator[None]:
 def _later(now: Lease | None, lease: Lease | None) -> bool:
     """Return whether another driver took the log after `lease` was issued.
 
-    A give-back is no takeover: the epoch stays the same, and the token becomes empty.
+    A give-back is not a takeover: the epoch stays the same, and the token becomes empty.
     """
     if now == lease:
         return False

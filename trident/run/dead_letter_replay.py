@@ -35,8 +35,8 @@ class Replay:
     def ask(self, nodes: Iterable[Node]) -> int:
         """Request that the chosen letters enter again, each directly before its step, and return how many.
 
-        Raises TopologyError if one of them cannot, or if `where` is no function, and UserFunctionError if `where`
-        raises. Then none comes back.
+        Raises TopologyError if a letter cannot, or if `where` is not a function, and UserFunctionError if `where`
+        raises. In these cases no letter enters again.
         """
         spouts = _replay_spouts(self.stream, nodes)
         chosen: dict[str, list[Letter]] = {}
@@ -75,9 +75,9 @@ class Replay:
         return self.into
 
     def _look(self, letters: Sequence[Letter]) -> Look:
-        """Return a function that finds those of `letters` that are still in the state.
+        """Return a function that finds the `letters` that are still in the state.
 
-        It calls no user code, since an error of that would fail a batch.
+        It calls no user code, because an error in user code would fail a batch.
         """
         ids = {id for id, _ in letters}
 
@@ -88,7 +88,7 @@ class Replay:
         return find
 
     def _letters(self) -> tuple[int, list[Row]]:
-        """Return all letters in the state by their ids, and the last txid that the read surely includes."""
+        """Return all letters in the state by their ids, and the last txid that the read certainly includes."""
         before = self.committed()
         table = self.view.toArrow()  # latest values (non-transactional) hold at least batch `before`
         as_of = int((table.schema.metadata or {}).get(b"asOfTxid", before))
@@ -118,7 +118,7 @@ def _wanted(letter: Row, where: Where) -> bool:
     try:
         return bool(where(letter))
     except Exception as error:
-        # A Row raises errors of PySpark for a field that it has not.
+        # A Row raises errors of PySpark for a missing field.
         unknown = isinstance(error, AttributeError | LookupError | PySparkException)
         fields = f"a letter has the fields {', '.join(letter.__fields__)}; " if unknown else ""
         raise UserFunctionError(

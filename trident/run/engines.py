@@ -41,7 +41,7 @@ def engine_maker(
         from trident.compiler.auto.spark_later import SparkLater
 
         warn_of_unseen(topology, settings)
-        # Looked up here: which session is active depends on the thread.
+        # Looked up here, because the active session depends on the thread.
         given = session_for(spark) if is_at_hand(spark) else None
         later = SparkLater(lambda: _warm_engine(given, topology, settings))
         if given is not None:
@@ -55,7 +55,7 @@ def engine_maker(
 
 
 def warn_of_unseen(topology: TopologyPlan, settings: Settings) -> None:
-    """Warn of the steps into which a ledger does not see rows on Spark."""
+    """Warn of the steps whose input rows a ledger cannot count on Spark."""
     if settings.ledger and (text := unseen_text(cut(topology))):
         warnings.warn(text, RuntimeWarning, stacklevel=user_level())
 

@@ -1,4 +1,7 @@
-"""The watch over the log and the stores. Once a second, also in an idle run, it looks for takeovers and lost writes."""
+"""The watch over the log and the stores.
+
+Once a second, also in an idle run, it checks for takeovers and lost writes.
+"""
 
 import logging
 import threading
@@ -17,7 +20,7 @@ from trident_state.messages import GroupStatus
 from trident_state.store import Store
 
 _SECONDS = 1.0
-"""The seconds between two looks."""
+"""The seconds between two checks."""
 
 
 class Watch:
@@ -41,7 +44,7 @@ class Watch:
         self._silent: dict[str, str] = {}
         """The errors of states that do not answer, by state."""
         self._asked: dict[str, Future[None]] = {}
-        """The newest look at each of the user's own stores, by state. The next look begins when that one is done."""
+        """The newest check of each store that a user wrote, by state. The next check begins when it is done."""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="trident-watch", daemon=True)
 
@@ -62,8 +65,8 @@ class Watch:
                 self._break(error)
 
     def look(self) -> None:
-        """Look once at the log and at every store."""
-        # The log first: if another driver has it, that explains whatever the states show.
+        """Check the log and every store once."""
+        # The log first: if another driver has taken the log, that explains any finding in the states.
         lease = self._log.lease()
         if lease != self._lease:
             epoch = lease.epoch if lease else 0
@@ -76,16 +79,16 @@ class Watch:
                 name = step.state.name
                 if not isinstance(self._stores[name], WatchedStore):
                     self._look_at(run, name)
-                elif name not in self._asked or self._asked[name].done():  # user code must not hold the watch up
+                elif name not in self._asked or self._asked[name].done():  # user code must not delay the watch
                     self._asked[name] = self._own.submit(self._look_at, run, name)
 
     def _look_at(self, run: GroupRun, state: str) -> None:
-        committed = run.committed  # read before the markers: a batch that is committed between is no rewind
+        committed = run.committed  # read before the markers: a batch committed in between is not a rewind
         store = self._stores[state]
         try:
             groups = store.groups_of()
             if any(map(self._fenced, groups)):
-                check_this_log(state, store.report(), self._log.uuid)  # after a reset epochs begin at 1 again
+                check_this_log(state, store.report(), self._log.uuid)  # after a reset, epochs begin at 1 again
                 raise FencedError(f"another driver has taken over state {state!r}; this driver stops")
         except (FencedError, LogMismatchError) as error:
             run.post(on.Broken(error))
@@ -93,12 +96,12 @@ class Watch:
         except AttemptCancelledError:  # the run ends
             return
         except (StateError, BatchTimeoutError) as error:
-            # A store that is away does not end the run here. A group with a batch to commit meets the error in its
-            # commit turn, which counts `commitRetrySecs`; an idle group has nothing to lose.
+            # A store that does not answer does not end the run here. A group with a batch to commit gets the error in
+            # its commit turn, which counts `commitRetrySecs`; an idle group has no batch to lose.
             run.turns.waiting_for = error
             level = (
                 logging.INFO if self._silent.get(state) == str(error) else logging.WARNING
-            )  # one warning, not each second
+            )  # one warning, not one per second
             self._silent[state] = str(error)
             run.logger.log(level, "state %r does not answer: %s", state, error)
             if error.hopeless:
@@ -109,8 +112,8 @@ class Watch:
             return
         if self._silent.pop(state, None) is not None:
             run.logger.info("state %r answers again", state)
-        # A missing or older lease also says that the store was rewound: to before this driver acquired it. A heal may
-        # be asked for every second: it looks first, and does nothing to a store that is up to date.
+        # A missing or older lease also means that the store was rewound, to a time before this driver acquired it. A
+        # heal may be requested every second: it checks first, and does not change a store that is up to date.
         if any(group.lease != self._lease or (group.marker or 0) < committed for group in groups):
             run.logger.warning("state %r went back (%s); healing it up to txid %d", state, groups, committed)
             run.heal(state)

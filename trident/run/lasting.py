@@ -1,4 +1,4 @@
-"""The check at a start that no state and no output outlives the log, which records the batches in them."""
+"""The check at a start that no state and no output outlives the log, because only the log records their batches."""
 
 from trident.base.errors import TopologyError
 from trident.compiler.program import Program
@@ -10,7 +10,7 @@ from trident.plan.sinks import sink_traits
 def check_lasting(program: Program, settings: Settings) -> None:
     """Raise TopologyError for a state or an output that would outlive the log, or end before the log does.
 
-    Only the log says which batches it holds.
+    Only the log records which batches such a state or output has.
     """
     if settings.lasting:
         return

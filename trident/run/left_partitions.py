@@ -22,8 +22,8 @@ logger = logging.getLogger(__name__)
 def left_behind(groups: Iterable[Group], stores: Mapping[str, Store], hints: Hints) -> Iterator[str]:
     """Yield a warning for each window by count that holds tuples of partitions which the program no longer has.
 
-    Each partition has a series of windows of its own. With fewer partitions, no tuple comes to the others any more, so
-    the windows that they have begun are never complete.
+    Each partition has a separate series of windows. With fewer partitions, the removed partitions get no more tuples,
+    so their open windows never become complete.
     """
     for step in (step for group in groups for step in group.states):
         slide = state_traits(step).slide_by_partition(step)
@@ -32,7 +32,7 @@ def left_behind(groups: Iterable[Group], stores: Mapping[str, Store], hints: Hin
         count = _partitions_before(step, hints)
         try:
             waiting = sum(_waiting(page, count, slide) for page in stores[step.state.name].scan(None))
-        except StateError as error:  # a plain map has no list of its keys: a warning must not keep a run from starting
+        except StateError as error:  # a plain map cannot list its keys; a warning must not prevent a start
             logger.info("state %r: unknown whether tuples wait in partitions that are gone: %s", step.state.name, error)
             continue
         if waiting:

@@ -15,7 +15,7 @@ from trident_state.store import Store
 class RunReadSource:
     """The `ReadSource` of a running topology.
 
-    `statics` are the states that no batch writes: they belong to no group.
+    `statics` are the states that no batch writes. They do not belong to a group.
     """
 
     def __init__(

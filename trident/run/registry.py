@@ -33,7 +33,7 @@ class Running(Protocol):
         """Ask the run to stop, and return at once."""
 
     def wait_ended(self, timeout: float | None) -> bool:
-        """Wait until the run has ended, for `timeout` seconds at most. Return whether it has."""
+        """Wait until the run has ended, for `timeout` seconds at most. Return whether it has ended."""
 
     def leave_to_parent(self) -> None:
         """Forget the run in a forked child, because only the parent has its threads."""
@@ -51,7 +51,7 @@ def is_busy() -> bool:
 
 
 def stop_all_soon() -> bool:
-    """Ask all topologies of this process to stop. Return whether there are any, without waiting or taking a lock.
+    """Ask all topologies of this process to stop. Return whether there are any. Do not wait, and take no lock.
 
     A signal handler calls this, in a thread that may hold the lock.
     """

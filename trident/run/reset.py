@@ -65,11 +65,11 @@ def reset(
     A driver of another process that still runs on that log is fenced out first: it stops without writing.
 
     Raises TopologyActiveError while the topology runs in this process. Unless `force`, raises LogError if declared
-    states exist but no log is at that place, or if a state belongs to another log. Raises StateOwnedError if the place
-    of a declared state holds a state of another topology. Raises LogMismatchError if the files there belong to another
-    log or to none, unless `force`. After any of these errors nothing was changed.
+    states exist but there is no log at the location, or if a state belongs to another log. Raises StateOwnedError if a
+    state of another topology is stored under the name of a declared state. Raises LogMismatchError if the files at the
+    location belong to another log or to no log, unless `force`. After any of these errors nothing was changed.
 
-    Files and keys of others are left in place: below `filesLocation` only frozen results and snapshots of the topology
+    Files and keys of others are not touched: under `filesLocation` only frozen results and snapshots of the topology
     are deleted.
     """
     _check_may_reset(name, checkpointLocation, log)
@@ -99,7 +99,7 @@ def reset(
         stores = _open(program, name, files, dict.fromkeys(foreign, ""), uuid, opened)
         _drop_states(stores, foreign, ours)
         for old, lease in taken:
-            old.sync(lease)  # FencedError if another driver took the log: it may have begun anew in the folder
+            old.sync(lease)  # FencedError if another driver took the log: it may have begun a new run in the folder
         _remove_all(folder, files)
         if server is not None:
             server.drop(taken[-1][1])
@@ -107,7 +107,7 @@ def reset(
 
 
 def _check_may_reset(name: str, checkpointLocation: str | Path | None, log: "RedisLog | None") -> None:
-    """Raise an error if the topology runs in this process, or if the place of its log was not given."""
+    """Raise an error if the topology runs in this process, or if the location of its log was not given."""
     if any(running.name == name for running in registry.running_here()):
         raise TopologyActiveError(f"topology {name!r} is active in this process; stop it before you reset it")
     if checkpointLocation is None and log is None:
@@ -115,16 +115,16 @@ def _check_may_reset(name: str, checkpointLocation: str | Path | None, log: "Red
 
 
 def _check_own_files(files: FileStore | None, uuid: str, kept_at: str, name: str, log_at: str) -> None:
-    """Raise LogMismatchError if the files belong to another log, or the place of this log's files was not given."""
+    """Raise LogMismatchError if the files belong to another log, or the location of this log's files was not given."""
     check_location_given(files, kept_at, name)
-    # A folder with a log of its own is reset with that log, beside the one that was given.
+    # A folder with a separate log is reset with that log, in addition to the log that was given.
     if files is not None and not (isinstance(files, DiskFiles) and (files.root / LOG_FILE).exists()):
         by_force = ", or use force=True if the other log is gone"
         check_files_of(files, uuid, kept_at, f"the log {log_at}", by_force)
 
 
 def _check_newest(files: FileStore | None, ours: tuple[TransactionLog, Lease] | None, log_at: str) -> None:
-    """Raise LogMismatchError if a copy of the log uses the files on an object store: it would lose them."""
+    """Raise LogMismatchError if a driver on a copy of the log uses the files on an object store. It would lose them."""
     if files is not None and ours is not None and not isinstance(files, DiskFiles):
         check_objects_issued(files, *ours, log_at)
 
@@ -234,11 +234,11 @@ def _open(
 def _log_of(name: str, state: str, store: Store) -> str | None:
     """Return the uuid of the log that owns the state (empty: not known); None if the state does not exist.
 
-    Raises StateOwnedError if another state is in its place.
+    Raises StateOwnedError if another state is stored under its name.
     """
     try:
         identity = store.report().identity
-    except StateShapeError:  # a state of this topology, declared otherwise when it was created
+    except StateShapeError:  # a state of this topology that was created with another declaration
         return ""
     if identity is not None and (identity.topology, identity.name) != (name, state):
         raise StateOwnedError(
@@ -270,7 +270,7 @@ def _check_this_logs(foreign: Mapping[str, str], log_at: str) -> None:
 def _files_of(
     name: str, folder: Path | None, filesLocation: str | None, filesStorage: Mapping[str, str] | None
 ) -> FileStore | None:
-    """Return the place of a topology's files; None if the topology has no files."""
+    """Return the store of a topology's files; None if the topology has no files."""
     objects = places.files_place(filesLocation, filesStorage)
     if objects is not None:
         return objects.below(name)
@@ -281,7 +281,8 @@ def _remove_all(folder: Path | None, files: FileStore | None) -> None:
     if folder is not None and folder.exists():
         _remove(folder)
     if files is not None and not isinstance(files, DiskFiles):
-        # What is not this library's stays. Last the object that keeps other logs away from the place.
+        # Objects that this library did not write stay. The object that names the owner, and so excludes other logs,
+        # comes last.
         files.delete([file.name for file in files.files() if file.name.startswith(OWN_NAMES)])
         files.delete([OWNER])
 

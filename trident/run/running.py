@@ -100,7 +100,7 @@ class RunningTopology:
         self._servers: list[Server] = []
         self._stop_asked = False
         self._awaited = False
-        """True once somebody waited for batches: then a run that ends without one is no mistake."""
+        """True once a caller has waited for batches: then a run that ends without a batch is not a mistake."""
         own_hints = hints_in_groups(begun.program.groups)
         self._switches = Switches(self.name, self._runs, settings.active, own_hints, settings.hints, self._over)
         self._lock = threading.Lock()
@@ -134,18 +134,18 @@ class RunningTopology:
 
     @property
     def parallelismHints(self) -> dict[str, int]:
-        """The number of partitions that each `parallelismHint` asks for now, by step ("words/2")."""
+        """The present number of partitions of each `parallelismHint`, by step ("words/2")."""
         return self._switches.all_hints
 
     @property
     def status(self) -> dict[str, Any]:
         """The condition and the engine; for each batch group its last committed txid, its batches in flight, its waits.
 
-        ``hanging`` lists the calls of your code that are over their limit and have not returned: which call,
-        since when, and at which line. DRPC requests belong to no group; ``status["hanging"]`` lists those that
-        hang. ``windows`` has the watermark of each window by time, and how many rows it has dropped since the start
-        because they came too late. ``lease`` says which process holds the log for this run: its epoch, host, pid, and
-        since when (seconds since 1970).
+        ``hanging`` lists the calls of your code that are over their limit and have not returned: the call, its start
+        time, and the line that it is running. DRPC requests do not belong to a group; ``status["hanging"]`` lists those
+        that hang. ``windows`` has the watermark of each window by time, and how many rows it has dropped since the
+        start because they came too late. ``lease`` describes the process that holds the log for this run: its epoch,
+        host and pid, and the start of the lease (seconds since 1970).
         """
         groups = {}
         for name, run in self._runs.items():
@@ -167,7 +167,7 @@ class RunningTopology:
 
     @property
     def lastProgress(self) -> dict[str, Any] | None:
-        """The event of the last committed batch; None before the first one."""
+        """The event of the last committed batch; None before the first batch."""
         return self.progress.last
 
     @property
@@ -177,14 +177,14 @@ class RunningTopology:
 
     @property
     def debugOutput(self) -> list[str]:
-        """The tuples that the Debug steps of the topology saw lately, one line for each tuple."""
+        """The latest tuples in the Debug steps of the topology, one line for each tuple."""
         return list(self._context.trace.debug)
 
     @property
     def readSoFar(self) -> dict[str, ReadSoFar]:
         """Return how far each stream's source was read, by stream: ``done``, ``total``, ``unit`` ("bytes", "batches").
 
-        It counts frozen input. Sources of unknown size are missing: endless ones, and sources that you wrote.
+        It counts frozen input. Sources of unknown size are missing: endless sources, and sources that you wrote.
         """
         return {stream: read for run in self._runs.values() for stream, read in run.read_so_far.items()}
 
@@ -194,7 +194,7 @@ class RunningTopology:
         ``.stop()`` of the returned object ends the display earlier. In a notebook the output of the cell keeps itself
         up to date: a button that stops the run (with the package ipywidgets), a bar for each source of known size, a
         row for each batch group, and the tuples of Debug steps. Elsewhere a line is printed whenever something has
-        changed. A cell that ends in the run itself shows the same.
+        changed. A cell whose value is the run shows the same.
         """
         return show_progress(self, read_seconds("every", every))
 
@@ -204,9 +204,9 @@ class RunningTopology:
         """Show a table of the `n` entries of a state with the greatest values, kept up to date until the run ends.
 
         In a notebook the output of the cell is replaced; elsewhere the table is printed again. The table is as of one
-        committed batch, and is read again when a later one is committed, at most every `every` (a duration). The
-        reads look through the whole state, and take at most a twentieth of the time, so that they do not hold up
-        commits: a large state is read less often. ``.stop()`` of the returned object ends the display earlier.
+        committed batch, and is read again when a later batch is committed, but not more often than `every` (a
+        duration). Each read scans the whole state. The reads take at most a twentieth of the time, so that they do not
+        delay commits: a large state is read less often. ``.stop()`` of the returned object ends the display earlier.
 
         Parameters
         ----------
@@ -218,12 +218,12 @@ class RunningTopology:
             The rank of a value, as for ``top`` of a state's view: a field of the value, or a function of it. By default
             the value itself, or no ranking if values have no order.
         every : duration
-            The time between two looks.
+            The least time between two reads.
 
         Raises
         ------
         StateError
-            There is no state of this name, or `by` is no field of its values.
+            There is no state of this name, or `by` is not a field of its values.
         """
         view = self.state(name)
         group = self._read_source.group_of(name)
@@ -242,9 +242,9 @@ class RunningTopology:
     def deactivate(self, wait: Duration | None = 0) -> bool:
         """Plan no new batch until `activate`. Does nothing if the topology is inactive already.
 
-        Batches that are planned are still computed and committed, and states and DRPC functions keep answering. The run
-        keeps its log, so that no standby takes over. A RichSpout is deactivated, once. Meaning: ``deactivate`` of
-        Storm's Nimbus.
+        Planned batches are still computed and committed, and states and DRPC functions keep answering. The run keeps
+        its log, so that no standby takes over. A RichSpout is deactivated, once. Meaning: ``deactivate`` of Storm's
+        Nimbus.
 
         Parameters
         ----------
@@ -279,7 +279,7 @@ class RunningTopology:
         """Change numbers of partitions between two batches, and return when the next batches run with them.
 
         The run plans no new batch, waits until everything that was planned is committed, plans its steps again, and
-        continues: with the next txid, under the same lease, and as active or inactive as it was. States do not move,
+        continues: with the next txid, under the same lease, and active or inactive as before. States do not move,
         because they are kept by key. The next start has the program's numbers again; give it ``parallelismHints=``.
         Meaning: ``rebalance`` of Storm's Nimbus.
 
@@ -287,7 +287,7 @@ class RunningTopology:
         ----------
         parallelismHints : dict of str and int
             ``{"words": 8}`` for each `parallelismHint` of the stream "words", ``{"words/2": 8}`` for one step.
-            ``running.parallelismHints`` lists them. Those that are left out stay.
+            ``running.parallelismHints`` lists them. Hints that are left out do not change.
         timeout : duration or None
             How long to wait for the planned batches.
 
@@ -314,13 +314,13 @@ class RunningTopology:
     # --- waiting and stopping ----------------------------------------------------------------------------------
 
     def processAllAvailable(self, timeout: Duration | None = None) -> None:
-        """Wait until everything that the sources have is committed, with what they get meanwhile.
+        """Wait until all data of the sources is committed, including data that arrives meanwhile.
 
-        It does not return while rows come faster than they are processed: give it a `timeout` then.
+        It does not return while rows come faster than they are processed. In that case give it a `timeout`.
 
         Raises the error with which the topology failed, if it did; raises TimeoutError after `timeout` (``"5
         minutes"``, seconds, a timedelta), with a message that names the reason of the wait; raises
-        TopologyConditionError if the topology is inactive, and asks its sources for nothing.
+        TopologyConditionError if the topology is inactive, because it then reads no data from its sources.
         """
         self._check_other_thread("processAllAvailable")
         self._awaited = True
@@ -352,21 +352,21 @@ class RunningTopology:
     def stop(self) -> None:
         """Stop the run, and return when it has ended.
 
-        Nothing new starts, running attempts are cancelled, and a commit under way is finished. The next start emits
-        other batches again, and commits the frozen ones.
+        No new batch starts, running attempts are cancelled, and a commit in progress is finished. The next start
+        commits the frozen batches, and emits the others again.
 
         If a listener, a spout or a function calls this in one of the run's threads, it only asks for the stop, and
         returns at once.
 
-        This returns within 20 seconds, whatever hangs. It waits 10 seconds for code of yours that is running, and has
-        Spark cancel its jobs. A call that has not returned by then is abandoned, and named in the Python log. It cannot
-        write any more: its result is dropped, and its driver no longer holds the log.
+        This returns within 20 seconds, even if a call hangs. It waits 10 seconds for your running code, and cancels
+        Spark jobs. A call that has not returned by then is abandoned, and named in the Python log. That call can no
+        longer write: its result is dropped, and its driver no longer holds the log.
         """
         self.stop_soon()
         if not self._owns_this_thread() and not self._ended.wait(STOP_SECONDS):
             self._logger.warning("topology %r does not end within %g s; it is abandoned", self.name, STOP_SECONDS)
         if self._ended.is_set():
-            self._stop_servers()  # those that went on to show why the run had failed
+            self._stop_servers()  # servers that continued in order to show why the run failed
         sigterm.unwatch()
 
     def stop_soon(self) -> None:
@@ -375,14 +375,14 @@ class RunningTopology:
         for run in self._runs.values():
             run.post(on.StopAsked())
         if not self._runs:
-            self._end()  # a topology of queries alone has no group whose end would end the run
+            self._end()  # a topology with only queries has no group whose end would end the run
 
     def wait_ended(self, timeout: float | None) -> bool:
         """Wait until the run has ended, for `timeout` seconds at most. Return whether it has."""
         return self._ended.wait(timeout)
 
     def leave_to_parent(self) -> None:
-        """Forget the run in a forked child: its threads run in the parent only."""
+        """Forget the run in a forked child: its threads run only in the parent."""
         # New events, because the parent may have held their locks at the fork.
         for run in self._runs.values():
             run.done = _set_event()
@@ -423,7 +423,7 @@ class RunningTopology:
 
     @cached_property
     def watched(self) -> WatchedRun:
-        """The protocol by which a server's page reads this run. Once used, it keeps the newest events."""
+        """The view of this run that a server's page reads. From its first use on, it keeps the newest events."""
         settings = self._context.settings
         return WatchedRun(self, self._context.topology, settings.lasting or settings.log is not None)
 
@@ -458,19 +458,19 @@ class RunningTopology:
             The address to listen at. Other machines can reach the server only at an address other than loopback, which
             requires a `token`, or `tls` with certificates of clients.
         token : str, optional
-            What clients send as ``Authorization: Bearer ...``: at least 16 characters, or ``env:NAME`` or ``file:path``
-            that holds them.
+            The token that clients send as ``Authorization: Bearer ...``: at least 16 characters, or ``env:NAME`` or
+            ``file:path`` that holds it.
         allowedHosts : collection of str
             More names under which clients may address the server (its Host header); ``"*"`` for any.
         limits : Limits, optional
-            How much a client may send, ask and wait for.
+            The limits on a client's requests, answers and waiting time.
         insecure : bool
             Whether other machines may ask without a token.
         tokens : mapping of str to Rights, optional
-            More tokens, written as `token` is, each with its permissions: ``{"env:SHOP_TOKEN":
+            More tokens, in the same form as `token`, each with its permissions: ``{"env:SHOP_TOKEN":
             Rights(functions=["count"], states=["counts"])}``.
         tls : TLS, optional
-            The server's certificate, and the authority of its clients': ``TLS("server.pem", "server.key",
+            The server's certificate, and the authority for its clients' certificates: ``TLS("server.pem", "server.key",
             clientCA="clients.pem")``, of ``trident.server.tls``.
 
         Raises
@@ -489,8 +489,8 @@ class RunningTopology:
         """Return a view of the state with this name, which reads at the last committed txid.
 
         With ``isolation="latest"`` it reads the newest values, committed or not. With ``asOf="previous"`` it reads as
-        of the batch before the last committed one, which a nonTransactional state does not keep. Raises StateError,
-        which lists the states, if there is none of this name.
+        of the batch before the last committed batch, whose values a nonTransactional state does not keep. Raises
+        StateError, which lists the states, if there is no state of this name.
         """
         if name not in self._shapes:
             raise StateError(f"no state {name!r}; the states are {', '.join(sorted(self._shapes))}")
@@ -521,10 +521,10 @@ class RunningTopology:
     ) -> int:
         """Put dead letters back into the stream from which they came, and return how many.
 
-        Call this once the code is fixed. In the next batch each letter's tuple enters its stream again, directly
-        before the step on which it died, and the letter is removed from the state: it comes back once, whatever fails
-        meanwhile, and no other branch of the stream gets it. The stream must be `Stream.replayable`. A tuple that fails
-        again is a new letter. Letters that no batch has taken when the run ends stay in the state.
+        Call this once the code is fixed. In the next batch each letter's tuple enters its stream again, directly before
+        the step that failed on it, and the letter is removed from the state. The tuple enters exactly once, even if
+        attempts fail, and no other branch of the stream gets it. The stream must be `Stream.replayable`. A tuple that
+        fails again is a new letter. If the run ends before a batch has taken a letter, the letter stays in the state.
 
         Parameters
         ----------
@@ -537,13 +537,14 @@ class RunningTopology:
             The name that `deadLetterState` was given.
         into : str, optional
             The label of the step before which letters enter if the program no longer has their step, because its
-            function was renamed or a step was put before it. It must be the step that took its place, on that branch.
+            function was renamed or a step was inserted before it. It must be the step that replaced it, on the same
+            branch.
 
         Raises
         ------
         TopologyError
-            No letters come back into this stream, the program no longer has a letter's step, or its tuple lacks a field
-            that the stream has there now.
+            The stream is not replayable, the program no longer has a letter's step, or its tuple lacks a field that the
+            stream now has at that step.
         UserFunctionError
             `where` raised an error. No letter is put back.
         """
@@ -552,7 +553,7 @@ class RunningTopology:
         replay = Replay(stream, where, into, view, committed)
         letters = replay.ask(node for run in self._runs.values() for node in run.group.spouts)
         for run in self._runs.values():
-            run.post(on.Woken())  # the group may be asleep, and the spout cannot wake it
+            run.post(on.Woken())  # the group may be idle, and the spout cannot wake it
         return letters
 
     def __repr__(self) -> str:
@@ -564,10 +565,10 @@ class RunningTopology:
         return html_of(self, as_html(self._context.topology.draw("svg")))
 
     def _ipython_display_(self) -> None:
-        """Show the progress, kept up to date, and the picture; IPython calls this for a cell that ends in the run."""
+        """Show the progress, kept up to date, and the picture; IPython calls this for a cell whose value is the run."""
         show_run(self, self._context.topology.draw("svg"))
 
-    # --- the run's own -----------------------------------------------------------------------------------------
+    # --- internals -----------------------------------------------------------------------------------------
 
     def _owns_this_thread(self) -> bool:
         if self.progress.owns_this_thread() or self._context.state_threads.owns_this_thread():
@@ -585,7 +586,7 @@ class RunningTopology:
     def _raise_failure(self) -> None:
         error = self.exception()
         if error is not None and all(run.done.is_set() for run in self._runs.values()):
-            self._ended.wait(STOP_SECONDS)  # so that a caller who gets the error can start the topology again at once
+            self._ended.wait(STOP_SECONDS)  # so that a caller that gets the error can start the topology again at once
         if isinstance(error, TridentError):
             raise error
         if error is not None:
@@ -626,11 +627,11 @@ class RunningTopology:
                 self._close(idle and not any(run.writes_hang for run in self._runs.values()))
                 self.progress.flush(_PATIENCE)
                 self._end_spans()
-            except Exception:  # committed batches stay committed, even if the run does not close well
+            except Exception:  # committed batches stay committed, even if closing the run fails
                 self._logger.exception("topology %r did not close cleanly", self.name)
             finally:
                 self._log_end()
-                registry.release(self.name, self)  # before a caller hears of the end, and starts the next one
+                registry.release(self.name, self)  # before a caller is notified of the end, and starts the next run
                 self._ended.set()
 
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def session_for(spark: "SparkSession | None") -> "SparkSession":
-    """Return the given session, otherwise the active one, otherwise a local one.
+    """Return the given session, otherwise the active session, otherwise a local session.
 
     The run creates its sessions from it.
     """

@@ -1,8 +1,8 @@
 """SIGTERM and SIGHUP end a program as Ctrl-C does: topologies stop in good order and give their logs back.
 
 systemd, Kubernetes and `kill` end a program with SIGTERM, and a terminal that is closed ends it with SIGHUP. By default
-that ends Python in the middle of a batch. Nothing is lost, but the log is not given back, and the next start takes this
-driver for one that died.
+such a signal ends Python in the middle of a batch. Nothing is lost, but the log is not given back, so the next start
+counts this driver as dead.
 
 Python lets only the main thread set a handler, so a start in another thread leaves the signals as they are.
 """
@@ -29,10 +29,10 @@ def watch() -> None:
         return
     for number in SIGNALS:
         former = signal.getsignal(number)
-        # None: the handler is not Python's, so nobody could call it or set it again.
+        # None: the handler is not a Python handler, so it could neither be called nor restored.
         if former is None or former == signal.SIG_IGN or isinstance(former, _OnSigterm):
             continue
-        with suppress(ValueError):  # a subinterpreter, which has no signals
+        with suppress(ValueError):  # in a subinterpreter, which has no signals
             signal.signal(number, _OnSigterm(former))
 
 
@@ -42,7 +42,7 @@ def unwatch() -> None:
         return
     for number in SIGNALS:
         present = signal.getsignal(number)
-        if isinstance(present, _OnSigterm):  # else the program has set another one meanwhile, which stays
+        if isinstance(present, _OnSigterm):  # otherwise the program has set another handler meanwhile, which stays
             signal.signal(number, present.former)
 
 
@@ -50,8 +50,8 @@ class _OnSigterm:
     """The handler. It asks the topologies to stop, then does what the former handler does (by default: exit).
 
     It runs between any two lines of the main thread, which may hold a lock. So it takes no lock, waits for nothing and
-    logs nothing: the end of the program waits for the topologies (`registry`). An object and not a function, because a
-    program may set a handler that calls this one, and start again: each has a former handler.
+    logs nothing: the end of the program waits for the topologies (`registry`). It is an object and not a function,
+    because a program may set a handler that calls this handler, and start again: each of them has a former handler.
     """
 
     def __init__(self, former: Former) -> None:
@@ -62,7 +62,7 @@ class _OnSigterm:
         if callable(self.former):
             self.former(number, frame)
         elif busy:
-            raise SystemExit(128 + number)  # `with` blocks, `finally` and the end of the interpreter have their turn
-        else:  # a topology that has ended in another thread left this handler, or this is a forked child
+            raise SystemExit(128 + number)  # `with` blocks, `finally` and the interpreter's exit handlers run
+        else:  # a topology that ended in another thread left this handler, or this is a forked child
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)

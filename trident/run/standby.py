@@ -1,4 +1,4 @@
-"""A standby: it watches the log until its driver has stopped, or has been silent for too long."""
+"""A standby: it watches the log until the log's driver has stopped, or has not renewed its lease for too long."""
 
 import contextlib
 import logging
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.5
-"""The longest time between two looks at the log."""
+"""The longest time between two reads of the log."""
 _STOP_SECONDS = 20.0
-"""The most seconds that a stop takes. It may come in the middle of a takeover."""
+"""The most seconds that a stop takes. The stop may come in the middle of a takeover."""
 
 
 class Standby:
@@ -32,7 +32,7 @@ class Standby:
         self.name = settings.name
         """The topology's name."""
         self.holder: Holder | None = None
-        """The holder of the log, as far as the log says: ``host``, ``pid``, ``since``, ``epoch``."""
+        """The holder of the log, as far as the log has it: ``host``, ``pid``, ``since``, ``epoch``."""
         self._settings = settings
         self._logger = RunLogger(logger, topology=settings.name)
         self._asked: SimpleQueue[None] = SimpleQueue()
@@ -45,13 +45,13 @@ class Standby:
     # --- waiting ---------------------------------------------------------------------------------------------------
 
     def wait(self, log: TransactionLog) -> Lease:
-        """Return the lease that this driver may follow, once its driver gave it back or stopped renewing it.
+        """Return the lease that this driver may replace, once its holder has given it back or stopped renewing it.
 
-        The driver's silence is measured only here, by this machine's monotonic clock, from look to look. A time in
-        which this process did not look (it was suspended, or the log was away) counts as one look, because the driver
-        may have been held up by the same cause.
+        The time without a renewal is measured only here, by this machine's monotonic clock, from one read of the log to
+        the next. A time in which this process did not read the log (it was suspended, or the log did not answer) counts
+        as one interval, because the same cause may have delayed the driver.
 
-        Raises StandbyStoppedError after `stop`, and LogError if the log is gone or stays away.
+        Raises StandbyStoppedError after `stop`, and LogError if the log is gone or does not answer for long.
         """
         clock, seen, silent, told = self._settings.clock, None, 0.0, NO_LEASE
         before = clock.monotonic()
@@ -75,7 +75,7 @@ class Standby:
 
     @property
     def _limit(self) -> float:
-        """The seconds of silence to wait for: the greater of this driver's `leaseSecs` and the other driver's."""
+        """The seconds without a renewal to wait for: the greater `leaseSecs` of this driver and the other driver."""
         return max(self._settings.leaseSecs, self.holder.leaseSecs if self.holder is not None else 0.0)
 
     def _pause(self, seconds: float) -> None:
@@ -100,7 +100,7 @@ class Standby:
         self._ended.set()
 
     def failed(self) -> None:
-        """Note that the start has ended without a run."""
+        """Record that the start has ended without a run."""
         self._ended.set()
 
     def stop(self) -> None:
@@ -123,7 +123,7 @@ class Standby:
             self._running.stop_soon()
 
     def wait_ended(self, timeout: float | None) -> bool:
-        """Wait until the start has ended, for `timeout` seconds at most. Return whether it has."""
+        """Wait until the start has ended, for `timeout` seconds at most. Return whether it has ended."""
         return self._ended.wait(timeout)
 
     def leave_to_parent(self) -> None:
@@ -145,9 +145,9 @@ def standbys() -> list[Standby]:
 
 
 def check_turn(settings: Settings) -> None:
-    """Check that `standby` and `takeover` together say when a start takes the log.
+    """Check that `standby` and `takeover` do not contradict each other.
 
-    Raises TopologyError if they do not.
+    Raises TopologyError if they do.
     """
     if not settings.standby:
         if settings.takeover is False:

@@ -99,7 +99,7 @@ def start(
             warm_up.end()
         if isinstance(error, StateUnavailableError):
             logger.debug("topology %r did not start", options.get("name"), exc_info=error)
-            # Its message has the reason, which the frames of client and library would only hide below 80 lines.
+            # Its message has the reason, which 80 lines of client and library frames would only hide.
             raise error.with_traceback(None) from None
         raise
 
@@ -153,14 +153,14 @@ def _reserved(
 ) -> RunningTopology:
     """Start under the topology's name, which is reserved first. A run without a location gets a temporary folder."""
     name, mine = settings.name, object()
-    # Everything that must be given back is taken within the `try`: an interrupt may come at any line.
+    # Everything that must be given back is taken within the `try`, because an interrupt may come at any line.
     try:
         registry.reserve(name, settings.replace, mine)
         if not settings.lasting:
             settings = replace_field(settings, folder=Path(tempfile.mkdtemp(prefix="trident-")) / name)
         if waiting is not None:
             registry.enter(name, waiting)
-        sigterm.watch()  # already here: from now on the start may hold the log
+        sigterm.watch()  # set before the call, because from now on the start may hold the log
         return _start(topology, program, settings, engine_of, waiting)
     except BaseException:
         registry.unreserve(name, mine)
@@ -182,7 +182,7 @@ def _start(
 ) -> RunningTopology:
     """Open everything that a run needs, create the run, and launch it.
 
-    If `waiting` is given, it waits for its turn first.
+    If `waiting` is given, first wait until this start may take the log.
 
     Everything that must be closed again if a later step fails is put on `undo`.
     """
@@ -238,7 +238,8 @@ def _start(
             outlets.append(_outlets(group, context))
             undo.callback(outlets[-1].close)
             runs[group.name] = _group_run(group, context, sources, outlets[-1], committed)
-        # Last, when the outputs are open and the states were brought up to the log: the files that it names are there.
+        # Last, when the outputs are open and the states hold all batches of the log: then the files that the log names
+        # exist.
         _record(context, kept_at)
         source = RunReadSource(settings.name, runs, unwatched(begun.stores), statics)
         committed.source = source
@@ -255,7 +256,7 @@ def _start(
 
 
 def _record(context: RunContext, kept_at: str) -> None:
-    """Record in the log the changes of this start for outputs and files. Nothing refuses it any more."""
+    """Record in the log the changes of this start for outputs and files. No later check refuses the start."""
     context.memory.keep()
     record_own_objects(context.settings, context.log, context.begun.lease, kept_at)
 
@@ -265,7 +266,7 @@ def _begin(
 ) -> Begun:
     """Take the log and the states.
 
-    With `waiting`, wait until the log is free; wait again if another driver was faster.
+    With `waiting`, wait until the log is free. Wait again if another driver took it first.
     """
     taken = renewal.begin if settings.lasting or settings.log is not None else _nothing
     if waiting is None:
@@ -276,12 +277,13 @@ def _begin(
         except OvertakenError:
             logger.info("topology %r: another driver took the log first; this one waits as a standby", settings.name)
         except LogBusyError as error:
-            # Until the driver that was stopped in the middle of a write goes on or dies, nobody can write the file.
+            # A driver was suspended in the middle of a write. Until it continues or dies, no other process can write
+            # the file.
             logger.warning("topology %r cannot take over: %s; it waits as a standby", settings.name, error)
 
 
 def _tell(context: RunContext) -> None:
-    """Warn of surprises, and log that a run starts and must recover."""
+    """Log warnings, the start of the run, and what the run must recover."""
     _warn(context)
     begun, settings, log = context.begun, context.settings, RunLogger(logger, topology=context.settings.name)
     known = ", ".join(f"{name} at txid {history.committed}" for name, history in begun.histories.items())
@@ -297,8 +299,8 @@ def _tell(context: RunContext) -> None:
 
 
 def _close(context: RunContext, outlets: list[Outlets], written: bool) -> None:
-    """Close the resources that `_start` opened. `written`: whether no write to a store is running any more."""
-    with contextlib.ExitStack() as last:  # closes each of them, even after another one failed
+    """Close the resources that `_start` opened. `written` says that no write to a store is running any more."""
+    with contextlib.ExitStack() as last:  # closes each of them, even if another close failed
         if not context.settings.lasting:
             last.callback(shutil.rmtree, context.settings.folder.parent, ignore_errors=True)
         last.callback(context.log.close)
@@ -311,7 +313,7 @@ def _close(context: RunContext, outlets: list[Outlets], written: bool) -> None:
             last.callback(outlet.close)
         if written:
             close_all(context.begun.stores)
-        else:  # the stores stay as a killed driver leaves them
+        else:  # the stores stay open, as after a killed driver
             for store in context.begun.stores.values():
                 getattr(store, "leave", _nothing)()
 
@@ -355,7 +357,7 @@ def _group_run(
         settings.name,
     )
     history = begun.histories[group.name]
-    with explaining(log, begun.lease):  # states may only seem lost, because another driver took the log
+    with explaining(log, begun.lease):  # states may only look lost because another driver took the log
         committer.sweep()
         for state in stores:
             committer.heal(state, max(history.committed, begun.births[state].txid))
@@ -364,7 +366,7 @@ def _group_run(
 
 
 def _check_outputs(program: Program, settings: Settings) -> None:
-    """Raise TopologyError for a Parquet output among the topology's own files."""
+    """Raise TopologyError for a Parquet output among the topology's files."""
     own: list[FileStore] = [DiskFiles(settings.folder)] if settings.lasting else []
     if settings.objects is not None:
         own.append(settings.objects)
@@ -379,7 +381,7 @@ def _outlets(group: Group, context: RunContext) -> Outlets:
     last_frozen = begun.histories[group.name].last_frozen
     lease = begun.lease
     run = RunIdentity(settings.name, context.log.uuid, lease.epoch, last_frozen, lease.token, context.memory)
-    with explaining(context.log, lease):  # an output may only seem ahead of the log, because another driver wrote both
+    with explaining(context.log, lease):  # an output may only look ahead of the log because another driver wrote both
         return Outlets(group, context.engine, settings.place, settings.scratch, run, context.trace, context.metrics)
 
 
@@ -391,7 +393,7 @@ def _open_log(settings: Settings) -> TransactionLog:
 
 
 def _give_back(log: TransactionLog, lease: Lease) -> None:
-    """Give the log back. If that cannot be written, the next start counts this driver as dead."""
+    """Give the log back. If that write fails, the next start counts this driver as dead."""
     with contextlib.suppress(FencedError, LogError):
         log.give_back(lease)
 

@@ -12,7 +12,7 @@ from trident.plan.hints import named_hints
 
 
 class Switches:
-    """The condition of a run, which plans new batches or not, and its numbers of partitions."""
+    """The condition of a run (whether it plans new batches), and its numbers of partitions."""
 
     def __init__(
         self,
@@ -25,8 +25,8 @@ class Switches:
     ) -> None:
         """Create the switches of the topology `name`.
 
-        `own_hints` are the program's numbers of partitions, and `hints` replace some of them. `over` returns the
-        condition of a run that has ended or is asked to, and None for any other run.
+        `own_hints` are the numbers of partitions in the program, and `hints` replace some of them. `over` returns the
+        condition of a run that has ended or was asked to end, and None for any other run.
         """
         self._name, self._runs, self._over = name, runs, over
         self._active, self._rebalancing = active, False
@@ -47,7 +47,7 @@ class Switches:
 
     @property
     def all_hints(self) -> dict[str, int]:
-        """The number of partitions that each `parallelismHint` asks for now."""
+        """The present number of partitions of each `parallelismHint`."""
         return {**self._own_hints, **self._hints}
 
     def deactivate(self, limit: float | None) -> bool:
@@ -89,7 +89,7 @@ class Switches:
     def _switch(self, verb: str) -> Iterator[None]:
         """Change the condition, one caller at a time. Raises TopologyConditionError if it cannot be changed.
 
-        Other callers do not wait for a rebalance, which takes long; they get the error.
+        Other callers do not wait for a rebalance, which may take long; they get that error.
         """
         with self._switching:
             self._check_not_over(verb)

@@ -56,7 +56,7 @@ class Run(Protocol):
 class WatchedRun:
     """The `Watched` of a running topology.
 
-    It keeps the newest events: those that the run still has, and all later ones.
+    It keeps the newest events: the events that the run still has, and all later events.
     """
 
     def __init__(self, run: Run, plan: TopologyPlan, lasting: bool) -> None:
@@ -67,7 +67,7 @@ class WatchedRun:
         run.progress.listen(self.events.add, fromRecent=True)
 
     def status(self) -> TopologyStatus:
-        """Return the status of the run now, or why it has stopped."""
+        """Return the present status of the run, or the reason why it has stopped."""
         told, error = self._run.status, self._run.exception()
         condition = "failed" if error is not None else _CONDITIONS[self._run.condition]
         sources: dict[str, list[SourceStatus]] = {}

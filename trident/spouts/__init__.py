@@ -19,7 +19,7 @@ _FOREIGN = {
     "TransactionalTridentKafkaSpout": "KafkaSpout(servers, topics)",
     "RateSource": "RateSpout(rowsPerSecond)",
 }
-"""Names that other libraries use, each with what to write with this library."""
+"""Names that other libraries use, each with its counterpart in this library."""
 
 
 def _hint(name: str) -> str:

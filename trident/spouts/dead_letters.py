@@ -24,20 +24,20 @@ from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
 from trident_state.records.documents import Documents
 
 _MARK = "letter."
-"""The prefix of a letter's own fields (id, step, error ...). They stand beside the fields of the letter's tuple."""
+"""The prefix of a letter's fields (id, step, error ...), which are emitted with the fields of the letter's tuple."""
 
 Letter = tuple[str, str]
 """A dead letter's id, and its tuple as JSON."""
 
 Look = Callable[[], tuple[int, list[Letter]]]
-"""A function that reads the letters to put back. It returns the last txid that the read surely includes, and the
+"""A function that reads the letters to put back. It returns the last txid that the read certainly includes, and the
 letters."""
 
 
 class ReplaySpout:
     """A spout that emits the tuples of dead letters again, with the given fields.
 
-    The tuples enter the stream `stream` directly before its step `step`. `Stream.replayable` leads to such a spout for
+    The tuples enter the stream `stream` directly before its step `step`. `Stream.replayable` makes such a spout for
     each step after it that makes dead letters.
     """
 
@@ -49,11 +49,12 @@ class ReplaySpout:
         self._first: int | None = None
         """The first txid that this run planned.
 
-        All letters that earlier runs put back are in batches before this txid. The txid in the stream's position does
-        not tell that: it may be of an earlier run, in which the stream was in another batch group with other txids.
+        All letters that earlier runs put back are in batches before this txid. The txid in the stream's position cannot
+        be used for this: it may be from an earlier run, in which the stream was in another batch group with other
+        txids.
         """
         self.waits_for: str | None = None
-        """The reason why the last plan had no letters; None if no letters were asked for."""
+        """The reason why the last plan had no letters; None if no letters were requested."""
         self._lock = threading.Lock()
         self._asked: list[tuple[int, Look]] = []
         self._numbers = 0
@@ -65,7 +66,7 @@ class ReplaySpout:
 
     @property
     def letter_names(self) -> tuple[str, ...]:
-        """The names of the letters' own fields, with their prefix."""
+        """The names of the letters' fields, with their prefix."""
         return tuple(self.schema.names[: len(LETTER.fields)])
 
     def open(self) -> SpoutExecutor:
@@ -75,9 +76,9 @@ class ReplaySpout:
         return _Replaying(self)
 
     def ask(self, look: Look) -> int:
-        """Request that a later batch puts back the letters that `look` returns then.
+        """Request that a later batch puts back the letters that `look` returns at that time.
 
-        Return how many `look` returns now.
+        Return the number of letters that `look` returns now.
 
         Raises
         ------
@@ -120,7 +121,9 @@ class ReplaySpout:
         return pa.Table.from_arrays([*letter, *columns], schema=schema)
 
     def plan(self, txid: int, previous: Metadata) -> Metadata:
-        """Return a plan with the letters of the oldest request that is not planned yet; None if there is none.
+        """Return a plan with the letters of the oldest request that is not planned yet.
+
+        None if there is no such request.
 
         `previous` names the last request that was planned. While the state cannot be read as of a late enough txid, the
         result is None too, and the next batch tries again.
@@ -136,7 +139,7 @@ class ReplaySpout:
         for number, look in waiting:
             try:
                 as_of, letters = look()
-            except StateError as error:  # the state is away or being healed: the next batch asks again
+            except StateError as error:  # the state cannot be read or is being healed: the next batch tries again
                 self.waits_for = f"the dead letters cannot be read: {error}"
                 return None
             if known and as_of < last:  # the read may still hold the letters that the last replay removes

@@ -1,4 +1,4 @@
-"""Traces for OpenTelemetry: a span for each committed batch, with its phases, and one for each failed attempt."""
+"""Traces for OpenTelemetry: a span for each committed batch, with its phases, and a span for each failed attempt."""
 
 import logging
 import os
@@ -25,7 +25,9 @@ _NANOSECONDS = 1_000_000
 
 
 def provider_of(environment: Mapping[str, str]) -> "TracerProvider | None":
-    """Return a provider that exports spans to the endpoint that the standard variables name; None if they name none.
+    """Return a provider that exports spans to the endpoint that the standard variables name.
+
+    None if they name no endpoint.
 
     If the packages for it are missing, this warns and returns None: the variables may be meant for other programs.
     """
@@ -46,7 +48,7 @@ def provider_of(environment: Mapping[str, str]) -> "TracerProvider | None":
         )
         return None
     named = {} if environment.get("OTEL_SERVICE_NAME") else {"service.name": "trident"}
-    # A provider of our own: the global one belongs to the program.
+    # A separate provider, because the global provider belongs to the program.
     provider = TracerProvider(resource=Resource.create(named), shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     return provider
@@ -64,7 +66,7 @@ class BatchSpans:
         No span holds a value of a tuple, or an error's text, which may quote such values.
 
         The phases plan, run and freeze are placed one after the other from the batch's beginning on, and commit just
-        before its end; the time between is the wait for earlier batches. The lengths of the phases are exact.
+        before its end. The time in between is the wait for earlier batches. The lengths of the phases are exact.
         """
         from opentelemetry.trace import StatusCode, set_span_in_context
 
@@ -109,7 +111,7 @@ def exporting(listen: Callable[[Callable[[dict[str, Any]], None]], Callable[[], 
         leave()
         last = threading.Thread(target=provider.shutdown, name="trident-spans", daemon=True)
         last.start()
-        last.join(_PATIENCE)  # an exporter that nobody answers would try on
+        last.join(_PATIENCE)  # an exporter without an answer would continue to retry
 
     return end
 

@@ -65,7 +65,7 @@ class Trace:
         self.debug: deque[str] = deque(maxlen=_DEBUG_LINES)
 
     def began(self, group: str, attempt: TransactionAttempt, when: float) -> None:
-        """Note when an attempt began, in monotonic seconds. Only the first report of an attempt counts."""
+        """Record when an attempt began, in monotonic seconds. Only the first report of an attempt counts."""
         with self._lock:
             known = self._open.get((group, attempt.txid))
             if known is not None and known.attempt == attempt:
@@ -74,14 +74,14 @@ class Trace:
         self._logger.debug("group %r, batch %s: began", group, attempt, extra=_fields(group, attempt))
 
     def phase(self, group: str, txid: int, phase: str, seconds: float) -> None:
-        """Note the seconds that a phase of the batch took."""
+        """Record the seconds that a phase of the batch took."""
         with self._lock:
             known = self._open.get((group, txid))
             if known is not None:
                 known.phases[phase] = seconds
 
     def ran(self, group: str, attempt: TransactionAttempt, result: StageResult, seconds: float) -> None:
-        """Note that stage 1 of an attempt is computed, and show the tuples of its Debug steps."""
+        """Record that stage 1 of an attempt is computed, and show the tuples of its Debug steps."""
         with self._lock:
             known = self._open.get((group, attempt.txid))
             if known is not None and known.attempt == attempt:
@@ -96,7 +96,7 @@ class Trace:
                 self._debug_logger.info(line, extra=_fields(group, attempt))
 
     def read(self, group: str, attempt: TransactionAttempt, read: Mapping[str, ReadSoFar]) -> None:
-        """Note how far an attempt's batch reads the sources, for the streams with a source that knows that."""
+        """Record how far an attempt's batch reads the sources, for sources that can report it."""
         with self._lock:
             known = self._open.get((group, attempt.txid))
             if known is not None and known.attempt == attempt:
@@ -109,7 +109,7 @@ class Trace:
     def failed(
         self, group: str, attempt: TransactionAttempt, phase: str, error: BaseException, rows: int | None = None
     ) -> None:
-        """Report a failed attempt, or a failed try at a commit. `rows` is the number of tuples that are lost.
+        """Report a failed attempt at a batch or at a commit. `rows` is the number of tuples that a branch lost.
 
         If a failure repeats, the log gets a warning only of the first one.
         """
@@ -129,7 +129,7 @@ class Trace:
         with self._lock:
             known = self._open.pop((group, txid), None)
             rate = self._rates.setdefault(group, CommitRate(self._began))
-        if known is None:  # an earlier run froze it
+        if known is None:  # an earlier run froze the batch
             known = _Open(TransactionAttempt(txid, 0), self._clock.monotonic())
         line = rate.count(txid, known.rows, self._clock.monotonic())
         if line is not None:

@@ -1,11 +1,11 @@
 """The rate of a group's commits. It is logged from time to time, not for each batch."""
 
 EVERY_SECONDS = 10.0
-"""The least time in seconds between two lines about one group."""
+"""The least time in seconds between two log lines about one group."""
 
 
 class CommitRate:
-    """Counts the commits of one batch group since the last line about the group. One thread at a time calls it.
+    """Counts the commits of one batch group since the last log line about the group. One thread at a time calls it.
 
     >>> rate = CommitRate(began=0.0)
     >>> rate.count(1, 500, now=4.0)
@@ -23,7 +23,7 @@ class CommitRate:
     def count(self, txid: int, rows: int | None, now: float) -> str | None:
         """Count a commit at `now` (monotonic seconds).
 
-        Return a line if the last line is long enough ago, otherwise None.
+        Return a line to log if the last line is long enough ago, otherwise None.
 
         `rows` is the number of tuples that entered the batch; None: not known, and then the line has no rows.
         """

@@ -1,4 +1,4 @@
-"""The time of a group's windows, for progress events and status: the watermarks, and the number of late rows."""
+"""The event times of a group's windows, for progress events and status: watermarks and numbers of late rows."""
 
 import datetime
 from collections.abc import Mapping
@@ -50,7 +50,7 @@ class EventTime:
         moved = tables.get(name)
         if moved is not None and moved.num_rows:
             self._watermarks[name] = _iso(moved.column(moved.num_columns - 1), node)
-        elif name not in self._watermarks:  # the first batch of this run has not moved it
+        elif name not in self._watermarks:  # the first batch of this run did not change the watermark
             self._watermarks[name] = _iso(self._stores[name].read(_GLOBAL, txid).values, node)
         return WindowTime(self._watermarks[name], dropped)
 

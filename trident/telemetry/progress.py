@@ -4,23 +4,22 @@ An event is plain data (it can be written as JSON) with camelCase keys: ``event`
 ``name``, ``id``, ``runId`` and ``engine`` of the run, ``group``, ``txid``, ``attempt``, ``timestamp`` (ISO 8601, UTC).
 A committed batch adds ``numInputRows`` (None if the rows were not counted), ``durationMs`` (milliseconds by phase:
 plan, run, freeze, commit, total) and ``states`` (by name: the number of ``keys`` that the batch touched, and how many
-of them were ``written`` now; and ``writers``: "executors" where Spark's executors sent them). The state of a window by
+of them were ``written`` now; and ``writers``: "executors" if Spark's executors sent them). The state of a window by
 time adds its ``watermark`` after the batch (ISO 8601) and ``numRowsDroppedByWatermark``, the rows that came too late
 for it. A row is a tuple; or, if a combiner combines tuples before they enter the window, all tuples of one group and
 pane. If the topology has outputs, the event adds ``outputs`` (by name: the ``rows`` that each took). For streams with a
-source that knows its size, it adds ``sources`` (by
-stream: how much is ``read`` of what is ``known``, in the ``unit``; the ``lag`` between the two, with ``lags`` by
-partition where a source has partitions; and ``lagGrowthPerSecond`` since the batch before). If steps left out tuples on
-which they failed, it adds ``deadLetters`` and ``skipped`` (by step: the number of tuples). A failed attempt adds
-``phase`` and ``error``; in the phase "commit", ``attempt`` says how often the commit had failed in user code before. In
-the phase "bestEffort" a branch missed the batch, and ``numInputRows`` is the number of tuples that it missed; an event
-"skipped" has, as ``skipped``, the tuples that a branch left out of a batch. A listener that was slow finds ``dropped``
-in its next event: the number of events that were left out just before.
+source that knows its size, it adds ``sources`` (by stream: how much is ``read`` of what is ``known``, in the ``unit``;
+the ``lag`` between the two, with ``lags`` by partition if a source has partitions; and ``lagGrowthPerSecond`` since the
+previous batch). If steps left out tuples on which they failed, it adds ``deadLetters`` and ``skipped`` (by step: the
+number of tuples). A failed attempt adds ``phase`` and ``error``; in the phase "commit", ``attempt`` is the number of
+earlier failures of this commit in user code. In the phase "bestEffort" a branch missed the batch, and ``numInputRows``
+is the number of tuples that it missed; an event "skipped" has, as ``skipped``, the tuples that a branch left out of a
+batch. A listener that was slow gets ``dropped`` in its next event: the number of events that were left out just before.
 
 A committed batch's ``steps`` lists the steps that were measured: ``name``, the tuples ``in``, ``out``, ``failed`` and
 ``skipped``, and ``seconds``, of the attempt that was committed. The embedded engine measures every step. Spark runs
-many steps as one, so there the list has the steps with failed or skipped tuples, and these numbers alone. Every step
-that reads another one gets all tuples that leave it.
+many steps as one, so its list has only the steps with failed or skipped tuples, with only these numbers. Every step
+that reads another step gets all tuples that leave it.
 """
 
 import copy
@@ -73,7 +72,7 @@ class Progress:
 
     @property
     def last(self) -> ProgressEvent | None:
-        """The last committed batch's event; None before the first one."""
+        """The last committed batch's event; None before the first batch."""
         with self._lock:
             return copy.deepcopy(self._last)
 
@@ -86,11 +85,11 @@ class Progress:
     def listen(self, listener: Listener, *, fromRecent: bool = False) -> Callable[[], None]:
         """Call `listener` with every event from now on. Return a function that ends the calls.
 
-        With `fromRecent` it gets the events of `recent` first, and none of them twice.
+        With `fromRecent` it first gets the events of `recent`, and no event twice.
 
-        Each listener has a separate thread, so that a slow one holds nothing up. When more than a thousand events wait
-        for a listener, the oldest are left out, and the next event that it gets has their number under ``"dropped"``.
-        An error that a listener raises is logged, and does not fail a batch.
+        Each listener has a separate thread, so that a slow listener does not delay batches or other listeners. When
+        more than a thousand events wait for a listener, the oldest are left out, and the next event that it gets has
+        their number under ``"dropped"``. An error that a listener raises is logged, and does not fail a batch.
         """
         listening = _Listening(listener, self._when_dropped)
         with self._lock:
@@ -168,7 +167,8 @@ class _Listening:
 def rows_per_second(events: list[ProgressEvent]) -> float | None:
     """Return the input rows per second over `events`, oldest first; None without two commits, or without counts.
 
-    A batch's rows came in between the commit before it and its own commit, so the first batch only starts the clock.
+    A batch's rows count for the time between the previous commit and its own commit, so the first batch only sets the
+    start time.
 
     >>> rows_per_second([
     ...     {"event": "committed", "timestamp": "2024-01-01T00:00:00.000+00:00", "numInputRows": 7},

@@ -1,8 +1,8 @@
 """The metrics of a run, computed from its progress events.
 
-A run counts each event once, in the thread that made it and before any listener hears of it. So nothing is dropped
-here, however slow the listeners are. Tuples and rows are counted only by the event of their committed batch: attempts
-that failed, and Spark tasks that were retried or speculated, add nothing.
+A run counts each event once, in the thread that made it and before any listener gets it. So no event is missed here,
+however slow the listeners are. Tuples and rows are counted only by the event of their committed batch: attempts that
+failed, and Spark tasks that were retried or speculated, add nothing.
 """
 
 import logging
@@ -33,7 +33,7 @@ class RunMetrics:
         self.registry, self._then = registry, then
 
     def tell(self, event: dict[str, Any]) -> None:
-        """Count an event and pass it on. An error while counting is logged, and does not fail a batch."""
+        """Count an event and pass it to `then`. An error while counting is logged, and does not fail a batch."""
         try:
             self.hear(event)
         except Exception:
@@ -130,7 +130,7 @@ class RunMetrics:
             )
 
     def _tuples(self, event: Mapping[str, Any], labels: dict[str, str]) -> None:
-        """Count the tuples on which steps failed and that were left out of the stream."""
+        """Count the tuples on which steps failed, and which were left out of the stream."""
         for step, tuples in event.get("deadLetters", {}).items():
             self.registry.count(
                 "trident_dead_letters_total", "Tuples that became dead letters.", tuples, step=step, **labels

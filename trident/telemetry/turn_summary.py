@@ -1,4 +1,4 @@
-"""The summary of a commit turn, for progress events: its effect on each state, the number of rows of each output."""
+"""The summary of a commit turn, for progress events: its effect on each state, and each output's rows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,9 +25,9 @@ class StateSummary:
     writers: Literal["driver", "executors"] = "driver"
     """The sender of the changes to the store."""
     dropped: int | None = None
-    """The tuples that the state held back; None for a state that holds nothing back."""
+    """The number of duplicate tuples that the state held back; None for a state that does not drop duplicates."""
     time: WindowTime | None = None
-    """The time of the window, if the state is a window's."""
+    """The event time of the window, if the state belongs to a window."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the summary as progress events show it."""
@@ -47,12 +47,12 @@ class TurnSummary:
     states: dict[str, StateSummary] = field(default_factory=dict)
     outputs: dict[str, int] = field(default_factory=dict)
     asked: dict[str, int] = field(default_factory=dict)
-    """The tuples with which executors queried a state, by the step of the query."""
+    """The number of tuples with which executors queried a state, by the step of the query."""
     dead: dict[str, int] = field(default_factory=dict)
-    """Dead letters, by the step that made them."""
+    """The number of dead letters, by the step that made them."""
     skipped: dict[str, int] = field(default_factory=dict)
-    """Skipped tuples, by step. Tuples that stage 1 skipped are here only if its results came from the log; otherwise
-    its attempt reported them."""
+    """The number of skipped tuples, by step. Tuples that stage 1 skipped are counted here only if its results came from
+    the log; otherwise its attempt reported them."""
     steps: list[StepWork] = field(default_factory=list)
     """The work of the steps that ran in this turn."""
     engines: list[str] = field(default_factory=list)
@@ -61,7 +61,7 @@ class TurnSummary:
     """The time of the commit, in seconds since 1970."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the summary as progress events show it. Only `states` is always there."""
+        """Return the summary as progress events show it. Only `states` is always present."""
         summary: dict[str, Any] = {"states": {name: written.as_dict() for name, written in self.states.items()}}
         if self.asked:
             summary["queries"] = {step: {"tuples": n, "readers": "executors"} for step, n in self.asked.items()}
@@ -76,10 +76,10 @@ def note_duplicates_dropped(
     tables: Mapping[Node, pa.Table | Emission],
     states: Mapping[str, StateSummary],
 ) -> None:
-    """Note, for each state of this stage that holds back duplicates, how many tuples it held back.
+    """Record, for each state of this stage that drops duplicates, how many tuples it dropped.
 
-    `rows` are the rows of all results so far. Those of a query are its input tuples; its output is in `tables`, except
-    in a turn that only repeats a commit.
+    `rows` are the rows of all results so far. The rows of a query are its input tuples; its output is in `tables`,
+    except in a turn that only repeats a commit.
     """
     for output in stage.updates:
         step = output.step
@@ -89,7 +89,7 @@ def note_duplicates_dropped(
         if update.state.name not in states or step not in rows:
             continue
         (source,) = sources_of(update)
-        table = tables.get(source)  # the driver reads what enters an updater, unless executors do
+        table = tables.get(source)  # the driver reads the tuples of an updater, unless executors do
         entered = table.num_rows if isinstance(table, pa.Table) else rows.get(source)
         if entered is not None and (isinstance(table, pa.Table) or not isinstance(source, StateQuery)):
             states[update.state.name].dropped = entered - rows[step]

@@ -1,11 +1,11 @@
 """Pools of daemon threads. A stop need not wait for them.
 
 When an interpreter exits, it joins the threads of a ``concurrent.futures`` pool, even if a call in them hangs; and even
-earlier such a pool refuses work, perhaps in the middle of a batch. The threads here are daemons: a stop that cannot
+before that such a pool refuses work, perhaps in the middle of a batch. The threads here are daemons: a stop that cannot
 wait longer abandons a hanging thread and continues.
 
 Before the interpreter exits, it waits a short time for the abandoned threads. If a daemon thread returned from C++ into
-an exiting interpreter, the process would abort (an Arrow reader returns so when its job is cancelled).
+an exiting interpreter, the process would abort (an Arrow reader does this when its job is cancelled).
 """
 
 import threading
@@ -23,7 +23,7 @@ from trident.base.short_texts import raised
 T = TypeVar("T")
 
 MakeThreads = Callable[[str, int | None], "Threads"]
-"""A function that creates a pool with a name and a size. The simulator has its own pools, in which a seed decides which
+"""A function that creates a pool with a name and a size. The simulator uses other pools, in which a seed decides which
 work runs next."""
 
 _left_behind: "weakref.WeakSet[threading.Thread]" = weakref.WeakSet()
@@ -39,7 +39,8 @@ def await_left_behind(timeout: float) -> None:
 def ended_by_user_code(where: str, error: BaseException) -> UserFunctionError:
     """Return the error for user code that raised something other than an Exception, as ``exit()`` does.
 
-    In a thread of a pool no interrupt arrives, so only user code raises it. It must not end what asked for the call.
+    No interrupt arrives in a thread of a pool, so only user code raises such an error. It must not end the component
+    that requested the call.
     """
     failed = UserFunctionError(
         f"{where}: user code {raised(error)}; only this call was ended. Raise a subclass of Exception instead"
@@ -49,7 +50,7 @@ def ended_by_user_code(where: str, error: BaseException) -> UserFunctionError:
 
 
 class _Worker:
-    """A thread's place in a pool. While the thread has no work, `woken` is locked, and a submit releases it."""
+    """A thread of a pool. While the thread has no work, `woken` is locked; a submit releases it."""
 
     __slots__ = ("woken", "work")
 
@@ -62,10 +63,10 @@ class _Worker:
 class Threads:
     """A pool that runs submitted work in order, in at most `most` daemon threads.
 
-    Without `most` there is a new thread whenever all others are busy. A thread without work for `idle` seconds ends.
+    Without `most`, a new thread starts whenever all others are busy. A thread without work for `idle` seconds ends.
 
-    Work goes straight to a thread that waits, which is woken by a lock of its own. A condition that all threads share
-    would make the woken thread wait once more, for the condition's lock.
+    Work goes directly to a waiting thread, which is woken by its separate lock. With a condition that all threads
+    share, the woken thread would have to wait once more, for the condition's lock.
 
     >>> threads = Threads("example", most=1)
     >>> threads.submit(sum, [1, 2]).result()
@@ -78,9 +79,9 @@ class Threads:
         self._name, self._most, self._idle = name, most, idle
         self._lock = threading.Lock()
         self._work: deque[tuple[Future[Any] | None, Callable[[], None]]] = deque()
-        """The work that no thread has taken. While there is some, no thread waits."""
+        """The work that no thread has taken yet. While it is not empty, no thread waits."""
         self._waiting: list[_Worker] = []
-        """The workers without work. The last one is woken first, since its memory is still in the caches."""
+        """The workers without work. The last worker is woken first, because its memory is still in the caches."""
         self._threads: set[threading.Thread] = set()
         self._closed = False
 
@@ -96,8 +97,8 @@ class Threads:
             try:
                 result = work(*args)
             except BaseException as error:
-                # For a BaseException, too: without an outcome, the thread that waits for the future would never go on.
-                # A caller that gave the call up has set the outcome already, and this late one is dropped.
+                # For a BaseException, too: without an outcome, the thread that waits for the future would never
+                # continue. A caller that gave up the call has already set an outcome, and this late outcome is dropped.
                 with suppress(InvalidStateError):
                     future.set_exception(error)
             else:
@@ -119,15 +120,16 @@ class Threads:
             if self._closed:
                 raise RuntimeError(f"{self._name} is closed and accepts no more work")
             if self._waiting:
-                # In this order: an interrupt may come at any line, and a worker that is not woken never comes back.
+                # In this order, because an interrupt may come at any line, and a worker that is not woken would wait
+                # for ever.
                 worker = self._waiting[-1]
                 worker.work = work
-                worker.woken.release()  # it runs without the pool's lock
+                worker.woken.release()  # the thread runs without the pool's lock
                 self._waiting.pop()
             else:
                 self._work.append((future, work))
-                # Two calls must not count on the same thread (an attempt that hangs would hold the other one up): each
-                # call that finds no thread waiting starts one.
+                # Two calls must not rely on the same thread, because a hanging attempt would block the other call. So
+                # each call that finds no waiting thread starts a new thread.
                 if self._most is None or len(self._threads) < self._most:
                     thread = threading.Thread(target=self._loop, name=self._name, daemon=True)
                     self._threads.add(thread)
@@ -138,7 +140,7 @@ class Threads:
         return threading.current_thread() in self._threads
 
     def close(self, timeout: float | None = None) -> bool:
-        """Drop the work that has not begun, and wait for the rest.
+        """Drop the work that has not begun, and wait for running work.
 
         Return False if it does not end in `timeout` seconds.
         """
@@ -156,11 +158,11 @@ class Threads:
             worker.woken.release()
         deadline = None if timeout is None else time.monotonic() + timeout
         for thread in others:
-            # A signal may have come between the making of a thread and its start: that one has nothing to do.
+            # A signal may have come between the creation of a thread and its start. Such a thread has nothing to do.
             with suppress(RuntimeError):
                 thread.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
         hanging = [thread for thread in others if thread.is_alive()]
-        # At the end of the program they are waited for once more (`run/registry.py`).
+        # The end of the program waits for these threads once more (`run/registry.py`).
         _left_behind.update(hanging)
         return not hanging
 
@@ -168,10 +170,13 @@ class Threads:
         worker = _Worker()
         while (work := self._next(worker)) is not None:
             work()
-            del work  # else this thread would hold its objects in memory while it waits
+            del work  # otherwise this thread would keep the work's objects in memory while it waits
 
     def _next(self, worker: _Worker) -> Callable[[], None] | None:
-        """Return the next work. None: the thread ends, because the pool was closed or has nothing for it to do."""
+        """Return the next work.
+
+        None means that the thread must end, because the pool was closed or has no work for it.
+        """
         with self._lock:
             if self._work:
                 return self._work.popleft()[1]
@@ -181,12 +186,12 @@ class Threads:
             self._waiting.append(worker)
         if not worker.woken.acquire(timeout=-1 if self._idle is None else self._idle):
             with self._lock:
-                # Under the lock: a submit finds this worker among the waiting ones, or starts another thread.
+                # Under the lock: a submit finds this worker among the waiting workers, or starts another thread.
                 if worker in self._waiting:
                     self._waiting.remove(worker)
                     self._threads.discard(threading.current_thread())
                     return None
-            # It was given work, or the pool was closed, in this very moment.
+            # The worker got work, or the pool was closed, at this very moment.
             worker.woken.acquire()
         work, worker.work = worker.work, None
         if work is None:

@@ -1,9 +1,9 @@
-"""Calls of user code, each with a time limit. At the limit, the run names the call and continues without it.
+"""Calls of user code, each with a time limit. At the limit, the run logs the call and continues without it.
 
 The threads of a run never run a user's function that writes something or belongs to a spout. They hand it to a *lane*,
-a thread for one piece of user code (a spout, the functions of a commit turn, a store of the user's own), and wait. So a
-function that does not return holds up its lane and nothing else. If its result comes late, it is dropped. Meanwhile no
-second call of the function begins: that call waits in the lane.
+a thread for one piece of user code (a spout, the functions of a commit turn, a user's store), and wait. So a function
+that does not return blocks only its lane. If its result comes late, it is dropped. Until it returns, a second call of
+the function waits in the lane.
 
 Only `WatchedCalls.expire` checks limits. The group's loop calls it at every turn.
 """
@@ -34,7 +34,8 @@ PATIENCE_SECONDS = 10.0
 _TICK = 0.1
 
 _MOST_DOUBLINGS = 10
-"""The most doublings of a limit. Attempt numbers also grow over restarts: a limit would become years, then overflow."""
+"""The most doublings of a limit. Attempt numbers also grow over restarts, so a limit would become years, and then
+overflow."""
 
 SHOWN_AFTER_SECONDS = 1.0
 """Seconds after which a call is shown as the reason why a batch waits."""
@@ -63,7 +64,8 @@ class _Call:
     lane: str | None
     seconds: float
     since: float
-    """The time at which the call began. Before that: the time since which it has waited for its lane's current call."""
+    """The time at which the call began. Before it begins: the time since which it has waited for its lane's current
+    call."""
     fail: Callable[[BaseException], None]
     thread: int | None = None
     """The ident of the thread that runs the call; None until it begins."""
@@ -75,10 +77,8 @@ class WatchedCalls:
 
     Parameters
     ----------
-    group : the group's name, for messages.
-    clock : gives the monotonic time for limits.
-    seconds : the limit of a first try; it doubles at each further try.
-    threads : makes the pool, of one thread, of each lane.
+    group : the group's name, for messages. clock : returns the monotonic time for limits. seconds : the limit of the
+    first attempt; it doubles at each further attempt. threads : creates the pool of each lane, which has one thread.
     topology : the topology's name, for log records.
     """
 
@@ -105,10 +105,10 @@ class WatchedCalls:
     ) -> "Future[T]":
         """Run user code in its lane, and return the future.
 
-        `overrun` is called at the limit, to stop as much as possible.
+        `overrun` is called at the limit, to stop as much of the work as possible.
 
-        The future raises BatchTimeoutError if the call is over its limit, and CallHangsError if the call cannot
-        begin because the call before it in the lane has not returned.
+        The future raises BatchTimeoutError if the call is over its limit, and CallHangsError if the call cannot begin
+        because the previous call in the lane has not returned.
         """
         call = _Call(subject, lane, self._limit(tries), self._clock.monotonic(), _nothing)
 
@@ -117,23 +117,26 @@ class WatchedCalls:
                 return work()
 
         def fail(error: BaseException) -> None:
-            # The outcome is set first, so that the caller goes on however long `overrun` takes (it cancels Spark jobs).
-            with suppress(InvalidStateError):  # the call has returned just now
+            # The outcome is set first, so that the caller continues even if `overrun` takes long (it cancels Spark
+            # jobs).
+            with suppress(InvalidStateError):  # the call has just returned
                 future.set_exception(error)
             if overrun is not None:
                 overrun()
 
         with self._lock:
-            # Nothing is raised here: `Sources.fail` submits from the group's loop, which an error would end.
+            # No error is raised here, because `Sources.fail` submits from the group's loop, and an error would end the
+            # loop.
             if self._closed:
                 future: Future[T] = Future()
                 future.set_exception(AttemptCancelledError(f"{subject.what} is not called: the run has ended"))
                 return future
             if lane not in self._lanes:
-                # One thread a lane, so that code which hangs is not called again beside itself (guard "one call at a
-                # time", decision 19).
+                # One thread per lane, so that hanging code is not called a second time concurrently (guard "one call at
+                # a time", decision 19).
                 self._lanes[lane] = self._make(f"trident-{self._group}-{lane}", 1)
-            # Submitted under the lock, for which `run` waits too: so no call is given up before it has its future.
+            # Submitted under the lock, for which `run` waits, too, so that no call is given up before it has its
+            # future.
             future = self._lanes[lane].submit(run)
             call.fail = fail
             self._calls.add(call)
@@ -142,7 +145,7 @@ class WatchedCalls:
     def wait(self, future: "Future[T]") -> T:
         """Wait for a call, and check limits meanwhile.
 
-        The group's loop, which checks limits later, may not be running yet.
+        The group's loop, which normally checks limits, may not be running yet.
         """
         while True:
             try:
@@ -157,7 +160,7 @@ class WatchedCalls:
     def watch(self, subject: Subject, tries: int, over: Callable[[BaseException], None]) -> Iterator[None]:
         """Set a limit for the block, which the calling thread runs. `over` is called with an error at the limit.
 
-        The block goes on in its thread even then, so the run must be able to leave that thread behind.
+        The block continues in its thread even then, so the run must be able to abandon that thread.
         """
         call = _Call(subject, None, self._limit(tries), self._clock.monotonic(), over)
         with self._running(call):
@@ -166,11 +169,11 @@ class WatchedCalls:
     @contextmanager
     def _running(self, call: _Call) -> Iterator[None]:
         with self._lock:
-            # The call waited in its lane after one that hung, and its caller has gone on: the batch may be at another
-            # attempt.
+            # The call waited in its lane after a hanging call, and its caller has continued: the batch may be at
+            # another attempt.
             if call.abandoned:
                 raise AttemptCancelledError(f"{call.subject.what} is not called: it was cancelled before it started")
-            # The time of waiting in the lane does not count: the call's limit begins here.
+            # The waiting time in the lane does not count; the call's limit begins here.
             call.since, call.thread = self._clock.monotonic(), threading.get_ident()
             # A call of `watch` is added here; a call of a lane was added when it was submitted.
             self._calls.add(call)
@@ -179,7 +182,7 @@ class WatchedCalls:
         finally:
             with self._lock:
                 self._calls.discard(call)
-                for waiting in self._calls:  # for each call that waits for the lane, the time begins again
+                for waiting in self._calls:  # for each call that waits for the lane, the waiting time begins again
                     if call.lane is not None and waiting.lane == call.lane:
                         waiting.since = self._clock.monotonic()
             if call.abandoned:
@@ -199,8 +202,8 @@ class WatchedCalls:
     def _deadline(self, call: _Call) -> float:
         """Return the time at which the call times out.
 
-        A call that waits for its lane gets more time than its limit, because the call before it may use up its
-        own limit first.
+        A call that waits for its lane gets more time than its limit, because the previous call may use up its own limit
+        first.
         """
         if call.thread is not None:
             return call.since + call.seconds
@@ -214,20 +217,19 @@ class WatchedCalls:
     def expire(self, now: float) -> None:
         """Give up the calls that are over their limits."""
         with self._lock:
-            # Without this check the run waits for ever for a call that does not come back (guard "limit").
+            # Without this check the run would wait for ever for a call that does not return (guard "limit").
             overdue = [call for call in self._calls if not call.abandoned and now >= self._deadline(call)]
             for call in overdue:
                 self._give_up(call)
-        for call in overdue:  # without the lock: what `fail` calls may submit
+        for call in overdue:  # without the lock, because functions that `fail` calls may submit
             error = self._limit_error(call)
             self._logger.warning("group %r: %s", self._group, error)
             call.fail(error)
 
     def abandon(self) -> None:
-        """Give up all calls, and begin no more, because the run ends."""
+        """Give up all calls, and begin no further call, because the run ends."""
         with self._lock:
-            # Closed in the same step as the copy is made: a call that is submitted later is refused, and none is left
-            # out.
+            # Closed in the same step in which the copy is made: a later submit is refused, and no call is left out.
             self._closed = True
             calls = [call for call in self._calls if not call.abandoned]
             for call in calls:
@@ -236,7 +238,7 @@ class WatchedCalls:
             call.fail(AttemptCancelledError(f"{call.subject}: the run has ended"))
 
     def _give_up(self, call: _Call) -> None:
-        """Mark a call as abandoned. It stays listed while it runs. If it has not begun, it never will."""
+        """Mark a call as abandoned. It stays listed while it runs. If it has not begun, it never begins."""
         call.abandoned = True
         if call.thread is None:
             self._calls.discard(call)
@@ -248,7 +250,7 @@ class WatchedCalls:
             where = ", ".join([*([sites] if sites else []), *([f"now at {line}"] if line else [])])
             limit = f"{call.seconds:g} s (messageTimeoutSecs, doubled at each retry)"
             return BatchTimeoutError(f"{what} ran longer than {limit}{f': {where}' if where else ''}")
-        # Asked after `expire` has released the lock: the call before it may have returned since, and the lane may be
+        # Called after `expire` has released the lock: the previous call may have returned since, and the lane may be
         # free.
         with self._lock:
             running = self._running_in_lane(call)
@@ -290,21 +292,22 @@ class WatchedCalls:
         return current_line(call.thread, call.subject.sites)
 
     def owns_this_thread(self, lane: str | None = None) -> bool:
-        """Return whether the calling thread is the thread of a lane (None: of any)."""
+        """Return whether the calling thread is the thread of this lane (None: of any lane)."""
         with self._lock:
             return any(threads.owns_this_thread() for name, threads in self._lanes.items() if lane in (None, name))
 
     # --- end ---------------------------------------------------------------------------------------------------
 
     def close(self, timeout: float) -> list[str]:
-        """Close the lanes within `timeout` seconds. Return the names of the lanes whose call does not return.
+        """Close the lanes within `timeout` seconds. Return the names of the lanes with a call that does not return.
 
-        Such a call is left behind, and its result is dropped.
+        Such a call is abandoned, and its result is dropped.
         """
         # Abandon first, so that no call that waits in a lane begins during the end.
         self.abandon()
         deadline = self._clock.monotonic() + timeout
-        # Without the lock, which calls need to come to their end. No lane is added any more: `abandon` has closed them.
+        # Without the lock, which calls need in order to end. No lane is added any more, because `abandon` has closed
+        # them.
         hanging_lanes = [
             lane
             for lane, threads in self._lanes.items()
@@ -318,16 +321,22 @@ class WatchedCalls:
 
 
 def hanging_call(subject: Subject, since: float, thread: int | None) -> dict[str, Any]:
-    """Return a hanging call in the form in which `status` shows it. `since`: when it began, in seconds since 1970."""
+    """Return a hanging call in the form in which `status` shows it.
+
+    `since` is the time at which it began, in seconds since 1970.
+    """
     began = datetime.fromtimestamp(since, UTC).isoformat(timespec="milliseconds")
     return {"call": str(subject), "since": began, "at": current_line(thread, subject.sites)}
 
 
 def current_line(thread: int | None, sites: Iterable[CallSite]) -> str | None:
-    """Return the innermost line that a thread is running in the files of these functions; None if there is none."""
+    """Return the innermost line that a thread is running in the files of these functions.
+
+    None if there is no such line.
+    """
     files = {site.file for site in sites if site.file}
     frame = sys._current_frames().get(thread) if thread is not None else None  # noqa: SLF001  there is no other way
-    # The innermost frame is often in a library that the user's function called, and would say nothing to the user.
+    # The innermost frame is often in a library that the user's function called, which would not help the user.
     while frame is not None and frame.f_code.co_filename not in files:
         frame = frame.f_back
     return None if frame is None else CallSite("", frame.f_code.co_filename, frame.f_lineno).location

@@ -1,6 +1,6 @@
-"""A store over a user's own map, in the form in which a run calls it: in the state's lane, with a limit.
+"""A store over a user's map. A run calls it in the state's lane, with a time limit.
 
-Every caller in the run waits for the lane: a start, a commit turn, a heal, a trim, the watch. Reads from a user's own
+Every caller in the run waits for the lane: a start, a commit turn, a heal, a trim, the fence watch. Reads from a user's
 threads go to the store directly, because they must not wait until a write has ended.
 """
 
@@ -30,7 +30,7 @@ _CLOSING = 2.0
 
 
 class WatchedStore:
-    """The store of one state, whose calls are watched: by `calls` at a start, by the run's calls after `join`."""
+    """The store of one state with watched calls: during a start by `calls`, after `join` by the run's calls."""
 
     def __init__(self, store: Store, state: str, make: Callable[..., object], calls: WatchedCalls) -> None:
         self.unwatched = store
@@ -39,8 +39,9 @@ class WatchedStore:
         self._tries: Callable[[], int] = _none
 
     def join(self, calls: WatchedCalls, tries: Callable[[], int]) -> None:
-        """Run all further calls among the watched calls of a run. Their limits grow with `tries`."""
-        # The lane of the start ends before the lane of the run begins: only one thread at a time may call a store.
+        """Run all further calls as watched calls of a run. Their limits grow with `tries`."""
+        # The lane of the start ends before the lane of the run begins, because only one thread at a time may call a
+        # store.
         self._calls.close(0)
         self._calls, self._tries = calls, tries
 
@@ -73,10 +74,10 @@ class WatchedStore:
         return self._call("read", lambda: self.unwatched.read(keys, asOf))
 
     def scan(self, asOf: int | None, pageRows: int = 10_000) -> Iterator[pa.Table]:
-        # Each page is a call of its own, because a scan of a large state may take longer than the limit of one call.
+        # Each page is a separate call, because a scan of a large state may take longer than the limit of one call.
         pages = iter(self.unwatched.scan(asOf, pageRows))
-        # `next` returns None at the end: a StopIteration raised out of a call would become a RuntimeError in this
-        # generator (PEP 479).
+        # `next` returns None at the end, because a StopIteration raised out of a call would become a RuntimeError in
+        # this generator (PEP 479).
         while (page := self._call("scan", lambda: next(pages, None))) is not None:
             yield page
 
@@ -85,15 +86,15 @@ class WatchedStore:
 
     def leave(self) -> None:
         """Prevent further puts. A running put may never return."""
-        # Not called in the lane, which hangs. The put under way must be the last one: the next start may write the same
-        # map (tests/run/test_limits.py::test_stop_leaves_a_store_of_the_users_own_behind_that_hangs).
+        # Not called in the lane, because the lane hangs. The running put must be the last put: the next start may write
+        # the same map (tests/run/test_limits.py::test_stop_leaves_a_store_of_the_users_own_behind_that_hangs).
         getattr(self.unwatched, "leave", _nothing)()
         self._calls.close(0)
 
     def close(self) -> None:
         """Close the store, even after the run's calls have ended. If the store's `close` hangs, do not wait for it."""
         self._calls.close(0)
-        # Not called in the lane: a run that has ended takes no more calls, and the lane may hang.
+        # Not called in the lane, because a run that has ended accepts no more calls, and the lane may hang.
         threads = Threads(f"trident-close-{self._state}", 1)
         closing = threads.submit(self.unwatched.close)
         wait([closing], _CLOSING)
@@ -110,7 +111,7 @@ def watched(store: Store, state: str, factory: StateFactory, calls: WatchedCalls
 
 
 def unwatched(stores: Mapping[str, Store]) -> dict[str, Store]:
-    """Return the stores for a user's own threads, which call them without lanes and limits."""
+    """Return the stores for a user's threads, which call them without lanes and limits."""
     return {name: store.unwatched if isinstance(store, WatchedStore) else store for name, store in stores.items()}
 
 

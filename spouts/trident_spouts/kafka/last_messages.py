@@ -131,7 +131,7 @@ class LastMessages:
         return None
 
     def _keeps_all(self, topic: str) -> bool:
-        """Return whether Kafka has deleted nothing within a topic since it is read, and does not do so now."""
+        """Return whether Kafka has not compacted the topic since it was first read, and does not do so now."""
         return self._compacted.get(topic) is not True and self._compacts(topic) is False
 
     def note(self, partition: Partition, offset: int, seen: LastMessage) -> None:

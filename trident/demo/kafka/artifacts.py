@@ -12,8 +12,8 @@ BROKER = "org.apache.kafka:kafka_2.13:4.1.0"
 CONNECTORS = tuple(
     f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version}" for version in (pyspark.__version__, "4.2.0")
 )
-"""Spark's connector for the version of pyspark, otherwise the version before: some releases reach Maven Central weeks
-after PyPI."""
+"""Spark's connector for the version of pyspark, otherwise for the previous version: some releases reach Maven Central
+weeks after PyPI."""
 
 
 class OutOfReachError(RuntimeError):

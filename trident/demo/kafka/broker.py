@@ -22,7 +22,7 @@ _CONTROLLER = "CONTROLLER"
 
 
 class KafkaBroker:
-    """A broker and controller in one process, on loopback ports and with a folder of its own.
+    """A broker and controller in one process, on loopback ports and with a separate folder.
 
     `servers` is a listener without security. `listeners` are the names of further ones, such as "SASL_PLAINTEXT"; their
     addresses are in `addresses`. `options` are more lines of the broker's configuration. Raises OutOfReachError if
@@ -30,7 +30,7 @@ class KafkaBroker:
     """
 
     cluster_id = ""
-    """The id of the cluster that a subclass is a part of; "" for one of its own."""
+    """The id of the cluster to which the broker of a subclass belongs; "" for a separate cluster."""
 
     def __init__(
         self, folder: Path, options: Mapping[str, object] | None = None, listeners: Sequence[str] = ()
@@ -76,7 +76,7 @@ class KafkaBroker:
     # --- the process -----------------------------------------------------------------------------------------------
 
     def _command(self, main: str, *words: str) -> list[str]:
-        options = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]  # it lives for minutes
+        options = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]  # the process lives for minutes
         return [java(), *options, "-cp", f"{self._jars}/*", main, *words]
 
     def _run(self, main: str, *words: str) -> None:
@@ -98,7 +98,7 @@ class KafkaBroker:
                 self._command("kafka.Kafka", str(self._settings)),
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # Ctrl-C in the terminal is for the program, which then stops it
+                start_new_session=True,  # Ctrl-C in the terminal is for the program, which then stops the broker
             )
         deadline = time.monotonic() + _START_SECONDS
         while True:
@@ -134,7 +134,7 @@ class KafkaBroker:
         new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=options)
         self.admin.create_topics([new])[topic].result(30)
         deadline = time.monotonic() + 30
-        while True:  # it is known to the controller first, and to the broker's clients a moment later
+        while True:  # the controller knows the topic first, and the broker's clients a moment later
             there = self.admin.list_topics(timeout=10).topics.get(topic)
             if there is not None and there.error is None and len(there.partitions) == partitions:
                 return topic
@@ -144,5 +144,5 @@ class KafkaBroker:
 
 
 def _cluster_id() -> str:
-    # Not "-..." at its beginning: the storage tool takes that for an option.
+    # The id must not begin with "-", because the storage tool would treat it as an option.
     return base64.urlsafe_b64encode(b"A" + uuid.uuid4().bytes[1:]).decode().rstrip("=")

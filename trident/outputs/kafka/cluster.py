@@ -1,4 +1,4 @@
-"""Requests of an output to a Kafka cluster: which topics exist, and which offset the output's group has committed."""
+"""Requests of an output to a Kafka cluster: the existing topics, and the committed offset of the output's group."""
 
 from collections.abc import Mapping
 from typing import Any

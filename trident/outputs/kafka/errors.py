@@ -1,4 +1,4 @@
-"""The meaning of Kafka's errors for an output: whether another try may help, and the way out if it does not."""
+"""The meaning of Kafka's errors for an output: whether another attempt may succeed, and advice if it cannot."""
 
 from typing import TYPE_CHECKING
 
@@ -35,7 +35,7 @@ REFUSALS = LOGIN_REFUSALS | {
     "_UNSUPPORTED_FEATURE": _NO_TRANSACTIONS,
     "_INVALID_ARG": "",
 }
-"""The errors that do not pass by themselves, by their names in librdkafka, each with the way out."""
+"""The errors that are not temporary, by their names in librdkafka, each with advice."""
 
 _FENCED = ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")
 
@@ -49,7 +49,7 @@ class OutputErrors:
         """The last error that a client reported outside its calls. It may explain a call that ran out of time."""
 
     def hear(self, error: "KafkaError") -> None:
-        """Note an error that a client reports between calls. It may explain the next call that fails."""
+        """Record an error that a client reports between calls. It may explain the next call that fails."""
         self.heard = error
 
     def error(self, what: str, fault: "KafkaError") -> OutputError:
@@ -62,9 +62,9 @@ class OutputErrors:
         return self.unavailable(what, fault.str() if self.heard is None else f"{fault.str()}; {self.heard.str()}")
 
     def refused(self, what: str, why: str) -> OutputRefusedError:
-        """Return the error for a request that would also fail at another try."""
+        """Return the error for a request that would fail again if it were repeated."""
         return OutputRefusedError(f"{self._step}: cannot {what} at {self._servers}: {why}")
 
     def unavailable(self, what: str, why: str) -> OutputUnavailableError:
-        """Return the error for a request that may succeed at another try."""
+        """Return the error for a request that may succeed if it is repeated."""
         return OutputUnavailableError(f"{self._step}: cannot {what} at {self._servers}: {why}")

@@ -11,7 +11,7 @@ _CHUNK = 5_000
 """The most tuples that exist as Python objects at the same time."""
 
 OUTPUT, TXID, ROW = "trident.output", "trident.txid", "trident.row"
-"""The headers that tell a reader the output, the batch, and the row in the batch of a message."""
+"""The headers of a message that name its output, its batch, and its row in the batch."""
 
 Text = str | bytes | None
 Headers = list[tuple[str, Text]]

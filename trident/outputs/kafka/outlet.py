@@ -6,9 +6,9 @@
     each batch       if its txid is not beyond the record: nothing
                      else one transaction: the messages, and the batch's txid as the new record
 
-A producer can commit only while no later one has begun. So the record that it read after it began, and has moved since,
-is correct as long as it can write at all: whatever dies or is taken over, and however often a batch comes, its messages
-are committed once. After an error the producer is dropped, and the next try begins with a new one.
+A producer can commit only while no later producer has begun. So the record that it read after it began, and has updated
+since, is correct as long as it can write at all. Even after crashes, takeovers and repeated batches, the messages of
+each batch are committed once. After an error the producer is dropped, and the next attempt begins with a new producer.
 """
 
 import logging
@@ -42,8 +42,8 @@ ReadTables = Callable[[Result], Iterable[pa.Table]]
 class KafkaOutlet:
     """Writes every batch once, or at least once. It connects when it is created.
 
-    Raises OutputUnavailableError if no broker answers, OutputRefusedError if one refuses, and OutputConflictError if
-    the record of the output is not this run's.
+    Raises OutputUnavailableError if no broker answers, OutputRefusedError if a broker refuses, and OutputConflictError
+    if the record of the output does not belong to this run.
     """
 
     def __init__(self, sink: WriteKafka, run: RunIdentity, read: ReadTables) -> None:
@@ -99,9 +99,9 @@ class KafkaOutlet:
             self._sender = self._make_sender({**config, "enable.idempotence": True}, errors)
             return
         keeper = RecordKeeper(self._cluster, self._sink, self._run, str(config.get("group.id", name)))
-        # A start on a wrong checkpoint, or a driver that was taken over, must not fence out the one that is right. This
-        # does not wait for a transaction that a dead driver left open: only the next producer ends it. So it may find
-        # an older record.
+        # A start on a wrong checkpoint, or a driver that was taken over, must not fence out the right driver. This
+        # check does not wait for a transaction that a dead driver left open, because only the next producer ends that
+        # transaction. So the check may find an older record.
         self._check_record(keeper, keeper.read(stable=False), first, reached=0)
         sender = self._make_sender(
             {"transaction.timeout.ms": _TRANSACTION_MS, **config, "transactional.id": name}, errors
@@ -114,7 +114,7 @@ class KafkaOutlet:
         self._doubtful = tried if self._last is None else self._last.doubtful
         if self._last is not None and keeper.is_elsewhere(self._last, self._place):
             self._topic_anew(self._last.place.topic)
-            # What lies in other topics may be there still.
+            # Messages in other topics may still exist.
             self._doubtful = 0 if self._target.topic_field is None else tried
             self._last = None
         if self._last is None and self._reached and first:
@@ -125,10 +125,10 @@ class KafkaOutlet:
                 self._sink.step, keeper.group, self._reached, self._reached,
             )  # fmt: skip
         if self._last is None:
-            # From now on there is one: if it is missing at a later start, it was lost.
+            # From now on there is a record: if it is missing at a later start, it was lost.
             self._claim(sender, keeper.first_record(self._reached, self._doubtful, self._place))
         elif self._last.lease != self._run.lease:
-            # A copy of the log, or an earlier driver, that begins from now on finds that this one was here.
+            # A driver on a copy of the log, or an earlier driver, that begins from now on finds this driver's record.
             self._claim(sender, self._last._replace(lease=self._run.lease))
 
     def _claim(self, sender: Sender, record: Record) -> None:
@@ -172,9 +172,10 @@ class KafkaOutlet:
     def _group_metadata(self, group: str) -> Any:
         """Return the metadata that a producer needs to commit an offset of a group.
 
-        Only a consumer can provide them.
+        Only a consumer can provide this metadata.
         """
-        # It knows no brokers, as it needs none: one that is closed while it connects may crash (librdkafka 2.16).
+        # It has no brokers, because it needs none, and a consumer that is closed while it connects may crash
+        # (librdkafka 2.16).
         consumer = self._kafka.Consumer({"group.id": group, "log_level": 0})
         try:
             return consumer.consumer_group_metadata()
@@ -229,7 +230,7 @@ class KafkaOutlet:
             reach("output.published")
 
     def _look_again(self) -> None:
-        """Note the current id of the topic, which may have been recreated while the producer continues."""
+        """Record the current id of the topic. It may have been re-created while the producer continues."""
         former, self._place = self._place, self._place._replace(topic=self._topic_id())
         if None not in (former.topic, self._place.topic) and former.topic != self._place.topic:
             self._topic_anew(former.topic)

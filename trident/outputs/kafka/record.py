@@ -1,8 +1,8 @@
 """The progress record of an output, kept in Kafka: the txid of the last batch whose transaction was committed.
 
-It is the committed offset of a consumer group of the output's own, for partition 0 of the output's topic. Kafka commits
-such an offset within the transaction of the messages, so both become durable together, and keeps only the last one. The
-offset is the txid; its metadata say whose it is, and where it was written. The group has no consumers.
+The record is the committed offset of a consumer group, which only this output uses, for partition 0 of the output's
+topic. Kafka commits such an offset within the transaction of the messages, so both become durable together. Kafka keeps
+only the last offset. The offset is the txid; its metadata names the owner and the topic. The group has no consumers.
 """
 
 import json
@@ -18,7 +18,7 @@ _FORMAT = 2
 
 
 class Place(NamedTuple):
-    """The ids of a cluster and of the output's topic; None if a broker has none."""
+    """The ids of a cluster and of the output's topic; None if a broker has no id for it."""
 
     cluster: str | None = None
     topic: str | None = None
@@ -27,9 +27,9 @@ class Place(NamedTuple):
 class Record(NamedTuple):
     """The last committed batch: its txid (0 before the first), the number of its rows, and the uuid of its log.
 
-    `lease` is that of the driver that wrote it. In a first record, the output's batches up to the txid `since` are not
-    in this topic, or were there before the record, and of the batches from there up to the txid `doubtful` it was not
-    known whether the topic has them.
+    `lease` is the lease of the driver that wrote it. In a first record, the output's batches up to the txid `since` are
+    not in this topic, or were in it before the record; for the batches after `since`, up to the txid `doubtful`, it was
+    not known whether the topic has them.
     """
 
     txid: int
@@ -42,7 +42,7 @@ class Record(NamedTuple):
     doubtful: int = 0
 
     def encode(self) -> str:
-        """Return the metadata of the offset, beside the txid."""
+        """Return the metadata to commit with the offset."""
         named: dict[str, object] = {"format": _FORMAT, "log": self.log, "output": self.output, "rows": self.rows}
         named |= {"cluster": self.place.cluster, "topic": self.place.topic}
         named["lease"] = [self.lease.epoch, self.lease.token]
@@ -61,7 +61,7 @@ class Record(NamedTuple):
         return cls(txid, int(stored["rows"]), str(stored["log"]), str(stored["output"]), place, lease, *began)
 
     def falls_short_of(self, reached: int) -> bool:
-        """Return whether the output got batches up to `reached` after the last one in the record."""
+        """Return whether the output got batches, up to `reached`, after the last batch in the record."""
         return max(self.txid, self.since) < reached
 
 
@@ -76,7 +76,7 @@ class RecordKeeper:
         self._output = f"{run.topology}/{sink.name}"
 
     def read(self, stable: bool = True) -> Record | None:
-        """Return the record; None if there is none.
+        """Return the record; None if there is no record.
 
         If `stable`, wait until no transaction is open that may replace it.
         """
@@ -111,7 +111,7 @@ class RecordKeeper:
         return record
 
     def check(self, record: Record | None, place: Place, reached: int) -> None:
-        """Raise OutputConflictError if a record is not this run's, or falls short of `reached`.
+        """Raise OutputConflictError if a record does not belong to this run, or is behind `reached`.
 
         `reached` is the last batch with rows that the output took, as this run or its log knows. Raises FencedError if
         a later driver has written.
@@ -148,7 +148,7 @@ class RecordKeeper:
 
     @staticmethod
     def is_elsewhere(record: Record, place: Place) -> bool:
-        """Return whether a record is of a topic that was deleted since, and made anew."""
+        """Return whether a record was written for a topic that was deleted and re-created since."""
         return None not in (record.place.topic, place.topic) and record.place.topic != place.topic
 
     def conflict(self, problem: str) -> OutputConflictError:

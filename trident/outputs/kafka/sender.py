@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 _ABORT_SECS = 2.0
 _REBOOTSTRAPS = 0x020B0000
-"""The first version of librdkafka that forgets all brokers if none answers. A transaction may then wait for a broker
-that it has forgotten (its issue 5511). Here the next producer forgets them."""
+"""The first version of librdkafka that forgets all brokers if none answers. A transaction may then wait for a forgotten
+broker (its issue 5511). Here that behaviour is off, and a new producer begins with the configured brokers."""
 
 
 class Sender:
-    """A producer for one output. After an error it must not be used any more: create another one.
+    """A producer for one output. After an error it must not be used again: create a new producer.
 
     Raises OutputRefusedError or OutputUnavailableError, see `OutputErrors`.
     """
@@ -44,7 +44,7 @@ class Sender:
             self._lost = error
 
     def renew(self) -> None:
-        """Restart the clock: the next calls together may wait `PATIENCE_SECS` for brokers that do not answer."""
+        """Restart the time limit: the next calls together may wait `PATIENCE_SECS` for brokers that do not answer."""
         self._until = monotonic() + PATIENCE_SECS
 
     def call(self, what: str, method: str, *arguments: Any) -> None:
@@ -67,8 +67,8 @@ class Sender:
     def _call_beside(self, what: str, call: Callable[[], None], seconds: float) -> None:
         """Make a call in a separate thread. If it does not end in time, abandon the thread.
 
-        After a broker was away, librdkafka may wait for a former connection to it, for ever, whatever time it was given
-        (its issue 5456). Another producer does not.
+        After an outage of a broker, librdkafka may wait for ever for a former connection to it, regardless of the
+        timeout (its issue 5456). A new producer does not.
         """
         ended: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
 
@@ -104,7 +104,7 @@ class Sender:
             try:
                 self._producer.produce(message.topic, message.value, message.key, headers=message.headers)
                 return
-            except BufferError:  # as many messages wait as librdkafka keeps
+            except BufferError:  # librdkafka's queue is full
                 self._wait(len(self._producer) // 2)
             except self._kafka.KafkaException as error:
                 raise self._errors.error(f"send row {message.row} of the batch", error.args[0]) from error
@@ -125,7 +125,7 @@ class Sender:
     def _serve(self, seconds: float, most: int) -> None:
         """Let the producer run callbacks for some seconds. Raise the first error that it reports."""
         try:
-            # Unlike `poll`, `flush` sends messages at once that would wait for more.
+            # `flush` sends at once the messages that would wait for more messages; `poll` does not.
             self._producer.flush(seconds) if most == 0 else self._producer.poll(seconds)
         except self._kafka.KafkaException as error:
             raise self._errors.error("deliver the messages", error.args[0]) from error
@@ -134,6 +134,6 @@ class Sender:
 
     def drop(self, transactional: bool) -> None:
         """Drop the undelivered messages, and end an open transaction if the brokers answer at once."""
-        # If that fails, the next producer of the transactional.id ends the transaction, or Kafka after a time.
+        # If that fails, the next producer of the transactional.id ends the transaction, or Kafka ends it after a time.
         with suppress(self._kafka.KafkaException):
             self._producer.abort_transaction(_ABORT_SECS) if transactional else self._producer.purge()
