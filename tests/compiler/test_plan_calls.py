@@ -18,6 +18,7 @@ from trident.compiler.layout import layout, stage_ends
 from trident.compiler.spark import plan_functions
 from trident.compiler.spark.engine import SparkEngine
 from trident.compiler.spark.inputs import stage_input
+from trident.compiler.spark.kept_plans import KeptPlans
 from trident.compiler.spark.lowering import Lowering
 from trident.compiler.spark.sessions import OWN_SPARK, Profile
 from trident.compiler.stages import cut
@@ -26,6 +27,8 @@ pytestmark = pytest.mark.spark
 SPLIT = expr("explode(split(line, ' '))")
 MOST_CALLS = 20
 """The most calls of a batch that groups and counts. PySpark alone makes about a hundred for the same DataFrame."""
+
+MOST_CALLS_OF_A_KEPT_PLAN = 16
 
 
 def counted(split_by: Any) -> TridentTopology:
@@ -64,14 +67,23 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return commands
 
 
-@pytest.mark.parametrize("split_by", [SPLIT, split], ids=["native", "python"])
-def test_a_batch_sends_only_what_is_new(spark: SparkSession, tmp_path: Path, sent: list[str], split_by: Any) -> None:
+@pytest.mark.parametrize(
+    ("split_by", "kept", "most"),
+    [(SPLIT, True, MOST_CALLS_OF_A_KEPT_PLAN), (SPLIT, False, MOST_CALLS), (split, True, MOST_CALLS)],
+    ids=["kept", "native", "python"],
+)
+def test_a_batch_sends_only_what_is_new(
+    spark: SparkSession, tmp_path: Path, sent: list[str], monkeypatch: pytest.MonkeyPatch,
+    split_by: Any, kept: bool, most: int,
+) -> None:  # fmt: skip
+    if not kept:
+        monkeypatch.setattr(KeptPlans, "use", lambda *_: None)
     run = batches(spark, tmp_path, split_by)
     for txid in (1, 2):
         run(txid)
     before = len(sent)
     assert run(3) == [("cow", 1), ("the", 2), ("word3", 1)]
-    assert len(sent) - before <= MOST_CALLS, "\n".join(sent[before:])
+    assert len(sent) - before <= most, "\n".join(sent[before:])
 
 
 def test_a_function_is_sent_by_pyspark_if_it_makes_functions_in_another_way(

@@ -26,6 +26,7 @@ from trident.compiler.program import Group, RequestPlan, Stage
 from trident.compiler.spark.errors import translated
 from trident.compiler.spark.failure_signal import signal_of
 from trident.compiler.spark.frozen_frames import SparkFrames
+from trident.compiler.spark.kept_plans import KeptPlans, PlanUse
 from trident.compiler.spark.native_operations import Learned
 from trident.compiler.spark.reach import reachable
 from trident.compiler.spark.reports import Reports
@@ -141,6 +142,7 @@ class SparkSlot:
         carriers = CarrierPlan(group)
         self._in_files = {stage.number: carriers.in_files(stage) for stage in group.stages}
         self._learned: Learned = {}
+        self._plans = KeptPlans(session, self._layouts)
         self._catcher = Catcher({number: plain.nodes for number, plain in self._layouts.items()}, group.skips)
         self._catching: dict[tuple[int, frozenset[int]], StageLayout] = {}
         self._running = threading.Event()
@@ -261,21 +263,39 @@ class SparkSlot:
         ledger = self._engine.ledger(f"{attempt} of stage {stage.number}, job {self._job.number}")
         reports = Reports(signal, letters, ledger)
         job = StageJob(stage, stage_layout, self._learned, files, written, few, attempt.txid, reports, thorough)
+        repeatable = not large and ledger is None and stage_layout is self._layouts[stage.number]
         with active_session_kept(self.session):
-            self._confs.apply(self._profile(stage, inputs))
-            job.read(inputs, self.session, scratch)
-            profile = self._profile(stage, inputs)  # some sources know their number of rows only now
+            profile = self._profile(stage, inputs)
             self._confs.apply(profile)
-            try:
-                job.lower(inputs, profile)
-                self._check()
-                branches = job.branches()
-                self._check()
-                result = job.collect(branches)
-            finally:
-                job.release()
+            use = self._plans.use(stage, inputs, profile) if repeatable else None
+            self._check()
+            rows = None if use is None else use.again()
+            result = self._planned(job, stage, inputs, scratch, use) if rows is None else job.repeated(rows)
         self._sizes.ran(name, stage, result, time.perf_counter() - began)
         return StageResult(result.results, _rows(inputs), result.debug)
+
+    def _planned(
+        self,
+        job: StageJob,
+        stage: Stage,
+        inputs: Mapping[Node, Emission | pa.Table],
+        scratch: Path,
+        use: PlanUse | None,
+    ) -> StageResult:
+        """Run a stage by a plan of its own, which is kept for `use`."""
+        if use is not None:
+            inputs = use.entering()
+        job.read(inputs, self.session, scratch)
+        profile = self._profile(stage, inputs)  # some sources know their number of rows only now
+        self._confs.apply(profile)
+        try:
+            job.lower(inputs, profile)
+            self._check()
+            branches = job.branches()
+            self._check()
+            return job.collect(branches, use)
+        finally:
+            job.release()
 
     def _profile(self, stage: Stage, inputs: Mapping[Node, Emission | pa.Table]) -> Profile:
         profile = self._sizes.profile(self._group.name, stage, _rows(inputs))
@@ -302,7 +322,8 @@ class SparkSlot:
             self.session.interruptAll()
 
     def close(self) -> None:
-        """Release the session."""
+        """Release the session, and the plans in it."""
+        self._plans.close()
         released(self.session)
 
 

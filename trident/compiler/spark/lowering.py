@@ -1,4 +1,4 @@
-"""A stage's plan as DataFrames, which are made again for every attempt.
+"""A stage's plan as DataFrames, which are made again for an attempt without a kept plan.
 
 Native operations become Columns, adjacent Python operations one ``mapInArrow``, aggregates either Catalyst's own or
 partial folds in Python.

@@ -14,12 +14,14 @@ from trident.compiler.layout import StageLayout, end_of
 from trident.compiler.program import Output, Stage
 from trident.compiler.spark.frozen_writes import MANIFEST, FreezeWriter, manifest_of
 from trident.compiler.spark.inputs import StageInput, count_branches, stage_input
+from trident.compiler.spark.kept_plans import PlanUse
 from trident.compiler.spark.lowering import Lowering
 from trident.compiler.spark.native_operations import Learned, analysed
 from trident.compiler.spark.pending_function import PendingFunction
+from trident.compiler.spark.plan_calls import to_arrow
 from trident.compiler.spark.reports import Reports
 from trident.compiler.spark.sessions import Profile
-from trident.compiler.spark.union_job import Branch, collect
+from trident.compiler.spark.union_job import Branch, Receiver, joined, receive
 from trident.compiler.spark.worker_functions import Chain, Drain
 from trident.frozen.files import FileFolder
 from trident.frozen.results import FrozenFiles, Result, StageResult
@@ -33,7 +35,8 @@ _NOTHING = pa.schema([pa.field("nothing", pa.int32())])
 class StageJob:
     """One stage in one attempt: its DataFrames, which run as one job, and its results.
 
-    `read`, `lower`, `branches` and `collect` are called once each, in this order; `release` comes last.
+    `read`, `lower`, `branches` and `collect` are called once each, in this order; `release` comes last. If a kept plan
+    has given the rows, `repeated` is called alone.
     """
 
     def __init__(
@@ -101,10 +104,15 @@ class StageJob:
             branches.append(Branch.of_reports(self._lower.reports, self._reports))
         return branches + self._counts if branches else []
 
-    def collect(self, branches: list[Branch]) -> StageResult:
-        """Run the branches as one job, and return the results."""
+    def collect(self, branches: list[Branch], use: PlanUse | None) -> StageResult:
+        """Run the branches as one job, and return the results. The plan is kept for `use`, if it is repeatable."""
         if branches:
-            collect(branches)
+            frame, schema = joined(branches)
+            receive(branches, to_arrow(frame, schema))
+            if use is not None and [b.schema for b in branches] == [
+                spark_schema(o.schema) for o in self._stage.outputs
+            ]:
+                use.keep(frame, schema)
         for emission in self._inputs:
             if not isinstance(emission, pa.Table):
                 emission.check_scanned()
@@ -112,6 +120,11 @@ class StageJob:
             self._reports.ledger.check()
         if self._files is not None and any(isinstance(r, FrozenFiles) and r.files for r in self._results.values()):
             self._files.sync()
+        return StageResult(self._results, None, self._debug)
+
+    def repeated(self, rows: pa.Table) -> StageResult:
+        """Return the results of a stage whose kept plan gave these rows."""
+        receive([self._receiver(output) for output in self._stage.outputs], rows)
         return StageResult(self._results, None, self._debug)
 
     def release(self) -> None:
@@ -126,26 +139,28 @@ class StageJob:
 
     # --- outputs ---------------------------------------------------------------------------------------------------
 
-    def _output(self, output: Output) -> Branch:
-        node, lower = end_of(output.step), self._lower
-
+    def _receiver(self, output: Output) -> Receiver:
         def finish(table: pa.Table) -> None:
             self._results[output.name] = conform(table, output.schema)
 
+        return Receiver(spark_schema(output.schema), finish)
+
+    def _output(self, output: Output) -> Branch:
+        node, lower, receiver = end_of(output.step), self._lower, self._receiver(output)
         if self._files is not None and output.name in self._large:
             return self._written(output, node, self._files)
         if node is output.step and isinstance(node, PersistentAggregate) and self._merges_on_driver(node, output.name):
             return self._partials(output, node)
         pending = lower.pending(node)
         if pending is not None and pending.leaving.names == output.schema.names and not self._layout.shared(node):
-            return Branch.of_function(pending, finish, self._reports, _sink(output))
+            return Branch.of_function(pending, receiver.finish, self._reports, _sink(output))
         frame = lower.select(node, output.schema.names)
         if self._reports.ledger is not None:
             # Spark has made these rows. A Python function passes them on, so that their partitions report to the
             # ledger.
             tail = PendingFunction(frame, Chain((), output.schema, output.schema), output.schema)
-            return Branch.of_function(tail, finish, self._reports, _sink(output))
-        return Branch(frame, spark_schema(output.schema), finish)
+            return Branch.of_function(tail, receiver.finish, self._reports, _sink(output))
+        return Branch(receiver.schema, receiver.finish, frame)
 
     def _merges_on_driver(self, node: PersistentAggregate, name: str) -> bool:
         """Return whether it is better to merge accumulators of several partitions on the driver.
@@ -189,7 +204,7 @@ class StageJob:
         def finish(table: pa.Table) -> None:
             self._debug[debug.label] = conform(table, arrow_schema(schema))
 
-        return Branch(self._lower.select(debug.source, debug.inputs).limit(debug.limit), schema, finish)
+        return Branch(schema, finish, self._lower.select(debug.source, debug.inputs).limit(debug.limit))
 
     def _effect(self, node: Node) -> Branch:
         lower = self._lower

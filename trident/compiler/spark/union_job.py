@@ -11,7 +11,7 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 from trident.base.types import spark_schema, type_ddl
 from trident.compiler.spark.joins import union
 from trident.compiler.spark.pending_function import PendingFunction
-from trident.compiler.spark.plan_calls import selected, to_arrow
+from trident.compiler.spark.plan_calls import selected
 from trident.compiler.spark.reports import Reports, tuples_of
 from trident.compiler.spark.sql_names import quoted
 from trident.compiler.spark.worker_functions import REPORT
@@ -22,15 +22,18 @@ Finish = Callable[[pa.Table], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Branch:
-    """One result of a job: a DataFrame with the columns of `schema`, and `finish`, which the driver calls on the rows.
+class Receiver:
+    """The driver's end of a branch: `finish`, which the driver calls on the rows. They have the columns of `schema`."""
 
-    The columns are in the order of `schema`.
-    """
-
-    frame: DataFrame
     schema: StructType
     finish: Finish
+
+
+@dataclass(frozen=True, slots=True)
+class Branch(Receiver):
+    """One result of a job: a DataFrame with the columns of `schema`, in their order, and its receiver."""
+
+    frame: DataFrame
 
     @classmethod
     def of_function(cls, tail: PendingFunction, finish: Finish, reports: Reports, name: str) -> "Branch":
@@ -40,7 +43,7 @@ class Branch:
         function raises. `name` is the ledger's name for the edge to the driver, different for each branch.
         """
         if reports.signal is None and not tail.catches and reports.ledger is None:
-            return cls(tail.frame(), spark_schema(tail.leaving), finish)
+            return cls(spark_schema(tail.leaving), finish, tail.frame())
         edge = reports.sink(name)
         reports.entering(tail.root)
         reporting = tail.reporting(reports.signal, edge)
@@ -49,35 +52,43 @@ class Branch:
             reports.read(rows)
             finish(reports.arrived(edge, tuples_of(rows)))
 
-        return cls(reporting.frame(), spark_schema(reporting.leaving), read_and_finish)
+        return cls(spark_schema(reporting.leaving), read_and_finish, reporting.frame())
 
     @classmethod
     def of_reports(cls, frames: Sequence[DataFrame], reports: Reports) -> "Branch":
         """Return the branch for frames whose rows are all reports."""
-        return cls(union(frames), _REPORTS, reports.read)
+        return cls(_REPORTS, reports.read, union(frames))
 
 
 _REPORTS = StructType([StructField(REPORT, StringType())])
 
 
-def collect(branches: Sequence[Branch]) -> None:
-    """Run all branches as one job, and call `finish` of each branch with its rows."""
+def joined(branches: Sequence[Branch]) -> tuple[DataFrame, StructType]:
+    """Return the rows of all branches, at least one, as one frame, with the frame's schema."""
     if len(branches) == 1:
-        branches[0].finish(to_arrow(branches[0].frame, branches[0].schema))
-        return
-    offsets, width = [], 1
-    for branch in branches:
-        offsets.append(width)
-        width += len(branch.schema.fields)
-    fields = [field for branch in branches for field in branch.schema.fields]
+        return branches[0].frame, branches[0].schema
+    fields, offsets = [field for branch in branches for field in branch.schema.fields], _offsets(branches)
     tagged = [_tagged(branch, number, offsets[number], fields) for number, branch in enumerate(branches)]
     columns = [StructField(f"c{at}", field.dataType) for at, field in enumerate(fields, 1)]
-    all_rows = to_arrow(union(tagged), StructType([StructField(_TAG, IntegerType()), *columns]))
+    return union(tagged), StructType([StructField(_TAG, IntegerType()), *columns])
+
+
+def receive(receivers: Sequence[Receiver], all_rows: pa.Table) -> None:
+    """Call `finish` of each receiver with its rows. `all_rows` are those of the frame of `joined`."""
+    if len(receivers) == 1:
+        receivers[0].finish(all_rows)
+        return
     tags = all_rows.column(0)
-    for number, branch in enumerate(branches):
-        own_columns = range(offsets[number], offsets[number] + len(branch.schema.fields))
+    for number, (receiver, offset) in enumerate(zip(receivers, _offsets(receivers), strict=True)):
+        own_columns = range(offset, offset + len(receiver.schema.fields))
         rows = all_rows.select(list(own_columns)).filter(pc.equal(tags, number))
-        branch.finish(rows.rename_columns(branch.schema.names))
+        receiver.finish(rows.rename_columns(receiver.schema.names))
+
+
+def _offsets(receivers: Sequence[Receiver]) -> list[int]:
+    """Return the number of the first column of each receiver among the columns of all of them."""
+    widths = [len(receiver.schema.fields) for receiver in receivers]
+    return [1 + sum(widths[:at]) for at in range(len(widths))]
 
 
 def _tagged(branch: Branch, number: int, offset: int, fields: Sequence[StructField]) -> DataFrame:
