@@ -70,5 +70,7 @@ class StateQueries:
         """The queries whose tuples come from the update of the state that they read."""
         queries = (output.step for stage in self.group.stages for output in stage.outputs)
         return frozenset(
-            step for step in queries if isinstance(step, StateQuery) and step.updated in walk(*sources_of(step))
+            step
+            for step in queries
+            if isinstance(step, StateQuery) and not step.before and step.updated in walk(*sources_of(step))
         )

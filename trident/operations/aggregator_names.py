@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from trident.base.names import quote
 from trident.operations.aggregates.base import NAMES, BuiltinAggregator
 from trident.operations.bundles import Bundle
+from trident.operations.retractions import KeepingTuples, Retracting
 
 
 def aggregator_name(aggregator: object) -> str:
@@ -18,6 +19,10 @@ def aggregator_name(aggregator: object) -> str:
         return bundle_text(
             {m.aggregation.output: aggregator_name(m.aggregation.aggregator) for m in aggregator.members}
         )
+    if isinstance(aggregator, Retracting):
+        return f"{aggregator_name(aggregator.inner)} over changes"
+    if isinstance(aggregator, KeepingTuples):
+        return aggregator_name(aggregator.inner)
     kind = type(aggregator)
     name = kind.__qualname__.rpartition("<locals>.")[2]
     if kind.__module__.startswith("trident.operations."):

@@ -26,8 +26,12 @@ class ColumnUpdater(UpdateForm):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LastOfKey(ColumnUpdater):
-    """The update of `toTable`: keep the last tuple of each key, as a struct of the fields in `values`."""
+    """The update of `toTable`: keep the last tuple of each key, as a struct of the fields in `values`.
+
+    With `change`, the field with the kind of a change, a key leaves the state whose last tuple takes its row away.
+    """
 
     replaces: ClassVar[bool] = True
 
     values: tuple[str, ...]
+    change: str | None = None

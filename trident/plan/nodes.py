@@ -446,7 +446,8 @@ HeldState = StateWriter | StaticState
 class StateQuery(Node):
     """Every tuple, repeated for each answer of a query to a state. A tuple without an answer is dropped.
 
-    The fields of an answer replace fields of the tuple or are appended, as in `Each`.
+    The fields of an answer replace fields of the tuple or are appended, as in `Each`. With `before`, tuples from the
+    state's own update see the state as the batch before left it; without, as their batch left it.
     """
 
     source: Node
@@ -454,6 +455,7 @@ class StateQuery(Node):
     updated: HeldState
     query: Query
     outputs: StructType
+    before: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

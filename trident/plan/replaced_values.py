@@ -26,9 +26,10 @@ def check_counts_once(source: Node, aggregator: Any, every_change: Container[Nod
     raise step.wrong(
         f"its tuples come from newValuesStream() of state {state.state.name!r} ({state.site.location}), where each "
         f"new value of a key replaces the previous one. {counting} over all batches would count a key again at each "
-        f"change. To count each key once, aggregate the input of that state; to keep the latest, greatest or "
-        f"smallest value, use Last(), Max() or Min(), or your own aggregator with idempotent = True (a repeated "
-        f"value changes nothing). To count the changes themselves, write newValuesStream(everyChange=True)"
+        f"change. To count each key once, aggregate its changes, state.changes(), or the input of that state; to "
+        f"keep the latest, greatest or smallest value, use Last(), Max() or Min(), or your own aggregator with "
+        f"idempotent = True (a repeated value changes nothing). To count the changes themselves, write "
+        f"newValuesStream(everyChange=True)"
     )
 
 

@@ -1,5 +1,23 @@
 """Streams and their verbs, one file for each family of verbs. A stream holds one node of the plan."""
 
-from trident.stream.stream import GroupedStream, JoinedStream, StatefulStream, Stream, TridentState, WindowedStream
+from trident.stream.stream import (
+    ChangeStream,
+    GroupedChanges,
+    GroupedStream,
+    JoinedStream,
+    StatefulStream,
+    Stream,
+    TridentState,
+    WindowedStream,
+)
 
-__all__ = ["GroupedStream", "JoinedStream", "StatefulStream", "Stream", "TridentState", "WindowedStream"]
+__all__ = [
+    "ChangeStream",
+    "GroupedChanges",
+    "GroupedStream",
+    "JoinedStream",
+    "StatefulStream",
+    "Stream",
+    "TridentState",
+    "WindowedStream",
+]

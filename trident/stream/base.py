@@ -1,7 +1,7 @@
 """The base class of all streams, which holds a node of the plan, and errors for common mistakes with streams."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
 
 from pyspark.sql.types import StructType
 
@@ -42,6 +42,9 @@ class StreamBase(NotASequence, Drawable, Generic[StreamT]):
     """An immutable description of the steps that every batch takes. Each verb returns a new stream."""
 
     __slots__ = ("__weakref__", "_label", "_node", "_register")
+
+    _changes: ClassVar[bool] = False
+    """True for streams of changes."""
 
     def __init__(self, register: Register, node: Node, label: str) -> None:
         self._register = register

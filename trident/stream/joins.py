@@ -68,6 +68,11 @@ def merged(
 ) -> StreamT:
     """Add a step that merges streams of one topology, and return its stream."""
     label, step = label_and_step(register, "merge", streams)
+    if len({stream._changes for stream in streams}) > 1:
+        raise step.wrong(
+            "some of the streams carry changes, and the others do not: write asChanges() on the others, or toStream() "
+            "on these"
+        )
     joins.check_one_batch([stream._node for stream in streams], step)
     schema = joins.merged([stream.schema for stream in streams], outputFields, sourceField, step)
     sources = tuple(stream._node for stream in streams)

@@ -103,6 +103,10 @@ class MapVerbs(EachVerbs[StreamT]):
         return self._then(nodes.Transform(self._node, operation, frozen, **step.gives(schema)))
 
     def _mapped(self, call: Arguments, onError: object, many: bool) -> StreamT:
+        return self._then(self._map_node(call, onError, many))
+
+    def _map_node(self, call: Arguments, onError: object, many: bool) -> nodes.Map:
+        """Return the step of a call of `map` or `flatMap`."""
         step = call.step
         inputs, operation, returns = self._operation(call, tuples=call.inputs is None)
         operation, returns = _as_many(operation, returns, step) if many else _as_one(operation, returns, step)
@@ -111,7 +115,7 @@ class MapVerbs(EachVerbs[StreamT]):
         else:
             schema = resolve(read_outputs(call.outputs, step), operation, returns, step)
         policy = self._policy(onError, operation, step)
-        return self._then(nodes.Map(self._node, inputs, operation, policy, **step.gives(schema)))
+        return nodes.Map(self._node, inputs, operation, policy, **step.gives(schema))
 
 
 def _as_one(operation: Operation, returns: Returns, step: Step) -> tuple[Operation, Returns]:

@@ -70,6 +70,10 @@ class StateBase(Drawable, Generic[StreamT]):
             self._register.everyChange.add(node)
         return self._stream_type(self._register, node, self._label)
 
+    def _of_changes(self, node: nodes.Node) -> Any:
+        """Return the stream of changes that `node` outputs."""
+        raise NotImplementedError
+
     def _new_values(self) -> nodes.Node:
         node, new_values = self._node, state_traits(self._node).new_values
         if new_values == "own":

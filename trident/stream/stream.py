@@ -9,6 +9,7 @@ from trident.plan.register import Register
 from trident.stream.aggregate import AggregateVerbs
 from trident.stream.aggregator_chain import ChainVerbs
 from trident.stream.apply_assembly import AssemblyVerbs
+from trident.stream.changes import AsChangesVerbs, ChangeVerbs, GroupedChangeVerbs, StateChangesVerbs
 from trident.stream.dead_letters import DeadLetterVerbs
 from trident.stream.duplicates import DuplicateVerbs
 from trident.stream.extremes import ExtremeVerbs
@@ -19,7 +20,7 @@ from trident.stream.kafka_output import KafkaOutputVerbs
 from trident.stream.map import MapVerbs
 from trident.stream.metrics import MetricVerbs
 from trident.stream.outputs import OutputVerbs
-from trident.stream.persist import PersistVerbs
+from trident.stream.persist import PersistentVerbs, PersistVerbs
 from trident.stream.preview import PreviewVerbs
 from trident.stream.query import QueryVerbs
 from trident.stream.repartition import RepartitionVerbs
@@ -53,6 +54,7 @@ class Stream(
     TableVerbs["Stream", "TridentState"],
     IntervalJoinVerbs["Stream", "JoinedStream"],
     AssemblyVerbs["Stream"],
+    AsChangesVerbs["Stream", "ChangeStream"],
 ):
     """A description of the steps that every batch takes, begun by `TridentTopology.newStream`.
 
@@ -82,6 +84,9 @@ class Stream(
 
     def _state_of(self, node: nodes.StateWriter) -> "TridentState":
         return TridentState(self._register, node, self._label)
+
+    def _of_changes(self, node: nodes.Node) -> "ChangeStream":
+        return ChangeStream(self._register, node, self._label)
 
 
 class GroupedStream(GroupedVerbs[Stream, "TridentState", "WindowedStream", "StatefulStream"]):
@@ -124,7 +129,50 @@ class JoinedStream(JoinedVerbs[Stream], Stream):
     __slots__ = ()
 
 
-class TridentState(StateBase[Stream]):
+class ChangeStream(
+    ChangeVerbs["ChangeStream", "TridentState", Stream],
+    RepartitionVerbs["ChangeStream", "GroupedChanges"],
+    PersistentVerbs["ChangeStream", "TridentState"],
+    OutputVerbs["ChangeStream"],
+    KafkaOutputVerbs["ChangeStream"],
+    MetricVerbs["ChangeStream"],
+    PreviewVerbs["ChangeStream"],
+):
+    """A stream of changes: each tuple adds a row or takes one away. `asChanges` and `changes` of a state return it.
+
+    Its last field is ``_change_type``. Verbs that work row by row keep it; the others are refused.
+    """
+
+    __slots__ = ()
+
+    _plain_type = Stream
+
+    def _new(self, node: nodes.Node, label: str, register: Register | None = None) -> "ChangeStream":
+        return ChangeStream(self._register if register is None else register, node, label)
+
+    def _grouped(self, fields: tuple[str, ...]) -> "GroupedChanges":
+        return GroupedChanges(self, fields)
+
+    def _by_group(self) -> "tuple[ChangeStream, tuple[str, ...]]":
+        return self, ()
+
+    def _plain(self) -> Stream:
+        return Stream(self._register, self._node, self._label)
+
+    def _state_of(self, node: nodes.StateWriter) -> "TridentState":
+        return TridentState(self._register, node, self._label)
+
+
+class GroupedChanges(GroupedChangeVerbs[ChangeStream, "TridentState"]):
+    """Changes in groups, returned by `groupBy` of a stream of changes."""
+
+    __slots__ = ()
+
+    def _state_of(self, node: nodes.StateWriter) -> "TridentState":
+        return self.toStream()._state_of(node)
+
+
+class TridentState(StateChangesVerbs[ChangeStream], StateBase[Stream]):
     """A state that a topology updates or reads. `stateQuery` reads it; `newValuesStream` is the stream of its changes.
 
     The topology's name and the state's name identify a state. Meaning: ``org.apache.storm.trident.TridentState``.
@@ -133,3 +181,6 @@ class TridentState(StateBase[Stream]):
     __slots__ = ()
 
     _stream_type = Stream
+
+    def _of_changes(self, node: nodes.Node) -> ChangeStream:
+        return ChangeStream(self._register, node, self._label)

@@ -74,39 +74,7 @@ class TableVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
         >>> users.toTable("id")
         TridentState('users.latest': id bigint, latest struct<name:string,city:string>; opaque)
         """
-        step = self._step("toTable")
-        check_no_requests(self._node, step)
-        if is_factory(keyFields):
-            raise step.wrong(f"{brief(keyFields)} is given instead of keyFields; write {_TABLE}")
-        keys = rules.chosen(self.schema, self._inputs(keyFields, step), step)
-        step = Step(f"{step.label}({', '.join(keys.names)})", step.called)
-        factory = factory_or_memory(stateFactory, step, _TABLE)
-        rules.check_comparable(keys, step)
-        values = self._values(valueFields, keys.names, step)
-        spec = state_spec(self._register, name, factory, step, default=f"{self._label}.latest")
-        inputs = tuple(dict.fromkeys([*keys.names, *values.names]))
-        node = nodes.PartitionPersist(
-            self._node,
-            inputs,
-            LastOfKey(step.called, tuple(values.names)),
-            select(self.schema, inputs),
-            keys,
-            spec,
-            **step.gives(rules.appended(keys, StructType([StructField("latest", values)]), step, of="the key")),
-        )
-        self._register.add(self._label, node)
-        return self._state_of(node)
-
-    def _values(self, valueFields: FieldsLike | None, keys: Sequence[str], step: Step) -> StructType:
-        if valueFields is not None:
-            return _nullable(rules.chosen(self.schema, self._inputs(valueFields, step), step))
-        others = [name for name in self.fields if name not in keys]
-        if not others:
-            raise step.wrong(
-                f"({ddl(self.schema)}) has only the key, so the table would have no value; to find out which keys "
-                f"occurred, write dropDuplicates"
-            )
-        return _nullable(select(self.schema, others))
+        return self._state_of(add_table(self, keyFields, stateFactory, valueFields, name))
 
     def joinTable(
         self,
@@ -169,6 +137,56 @@ class TableVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
         query = Query(MapGet(), step.called, joining=joinType)
         schema = rules.appended(self.schema, outputs, step)
         return self._then(nodes.StateQuery(self._node, inputs, updated, query, outputs, **step.gives(schema)))
+
+
+def add_table(
+    stream: StreamBase[Any],
+    keyFields: FieldsLike,
+    stateFactory: object,
+    valueFields: FieldsLike | None,
+    name: str | None,
+    change: str | None = None,
+) -> nodes.PartitionPersist:
+    """Add the step that keeps the latest tuple of each key. `change` is the field with the kind of a change."""
+    step = stream._step("toTable")
+    check_no_requests(stream._node, step)
+    if is_factory(keyFields):
+        raise step.wrong(f"{brief(keyFields)} is given instead of keyFields; write {_TABLE}")
+    keys = rules.chosen(stream.schema, stream._inputs(keyFields, step), step)
+    if change in keys.names:
+        raise step.wrong(f"{change!r} holds the kind of each change, and is not a key")
+    step = Step(f"{step.label}({', '.join(keys.names)})", step.called)
+    factory = factory_or_memory(stateFactory, step, _TABLE)
+    rules.check_comparable(keys, step)
+    values = _values(stream, valueFields, (*keys.names, change), step)
+    spec = state_spec(stream._register, name, factory, step, default=f"{stream._label}.latest")
+    inputs = tuple(dict.fromkeys([*keys.names, *values.names, *([change] if change else [])]))
+    node = nodes.PartitionPersist(
+        stream._node,
+        inputs,
+        LastOfKey(step.called, tuple(values.names), change),
+        select(stream.schema, inputs),
+        keys,
+        spec,
+        **step.gives(rules.appended(keys, StructType([StructField("latest", values)]), step, of="the key")),
+    )
+    stream._register.add(stream._label, node)
+    return node
+
+
+def _values(
+    stream: StreamBase[Any], valueFields: FieldsLike | None, others: Sequence[str | None], step: Step
+) -> StructType:
+    """Return the fields of the table's value: those that the user named, or all fields but the `others`."""
+    if valueFields is not None:
+        return _nullable(rules.chosen(stream.schema, stream._inputs(valueFields, step), step))
+    left = [name for name in stream.fields if name not in others]
+    if not left:
+        raise step.wrong(
+            f"({ddl(stream.schema)}) has only the key, so the table would have no value; to find out which keys "
+            f"occurred, write dropDuplicates"
+        )
+    return _nullable(select(stream.schema, left))
 
 
 def _value_fields(updated: nodes.HeldState, step: Step) -> StructType:

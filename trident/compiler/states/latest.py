@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from trident.base.changes import ADDS
 from trident.base.types import arrow_schema
 from trident.base.values import conform
 from trident.compiler.states.overlay import Stored
@@ -19,7 +20,7 @@ from trident_state.keys import encode_keys
 def last_of_key(node: PartitionPersist) -> RunWindow:
     """Return the function that puts the last tuple of each key in a batch into the state."""
     assert isinstance(node.updating, LastOfKey)
-    names, shape = node.updating.values, shape_of(node)
+    names, change, shape = node.updating.values, node.updating.change, shape_of(node)
     puts = shape.keys.append(pa.field(node.schema.names[-1], shape.value))
     leaving = nullable(arrow_schema(node.outputs))
 
@@ -28,11 +29,18 @@ def last_of_key(node: PartitionPersist) -> RunWindow:
         tuples = conform(table.select(leaving.names), leaving)
         tuples = tuples.take(pa.array(last_rows(tuples.select(shape.keys.names))))
         fields = [one_chunk(tuples.column(name)) for name in names]
-        value = pa.StructArray.from_arrays(fields, fields=list(shape.value))
+        value = pa.StructArray.from_arrays(fields, fields=list(shape.value), mask=_gone(tuples, change))
         keys = [tuples.column(name) for name in shape.keys.names]
         return Updated(pa.Table.from_arrays([*keys, value], schema=puts), tuples)
 
     return update
+
+
+def _gone(tuples: pa.Table, change: str | None) -> pa.Array | None:
+    """Return which tuples take the rows of their keys away; None if all of them are rows."""
+    if change is None:
+        return None
+    return pc.invert(pc.is_in(one_chunk(tuples.column(change)), pa.array(sorted(ADDS))))
 
 
 def last_rows(keys: pa.Table) -> "np.typing.NDArray[np.int64]":

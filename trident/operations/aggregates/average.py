@@ -35,6 +35,10 @@ class Average(OneFieldAggregator):
     def combine(self, a: Any, b: Any) -> Any:
         return added(a[0], b[0]), a[1] + b[1]
 
+    def retract(self, a: Any, b: Any) -> Any:
+        """Return the sum and the count of the tuples of `a` without those of `b`."""
+        return added(a[0], -b[0]), a[1] - b[1]
+
     def zero(self) -> Any:
         return 0, 0
 

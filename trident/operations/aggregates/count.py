@@ -31,6 +31,10 @@ class Count(BuiltinAggregator):
     def combine(self, a: int, b: int) -> int:
         return a + b
 
+    def retract(self, a: int, b: int) -> int:
+        """Return the number of the tuples of `a` without those of `b`."""
+        return a - b
+
     def zero(self) -> int:
         return 0
 

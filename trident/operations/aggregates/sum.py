@@ -33,6 +33,10 @@ class Sum(OneFieldAggregator):
             return b if a is None else a
         return added(a, b)
 
+    def retract(self, a: Any, b: Any) -> Any:
+        """Return the sum of the tuples of `a` without those of `b`."""
+        return a if b is None else added(0 if a is None else a, -b)
+
     def zero(self) -> Any:
         return 0
 

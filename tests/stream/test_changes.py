@@ -1,0 +1,158 @@
+"""What a stream of changes takes, and what it refuses when it is built."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from trident import (
+    ChangeStream,
+    Count,
+    First,
+    GroupedChanges,
+    MapGet,
+    Stream,
+    Sum,
+    TridentTopology,
+)
+from trident.errors import ArgumentsError, FieldNotFoundError, TopologyError
+from trident.spouts import FixedBatchSpout
+from trident.state import MemoryMapState
+
+FIELDS = "id long, g string, v long, op string"
+KINDS = {"c": "insert", "d": "delete"}
+M = MemoryMapState.opaque
+
+
+def changes(**more: Any) -> ChangeStream:
+    return TridentTopology().newStream("s", FixedBatchSpout(FIELDS, [[]])).asChanges("op", KINDS, **more)
+
+
+def test_verbs_that_work_row_by_row_keep_the_kind_as_the_last_field() -> None:
+    stream = changes()
+    steps = [
+        stream.each("v", lambda v: v + 1, "w long"),
+        stream.each("v", lambda v: v > 1),
+        stream.filter("v", lambda v: v > 1),
+        stream.map("v", lambda v: v + 1, "w long"),
+        stream.map(lambda t: (t.g, t.v), outputFields="v string, g long"),
+        stream.flatMap("g", lambda g: [g, g], "x string"),
+        stream.project("v", "g"),
+        stream.drop("id"),
+        stream.rename("v", "w"),
+        stream.peek(print),
+        stream.partitionBy("g"),
+        stream.merge(stream),
+        stream.groupBy("g").toStream(),
+    ]
+    for step in steps:
+        assert isinstance(step, ChangeStream), step
+        assert step.fields[-1] == "_change_type", step
+        assert step.fields.count("_change_type") == 1
+    assert steps[0].fields == ("id", "g", "v", "w", "_change_type")
+    assert isinstance(stream.groupBy("g"), GroupedChanges)
+    assert type(stream.toStream()) is Stream
+
+
+def test_functions_do_not_see_the_kind_unless_they_ask_for_it() -> None:
+    rows = [[(1, "a", 2, "c")]]
+    stream = TridentTopology().newStream("s", FixedBatchSpout(FIELDS, rows)).asChanges("op", KINDS)
+    assert stream.map(lambda t: ",".join(t._trident_fields), outputFields="names string").take(1)[0].names == "id,g,v"
+    assert stream.each("_change_type", lambda kind: kind.upper(), "k string").take(1)[0].k == "INSERT"
+
+
+class Longest:
+    outputType = "string"
+
+    def init(self, tuple: Any) -> str:
+        return str(tuple[0])
+
+    def combine(self, a: str, b: str) -> str:
+        return max(a, b, key=len)
+
+    def zero(self) -> str:
+        return ""
+
+
+class Path:
+    outputType = "string"
+
+    def init(self) -> str:
+        return ""
+
+    def reduce(self, curr: str, tuple: Any) -> str:
+        return curr + tuple[0]
+
+
+@pytest.mark.parametrize(
+    ("write", "problem"),
+    [
+        (
+            lambda s: s.persistentAggregate(M(), "g", Longest(), "x"),
+            "cannot take tuples away: give it a method retract",
+        ),
+        (lambda s: s.persistentAggregate(M(), "g", Path(), "x"), "a ReducerAggregator, which folds tuples"),
+        (lambda s: s.persistentAggregate(M(), "g", First(), "x"), "First depends on the order of tuples"),
+        (lambda s: s.persistentAggregate(M(), {"n": Count(), "x": First("g")}, name="x"), "First depends on the order"),
+        (lambda s: s.transform(lambda frame: frame), "use each, map, flatMap or filter"),
+        (lambda s: s.drop("_change_type"), "holds the kind of each change; toStream()"),
+        (lambda s: s.rename("_change_type", "x"), "holds the kind of each change; toStream()"),
+        (lambda s: s.each("v", str, "_change_type string", replace=True), "holds the kind of each change, and cannot"),
+        (lambda s: s.map("v", str, "_change_type string"), "give the output field another name"),
+        (lambda s: s.toTable("_change_type"), "holds the kind of each change, and is not a key"),
+        (lambda s: s.merge(s.toStream()), "some of the streams carry changes, and the others do not"),
+        (lambda s: s.toStream().asChanges("v"), "has a field '_change_type' already"),
+        (lambda s: s.toStream().asChanges("v", {}), "expected a mapping such as"),
+        (lambda s: s.toStream().asChanges("v", {1: "inserted"}), "is not one of insert, update_preimage"),
+    ],
+)
+def test_what_has_no_meaning_for_changes_is_refused(write: Callable[[ChangeStream], Any], problem: str) -> None:
+    with pytest.raises(TopologyError, match=re.escape(problem)) as refused:
+        write(changes())
+    assert "test_changes.py" in str(refused.value)
+
+
+@pytest.mark.parametrize("verb", ["aggregate", "partitionAggregate", "stateQuery", "window", "dropDuplicates", "join"])
+def test_other_verbs_are_of_the_ordinary_stream(verb: str) -> None:
+    with pytest.raises(AttributeError, match=rf"a stream of changes has no verb '{verb}'.*toStream\(\)\.{verb}"):
+        getattr(changes(), verb)
+    assert hasattr(changes().toStream(), verb)
+
+
+def test_a_misspelt_verb_or_field_is_named() -> None:
+    with pytest.raises(AttributeError, match="did you mean 'filter'"):
+        _ = changes().fliter  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match="grouped changes have no verb 'filter'"):
+        _ = changes().groupBy("g").filter  # type: ignore[attr-defined]
+    with pytest.raises(FieldNotFoundError, match="no field 'x'"):
+        changes().toStream().asChanges("x")
+    with pytest.raises(ArgumentsError, match="there is no argument 'kind'"):
+        changes().toStream().asChanges(kind="op")  # type: ignore[call-arg]
+
+
+def test_states_without_changes_say_where_their_tuples_are() -> None:
+    stream = TridentTopology().newStream("s", FixedBatchSpout("k string, v long", []))
+    own = stream.partitionPersist(
+        M(), lambda state, tuples, collector: None, keyFields="k", valueType="long", name="own"
+    )
+    with pytest.raises(TopologyError, match="the changes of state 'own' are not known"):
+        own.changes()
+    counts = stream.groupBy("k").persistentAggregate(M(), Count(), "n", name="counts")
+    assert counts.changes()._node is counts.changes()._node
+    assert counts.changes().fields == ("k", "n", "_change_type")
+
+
+def test_an_aggregate_over_new_values_names_the_way_out() -> None:
+    stream = TridentTopology().newStream("s", FixedBatchSpout("k string", []))
+    counts = stream.groupBy("k").persistentAggregate(M(), Count(), "n", name="counts")
+    with pytest.raises(TopologyError, match=r"changes\(\)"):
+        counts.newValuesStream().groupBy("n").persistentAggregate(M(), Count(), "k", name="having")
+
+
+def test_a_query_may_ask_a_state_over_changes() -> None:
+    topology = TridentTopology()
+    sums = topology.newStream("s", FixedBatchSpout(FIELDS, [])).asChanges("op", KINDS).groupBy("g")
+    state = sums.persistentAggregate(M(), "v", Sum(), "total", name="sums")
+    answers = topology.newDRPCStream("sum", "g string").stateQuery(state, "g", MapGet(), "total")
+    assert str(answers.schema["total"].dataType) == "LongType()"

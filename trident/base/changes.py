@@ -1,0 +1,27 @@
+"""The kinds of change that tuples of a stream of changes carry.
+
+The names are those of Delta's change data feed and of Spark's change data capture. An update is two tuples: the row
+before it, then the row after it.
+"""
+
+from typing import Literal, get_args
+
+CHANGE = "_change_type"
+"""The field of a stream of changes that holds the kind of each tuple."""
+
+ChangeKind = Literal["insert", "update_preimage", "update_postimage", "delete"]
+"""The kinds: a new row; the row before an update; the row after it; a row that was deleted."""
+
+KINDS: tuple[ChangeKind, ...] = get_args(ChangeKind)
+
+ADDS = frozenset({"insert", "update_postimage"})
+"""The kinds that add a row to a table. The other two take one away."""
+
+
+def adds(kind: str) -> bool:
+    """Return whether a tuple of this kind adds a row.
+
+    >>> adds("update_postimage"), adds("delete")
+    (True, False)
+    """
+    return kind in ADDS

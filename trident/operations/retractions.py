@@ -1,0 +1,200 @@
+"""Aggregates of streams of changes: a tuple that is taken away takes its part of the aggregate away.
+
+The accumulator of a key is a pair: the accumulator of the user's aggregator over the tuples that are there, and their
+number. A deleted tuple counts as the opposite of an inserted one, so parts of a batch combine in any order, in any
+process and in the state, as those of any other combiner. A key without tuples leaves the state.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from typing import Any
+
+from pyspark.sql.types import ArrayType, DataType, LongType, StructField, StructType
+
+from trident.base.changes import ADDS
+from trident.base.short_texts import brief
+from trident.base.step import Step
+from trident.base.types import select
+from trident.operations.aggregates.base import BuiltinAggregator
+from trident.operations.aggregators import Aggregation, CombinerAggregator, Reduction
+from trident.operations.bundles import Bundle, BundleMember
+from trident.operations.tuples import tuple_type
+
+
+@dataclass(frozen=True, eq=False)
+class Retracting(BuiltinAggregator):
+    """The aggregate of a stream of changes by an aggregator that can retract.
+
+    `inner` is the user's aggregator over the fields `inputs`, `kind` and `shown` the types of its accumulators and of
+    the values that queries see.
+    """
+
+    inner: CombinerAggregator
+    inputs: tuple[str, ...]
+    kind: DataType
+    shown: DataType | None
+
+    def init(self, tuple: Any) -> Any:
+        acc = self.inner.init(self._make(tuple[: len(self.inputs)]))
+        return (acc, 1) if tuple[len(self.inputs)] in ADDS else (self._opposite(acc), -1)
+
+    def combine(self, a: Any, b: Any) -> Any:
+        if a is None or b is None:
+            return b if a is None else a
+        acc, tuples = self.inner.combine(a[0], b[0]), a[1] + b[1]
+        # A null leaves the state. It is neutral as long as its accumulator is: after an update that took 2 away and
+        # brought 5, the number is 0 within the batch, and the sum is not.
+        return None if not tuples and acc == self.inner.zero() else (acc, tuples)
+
+    def zero(self) -> Any:
+        return self.inner.zero(), 0
+
+    def present(self, acc: Any) -> Any:
+        """Return the aggregate that queries see; None for a key that has no tuples."""
+        if acc[1] <= 0:
+            return None
+        present = getattr(self.inner, "present", None)
+        return acc[0] if present is None else present(acc[0])
+
+    def problem(self, inputs: StructType) -> str:
+        return ""
+
+    def type_of(self, inputs: StructType) -> DataType:
+        return StructType([StructField("value", self.kind), StructField("tuples", LongType())])
+
+    def presented_type(self, accumulator: DataType) -> DataType | None:
+        return self.shown
+
+    def _opposite(self, acc: Any) -> Any:
+        return retract(self.inner)(self.inner.zero(), acc)
+
+    @cached_property
+    def _make(self) -> Callable[[Any], Any]:
+        return tuple_type(self.inputs)
+
+    def __getstate__(self) -> dict[str, Any]:  # what is cached holds classes that are made at run time
+        return {name: getattr(self, name) for name in ("inner", "inputs", "kind", "shown")}
+
+
+@dataclass(frozen=True, eq=False)
+class KeepingTuples(BuiltinAggregator):
+    """An aggregator that cannot retract, over the tuples that are there, which are all kept with their numbers.
+
+    The aggregate is made anew when it is read. So `inner` must not depend on the order of the tuples.
+    """
+
+    inner: BuiltinAggregator
+    fields: StructType
+
+    def init(self, tuple: Any) -> Any:
+        return [(*tuple, 1)]
+
+    def combine(self, a: Any, b: Any) -> Any:
+        return _together(a, b, 1)
+
+    def retract(self, a: Any, b: Any) -> Any:
+        """Return the tuples of `a` without those of `b`."""
+        return _together(a, b, -1)
+
+    def zero(self) -> Any:
+        return []
+
+    def present(self, acc: Any) -> Any:
+        """Return the aggregate of the kept tuples."""
+        make = tuple_type(tuple(self.fields.names))
+        once = self.inner.idempotent
+        parts: Iterable[Any] = (
+            self.inner.init(make(entry[:-1])) for entry in acc for _ in range(min(entry[-1], 1) if once else entry[-1])
+        )
+        value = reduce(self._combined, parts, None)
+        present = getattr(self.inner, "present", None)
+        if value is None and present is not None:
+            value = self.inner.zero()
+        return value if present is None else present(value)
+
+    def _combined(self, a: Any, b: Any) -> Any:
+        return b if a is None else self.inner.combine(a, b)
+
+    def type_of(self, inputs: StructType) -> DataType:
+        kept = StructType([*inputs.fields, StructField(_free("n", inputs.names), LongType())])
+        return ArrayType(kept)
+
+    def problem(self, inputs: StructType) -> str:
+        return self.inner.problem(inputs)
+
+    def presented_type(self, accumulator: DataType) -> DataType | None:
+        own = self.inner.type_of(self.fields)
+        return self.inner.presented_type(own) if hasattr(self.inner, "present") else own
+
+
+def retract(aggregator: Any) -> Callable[[Any, Any], Any]:
+    """Return the function that takes an accumulator from another, for an aggregator that has one."""
+    if isinstance(aggregator, Bundle):
+        parts = [retract(member.aggregation.aggregator) for member in aggregator.members]
+        return lambda a, b: tuple(part(x, y) for part, x, y in zip(parts, a, b, strict=True))
+    function: Callable[[Any, Any], Any] = aggregator.retract
+    return function
+
+
+def retractable(how: Aggregation | Reduction, inputs: StructType, step: Step) -> Aggregation:
+    """Return an aggregation of the same values whose aggregator has ``retract``, over these input fields.
+
+    Raises TopologyError for an aggregator from which nothing can be taken away.
+    """
+    aggregator = how.aggregator
+    if isinstance(how, Reduction):
+        raise step.wrong(
+            f"{brief(aggregator)} is a ReducerAggregator, which folds tuples one after the other and cannot take one "
+            f"away: make it a CombinerAggregator with retract(a, b)"
+        )
+    if isinstance(aggregator, Bundle):
+        able = [
+            (member, retractable(member.aggregation, select(inputs, member.inputs), step))
+            for member in aggregator.members
+        ]
+        members = tuple(BundleMember(m.inputs, how, m.presented) for m, how in able)
+        bundle = Bundle(members)
+        return Aggregation(bundle, how.site, how.output, bundle.type)
+    if callable(getattr(aggregator, "retract", None)):
+        return how
+    name = type(aggregator).__name__
+    if not isinstance(aggregator, BuiltinAggregator):
+        raise step.wrong(
+            f"{brief(aggregator)} cannot take tuples away: give it a method retract(a, b) that returns the accumulator "
+            f"of the tuples of a without those of b, so that combine(retract(a, b), b) is a, also if a is zero()"
+        )
+    if aggregator.ordered:
+        raise step.wrong(
+            f"{name} depends on the order of tuples, and a tuple that was taken away has none: keep the rows with "
+            f"toTable, or aggregate with Min or Max of a field that orders them"
+        )
+    keeping = KeepingTuples(aggregator, inputs)
+    return Aggregation(keeping, how.site, how.output, keeping.type_of(inputs))
+
+
+def retracting(how: Aggregation, inputs: tuple[str, ...], shown: DataType | None) -> Aggregation:
+    """Return the aggregation of a stream of changes by an aggregator with ``retract``, which reads `inputs`."""
+    aggregator = Retracting(how.aggregator, inputs, how.type, shown)
+    return Aggregation(aggregator, how.site, how.output, aggregator.type_of(StructType([])))
+
+
+def _together(a: Any, b: Any, sign: int) -> list[tuple[Any, ...]]:
+    """Return the entries of `a` with those of `b` added or taken away. Entries without tuples are left out."""
+    counts: dict[Any, int] = {}
+    for entries, factor in ((a, 1), (b, sign)):
+        for entry in entries:
+            *values, number = entry
+            key = tuple(_NAN if value != value else value for value in values)
+            counts[key] = counts.get(key, 0) + factor * number
+    return [(*values, number) for values, number in counts.items() if number]
+
+
+_NAN = float("nan")
+"""One object for all NaN, so that they are one key."""
+
+
+def _free(name: str, taken: Iterable[str]) -> str:
+    while name in {each.lower() for each in taken}:
+        name += "_"
+    return name

@@ -1,0 +1,393 @@
+"""Streams of changes: asChanges, the verbs that a stream of changes has, and the changes of a state."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar, cast
+
+from pyspark.sql.types import StringType, StructField, StructType
+
+from trident.base.changes import CHANGE, KINDS, ChangeKind
+from trident.base.errors import TypeDeclarationError
+from trident.base.names import FieldsLike, brief, did_you_mean, free_name
+from trident.base.step import Step
+from trident.base.types import ddl, select
+from trident.operations.aggregator_kinds import presented_type
+from trident.operations.aggregators import Aggregation, Reduction
+from trident.operations.changes import SAME, Images, Kept, KindOf
+from trident.operations.error_policy import OnErrorLike
+from trident.operations.functions import Call, Operation, Query
+from trident.operations.output_fields import OutputsLike
+from trident.operations.query_functions import MapGet, SnapshotGet
+from trident.operations.retractions import retractable, retracting
+from trident.plan import nodes, rules
+from trident.plan.replays import with_replays
+from trident.plan.state_schema import function_of, keys_of, shown_type, value_of
+from trident.plan.states import state_traits
+from trident.stream import names_elsewhere
+from trident.stream.arguments import Arguments
+from trident.stream.base import NotASequence, StreamBase, StreamT, unknown_verb
+from trident.stream.display import Drawable
+from trident.stream.each import EachVerbs
+from trident.stream.joins import merged
+from trident.stream.map import MapVerbs
+from trident.stream.persist import PersistentVerbs
+from trident.stream.state import StateBase, StateT
+from trident.stream.tables import add_table
+
+ChangesT = TypeVar("ChangesT", bound="StreamBase[Any]")
+"""The class of streams of changes."""
+
+PlainT = TypeVar("PlainT", bound="StreamBase[Any]")
+"""The class of ordinary streams."""
+
+_KIND = StructField(CHANGE, StringType())
+_AS_CHANGES = "asChanges([kindField,] [kinds])"
+
+
+class AsChangesVerbs(EachVerbs[StreamT], Generic[StreamT, ChangesT]):
+    """The verb that makes a stream of changes."""
+
+    __slots__ = ()
+
+    def _of_changes(self, node: nodes.Node) -> ChangesT:
+        """Return the stream of changes that `node` outputs."""
+        raise NotImplementedError
+
+    def asChanges(
+        self,
+        kindField: str = CHANGE,
+        kinds: Mapping[Any, ChangeKind] | None = None,
+        onError: OnErrorLike = "fail",
+    ) -> ChangesT:
+        """Read each tuple as a change of a table: a field says whether its row was inserted, updated or deleted.
+
+        The stream of changes has the other fields, then the field ``_change_type`` with the kind: ``insert``,
+        ``delete``, or for an update two tuples, ``update_preimage`` with the row before it and ``update_postimage``
+        with the row after it. `persistentAggregate` and `toTable` of such a stream take rows away, too. Meaning: the
+        ``RowKind`` of Flink; the kinds are those of Delta's change data feed.
+
+        Parameters
+        ----------
+        kindField : str
+            The field that says the kind. It is replaced by ``_change_type``, which is the default.
+        kinds : mapping, optional
+            The kind that each value of the field means: ``{"c": "insert", "d": "delete"}``, ``{1: "insert", -1:
+            "delete"}``. Omitted: the field holds the kinds themselves.
+        onError : "fail", "skip", "deadLetter" or DeadLetter
+            The treatment of a tuple whose field has another value, as in `each`.
+
+        Examples
+        --------
+        >>> from trident import Sum, TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> from trident.state import MemoryMapState
+        >>> rows = [[("dog", 2, "c"), ("cat", 1, "c")], [("dog", 2, "d")]]
+        >>> pets = TridentTopology().newStream("pets", FixedBatchSpout("name string, n long, op string", rows))
+        >>> changes = pets.asChanges("op", {"c": "insert", "d": "delete"})
+        >>> changes.take(2)
+        [Row(name='dog', n=2, _change_type='insert'), Row(name='cat', n=1, _change_type='insert')]
+        >>> changes.persistentAggregate(MemoryMapState.opaque(), "n", Sum(), "total")
+        TridentState('pets.total': total struct<value:bigint,tuples:bigint>; opaque)
+        """
+        step = self._step("asChanges")
+        if not isinstance(kindField, str):
+            raise step.wrong(f"{brief(kindField)} is not the name of a field; write {_AS_CHANGES}")
+        (name,) = rules.known_fields(self.schema, [kindField], step)
+        read = KindOf(name, SAME if kinds is None else _checked(kinds, step))
+        others = [field for field in self.schema.names if field != name]
+        rules.chosen(self.schema, others, step)
+        if CHANGE.lower() in map(str.lower, others):
+            raise step.wrong(f"the stream has a field {CHANGE!r} already, which would hold the kinds: rename it")
+        schema = StructType([*select(self.schema, others).fields, _KIND])
+        made = free_name(CHANGE, self.schema.names)  # the user's field may have this name and another type
+        both = StructType([*self.schema.fields, StructField(made, StringType())])
+        operation = Operation(read, step.called, Call.VALUES)
+        policy, output = self._policy(onError, operation, step), StructType([both.fields[-1]])
+        kind: nodes.Node = nodes.Each(self._node, (name,), operation, output, policy, **step.gives(both, ".kinds"))
+        kind = with_replays(self._register, self._label, kind)
+        self._register.add(self._label, kind, part=True)
+        node = nodes.Project(kind, (*others, made), **step.gives(schema))
+        self._register.add(self._label, node)
+        return self._of_changes(node)
+
+
+def _checked(kinds: object, step: Step) -> Mapping[Any, str]:
+    if not isinstance(kinds, Mapping) or not kinds:
+        raise step.wrong(f"kinds={brief(kinds)}: expected a mapping such as {{'c': 'insert', 'd': 'delete'}}")
+    for value, kind in kinds.items():
+        if kind not in KINDS:
+            near = did_you_mean(kind, KINDS) if isinstance(kind, str) else ""
+            raise step.wrong(f"kinds: {brief(kind)}, for {brief(value)}, is not one of {', '.join(KINDS)}{near}")
+    return dict(kinds)
+
+
+class ChangeVerbs(MapVerbs[StreamT], Generic[StreamT, StateT, PlainT]):
+    """The verbs of a stream of changes that differ from those of other streams, and those that it lacks."""
+
+    __slots__ = ()
+
+    _changes: ClassVar[bool] = True
+
+    def _plain(self) -> PlainT:
+        """Return an ordinary stream of the same tuples."""
+        raise NotImplementedError
+
+    def _state_of(self, node: nodes.StateWriter) -> StateT:
+        """Return the state that `node` updates."""
+        raise NotImplementedError
+
+    def toStream(self) -> PlainT:
+        """Return the same tuples as an ordinary stream, in which ``_change_type`` is a field like any other."""
+        return self._plain()
+
+    def project(self, *fields: FieldsLike) -> StreamT:
+        """Keep only the named fields and the kind of change.
+
+        A change of a field that is left out becomes a row that is taken away and added again.
+        """
+        step = self._step("project")
+        names = tuple(name for name in self._named(fields, step) if name != CHANGE)
+        return self._projected((*names, CHANGE) if names else names, step)
+
+    def drop(self, *fields: FieldsLike) -> StreamT:
+        """Drop the named fields, and keep all others. The kind of change cannot be dropped."""
+        if CHANGE in self._named(fields, step := self._step("drop")):
+            raise step.wrong(f"{CHANGE!r} holds the kind of each change; toStream() returns an ordinary stream")
+        return super().drop(*fields)
+
+    def rename(self, old: str | Mapping[str, str], new: str | None = None) -> StreamT:
+        """Rename one field, or several by a dict. The kind of change keeps its name."""
+        if CHANGE in (old if isinstance(old, Mapping) else (old,)):
+            step = self._step("rename")
+            raise step.wrong(f"{CHANGE!r} holds the kind of each change; toStream() returns an ordinary stream")
+        return super().rename(old, new)
+
+    def transform(self, function: Any, outputFields: OutputsLike | None = None, **frames: Any) -> StreamT:
+        """Refuse the call: what a function does to a whole batch says nothing about the changes in it."""
+        raise self._step("transform").wrong(
+            "a function of the whole batch may combine rows that are added with rows that are taken away; use each, "
+            "map, flatMap or filter, which work row by row, or toStream().transform(...)"
+        )
+
+    def merge(self, *streams: StreamBase[Any]) -> StreamT:
+        """Merge this stream of changes with others, within one batch, as `Stream.merge`."""
+        merging = cast("list[StreamBase[StreamT]]", [self, *streams])
+        return merged(self._register, merging, None, None)
+
+    def deadLetters(self) -> PlainT:
+        """Return the dead letters of the steps so far, as `Stream.deadLetters`. They are tuples, not changes."""
+        plain: Any = self._plain()
+        letters: PlainT = plain.deadLetters()
+        return letters
+
+    def toTable(
+        self,
+        keyFields: FieldsLike,
+        stateFactory: object = None,
+        *,
+        valueFields: FieldsLike | None = None,
+        name: str | None = None,
+    ) -> StateT:
+        """Keep the latest row of each key in a state, as `Stream.toTable`; a deletion removes the key.
+
+        The last change of a key decides, in the order of the batches and of the tuples in each batch. A deletion of a
+        key that is not there changes nothing. Meaning: ``KStream.toTable`` of Kafka Streams, where a null deletes.
+
+        >>> from trident import TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> pets = TridentTopology().newStream("pets", FixedBatchSpout("id long, name string, op string", []))
+        >>> pets.asChanges("op", {"c": "insert", "d": "delete"}).toTable("id")
+        TridentState('pets.latest': id bigint, latest struct<name:string>; opaque)
+        """
+        return self._state_of(add_table(self, keyFields, stateFactory, valueFields, name, CHANGE))
+
+    # --- what the verbs share with those of other streams -------------------------------------------------------------
+
+    def _inputs(self, fields: FieldsLike | None, step: Step) -> tuple[str, ...]:
+        """Return the checked names in `fields`; if it is None, all fields but the kind."""
+        return self.fields[:-1] if fields is None else super()._inputs(fields, step)
+
+    def _each(self, *args: Any, **keywords: Any) -> StreamT:
+        stream = super()._each(*args, **keywords)
+        node = stream._node
+        if isinstance(node, nodes.Each) and CHANGE in node.outputs.names and not isinstance(node.function.target, Kept):
+            step = Step(node.step, node.site)
+            raise step.wrong(f"{CHANGE!r} holds the kind of each change, and cannot be replaced; use toStream() before")
+        return self._with_kind_last(stream)
+
+    def _with_kind_last(self, stream: StreamT) -> StreamT:
+        """Return the stream with the kind as the last field, behind those that a function appended."""
+        names = stream.schema.names
+        if names[-1] == CHANGE:
+            return stream
+        step = Step(stream._node.step, stream._node.site)
+        ordered = (*(name for name in names if name != CHANGE), CHANGE)
+        node = nodes.Project(stream._node, ordered, **step.gives(select(stream.schema, ordered), ".kind last"))
+        self._register.add(self._label, node, part=True)
+        return self._new(node, self._label)
+
+    def _filtered(self, call: Arguments, onError: object) -> StreamT:
+        """Filter row by row. An update of which one image is left is an insert or a delete, so no image is marked."""
+        kept = super()._filtered(call, onError)
+        step = Step(kept._node.step, kept._node.site)
+        operation = Operation(Kept(), step.called, Call.VALUES)
+        node = nodes.Each(kept._node, (CHANGE,), operation, StructType([_KIND]), **step.gives(self.schema, ".kinds"))
+        self._register.add(self._label, node, part=True)
+        return self._new(node, self._label)
+
+    def _mapped(self, call: Arguments, onError: object, many: bool) -> StreamT:
+        """Replace the fields by the function's, and keep the kind."""
+        node = self._map_node(call, onError, many)
+        step, outputs = Step(node.step, node.site), node.schema
+        if CHANGE.lower() in map(str.lower, outputs.names):
+            raise step.wrong(f"{CHANGE!r} holds the kind of each change; give the output field another name")
+        schema = rules.appended(self.schema, outputs, step, replace=True)
+        gives = step.gives(schema, ".values")
+        each: nodes.Node = nodes.Each(self._node, node.inputs, node.function, outputs, node.onError, **gives)
+        each = with_replays(self._register, self._label, each)
+        self._register.add(self._label, each, part=True)
+        names = (*outputs.names, CHANGE)
+        project = nodes.Project(each, names, **step.gives(select(schema, names)))
+        self._register.add(self._label, project)
+        return self._new(project, self._label)
+
+    def _folded_changes(
+        self, group: tuple[str, ...], inputs: tuple[str, ...], how: Aggregation | Reduction, step: Step
+    ) -> tuple[tuple[str, ...], Aggregation, StructType]:
+        """Return the fields that are read, an aggregation that takes rows away, and the fields of its state."""
+        inputs = tuple(name for name in inputs if name != CHANGE)
+        able = retractable(how, select(self.schema, inputs), step)
+        folding = retracting(able, inputs, presented_type(able))
+        value = StructType([StructField(folding.output, folding.type)])
+        schema = rules.appended(select(self.schema, group), value, step, of="the group")
+        return (*inputs, CHANGE), folding, schema
+
+    if not TYPE_CHECKING:  # see `StreamBase`
+
+        def __getattr__(self, name: str) -> NoReturn:
+            plain = type(self)._plain_type
+            if not name.startswith("_") and hasattr(plain, name):
+                message = (
+                    f"a stream of changes has no verb {name!r}, which would treat a row that is taken away as one that "
+                    f"is added. Aggregate the changes with persistentAggregate, keep the rows with toTable, or take "
+                    f"the changes as tuples with a field {CHANGE!r}: toStream().{name}"
+                )
+            else:
+                message = unknown_verb(self, name, names_elsewhere.STREAM, self.fields)
+            raise AttributeError(message, name=name, obj=self)
+
+
+class GroupedChangeVerbs(NotASequence, Drawable, PersistentVerbs[StreamT, StateT], Generic[StreamT, StateT]):
+    """The verbs of grouped changes."""
+
+    __slots__ = ("_group", "_stream")
+
+    def __init__(self, stream: EachVerbs[StreamT], group: tuple[str, ...]) -> None:
+        self._stream, self._group = stream, group
+
+    @property
+    def schema(self) -> StructType:
+        """The fields of the tuples with their types."""
+        return self._stream.schema
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The names of the fields."""
+        return self._stream.fields
+
+    @property
+    def groupFields(self) -> tuple[str, ...]:
+        """The names of the fields by which the changes are grouped."""
+        return self._group
+
+    def _by_group(self) -> tuple[StreamBase[StreamT], tuple[str, ...]]:
+        return self._stream, self._group
+
+    def toStream(self) -> StreamT:
+        """Return the stream of the same changes, without groups."""
+        return cast("StreamT", self._stream)
+
+    def _ends(self) -> Any:
+        return self._stream._ends()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._stream._node.step}: {ddl(self.schema)}; by {', '.join(self._group)})"
+
+    if not TYPE_CHECKING:  # see `StreamBase`
+
+        def __getattr__(self, name: str) -> NoReturn:
+            message = unknown_verb(self, name, names_elsewhere.GROUPED, self.fields)
+            if not name.startswith("_") and hasattr(type(self._stream), name):
+                message = f"grouped changes have no verb {name!r}; the stream has it: toStream().{name}"
+            raise AttributeError(message, name=name, obj=self)
+
+
+class StateChangesVerbs(Generic[StreamT]):
+    """The verb of a state that gives its changes."""
+
+    __slots__ = ()
+
+    def changes(self) -> StreamT:
+        """Return the changes of each batch as a stream of changes: the values before the batch and after it.
+
+        For each key that the batch changed: ``insert`` if the key is new, ``delete`` if it left the state, otherwise
+        ``update_preimage`` with the value before, and ``update_postimage`` with the value after. A key with the same
+        value as before gives nothing. Values come as queries see them: the mean, for `Average`. A later aggregate over
+        the changes is exact; one over `newValuesStream` would count a key again at each change.
+
+        >>> from trident import Count, TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> from trident.state import MemoryMapState
+        >>> words = TridentTopology().newStream("words", FixedBatchSpout("word string", [["dog"]]))
+        >>> counts = words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="counts")
+        >>> counts.changes().groupBy("n").persistentAggregate(MemoryMapState.opaque(), Count(), "words", name="having")
+        TridentState('having': n bigint, words struct<value:bigint,tuples:bigint>; opaque)
+        """
+        state = cast("StateBase[Any]", self)
+        stream: StreamT = state._of_changes(changes_of(state))
+        return stream
+
+
+def changes_of(state: StateBase[Any]) -> nodes.Node:
+    """Add the steps that give the changes of a state, and return the last one."""
+    register, label, held = state._register, state._label, state._node
+    step = register.step(label, "changes")
+    known = register.changes.get(held)
+    if known is not None:
+        return known
+    if not state_traits(held).replaces(held):
+        raise step.wrong(
+            f"the changes of state {state.name!r} are not known: persistentAggregate and toTable have changes(); the "
+            f"results of windows and the tuples of updaters are final, so newValuesStream() has all of them"
+        )
+    kind, keys = shown_type(held), keys_of(held)
+    if kind is None:
+        raise step.error(
+            TypeDeclarationError,
+            f"the type of the values is not declared: {function_of(held)} presents them; annotate the return type of "
+            f"present(acc)",
+        )
+    spread = isinstance(kind, StructType)
+    fields = kind.fields if isinstance(kind, StructType) else [StructField(value_of(held).name, kind)]
+    schema = rules.appended(keys, StructType([StructField(f.name, f.dataType) for f in fields]), step, of="the key")
+    schema = rules.appended(schema, StructType([_KIND]), step)
+    after, before = free_name("after", keys.names), free_name("before", keys.names)
+    node: nodes.Node = state._new_values()
+    node = _add(state, nodes.Project(node, tuple(keys.names), **step.gives(keys, ".keys"))) if keys.names else node
+    start = tuple(keys.names)
+    function = MapGet() if keys.names else SnapshotGet()
+    for name, earlier in ((after, False), (before, True)):
+        output = StructType([StructField(name, kind)])
+        query = Query(function, step.called, get=True)
+        gives = step.gives(rules.appended(node.schema, output, step), f".{name}")
+        node = _add(state, nodes.StateQuery(node, start, held, query, output, earlier, **gives))
+    operation = Operation(Images(len(start), spread), step.called, Call.VALUES, many=True)
+    node = nodes.Map(node, (*start, after, before), operation, **step.gives(schema))
+    register.add(label, node)
+    register.everyChange.add(node)  # a change says what it replaces, so that nothing is counted again
+    register.changes[held] = node
+    return node
+
+
+def _add(state: StateBase[Any], node: nodes.Node) -> nodes.Node:
+    state._register.add(state._label, node, part=True)
+    return node
