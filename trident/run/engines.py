@@ -43,10 +43,8 @@ def engine_maker(
         warn_of_unseen(topology, settings)
         # Looked up here, because the active session depends on the thread.
         given = session_for(spark) if is_at_hand(spark) else None
-        later = SparkLater(lambda: _warm_engine(given, topology, settings))
-        if given is not None:
-            later.begin("there is a session")
-        elif steps := only_on_spark(topology.nodes):
+        later = SparkLater(lambda: _warm_engine(given, topology, settings), session=given is not None)
+        if steps := only_on_spark(topology.nodes):
             later.begin(f"{steps[0].step} can only run there")
         choice = EngineChoice(settings.autoRows, settings.autoBytes)
         return AutoEngine(later, choice, settings.files is not None, settings.ledger)

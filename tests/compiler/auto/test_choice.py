@@ -76,6 +76,42 @@ def test_without_spark_the_driver_computes_and_says_when_spark_is_worth_a_start(
     assert choice.worth_a_start("g", 1, size(10**6))
 
 
+@pytest.mark.parametrize(
+    ("seconds", "worth"),
+    [
+        ([0.3], False),  # it loads code
+        ([2.0], True),
+        ([0.3, 0.004], False),
+        ([0.3, 0.2], True),
+        ([0.3, 0.004, 0.2, 0.2, 0.004], False),
+        ([0.3, 0.004, 0.2, 0.2, 0.2], True),
+        ([0.02] * 5, False),
+    ],
+)
+def test_a_session_is_used_once_a_stage_takes_longer_than_a_job_and_not_for_one_slow_batch(
+    seconds: list[float], worth: bool
+) -> None:
+    choice = EngineChoice(10**9, 10**12)
+    for each in seconds:
+        choice.ran("g", 1, "embedded", size(100), each)
+    assert choice.worth_a_start("g", 1, size(100), session=True) is worth
+    assert choice.worth_a_start("g", 1, size(100)) is (seconds == [2.0])
+
+
+@pytest.mark.parametrize(
+    ("seconds", "side"),
+    [([0.08, 0.1, 0.02], "embedded"), ([0.2, 0.02, 0.2, 0.2, 0.2], "spark"), ([0.2] * 3, "spark")],
+    ids=["busy machine", "quick once", "slow"],
+)
+def test_spark_is_not_tried_because_the_machine_was_busy(seconds: list[float], side: Side) -> None:
+    """The times are those of batches that ran before Spark was up."""
+    choice = EngineChoice(10**9, 10**12)
+    for each in seconds:
+        assert choice.choose("g", 1, size(10**6), False) == "embedded"
+        choice.ran("g", 1, "embedded", size(10**6), each)
+    assert choice.choose("g", 1, size(10**6), True) == side
+
+
 def test_the_attempt_after_a_failure_of_an_engine_runs_on_the_other_one_until_it_has_run() -> None:
     choice = EngineChoice(10**9, 10**12)
     for side in ("embedded", "spark"):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.compiler.auto.test_engine import Other, counting, later, started
+from tests.compiler.auto.test_engine import Other, counting, engines_of, later, started
 from trident import Count, MapGet, TridentTopology, expr
 from trident.compiler.arrow.engine import ArrowSlot
 from trident.compiler.auto.choice import EngineChoice, Size
@@ -19,7 +19,7 @@ from trident.frozen.results import StageResult
 from trident.run import engines
 from trident.run.running import RunningTopology
 from trident.run.start import start_on
-from trident.spouts import FixedBatchSpout
+from trident.spouts import FeederBatchSpout, FixedBatchSpout
 from trident.state import MemoryMapState
 from trident.testing.local import start_options
 
@@ -144,19 +144,45 @@ def test_the_session_that_is_active_in_the_starting_thread_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the thread in which Spark comes up, another session is active, with other settings."""
-    given, up = list[Any](), threading.Event()
+    given = list[Any]()
 
     def warm(session: Any, *_: Any) -> Other:
         given.append(session)
-        up.set()
         return Other()
 
     monkeypatch.setattr(engines, "is_at_hand", lambda spark: True)
     monkeypatch.setattr(engines, "session_for", lambda spark: threading.current_thread().name)
     monkeypatch.setattr(engines, "_warm_engine", warm)
-    with counting([["a"]]).start(engine="auto", checkpointLocation=tmp_path) as running:
+    with counting([["a"] * 3]).start(engine="auto", checkpointLocation=tmp_path, autoRows=2) as running:
         running.processAllAvailable(timeout=20)
-        assert up.wait(20) and given == [threading.current_thread().name]
+        assert given == [threading.current_thread().name] and engines_of(running) == ["spark"]
+
+
+def test_a_session_is_left_alone_until_a_stage_is_slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work on Spark beside small batches would make them slow."""
+    feeder, topology, waits, up = FeederBatchSpout("word string"), TridentTopology(), [0.0], threading.Event()
+
+    def warm(*_: Any) -> Other:
+        up.set()
+        return Other()
+
+    def slow(word: str) -> str:
+        time.sleep(waits[0])
+        return word
+
+    words = topology.newStream("words", feeder).each("word", slow, "same string")
+    words.groupBy("same").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+    monkeypatch.setattr(engines, "is_at_hand", lambda spark: True)
+    monkeypatch.setattr(engines, "session_for", lambda spark: None)
+    monkeypatch.setattr(engines, "_warm_engine", warm)
+    with topology.start(engine="auto", checkpointLocation=tmp_path):
+        for _ in range(3):
+            feeder.feed([("a",)], wait=True, timeout=20)
+        quiet = not up.is_set()
+        waits[0] = 1.0
+        for _ in range(5):
+            feeder.feed([("a",)], wait=True, timeout=20)
+        assert quiet and up.wait(20)
 
 
 @pytest.mark.parametrize("by", ["function", "output", "branch"])

@@ -31,7 +31,9 @@ _FAILED = 2.0
 engine that fails again and again is left."""
 
 _WORTH_A_START = 0.5
-"""If a stage takes more seconds than this in the driver's process, Spark may be started for later batches."""
+"""If a stage takes more seconds than this in the driver's process, a JVM may be started for later batches. A session
+that is there costs a warm-up of about a second beside the batches: for it each time counts for which Spark may be
+sooner, except the first, because that includes the loading of code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,21 @@ class _Times:
         seconds = self._median(at, measure)
         return seconds if self.count > 1 else max(seconds / _COLD, min(seconds, self.least.of(measure)))
 
+    def has(self, measure: float) -> bool:
+        """Return whether there are times for inputs of about this size."""
+        return _class_of(measure) in self.classes
+
+    def surely(self, measure: float) -> float:
+        """Return the seconds that an input of this size takes if it does not wait for a busy machine.
+
+        It is the shortest time of its class, but of five the second: a function may be quick for a few batches. The
+        other engine is tried only if this is long, because a first job there is slow.
+        """
+        if self.count == 1 or not self.has(measure):
+            return self.expected(measure)
+        times = sorted(self._scaled(_class_of(measure), measure))
+        return times[(len(times) - 1) // (_KEPT - 1)]
+
     def _guessed(self, measure: float, at: int) -> float:
         """Return an estimate from the nearest classes: from below, with the least for each further tuple."""
         guess = self.least.of(measure)
@@ -117,7 +134,10 @@ class _Times:
 
     def _median(self, at: int, measure: float) -> float:
         """Return the median of the times of a class, each as if its input had been of this size."""
-        return statistics.median(self.stage + (took - self.stage) * measure / size for size, took in self.classes[at])
+        return statistics.median(self._scaled(at, measure))
+
+    def _scaled(self, at: int, measure: float) -> list[float]:
+        return [self.stage + (took - self.stage) * measure / size for size, took in self.classes[at]]
 
 
 class EngineChoice:
@@ -155,21 +175,31 @@ class EngineChoice:
             failed = self._failed.get((group, stage))
             if failed is not None:
                 return _other(failed)
-            if not ready:
-                return "embedded"
             at = group, stage, _class_of(measure)
-            expected = {side: self._of(group, stage, side).expected(measure) for side in LEAST}
-            side = self._last.get(at, min(expected, key=lambda each: expected[each]))
-            if expected[_other(side)] < _BETTER * expected[side]:
-                side = _other(side)
+            side = self._sooner(at, measure) if ready else "embedded"
             self._last[at] = side
             return side
 
-    def worth_a_start(self, group: str, stage: int, size: Size) -> bool:
-        """Return whether Spark should be started, because it might do the next such stage sooner."""
+    def _sooner(self, at: tuple[str, int, int], measure: float) -> Side:
+        """Return the engine that is expected to be sooner, or the last one if both are about equal."""
+        times = {side: self._of(at[0], at[1], side) for side in LEAST}
+        expected = {side: times[side].expected(measure) for side in LEAST}
+        side = self._last.get(at, min(expected, key=expected.__getitem__))
+        other = _other(side)
+        known = times[other].has(measure)
+        here = expected[side] if known else times[side].surely(measure)
+        return other if expected[other] < _BETTER * here else side
+
+    def worth_a_start(self, group: str, stage: int, size: Size, session: bool = False) -> bool:
+        """Return whether Spark should come up, because it might do the next such stage sooner.
+
+        Call this when a stage with an input of this size has run in the driver. `session`: whether there is a session.
+        """
         with self._lock:
-            here = self._of(group, stage, "embedded").expected(size.measure)
-            return here > _WORTH_A_START and self._of(group, stage, "spark").expected(size.measure) < _BETTER * here
+            times = self._of(group, stage, "embedded")
+            here = times.surely(size.measure)
+            least = 0.0 if session and times.count > 1 else _WORTH_A_START
+            return here > least and self._of(group, stage, "spark").expected(size.measure) < _BETTER * here
 
     def ran(self, group: str, stage: int, side: Side, size: Size, seconds: float) -> None:
         """Note the time of a stage."""

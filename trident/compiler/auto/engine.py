@@ -160,8 +160,8 @@ class AutoSlot:
         """Note what a stage took. If Spark may be sooner and is not up, let it come up for later batches."""
         name, number = self._group.name, stage.number
         self._choice.ran(name, number, side, size, seconds)
-        if side == "embedded" and self._choice.worth_a_start(name, number, size):
-            self._spark.begin(f"stage {number} of group {name!r} took {seconds:.1f} s here, and may be sooner there")
+        if side == "embedded" and self._choice.worth_a_start(name, number, size, self._spark.session):
+            self._spark.begin(f"stage {number} of group {name!r} took {seconds:.2g} s here, and may be sooner there")
 
     def _note_failure(self, stage: Stage, side: Side, size: Size, error: Exception, seconds: float) -> None:
         """Note a failure after which the next attempt should run on the other engine.

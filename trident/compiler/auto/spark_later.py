@@ -17,10 +17,11 @@ _LOOK = 0.05
 
 
 class SparkLater:
-    """A Spark engine that `make` creates in a thread. Thread-safe."""
+    """A Spark engine that `make` creates in a thread. `session`: whether it needs no new JVM. Thread-safe."""
 
-    def __init__(self, make: Callable[[], Engine]) -> None:
+    def __init__(self, make: Callable[[], Engine], session: bool = False) -> None:
         self._make = make
+        self.session = session
         self._lock = threading.Lock()
         self._future: Future[Engine] | None = None
         self._over = False
