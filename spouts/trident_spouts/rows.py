@@ -9,6 +9,7 @@ from pyspark.sql import Row
 from pyspark.sql.types import StructType
 
 from trident.base.errors import SpoutContractError, TypeDeclarationError
+from trident.base.named_values import misplaced
 from trident.base.short_texts import typed_brief
 from trident.base.types import arrow_schema, ddl, parse_schema, schema_of, type_ddl
 from trident.base.values import NotAccepted, to_arrow
@@ -177,6 +178,8 @@ def _cells(row: Any, schema: StructType, target: pa.Schema, where: str) -> Seque
             raise SpoutContractError(
                 f"{where}: {typed_brief(row)} has {len(row)} values, expected {len(names)} ({ddl(schema)})"
             )
+        if (why := misplaced(row, names)) is not None:
+            raise SpoutContractError(f"{where}: {typed_brief(row)}: {why}")
         return row
     if len(names) > 1:
         raise SpoutContractError(

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyarrow import types as kinds
 from pyspark.sql import Row
 
+from trident.base.named_values import misplaced
 from trident.base.short_texts import brief
 from trident.base.years import OUTSIDE_YEARS
 
@@ -87,6 +88,8 @@ def _accept_struct(value: Any, kind: pa.DataType) -> Any:
             raise NotAccepted(value, kind, why=f"the struct has ({', '.join(names)})")
         items = [value.get(name) for name in names]
     elif isinstance(value, tuple) and len(value) == len(names):
+        if (why := misplaced(value, names)) is not None:
+            raise NotAccepted(value, kind, why=why)
         items = list(value)
     else:
         raise NotAccepted(value, kind)

@@ -5,6 +5,7 @@ from typing import Any
 import pyarrow as pa
 
 from trident.base.errors import StateKeyError
+from trident.base.named_values import misplaced
 from trident.base.names import quote
 from trident.base.short_texts import typed_brief
 from trident.base.values import NotAccepted, to_arrow, to_python, type_name
@@ -28,6 +29,8 @@ def key_table(state: str, fields: pa.Schema, keys: list[Any]) -> pa.Table:
                     f"state {state!r}: invalid key {typed_brief(key)}: "
                     f"expected a tuple of {len(fields)} values ({fields_text(fields)})"
                 )
+            if (why := misplaced(key, fields.names)) is not None:
+                raise StateKeyError(f"state {state!r}: invalid key {typed_brief(key)}: {why}")
         columns = [[key[at] for key in keys] for at in range(len(fields))]
     arrays = [_key_column(state, fields, values, field.type) for values, field in zip(columns, fields, strict=True)]
     return pa.Table.from_arrays(arrays, schema=fields)

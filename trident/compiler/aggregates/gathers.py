@@ -239,10 +239,10 @@ class _EmitRun:
         self._groups: list[tuple[Any, ListCollector]] = []
 
     def grow(self, count: int) -> None:
-        init, width = self._member.emitting.aggregator.init, len(self._outputs)
+        init, names = self._member.emitting.aggregator.init, self._outputs.names
         with self._member.where.calling("init()"):
             while len(self._groups) < count:
-                collector = ListCollector(width)
+                collector = ListCollector(names)
                 self._groups.append((init(self._batch, collector), collector))
 
     def add(self, numbers: list[int], columns: Columns) -> None:

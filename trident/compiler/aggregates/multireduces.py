@@ -71,7 +71,7 @@ class PartitionReducer:
 
     def __init__(self, spec: ReduceSpec) -> None:
         self._spec = spec
-        self._collector = ListCollector(len(spec.outputs))
+        self._collector = ListCollector(spec.outputs.names)
         self._completed = False
         self._states: list[Any] = []
         self._groups: list[tuple[Any, ...]] = []

@@ -16,6 +16,7 @@ import numpy
 import pyarrow as pa
 from pyarrow import types as kinds
 
+from trident.base.named_values import misplaced
 from trident.base.never_run import NEVER_RUN
 from trident.base.values import NotAccepted, are_exact, type_name
 from trident.compiler.columns.columns import (
@@ -37,11 +38,13 @@ Lists = Sequence[list[Any]]
 """The input fields, each as a list of its values."""
 
 
-def call_rows(operation: Operation, inputs: tuple[str, ...], width: int = 0) -> Callable[[Lists, int], Iterator[Any]]:
+def call_rows(
+    operation: Operation, inputs: tuple[str, ...], outputs: Sequence[str] = ()
+) -> Callable[[Lists, int], Iterator[Any]]:
     """Return a function that calls the operation for each row of lists, and yields the results one by one.
 
     If a call raises, the iterator raises too, and then continues with the next row. So the iterator is a `map`, not a
-    generator, which an exception would end. `width` is the number of values that a collector takes in one emission.
+    generator, which an exception would end. `outputs` are the fields that a collector takes in one emission.
     """
     target = operation.target
     if operation.call is Call.VALUES:
@@ -57,7 +60,7 @@ def call_rows(operation: Operation, inputs: tuple[str, ...], width: int = 0) -> 
         execute = target.execute
 
         def emitted(values: Any) -> list[tuple[Any, ...]]:
-            collector = ListCollector(width)
+            collector = ListCollector(outputs)
             if (returned := execute(values, collector)) is not None:
                 raise not_emitted(returned)
             emitted, collector.emitted = collector.emitted, CLOSED  # as `close` does, without the cost of a call
@@ -86,11 +89,11 @@ class ListCollector:
     When they have ended, `close` hands the tuples over. A later emission is an error.
     """
 
-    __slots__ = ("emitted", "_width")
+    __slots__ = ("emitted", "_names", "_width")
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, names: Sequence[str]) -> None:
         self.emitted: list[tuple[Any, ...]] = []
-        self._width = width
+        self._names, self._width = names, len(names)
 
     def emit(self, values: Sequence[Any], *more: Any) -> None:
         """Emit one tuple: a list with one value for each declared output field."""
@@ -101,6 +104,8 @@ class ListCollector:
         if len(values) != self._width:
             hint = "" if self._width else "; declare the emitted fields in outputFields"
             raise ValueError(f"emit got {len(values)} value(s), expected {self._width}: {short(values)}{hint}")
+        if type(values) is not list and (why := misplaced(values, self._names)) is not None:
+            raise ValueError(f"emit got {short(values)}: {why}")
         self.emitted.append(tuple(values))
 
     def close(self) -> list[tuple[Any, ...]]:
@@ -244,7 +249,7 @@ def emitter(operation: Operation, where: Where, outputs: pa.Schema, after: froze
 
     This is also the kernel of a map: the fields that a map replaces are not in `after`.
     """
-    call = call_rows(operation, where.inputs, len(outputs))
+    call = call_rows(operation, where.inputs, outputs.names)
     collected = operation.call is Call.FUNCTION
     many = operation.many or collected
     fields, names = list(outputs), outputs.names  # read once, because each access creates new objects
@@ -357,6 +362,11 @@ def field_values(
     if not all(issubclass(kind, tuple) for kind in set(map(type, results))) or set(map(len, results)) != {width}:
         at, wrong = next((at, r) for at, r in enumerate(results) if not isinstance(r, tuple) or len(r) != width)
         raise _wrong_width(where, wrong, outputs, lists, origin(at))
+    if set(map(type, results)) != {tuple}:
+        names = outputs.names
+        for at, result in enumerate(results):
+            if (why := misplaced(result, names)) is not None:
+                raise where.gave(short(result), lists, origin(at), why)
     return [list(values) for values in zip(*results, strict=True)]
 
 

@@ -8,6 +8,7 @@ from pyarrow import types as kinds
 from pyspark.sql import Row
 
 from trident.base.errors import StateKeyError
+from trident.base.named_values import misplaced
 from trident.base.values import NotAccepted, type_name
 from trident.compiler.columns.columns import Column, Columns
 from trident.compiler.columns.function_errors import reason, typed
@@ -28,6 +29,8 @@ def key_columns(keys: Sequence[Any], fields: pa.Schema, where: str) -> Columns:
     for row in rows:
         if not isinstance(row, tuple | list) or len(row) != len(fields):
             raise StateKeyError(f"{where}: invalid key {typed(row)}: expected {_expected(fields)}")
+        if (why := misplaced(row, fields.names)) is not None:
+            raise StateKeyError(f"{where}: invalid key {typed(row)}: {why}")
     for at, field in enumerate(fields):
         try:
             columns[field.name] = Column.made([row[at] for row in rows], field.type)

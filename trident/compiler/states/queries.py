@@ -152,11 +152,11 @@ def _query(asked: Question) -> Answer:
         results = _retrieved(where, function, ReadOnlyState(lookup, read), tuples)
         emitted: list[tuple[Any, ...]] = []
         origins: list[int] = []
-        row = 0
+        row, names = 0, outputs.names
         execute: Callable[..., object] = function.execute
         with where.calling_rows(lists, lambda: row):
             for row, (values, result) in enumerate(zip(tuples, results, strict=True)):  # noqa: B007
-                collector = ListCollector(len(outputs))
+                collector = ListCollector(names)
                 if (returned := execute(values, result, collector)) is not None:
                     raise not_emitted(returned)
                 answers = collector.close()

@@ -101,7 +101,7 @@ def updater_update(step: PartitionPersist) -> RunUpdate:
         tuples = entering(table, fields)
         rows = list(made_tuples(maker, tuples.lists(step.inputs), tuples.rows))
         overlay = Overlay(step.state.name, shape, where, stored)
-        collector = ListCollector(len(outputs))
+        collector = ListCollector(outputs.names)
         if rows:  # as in Trident, an updater is not called without tuples
             state = MapOverlay(overlay, shape.keys) if len(shape.keys) else ValueOverlay(overlay)
             _called(where, overlay, lambda: updating.call(state, rows, collector), state, txid)

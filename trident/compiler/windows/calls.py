@@ -94,10 +94,10 @@ def _reducing(windowing: Windowing) -> _Run:
 
 
 def _aggregating(windowing: Windowing) -> _Run:
-    aggregator, width = windowing.aggregator, len(windowing.outputs.fields)
+    aggregator, names = windowing.aggregator, windowing.outputs.names
 
     def run(rows: Rows, number: int, at: list[int]) -> list[tuple[Any, ...]]:
-        collector = ListCollector(width)
+        collector = ListCollector(names)
         value = aggregator.init(number, collector)
         for at[0], row in enumerate(rows):  # noqa: B020
             aggregator.aggregate(value, row, collector)
