@@ -146,9 +146,10 @@ class _FedBatches:
         if self.failed:
             waiting = self.fed - self.committed
             raise SpoutError(
-                f"FeederBatchSpout: the topology that read it has failed, so no topology would read this batch; "
-                f"nothing was fed ({waiting} fed before {'is' if waiting == 1 else 'are'} not committed). To see why, "
-                f"call awaitTermination() of its handle; start a topology with this spout again, and feed then"
+                f"FeederBatchSpout: the topology that read this spout has failed, so the batch was not added to the "
+                f"queue ({waiting} earlier {'batch is' if waiting == 1 else 'batches are'} not committed). To see why, "
+                f"call awaitTermination() of its handle; then start a topology with this spout again, and feed the "
+                f"batch"
             )
 
     def await_commit(self, index: int, closed: int, timeout: float | None) -> None:

@@ -269,7 +269,7 @@ class _ThreadedReader:
         with self._changed:
             self._changed.wait_for(lambda: self._read.count >= count or self._ended, seconds)
             none_left = not self._read.count
-            self.waits_for = None if self._ended else "its iterator has not returned a row yet, and has not ended"
+            self.waits_for = None if self._ended else "the iterator has neither returned a row nor ended yet"
             rows = self._read.take(count)
             self._changed.notify_all()
             if none_left and self._error is not None:  # rows that were read before the error are returned first

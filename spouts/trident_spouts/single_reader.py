@@ -25,7 +25,7 @@ def check_previewable(spout: object, step: object) -> None:
     if way_out is not None:
         raise TopologyError(
             f"{step}: its source returns each row once, so the rows that a preview reads would be missing in the run. "
-            f"{way_out}; or start the topology, and look at what it has read"
+            f"{way_out}; or start the topology, and read its tuples there"
         )
 
 

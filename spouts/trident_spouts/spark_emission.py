@@ -47,7 +47,7 @@ class SparkEmission(Emission):
         """Return the rows of `read_local`. Raises MissingSessionError if that is None."""
         if self.read_local is None:
             raise MissingSessionError(
-                f"SparkSpout: only Spark can read what {site_of(self.read)} reads; start the topology with "
+                f"SparkSpout: {site_of(self.read)} needs Spark to read its rows; start the topology with "
                 f"engine='spark', or give readLocal=, a function of the metadata that returns the same rows without "
                 f"Spark"
             )

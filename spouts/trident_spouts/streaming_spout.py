@@ -146,9 +146,9 @@ class _StreamingExecutor(SpoutExecutor):
             return None
         if batch != last + 1:
             raise DataLossError(
-                f"StreamingSpout: the query under {self._spout.checkpointLocation} continues with its batch "
-                f"{batch}, but the topology's log ends with {last if last >= 0 else 'none'}: another topology read "
-                f"the batches between, or the log is an old one. Start over with a new checkpointLocation for both"
+                f"StreamingSpout: the query under {self._spout.checkpointLocation} continues with its batch {batch}, "
+                f"but the topology's log ends with batch {last if last >= 0 else 'none'}: another topology read the "
+                f"batches between them, or the log is an old copy. Start over with a new checkpointLocation for both"
             )
         return {"query": query.id, "batch": batch, "offsets": query.offsets(batch)}
 
@@ -165,12 +165,12 @@ class _StreamingExecutor(SpoutExecutor):
         if found != expected:
             what = "has no batch" if found is None else "holds another batch under the number"
             raise DataLossError(
-                f"StreamingSpout: the checkpoint under {self._spout.checkpointLocation} {what} {last}, the last one "
-                f"that this stream has counted (checksum of its offsets: expected {expected}, got "
-                f"{found or 'none'}): it is an older copy, or its last files were lost in a power failure, and "
-                f"Spark plans the batch again over the current data. Restore the newest checkpoint; or start over "
-                f"with a new checkpointLocation and a stream with another name, with newStream(..., anew=True): "
-                f"everything that the source still has then counts twice"
+                f"StreamingSpout: the checkpoint under {self._spout.checkpointLocation} {what} {last}, the last batch "
+                f"that this stream has counted (checksum of its offsets: expected {expected}, got {found or 'none'}): "
+                f"it is an older copy, or its last files were lost in a power failure, and Spark plans the batch again "
+                f"over the current data. Restore the newest checkpoint; or start over with a new checkpointLocation "
+                f"and a stream with another name, with newStream(..., anew=True): everything that the source still has "
+                f"then counts twice"
             )
         self._checked = last
 

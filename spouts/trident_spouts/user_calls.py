@@ -82,9 +82,9 @@ def foreign_metadata_error(name: str, metadata: object) -> SpoutContractError:
     """Return the error for metadata in the log that the spout `name` cannot have written."""
     shown = shorten(repr(metadata))
     return SpoutContractError(
-        f"{name}: {shown} is not one of its batches; the log belongs to another spout, or to one that reads in another "
-        f"way, as a manifest is read and as a folder. Start with the spout that wrote it; or replace the stream by one "
-        f"of another name, with newStream(..., anew=True), which begins at the start of its source"
+        f"{name}: this spout cannot replay the batch {shown} of the log: another spout wrote it, or this spout with "
+        f"another kind of source (a folder instead of a manifest). Start with the spout that wrote it; or give the "
+        f"stream another name, with newStream(..., anew=True), which begins at the start of its source"
     )
 
 

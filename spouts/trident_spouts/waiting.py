@@ -29,6 +29,6 @@ def waits_of(spout: Any) -> str | None:
     if reason is None or (isinstance(reason, str) and reason):
         return reason
     raise SpoutContractError(
-        f"{type(spout).__name__}.waitsFor returned {typed_brief(reason)}: expected None if the source is empty, or "
-        f"a text that says why its rows wait"
+        f"{type(spout).__name__}.waitsFor returned {typed_brief(reason)}: expected None if the source is empty, or a "
+        f"text that says why the spout does not emit its rows yet"
     )

@@ -357,7 +357,7 @@ def _read_bytes(data: Bytes, at: Offsets, ends: Offsets, width: int) -> Bytes:
 
 
 def _corrupt(what: str) -> StateCorruptError:
-    return StateCorruptError(f"stored bytes cannot be {what}")
+    return StateCorruptError(f"stored bytes cannot be decoded as {what}")
 
 
 # --- types of fixed width: a test for the type, its tag, and the number of bytes after the tag ---------------------

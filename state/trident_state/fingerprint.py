@@ -169,6 +169,6 @@ class _Reader:
 
     def _error(self) -> StateShapeError:
         return StateShapeError(
-            f"the shape {self._text!r} cannot be read from character {self._at} on: another version wrote it, or "
-            f"another kind of store"
+            f"cannot parse the stored types {self._text!r} from character {self._at} on: another version of the "
+            f"library wrote them, or another kind of store"
         )

@@ -35,14 +35,14 @@ class Incarnation:
         where = f"state {self.identity.name!r} of topology {self.identity.topology!r}"
         if found is None:
             raise StateRecoveringError(
-                f"{where}: a part of it is gone: its driver heals it when the topology next runs, unless it was dropped"
+                f"{where}: a part of the state is missing. Its driver restores it from the log when the topology "
+                f"next runs, unless the state was dropped"
             )
         same_log = found.identity.log == self.identity.log
         if same_log and found.epoch < self.epoch:
             raise StateRecoveringError(
-                f"{where}: its store was restored to a time before the drop; its driver heals it when the topology "
-                f"next "
-                f"runs"
+                f"{where}: its store was restored to a time before the state was dropped; its driver corrects that "
+                f"when the topology next runs"
             )
         raise StateEndedError(
             f"{where} was {'dropped' if same_log else 'dropped or reset'} while it was open, and was recreated "

@@ -83,7 +83,7 @@ def decode_keys(encoded: pa.Array, schema: pa.Schema) -> pa.Table:
         return pa.table(decode_row(encoded, schema.types), schema=schema)
     except StateCorruptError as error:
         raise StateCorruptError(
-            f"a stored key is not of ({', '.join(f'{f.name} {f.type}' for f in schema)}): {error}"
+            f"a stored key does not have the types ({', '.join(f'{f.name} {f.type}' for f in schema)}): {error}"
         ) from error
 
 
@@ -153,7 +153,7 @@ def check_key_types(schema: pa.Schema) -> None:
 
 def _rows_without_fields(encoded: pa.Array) -> pa.Table:
     if not pc.all(pc.equal(encoded, GLOBAL), min_count=0).as_py():
-        raise StateCorruptError("stored bytes cannot be a key without fields")
+        raise StateCorruptError("stored key bytes cannot be decoded as a key without fields")
     return pa.table({"": pa.nulls(len(encoded))}).select([])
 
 

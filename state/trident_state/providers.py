@@ -16,8 +16,8 @@ from trident_state.relational import PostgresMapState, SqliteMapState
 from trident_state.store import StateFactory
 
 _SERIALIZERS = {
-    "keyClass": "the key's type is the keyFields of statefulEach",
-    "valueClass": "the value's type is the valueType of statefulEach",
+    "keyClass": "the type of the key is set by keyFields of statefulEach",
+    "valueClass": "the type of the value is set by valueType of statefulEach",
     "keySerializerClass": "keys are encoded by their types, so that other programs can read them",
     "valueSerializerClass": "values are encoded by their types; to use another serializer declare "
     "valueType='binary', and put and get its bytes",

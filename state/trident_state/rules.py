@@ -28,7 +28,7 @@ from trident_state.binary import one_chunk, replace_rows, valid_rows
 from trident_state.state_shape import Combine
 
 TOO_LONG_HINT = (
-    "The batch stays frozen: drop this state (dropState: it starts again empty after the batch), or discard log and "
+    "The batch stays in the log: drop this state (with dropState, it starts empty after the batch), or discard log and "
     "all states (topology.reset); then filter such values out, or divide them among several keys"
 )
 """The advice in an error for a batch that can never be applied because a value is too long for its store."""
@@ -40,8 +40,8 @@ def overflow_hint(combine: Combine) -> str:
     """Return the advice for a batch that can never be applied because a combined value does not fit its type."""
     wider = combine.wider or "declare a wider type for the aggregator's output, or filter such values out"
     return (
-        "It stays frozen: drop this state (dropState: it starts again empty after the batch), or discard log and "
-        f"all states (topology.reset); then {wider}"
+        f"The batch stays in the log: drop this state (with dropState, it starts empty after the batch), or discard "
+        f"log and all states (topology.reset); then {wider}"
     )
 
 

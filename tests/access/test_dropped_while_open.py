@@ -89,7 +89,7 @@ def test_an_opened_state_reads_nothing_of_another_state_of_its_name(written: Wri
     with written.open() as totals, written.open(isolation="latest") as latest:
         assert totals["a"] == latest["a"] == 12
         written.end(how)
-        with pytest.raises(StateRecoveringError, match="a part of it is gone, .* unless it was dropped"):
+        with pytest.raises(StateRecoveringError, match="a part of it is missing.* unless it was dropped"):
             totals.get("a")
         with written.start(value) as running:
             for _ in range(4):
@@ -143,7 +143,7 @@ def test_a_topology_that_reads_a_state_stops_and_takes_nothing_of_another_state_
     running = start_local(reading(written, spout), **given)
     spout.feed([("a",)], wait=True, timeout=20)
     written.end(how)
-    with pytest.raises(StateRecoveringError, match="is gone.*unless it was dropped"):
+    with pytest.raises(StateRecoveringError, match="is missing.*unless the state was dropped"):
         running.drpc.execute("ask", "a")
     written.write(value, (7,))
     refused(lambda: running.drpc.execute("ask", "a"))
@@ -224,7 +224,9 @@ def test_a_reader_waits_for_a_server_that_fell_back_to_before_the_drop(
     with written.open() as totals:
         assert totals["a"] == 1
         restore(before)
-        with pytest.raises(StateRecoveringError, match="its store was restored to a time before the drop;"):
+        with pytest.raises(
+            StateRecoveringError, match="its store was restored to a time before the state was dropped;"
+        ):
             totals.get("a")
         restore(after)
         assert totals["a"] == 1

@@ -69,7 +69,7 @@ def test_a_stopped_topologys_state_reads_as_a_running_ones(
         assert counts["dog"] == 3 and counts.get("gnu") is None and "cat" in counts and counts[None] == 1
         assert counts.multiGet(["emu", "gnu"]) == [1, None]
         assert (counts.kind.value, counts.name, counts.topology) == (kind, "counts", "wc")
-        with pytest.raises(StateKeyNotFoundError, match="state 'counts' has nothing under 'gnu'"):
+        with pytest.raises(StateKeyNotFoundError, match="state 'counts' has no value for the key 'gnu'"):
             counts["gnu"]
         with pytest.raises(StateKeyError, match=r"invalid key 1 \(int\): expected word string"):
             counts[1]
@@ -291,7 +291,7 @@ def test_a_combiner_of_ones_own_must_be_given_where_batches_are_to_be_combined(t
         openState("wc", "counts", tmp_path)
     with pytest.raises(TopologyError, match=r"aggregator=Longest is a class; give an instance, Longest\(\)"):
         openState("wc", "counts", tmp_path, aggregator=Longest)
-    with pytest.raises(StateShapeError, match="state 'counts' was made with Longest, not with Sum"):
+    with pytest.raises(StateShapeError, match="state 'counts' was written with the aggregator Longest, not with Sum"):
         openState("wc", "counts", tmp_path, aggregator=Sum())
     with openState("wc", "counts", tmp_path, aggregator=Longest()) as counts:
         assert counts["k"] == "CCC", "presented, too"
@@ -349,7 +349,7 @@ def test_what_is_not_there_is_told_with_what_is(tmp_path: Path, shared_redis: Re
         ({}, "give the location of the states: checkpointLocation="),
         ({"url": "redis://a", "factory": MemoryMapState.opaque()}, "both name a store"),
         ({"log": "redis://a"}, "log= takes a RedisLog"),
-        ({"log": RedisLog("redis://a")}, "give that too"),
+        ({"log": RedisLog("redis://a")}, "give that location too"),
         ({"url": "redis://a", "prefix": "a b"}, "cannot name a state"),
     ],
 )
@@ -402,7 +402,7 @@ def test_a_server_that_fell_back_is_waited_for_and_never_shown(tmp_path: Path) -
                 counts["a"]
             assert "is at txid 1" in repr(counts)
             server.client.flushall()
-            with pytest.raises(StateRecoveringError, match="a part of it is gone"):
+            with pytest.raises(StateRecoveringError, match="a part of it is missing"):
                 counts["a"]
 
 

@@ -105,5 +105,7 @@ def test_the_aggregator_of_a_window_may_be_given(killed: tuple[Path, dict[str, A
     ):
         with openState("wc", state, folder, aggregator=aggregator) as opened:
             assert dict(opened.items()) == shown[state]
-    with pytest.raises(StateShapeError, match=r"was made with Sum in TumblingEventTimeWindow\(.*, not with Count"):
+    with pytest.raises(
+        StateShapeError, match=r"was written with the aggregator Sum in TumblingEventTimeWindow\(.*, not with Count"
+    ):
         openState("wc", "sums", folder, aggregator=Count())

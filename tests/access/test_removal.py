@@ -63,7 +63,7 @@ def test_a_batch_that_one_state_can_never_hold_leaves_the_others_theirs(
         return made
 
     batches = ([("a", 2**63 - 1)], [("a", 1), ("b", 1)], [("a", 5)])
-    with pytest.raises(StateValueError, match=r"drop this state \(dropState: it starts again empty after the batch\),"):
+    with pytest.raises(StateValueError, match=r"drop this state \(with dropState, it starts empty after the batch\),"):
         counted(topology(*batches), checkpointLocation=tmp_path)
     dropState("wc", "sums", tmp_path, force=True, **({} if place == "memory" else {"url": shared_redis.url}))
     with start_local(topology(*batches, [("c", 2)]), name="wc", checkpointLocation=tmp_path) as running:
@@ -216,7 +216,7 @@ def test_without_a_log_force_drops_and_a_log_that_knows_better_refuses_the_next_
     counted(counting(fixed(["a"]), state), checkpointLocation=tmp_path)
     dropState("wc", "counts", url=shared_redis.url, force=True)
     assert shared_redis.client.dbsize() == 0
-    with pytest.raises(StateError, match="no state 'counts' of topology 'wc' there"):
+    with pytest.raises(StateError, match="no state 'counts' of topology 'wc' at the given location"):
         dropState("wc", "counts", url=shared_redis.url, force=True)
     with pytest.raises(StateLostError):
         counted(counting(fixed(["a"], ["b"]), state), checkpointLocation=tmp_path)
@@ -350,7 +350,9 @@ def test_a_state_of_another_log_is_dropped_by_force_alone(tmp_path: Path, shared
     counted(counting(fixed(["a"]), MemoryMapState.opaque()), checkpointLocation=tmp_path / "one")
     counted(counting(fixed(["a"]), state), checkpointLocation=tmp_path / "two")
     keys = shared_redis.client.dbsize()
-    with pytest.raises(StateError, match=r"there belongs to another log \(uuid .* use force if that log is gone"):
+    with pytest.raises(
+        StateError, match=r"at the given location belongs to another log \(uuid .* use force if that log is gone"
+    ):
         dropState("wc", "counts", tmp_path / "one", url=shared_redis.url)
     assert shared_redis.client.dbsize() == keys
     dropState("wc", "counts", tmp_path / "one", url=shared_redis.url, force=True)

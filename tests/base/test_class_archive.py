@@ -59,7 +59,7 @@ def test_an_archive_that_others_may_write_is_not_used(mode: int) -> None:
 @pytest.mark.parametrize("program", ["print('no space left'); raise SystemExit(1)", "print('no space left')"])
 def test_a_program_that_makes_none_leaves_the_one_before(program: str) -> None:
     make_class_archive([sys.executable, "-c", MAKES])
-    with pytest.raises(SparkSetupError, match=r"(?s)no archive of Java's classes was made; .*no space left"):
+    with pytest.raises(SparkSetupError, match=r"(?s)Java made no archive of its classes; .*no space left"):
         make_class_archive([sys.executable, "-c", program])
     assert archive_file().read_text() == "classes"
 

@@ -164,8 +164,8 @@ def test_letters_of_every_script_need_no_backticks_although_spark_wants_them() -
     [
         ("word strng", "unknown type 'strng'; did you mean 'string'?"),
         ("word str", "'str' is Python's name; write the SQL type 'string'"),
-        ("word varchar(10)", "a tuple cannot carry the type 'varchar': write string"),
-        ("n decimal(40,2)", "decimal(40,2) is out of range: at most 38 digits, and at most as many after the point"),
+        ("word varchar(10)", "a tuple's field cannot have the type 'varchar': write string"),
+        ("n decimal(40,2)", "decimal(40,2) is out of range: a decimal has at most 38 digits"),
         ("n decimal(4,5)", "decimal(4,5) is out of range"),
         ("n decimal(x)", "expected a number, found 'x'"),
         ("word", "expected a type, found the end"),

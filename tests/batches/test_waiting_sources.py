@@ -265,7 +265,7 @@ def test_a_queue_that_gives_only_what_is_known_for_its_time_is_not_empty(monkeyp
     monkeypatch.setattr("trident_spouts.messages.executor.monotonic", lambda: float(next(clock)))
     executor = as_spout(QueueSpout(again, maxSecs=2)).open()
     assert executor.plan(attempt(2), before, 0.0) is None
-    assert executor.waits_for() == "for maxSecs the queue returned only messages that earlier batches already have"
+    assert executor.waits_for() == "for maxSecs the queue returned only messages that are already in earlier batches"
     plan = executor.plan(attempt(2), before, 0.0)
     assert executor.emit(attempt(2), plan).arrow()["word"].to_pylist() == ["new"]
 
@@ -322,7 +322,7 @@ def test_the_status_and_the_error_name_what_is_waited_for() -> None:
     with start_local(topology) as running:
         with pytest.raises(TimeoutError) as late:
             running.processAllAvailable(timeout=0.5)
-        reason = "stream 'words': its iterator has not returned a row yet, and has not ended"
+        reason = "stream 'words': the iterator has neither returned a row nor ended yet"
         assert str(late.value).endswith(f"did not process everything within 0.5 s; it waits for: {reason}")
         assert [group["waitingFor"] for group in running.status["groups"].values()] == [reason]
         given.put("end")

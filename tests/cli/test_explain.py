@@ -43,7 +43,7 @@ def test_a_weaker_promise_ends_with_1(shape: list[str]) -> None:
         (["tests.picture.examples:word_cuont"], 1, "did you mean 'word_count'?"),
         (["tests.picture.examples"], 2, "expected module:topology"),
         ([WORDS, "--draw", "png"], 2, "'png' is not one of 'svg', 'mermaid', 'dot', 'json'"),
-        ([WORDS, "--draw", "svg", "--engine", "spark"], 2, "--engine is for the text"),
+        ([WORDS, "--draw", "svg", "--engine", "spark"], 2, "--engine changes only the text"),
     ],
 )
 def test_wrong_calls_are_refused(arguments: list[str], code: int, message: str) -> None:

@@ -211,7 +211,9 @@ def test_a_relative_path_whose_folder_is_gone_is_refused(reading: Stored) -> Non
     shutil.rmtree(reading.program)
     assert reading.resume().wait(240) == 1
     said = (reading.folder / "resumed.txt").read_text()
-    assert "no longer exists, so the relative paths of the program would no longer mean" in said and "in/*.txt" in said
+    assert (
+        "no longer exists, so the relative paths of the program would no longer lead to" in said and "in/*.txt" in said
+    )
     assert "absolute paths and the same checkpoint" in said
 
 

@@ -254,7 +254,7 @@ def test_a_state_that_was_created_anew_is_not_mixed_with_the_one_before(
             writer.drop()
         with started(shared_redis.url, SHAPE, StateKind.OPAQUE, another, groups=4) as writer:
             writer.apply(LEASE, update(1, {1: 70}))
-            with pytest.raises(StateRecoveringError, match="is gone.*unless it was dropped"):
+            with pytest.raises(StateRecoveringError, match="is missing.*unless the state was dropped"):
                 again.read(words([1]))
             with pytest.raises(StateRecoveringError):
                 SharedForeignState(store, StateKind.OPAQUE).read(words([1]))

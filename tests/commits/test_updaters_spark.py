@@ -292,7 +292,7 @@ def test_auto_leaves_an_update_that_looks_at_other_keys_to_the_driver(
     assert len(made) == 1, "once it is known, the driver does it at once"
     assert [record.message for record in caplog.records if "the driver computes this update" in record.message]
     topology, _ = totals(RedisMapState.opaque(shared_redis.url, writers="executors", prefix="other"), reaches)
-    with pytest.raises(StateKeyError, match=r"the key \(word='word1'\) is not one of these"):
+    with pytest.raises(StateKeyError, match=r"the call used the key \(word='word1'\), which is not one of them"):
         run(topology, spark, tmp_path / "other", maxAttempts=1, commitRetrySecs=0)
 
 

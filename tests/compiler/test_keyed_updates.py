@@ -172,12 +172,12 @@ def lists(tuple: Any, state: Any) -> None:
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda s: s.statefulEach(elsewhere, **HELD), "the key (k=2.0) is not one of these"),
+        (lambda s: s.statefulEach(elsewhere, **HELD), "the call used the key (k=2.0), which is not one of them"),
         (
             lambda s: s.partitionPersist(MemoryMapState.opaque(), puts_elsewhere, **HELD),
-            "the key (k=2.0) is not one of these",
+            "the call used the key (k=2.0), which is not one of them",
         ),
-        (lambda s: s.statefulEach(lists, **HELD), "a list of all entries has other keys"),
+        (lambda s: s.statefulEach(lists, **HELD), "the call listed all entries, which have other keys too"),
     ],
     ids=["reads", "puts", "lists"],
 )
@@ -248,7 +248,7 @@ def test_tuples_that_did_not_arrive_are_noticed(tmp_path: Path) -> None:
     reports = by_tasks(job, 3, random.Random(1))
     entered = [report.column("entered")[0].as_py() for report in reports]
     kept = [report for report, rows in zip(reports, entered, strict=True) if rows != max(entered)]
-    with pytest.raises(StateError, match=r"the workers updated the state by \d of 6 tuples"):
+    with pytest.raises(StateError, match=r"the workers applied \d tuples to the state, but the batch has 6"):
         result_of(job, pa.Table.from_batches(kept, REPORT))
 
 

@@ -128,7 +128,7 @@ def test_a_function_may_choose_several_partitions_and_see_the_whole_tuple(engine
         (lambda n, count: 3, r"chose partition 3; expected 0 to 2"),
         (lambda n, count: -1, r"chose partition -1; expected 0 to 2"),
         (lambda n, count: "0", r"chose partition '0'; expected 0 to 2"),
-        (lambda n, count: [], r"chose no partition; a filter drops tuples"),
+        (lambda n, count: [], r"it returned no partition; to drop tuples use a filter"),
         (lambda n, count: n / 0, r"ZeroDivisionError: division by zero; the tuple was \(n=0\)"),
     ],
 )

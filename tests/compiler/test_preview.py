@@ -35,9 +35,9 @@ def test_take_looks_at_the_first_batch(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_stream_with_a_state_has_none() -> None:
     topology = TridentTopology()
     counts = words(topology).groupBy("word").persistentAggregate(STATE, Count(), "count", name="counts")
-    with pytest.raises(TopologyError, match="has no first batch to look at"):
+    with pytest.raises(TopologyError, match="has no first batch that a preview could read"):
         take(counts.newValuesStream()._node, 1)
-    with pytest.raises(TopologyError, match="has no first batch to look at"):
+    with pytest.raises(TopologyError, match="has no first batch that a preview could read"):
         take(topology.newDRPCStream("f")._node, 1)
 
 
@@ -86,5 +86,5 @@ def test_a_preview_of_messages_needs_a_queue_that_keeps_them(tracking: str) -> N
     if tracking == "tracked":
         assert take(messages._node, 1) == [Row(n=1)]
         return
-    with pytest.raises(TopologyError, match=f"set tracking = 'tracked', now '{tracking}'"):
+    with pytest.raises(TopologyError, match=rf"set tracking = 'tracked' \(it is '{tracking}'"):
         take(messages._node, 1)

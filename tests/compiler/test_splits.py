@@ -188,7 +188,11 @@ WRONG = [
         "returned (1, 2.0); expected a stream's name and its values; the tuple was (line=",
     ),
     (Returns(), "", "raised TypeError: execute returned a result; it must emit its tuples: write collector.emitTo("),
-    (Emits(), "", "raised TypeError: emit does not name a stream: write emitTo('orders', [...]); the tuple was"),
+    (
+        Emits(),
+        "",
+        "raised TypeError: emit(...) names no stream; with several streams write emitTo('orders', [...]); the tuple",
+    ),
     (
         Misses(),
         "",

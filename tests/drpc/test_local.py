@@ -125,7 +125,7 @@ def test_typed_arguments_by_position_and_by_name() -> None:
     [
         ((), {}, "argument 'user' is missing"),
         ((1,), {}, "argument 'day' is missing"),
-        ((1, None, 3), {}, "3 arguments came"),
+        ((1, None, 3), {}, "the call has 3 arguments"),
         ((1,), {"Day": None}, "there is no argument 'Day'; did you mean 'day'?"),
         ((1,), {"user": 2, "day": None}, "argument 'user' is given twice"),
         (("1", None), {}, "argument 'user' is '1' (str)"),
@@ -138,7 +138,7 @@ def test_arguments_that_do_not_fit_are_refused(args: tuple[Any, ...], named: dic
     drpc = lookup(States({"g": [state_node("visits", "user long, day date")]}))
     with pytest.raises(DRPCArgumentError) as caught:
         drpc.execute("lookup", *args, **named)
-    assert str(caught.value) == f"DRPC 'lookup': {what}; declared is lookup(user bigint, day date)"
+    assert str(caught.value) == f"DRPC 'lookup': {what}; the function is declared as lookup(user bigint, day date)"
     assert isinstance(caught.value, TypeError)
 
 

@@ -160,7 +160,7 @@ def test_an_object_of_another_writer_version_is_kept_and_other_rows_are_refused(
         objects.put(f"out/txid={txid}/part-00000-01234567.parquet", sink.getvalue())
     driver.take(words("dog"), 1)
     assert in_manifests(objects) == Counter(dog=1), "with the size that the object has"
-    with pytest.raises(OutputConflictError, match="exists with other rows than the log froze"):
+    with pytest.raises(OutputConflictError, match="exists, but has other rows than the log has"):
         driver.take(words("cow"), 2)
 
 
@@ -170,7 +170,7 @@ def test_another_owner_other_things_and_an_old_copy_of_the_log_are_refused(objec
         ({"log": "another"}, "belongs to another log"),
         ({"name": "other"}, "belongs to output 'out' of topology 't'"),
         ({"fields": "letter string"}, r"has \(word string\), but the topology writes \(letter string\)"),
-        ({"found": 0}, "has batch 1, but the log froze only up to 0: the log is an old copy"),
+        ({"found": 0}, "has batch 1, but the last batch in the log is 0: the log is an old copy"),
     ):
         with pytest.raises(OutputConflictError, match=said):
             outlet(objects, **{"found": 1, **given})
@@ -178,7 +178,7 @@ def test_another_owner_other_things_and_an_old_copy_of_the_log_are_refused(objec
     other.put("out/mine.txt", "keep")
     with pytest.raises(OutputConflictError, match=r"contains other objects \(mine.txt\): choose an empty one"):
         outlet(other)
-    with pytest.raises(OutputConflictError, match="has 1 rows, but the log froze 2"):
+    with pytest.raises(OutputConflictError, match="has 1 rows, but the log has 2"):
         outlet(objects, found=1).take(words("dog", "cat"), 1)
 
 
@@ -220,7 +220,9 @@ def test_wrong_calls(objects: Objects) -> None:
         publishedFiles(f"{objects.url}/nowhere", storage=objects.server.storage)
     made = TridentTopology()
     stream = made.newStream("words", FixedBatchSpout("word string", [["dog"]]))
-    with pytest.raises(TopologyError, match="storage= is an option of object stores, and /data/x is not in one"):
+    with pytest.raises(
+        TopologyError, match="storage= is an option of object stores, but /data/x is not in an object store"
+    ):
         stream.writeParquet("/data/x", storage={"region": "a"})
     with pytest.raises(TopologyError, match=r"storage\['sas_token'\] may be a secret"):
         stream.writeParquet("s3://books/x", storage={"sas_token": "a"})

@@ -229,7 +229,7 @@ def test_files_of_this_log_that_lie_elsewhere_are_missed_at_the_start(
     given = options(shared_redis, objects)
     assert counted(topology(state_of("memory", shared_redis)), given) == EXPECTED
     elsewhere = {**given, "filesLocation": f"{objects.url}/elsewhere"}
-    with pytest.raises(LogMismatchError, match="has no files of topology 't', but its log names some"):
+    with pytest.raises(LogMismatchError, match="has no files of topology 't', but the log of the topology names files"):
         start_local(topology(state_of("memory", shared_redis)), **elsewhere)
     for name in objects.names("t"):  # the way out that the message names
         objects.put(f"elsewhere/{name}", bytes(objects.files().read(name)))
@@ -278,7 +278,7 @@ def test_a_reset_one_level_too_high_deletes_nothing(objects: Objects, shared_red
     assert counted(topology(state_of("memory", shared_redis)), given) == EXPECTED
     objects.put("t/other/log.uuid", "another topology's")
     before = objects.names()
-    with pytest.raises(LogMismatchError, match=r"belong to no log \(there is no log.uuid\)"):
+    with pytest.raises(LogMismatchError, match=r"belong to no log \(the file log.uuid is missing\)"):
         topology(state_of("memory", shared_redis)).reset("t", log=given["log"], **objects.options)
     assert objects.names() == before
     topology(state_of("memory", shared_redis)).reset("t", log=given["log"], force=True, **objects.options)

@@ -70,7 +70,7 @@ def test_what_other_cells_built_on_a_replaced_stream_goes_with_it_and_is_named(k
     assert "Removed, because they were built on these: state 'counts' (In[" in note
     assert steps(kernel) == ["words/0:newStream(FixedBatchSpout)"]
     refused = kernel.run("pairs.peek(print)", "p")
-    assert "it is built on words/1:map" in refused and "replaced when its cell ran again" in refused
+    assert "it follows words/1:map" in refused and "replaced when its cell ran again" in refused
     kernel.run(f"pairs = words.map('word', str.upper, 'upper string')\n{COUNTS}", "c")
     kernel.run("pairs.peek(print)", "p")
     assert steps(kernel)[1:] == ["words/1:map(str.upper)", "words/2:persistentAggregate(Count)", "words/3:peek(print)"]

@@ -107,7 +107,9 @@ def test_a_metric_that_is_refused_does_not_stop_a_batch(tmp_path: Path, caplog: 
         running.activate()
         running.processAllAvailable(timeout=20)
         assert running.asOfTxid == {"sales": 3}
-    told = [record.getMessage() for record in caplog.records if "counting stops here:" in record.getMessage()]
+    told = [
+        record.getMessage() for record in caplog.records if "the metric is no longer counted:" in record.getMessage()
+    ]
     assert len(told) == 2 and "is a gauge, but was used as a counter" in told[0]
 
 

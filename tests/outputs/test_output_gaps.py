@@ -51,7 +51,7 @@ def test_a_path_that_comes_back_is_refused_and_an_empty_one_begins_anew(tmp_path
     program.run(2, "b")
     for _ in range(2):
         with pytest.raises(
-            OutputConflictError, match=r"a of output 'out' has the batches up to 2, but the output took "
+            OutputConflictError, match=r"a of output 'out' has the batches up to 2, but batch \d+ was already written"
         ):
             program.run(0, "a")
     program.run(1, "b")
@@ -104,7 +104,7 @@ def test_a_folder_that_was_restored_from_an_older_copy_is_refused(tmp_path: Path
     program.run(1, "a")
     (tmp_path / "a").rename(tmp_path / "newest")
     (tmp_path / "copy").rename(tmp_path / "a")
-    with pytest.raises(OutputConflictError, match=r"has the batches up to 1, but the output took batch 2"):
+    with pytest.raises(OutputConflictError, match=r"has the batches up to 1, but batch 2 was already written"):
         program.run(1, "a")
 
 
@@ -113,8 +113,8 @@ def test_a_function_that_comes_back_is_told_what_it_did_not_get(tmp_path: Path) 
     program.run(1, function=True)
     program.run(2)
     assert program.run(1, function=True) == [
-        "output 'function' is in the program again, but did not get batches 2 to 3, which were committed without "
-        "it: its readers find a gap there"
+        "output 'function' is in the program again, but the program had no such output while batches 2 to 3 were "
+        "committed: its readers do not get these batches"
     ]
     assert program.run(1, function=True) == [] and program.calls == [(1, 0), (4, 0), (5, 0)]
 

@@ -179,7 +179,7 @@ def test_a_batch_that_is_there_is_not_written_again(tmp_path: Path) -> None:
     before = publishedFiles(out)
     outlet(out, epoch=2, found=1).take(batch, 1)
     assert publishedFiles(out) == before
-    with pytest.raises(OutputConflictError, match=r"batch 1 in .* has 2 rows, but the log froze 1"):
+    with pytest.raises(OutputConflictError, match=r"batch 1 in .* has 2 rows, but the log has 1"):
         outlet(out, epoch=3, found=1).take(batch.slice(1), 1)
 
 
@@ -250,7 +250,7 @@ def test_a_folder_that_is_emptied_while_it_is_opened_is_told(tmp_path: Path, mon
         ),
         ({"log": "another"}, r"belongs to another log \(uuid uuid\) than this one \(uuid another\)"),
         ({"fields": "word string, n long"}, r"has \(word string\), but the topology writes \(word string, n bigint\)"),
-        ({"found": 6}, "has batch 7, but the log froze only up to 6: the log is an old copy"),
+        ({"found": 6}, "has batch 7, but the last batch in the log is 6: the log is an old copy"),
     ],
 )
 def test_another_output_s_folder_is_refused(other: dict[str, Any], says: str, tmp_path: Path) -> None:
@@ -301,7 +301,9 @@ def test_a_reader_is_told_which_places_there_are(tmp_path: Path) -> None:
     says = "path='ftp://host/x': ftp: is not supported; a batch is published on a local disk, on an object store"
     with pytest.raises(TopologyError, match=says):
         publishedFiles("ftp://host/x")
-    with pytest.raises(TopologyError, match="storage= is an option of object stores, and /.* is not in one"):
+    with pytest.raises(
+        TopologyError, match="storage= is an option of object stores, but /.* is not in an object store"
+    ):
         publishedFiles(tmp_path, storage={"region": "a"})
 
 

@@ -98,6 +98,6 @@ def test_a_batch_whose_file_was_written_anew_with_the_same_size_is_noticed(recor
     with pytest.raises(SourceUnreadableError, match="batch 1 of .* was changed after it was planned"):
         executor.emit(attempt(1), first)
     for again in (executor, recording.spout().open()):
-        with pytest.raises(DataLossError, match="the last one that this stream has played, now has other rows"):
+        with pytest.raises(DataLossError, match="the last batch that this stream has played, now has other rows"):
             again.plan(attempt(2), first, 0.0)
     assert second["txid"] == 2

@@ -72,7 +72,7 @@ def test_older_batches_that_are_left_when_the_last_one_went_are_no_emptied_outpu
     shutil.rmtree(out / "txid=2")
     with pytest.raises(OutputConflictError, match="batch 2 was published in .* deleted,"):
         take(rows_of("b"), 3)
-    with pytest.raises(OutputConflictError, match="has the batches up to 1, but the output took batch 2"):
+    with pytest.raises(OutputConflictError, match="has the batches up to 1, but batch 2 was already written"):
         parquet_output(str(out), log.start())
 
 

@@ -35,7 +35,7 @@ def test_a_class_without_a_row_is_named() -> None:
 
     here = CallSite("here")
     node = Forgotten(StructType([]), step="s/1:forgotten", site=here, schema=StructType([]))
-    with pytest.raises(TypeError, match=r"Forgotten has no state's traits: give it a row in trident\.plan\.states\."):
+    with pytest.raises(TypeError, match=r"Forgotten has no entry in trident\.plan\.states\."):
         state_traits(node)
 
 

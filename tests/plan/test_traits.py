@@ -49,5 +49,5 @@ def test_a_class_without_a_row_is_named() -> None:
     first = Node(step="s/0:first", site=here, schema=StructType([]))
     node = Forgotten(first, step="s/1:forgotten", site=here, schema=StructType([]))
     assert walk(node) == [first, node]
-    with pytest.raises(TypeError, match=r"Forgotten has no traits: give it a row in trident\.plan\.traits\.TRAITS"):
+    with pytest.raises(TypeError, match=r"Forgotten has no entry in trident\.plan\.traits\.TRAITS"):
         traits_of(node)

@@ -49,7 +49,7 @@ def test_a_missing_key_is_a_key_error_with_a_message(counts: StateView) -> None:
     with pytest.raises(KeyError) as caught:
         counts["unicorn"]
     assert isinstance(caught.value, StateKeyNotFoundError)
-    assert str(caught.value) == "state 'counts' has nothing under 'unicorn', as of txid 2"
+    assert str(caught.value) == "state 'counts' has no value for the key 'unicorn', as of txid 2"
 
 
 def test_all_of_it(counts: StateView) -> None:

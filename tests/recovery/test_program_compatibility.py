@@ -282,11 +282,11 @@ def test_branches_of_equal_form_get_their_own_tuples_by_their_names_in_any_order
 def test_branches_of_equal_form_without_names_are_refused_with_both_lines(names: dict[str, str]) -> None:
     with pytest.raises(
         TopologyError,
-        match=r"words/\d+:stateQuery\(MapGet\) at test_program_compatibility.py:\d+ and .* end branches of equal form, "
-        r"which begin with words/\d+:filter\(<lambda>\) at .*:\d+ and .* and lead to output both: .* "
+        match=r"two branches have equal steps: one from words/\d+:filter\(<lambda>\) at .*:\d+ to "
+        r"words/\d+:stateQuery\(MapGet\) at test_program_compatibility.py:\d+, .* they lead to output both\. .* "
         r"`\.name\(f'branch-\{n\}'\)\.filter\(<lambda>\)`"
         if not names
-        else r"begin with one/0:filter",
+        else r"one from one/0:filter",
     ):
         start_local(branches(["a", "b"], [], names.get), name="t")
 
@@ -300,7 +300,7 @@ def test_branches_that_lead_to_different_outputs_need_no_names(tmp_path: Path, m
 
     leave_waiting(program(lambda _: None), tmp_path / "unnamed", monkeypatch, 2)
     with pytest.raises(
-        CodeChangedError, match=r"in the branch words, and .* of that form are a/words and b/words: give"
+        CodeChangedError, match=r"in the branch words, but .* with these steps are a/words and b/words: give"
     ):
         run(program(str, outs=""), tmp_path / "unnamed")
     run(program(lambda _: None, order="ba"), tmp_path / "unnamed")
@@ -316,7 +316,7 @@ def test_another_name_of_a_branch_over_waiting_batches_is_refused(
     leave_waiting(branches(["a", "b"], rows, str), tmp_path, monkeypatch, 2)
     with pytest.raises(
         CodeChangedError,
-        match=r"in the branch [ab]/words, and in this program .* of that form are A/words and B/words: give them the",
+        match=r"in the branch [ab]/words, but in this program .* with these steps are A/words and B/words: give the",
     ):
         run(branches(["a", "b"], rows, str.upper), tmp_path)
     run(branches(["b", "a"], rows, str), tmp_path)
@@ -390,7 +390,7 @@ def test_a_state_whose_updater_cannot_go_on_is_dropped_with_its_step_as_the_refu
     with pytest.raises(CodeChangedError) as refused:
         run(declared(False, BATCHES), tmp_path)
     told = re.search(
-        r"drop the states that this program lacks, then start it: (dropState\(.*?\))\.", str(refused.value)
+        r"drop the states that this program lacks, then start this program: (dropState\(.*?\))\.", str(refused.value)
     )
     assert told is not None
     exec(told[1], {"dropState": dropState})

@@ -134,7 +134,9 @@ def test_a_stream_cannot_have_been_another_one_of_the_same_topology(tmp_path: Pa
 
 def test_two_streams_swap_their_names_through_a_third_one(tmp_path: Path) -> None:
     each(("a", "x", 2), ("b", "y", 2)).run(tmp_path)
-    with pytest.raises(TopologyError, match=r"rename one stream at a start.* if they swap .* through a third name"):
+    with pytest.raises(
+        TopologyError, match=r"rename only one stream at each start.* to swap two names, use a third name"
+    ):
         each(("b", "x", 3, {"formerly": "a"}), ("a", "y", 3, {"formerly": "b"})).run(tmp_path)
     each(("c", "x", 2, {"formerly": "a"}), ("b", "y", 2)).run(tmp_path)
     each(("c", "x", 2), ("a", "y", 2, {"formerly": "b"})).run(tmp_path)
@@ -367,7 +369,7 @@ def test_states_whose_streams_meet_are_refused_and_one_side_may_begin_anew(tmp_p
     met = counted_apart(3, merged=True)
     with pytest.raises(
         CodeChangedError,
-        match=r"of two batch groups: .*txids mean different "
+        match=r"of two batch groups: .*equal txids of the two groups are different "
         r"batches.*dropState\('t', '",
     ):
         met.run(tmp_path)
@@ -566,12 +568,12 @@ def test_files_that_are_read_in_another_form_under_the_same_name_are_warned_of(t
             assert declared("*.parquet", format="parquet").run(checkpoint, "counts") == [{"UA": 1, "DL": 1}]
     (data / "flights.json").write_text('{"word": "UA"}\n{"word": "DL"}\n')
     expected = (
-        "stream 'flights' continues at its position: its files were read as parquet (word string), and are read "
+        "stream 'flights' continues at its position: its files were read as parquet (word string) before, and are read "
         f"as json (word string) from now on. If {data}/*.json contains rows that were already read in the other "
         "format, they count twice"
     )
     with pytest.warns(RuntimeWarning, match=re.escape(expected)):
         declared("*.json", format="json", schema="word string").run(checkpoint)
-    other_fields = r"read as json \(word string\), and are read as json \(word string, n bigint\)"
+    other_fields = r"read as json \(word string\) before, and are read as json \(word string, n bigint\)"
     with pytest.warns(RuntimeWarning, match=other_fields):
         declared("*.json", format="json", schema="word string, n long").run(checkpoint)

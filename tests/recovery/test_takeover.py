@@ -178,7 +178,9 @@ def test_a_start_that_was_overtaken_at_its_end_does_not_say_that_its_state_is_lo
         shared_redis.client.flushall()
 
     at("start.done", 1, taken_over_and_lost)
-    with pytest.raises(FencedError, match=r"\(epoch 3\).*last error: .*'counts' is at txid 0.*cannot be healed"):
+    with pytest.raises(
+        FencedError, match=r"\(epoch 3\).*last error: .*'counts' is at txid 0.*the log cannot restore the state"
+    ):
         a_whole_run(tmp_path, state)
 
 
@@ -256,7 +258,7 @@ def test_a_run_that_was_taken_over_does_not_say_that_its_state_is_lost(
         feeder.feed([word])
     with (
         pytest.raises(
-            FencedError, match=r"\(epoch 2\).*last error: .*'counts' is at txid 0.*cannot be healed"
+            FencedError, match=r"\(epoch 2\).*last error: .*'counts' is at txid 0.*the log cannot restore the state"
         ) as found,
         start_local(topology, name="wc", checkpointLocation=tmp_path) as running,
     ):

@@ -258,7 +258,7 @@ def test_one_aggregator_and_several_later_are_refused(make_state: MakeState, tmp
     told = refusal(BOTH, Sum(), make_state(), tmp_path)
     assert told.startswith(
         "state 'totals' has (word string) -> bigint by Sum, but the topology declares (word string) -> "
-        "struct<n:bigint,total:bigint> by {n: Count, total: Sum} (another value type, one aggregator then, several "
+        "struct<n:bigint,total:bigint> by {n: Count, total: Sum} (another value type, one aggregator before, several "
         "now). Give the new state another name= (the stored state stays, and openState can read it); or drop it with"
     )
 
@@ -266,9 +266,9 @@ def test_one_aggregator_and_several_later_are_refused(make_state: MakeState, tmp
 @pytest.mark.parametrize(
     ("later", "says"),
     [
-        (Sum(), "(another value type, several aggregators then, one now)"),
+        (Sum(), "(another value type, several aggregators before, one now)"),
         ({**BOTH, "most": Max("n")}, "(another value type, another aggregator: 'most' is new)"),
-        ({"n": Count()}, "(another value type, another aggregator: 'total' is gone)"),
+        ({"n": Count()}, "(another value type, another aggregator: 'total' was removed)"),
         ({"n": Count(), "total": Max("n")}, "(another aggregator: 'total' was made by Sum and is now made by Max)"),
         ({"total": Sum("n"), "n": Count()}, "(another value type, the aggregators have another order)"),
     ],
@@ -306,7 +306,9 @@ def test_a_state_that_is_opened_by_name_shows_its_fields(
         assert opened.toArrow().column_names == ["word", "n", "mean", "spread"]
     with openState("t", "totals", aggregator=several, **place) as opened:
         assert opened["c"].n == 2
-    with pytest.raises(StateShapeError, match=r"was made with \{n: Count, mean: .*: trident.StdDev\}, not with Count"):
+    with pytest.raises(
+        StateShapeError, match=r"was written with the aggregator \{n: Count, mean: .*: trident.StdDev\}, not with Count"
+    ):
         openState("t", "totals", aggregator=Count(), **place)
 
 

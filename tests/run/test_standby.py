@@ -165,7 +165,7 @@ def test_a_standby_that_was_slower_waits_on(
 
     monkeypatch.setattr(SqliteLog, "take", other_first)
     result = standing_by(tmp_path)
-    wait_until(lambda: "another driver took the log first; this one waits as a standby" in caplog.text)
+    wait_until(lambda: "another driver took the log first; this driver waits as a standby" in caplog.text)
     assert log.lease() == leases[0], "the winner keeps it"
     log.give_back(leases[0])
     check_counts(result.result(10))
@@ -182,7 +182,7 @@ def test_a_standby_waits_on_while_the_file_is_locked(
     driver = connect(tmp_path / "t" / "log.sqlite", isolation_level=None)
     driver.execute("BEGIN IMMEDIATE")
     wait_until(lambda: "cannot take over: the log" in caplog.text)
-    assert "database is locked; it waits as a standby" in caplog.text and not result.done()
+    assert "database is locked; this driver waits as a standby" in caplog.text and not result.done()
     driver.close()
     check_counts(result.result(10))
 
@@ -242,7 +242,7 @@ def test_a_stop_in_the_middle_of_the_takeover_stops_the_run(
         ({"standby": "yes"}, "standby='yes': expected True or False"),
         ({"takeover": 1}, "takeover=1: expected True or False"),
         ({"standby": True, "takeover": True}, "a standby waits, a takeover does not"),
-        ({"takeover": False}, "takeover=False: a start takes over at once; with standby=True"),
+        ({"takeover": False}, "takeover=False has no effect without standby=True: a start takes over at once"),
         ({"leaseSecs": 0}, "leaseSecs=0"),
         ({"leaseSecs": "soon"}, "leaseSecs='soon' is not a duration"),
     ],

@@ -72,7 +72,7 @@ def test_a_misspelt_option_is_told_with_those_there_are(option: str, near: str |
     [
         (
             "ackers",
-            "there are no .* and the attribute",
+            "there are no .* attribute tracking decides",
         ),
         ("maxRowsPending", "rows are limited by the source: set maxPending of the RichSpout"),
     ],

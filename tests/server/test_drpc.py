@@ -42,7 +42,7 @@ def test_the_functions_are_listed(serving: Serving) -> None:
         ("cuont", {"args": ["dog"]}, 404, "DRPCNotFoundError", "did you mean 'count'"),
         ("count", {"args": [7]}, 400, "DRPCArgumentError", "argument 'word' is 7 (int)"),
         ("count", {"args": []}, 400, "DRPCArgumentError", "argument 'word' is missing"),
-        ("count", {"args": ["a", "b"]}, 400, "DRPCArgumentError", "2 arguments came"),
+        ("count", {"args": ["a", "b"]}, 400, "DRPCArgumentError", "the call has 2 arguments"),
         ("count", {"args": {"wrod": "a"}}, 400, "DRPCArgumentError", "did you mean 'word'"),
         ("count", {"arguments": ["a"]}, 400, "InvalidBody", "unknown field `arguments`"),
         ("count", {"args": ["a"], "timeout": 1e9}, 400, "InvalidBody", "at most 30"),

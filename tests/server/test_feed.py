@@ -228,7 +228,7 @@ def test_a_state_that_is_dropped_ends_the_feed(shared_redis: RedisServer, tmp_pa
         run("cow")
         with pytest.raises(StateEndedError):
             next(changes)
-        with pytest.raises(StateEndedError, match="from before that: its values are"):
+        with pytest.raises(StateEndedError, match="from before that: the reader's values are"):
             next(client.changes("counts", after=place))
         with pytest.raises(StateEndedError, match="was dropped while it was open.*: open it again"):
             next(client.changes("counts", snapshot=True))
@@ -336,11 +336,11 @@ def test_states_whose_changes_cannot_be_told(tmp_path: Path) -> None:
     [
         ("?after=soon", 400, "after='soon': expected a txid, or the id of an event of this feed"),
         ("?from=1", 400, "unknown: from; expected after, snapshot, rows"),
-        ("?after=1&after=2", 400, "after came 2 times"),
+        ("?after=1&after=2", 400, "after is given 2 times"),
         ("?snapshot=1", 400, "snapshot='1': expected true or false"),
         ("?rows=csv", 400, "rows='csv': expected json or arrow"),
-        ("?after=99", 410, "is at txid 1: its log is an older copy, or a new one"),
-        ("?after=abc-1-0-1", 410, "is from before that: its values are"),
+        ("?after=99", 410, "is at txid 1: its log is an older copy, or a new log"),
+        ("?after=abc-1-0-1", 410, "is from before that: the reader's values are"),
     ],
 )
 def test_a_request_that_is_wrong(serving: Serving, query: str, status: int, message: str) -> None:

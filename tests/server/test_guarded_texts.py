@@ -36,7 +36,7 @@ def test_an_error_is_found_in_the_log_by_its_place_and_number(
         told = serving.post("/drpc/fails", {"args": ["dog"]}, headers={"authorization": f"Bearer {SHOP}"}).json()
     message = told["error"]["message"]
     assert told["error"]["type"] == "UserFunctionError"
-    assert message.startswith("the server could not answer; its log has the reason, under the number ")
+    assert message.startswith("the server could not answer; the server's log has the reason, under the number ")
     (line,) = [record.getMessage() for record in caplog.records if record.name == "trident.server.guards"]
     assert message.rpartition(" ")[2] in line and "counting.py:" in line and "in fails" in line and "dog" not in line
 

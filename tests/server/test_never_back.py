@@ -98,7 +98,9 @@ def test_an_answer_of_a_server_that_does_not_know_to_wait_is_none(
     with DRPCClient(servers[0], timeout=0.3) as client:
         client.top("counts", 1)
         turn(client, servers[1])
-        with pytest.raises(ServerError, match="Behind: it shows {'words': 2}, not yet {'words': 5}"):
+        with pytest.raises(
+            ServerError, match="Behind: the server is at {'words': 2}, but the request needs {'words': 5}"
+        ):
             answer_of(CALLS[name](client))
 
 

@@ -389,7 +389,8 @@ class Rude(Logs):
         (Rude(["a"]), "Rude, partition 'p' returned ['a'] (list); expected a pair (rows, metadata)"),
         (
             Rude((["a"], None)),
-            "Rude, partition 'p' returned rows without metadata: the same rows would be read again for ever",
+            "Rude, partition 'p' returned rows without metadata, so every later batch would read the same rows again; "
+            "return the metadata from which the next batch continues",
         ),
         (
             Rude((["a"], {1: 2})),
@@ -407,7 +408,7 @@ def test_what_a_partitioned_spout_gives_is_checked(spout: Any, said: str) -> Non
 
 
 def test_metadata_of_another_spout_is_refused() -> None:
-    with pytest.raises(SpoutContractError, match="Logs: 7 is not one of its batches"):
+    with pytest.raises(SpoutContractError, match="Logs: this spout cannot replay the batch 7"):
         as_spout(Logs({})).open().plan(TransactionAttempt(2, 0), 7, 0.0)
 
 
@@ -531,7 +532,7 @@ def test_rows_without_a_new_position_are_refused() -> None:
             return ["a"], None
 
     with pytest.raises(
-        SpoutContractError, match="returned rows without metadata: the same rows would be read again for ever"
+        SpoutContractError, match="returned rows without metadata, so every later batch would read the same rows again"
     ):
         as_spout(Stuck({"p": []})).open().plan(TransactionAttempt(1, 0), None, 0.0)
 

@@ -172,8 +172,8 @@ def test_a_batch_for_a_topology_that_has_failed_is_an_error() -> None:
         running.awaitTermination(timeout=20)
     with pytest.raises(SpoutError) as refused:
         feeder.feed([2])
-    assert "so no topology would read this batch; nothing was fed (1 fed before is not committed)" in str(refused.value)
-    assert "call awaitTermination() of its handle; start a topology with this spout again" in str(refused.value)
+    assert "so the batch was not added to the queue (1 earlier batch is not committed)" in str(refused.value)
+    assert "call awaitTermination() of its handle; then start a topology with this spout again" in str(refused.value)
 
 
 def test_what_is_fed_after_a_stop_is_taken_by_the_next_start(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_with_fewer_batches_than_were_committed_it_is_idle() -> None:
 
 
 def test_metadata_of_another_spout_is_refused() -> None:
-    with pytest.raises(SpoutContractError, match=r"\{'offset': 3\} is not one of its batches"):
+    with pytest.raises(SpoutContractError, match=r"this spout cannot replay the batch \{'offset': 3\}"):
         FixedBatchSpout("word string", [["a"]]).open().plan(TransactionAttempt(2, 0), {"offset": 3}, 0.0)
 
 

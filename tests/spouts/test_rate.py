@@ -131,7 +131,7 @@ def test_an_argument_out_of_range_is_refused(options: dict[str, Any], message: s
 
 
 def test_the_log_of_another_spout_is_refused() -> None:
-    with pytest.raises(SpoutContractError, match=r"RateSpout: 7 is not one of its batches"):
+    with pytest.raises(SpoutContractError, match=r"RateSpout: this spout cannot replay the batch 7"):
         RateSpout().open().plan(TransactionAttempt(2, 0), 7, T0)
 
 

@@ -127,9 +127,7 @@ def test_without_a_local_road_the_embedded_engine_refuses_it_at_the_start() -> N
         str(caught.value),
     ), str(caught.value)
     emission = SparkSpout(frame_of_ids, next_ids, SCHEMA).open().emit(TransactionAttempt(1, 0, 1), {"from": 0, "to": 1})
-    with pytest.raises(
-        MissingSessionError, match=rf"only Spark can read what frame_of_ids \({HERE}:\d+\) reads; start"
-    ):
+    with pytest.raises(MissingSessionError, match=rf"frame_of_ids \({HERE}:\d+\) needs Spark to read its rows; start"):
         emission.arrow()
 
 

@@ -231,6 +231,6 @@ def test_a_checkpoint_that_is_older_than_the_log_is_refused(source: Source, tmp_
     again: Any = source.spout().open()
     with pytest.raises(DataLossError) as refused:  # whether Spark has planned batch 2 anew by now or not
         again.plan(attempt(4), plan, 0.0)
-    assert "the last one that this stream has counted" in str(refused.value)
+    assert "the last batch that this stream has counted" in str(refused.value)
     assert "newStream(..., anew=True): everything that the source still has then counts twice" in str(refused.value)
     again.close()

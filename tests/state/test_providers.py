@@ -74,7 +74,11 @@ def test_a_provider_is_chosen_by_name(provider: Any, config: Any, expected: str)
             r"config of state provider 'redis': jedisPoolConfig is of type int: expected",
         ),
         ("redis", {"valueSerializerClass": "a.B"}, r"valueSerializerClass has no effect here: .*valueType='binary'"),
-        ("redis", {"keyClass": "java.lang.String"}, r"keyClass has no effect here: the key's type is the keyFields"),
+        (
+            "redis",
+            {"keyClass": "java.lang.String"},
+            r"keyClass has no effect here: the type of the key is set by keyFields",
+        ),
         ("memory", {"size": 1}, r"config of state provider 'memory' has no key 'size'; it has no keys"),
         ("sqlite", {}, r"config of state provider 'sqlite' lacks 'path'"),
         ("sqlite", {"path": ":memory:"}, r"config of state provider 'sqlite': path=':memory:'"),

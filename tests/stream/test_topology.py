@@ -151,7 +151,10 @@ def test_names_for_a_merge_must_fit(topology: TridentTopology) -> None:
     assert (
         "outputFields names 1 fields (k) for 2: (a bigint, x string)" in fails(lambda: a.merge(b, outputFields="k"))[1]
     )
-    assert "field 'v' is string, not bigint: no cast here" in fails(lambda: a.merge(b, outputFields="k, v long"))[1]
+    assert (
+        "field 'v' is string, not bigint, and this verb does not convert types"
+        in fails(lambda: a.merge(b, outputFields="k, v long"))[1]
+    )
 
 
 # --- join --------------------------------------------------------------------------------------------------------
@@ -203,7 +206,7 @@ def test_requests_do_not_meet_batches_or_other_requests(topology: TridentTopolog
     a, f, g = stream("args string", "a", topology), topology.newDRPCStream("f"), topology.newDRPCStream("g")
     for meet in (lambda: topology.merge(a, f), lambda: topology.join([f, a], "args")):
         assert (
-            "the requests of DRPC function 'f' are in no batch of a: to read the results of batches, a request uses"
+            "cannot combine requests of DRPC function 'f' with batches of a: a request is in no batch. To read the"
             in fails(meet)[1]
         )
     assert (

@@ -254,4 +254,4 @@ def test_a_multi_reduce_explains_itself(topology: TridentTopology, streams: list
     assert box in grouped.draw("mermaid")
     requests = topology.newDRPCStream("ask")
     message = fails(lambda: topology.multiReduce([streams[0], requests], None, Reducer(), "n"))[1]
-    assert "the requests of DRPC function 'ask' are in no batch of s0" in message
+    assert "cannot combine requests of DRPC function 'ask' with batches of s0" in message

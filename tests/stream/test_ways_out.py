@@ -110,6 +110,6 @@ def test_a_start_without_its_redis_is_one_short_traceback(tmp_path: Path) -> Non
     topology = TridentTopology()
     words = topology.newStream("s", FixedBatchSpout("word string", [["a"]])).groupBy("word")
     words.persistentAggregate(RedisMapState.opaque("redis://127.0.0.1:1"), Count(), "n", name="n")
-    with pytest.raises(StateUnavailableError, match="a start needs it, and commits wait for it") as failed:
+    with pytest.raises(StateUnavailableError, match="A start fails without it, and commits wait for it") as failed:
         topology.start(name="t", checkpointLocation=tmp_path, engine="embedded")
     assert len("".join(traceback.format_exception(failed.value)).splitlines()) < 25

@@ -181,7 +181,7 @@ LETS_PASS: dict[str, tuple[Call, str]] = {
     ),
     "requests mixed with batches": (
         lambda g, s: s.join(g.topology.newDRPCStream("f"), "line", otherKeys="args"),
-        "the requests of DRPC function 'f' are in no batch of lines",
+        "cannot combine requests of DRPC function 'f' with batches of lines",
     ),
     "an unknown mode": (
         lambda g, s: s.join(g.other, "line", mode="presrve"),  # type: ignore[arg-type]

@@ -220,7 +220,9 @@ def test_what_cannot_be_a_script_is_refused() -> None:
 
 def test_the_log_of_another_spout_is_refused(tmp_path: Path) -> None:
     source = TestSource("word string", [["a"]])
-    with pytest.raises(SpoutContractError, match="7 is not one of its batches; the log belongs to another spout"):
+    with pytest.raises(
+        SpoutContractError, match="this spout cannot replay the batch 7 of the log: another spout wrote it"
+    ):
         source.open().emit(None, 7)  # type: ignore[arg-type]
 
 

@@ -54,7 +54,7 @@ class GroupFollower:
         if error is not None or not (self._thread.is_alive() or self._ended.is_set()):
             why = f"{type(error).__name__}: {error}" if error is not None else "the thread that follows it has ended"
             raise StateNotFollowedError(
-                f"group {self._group!r} cannot be followed after txid {self.committed}, so its values become old: "
+                f"group {self._group!r} cannot be followed after txid {self.committed}, so its values become stale: "
                 f"{why}; open the topology again"
             ) from error
 

@@ -80,8 +80,8 @@ def open_to_drop(location: StateLocation, topology: str, state: str) -> Store | 
         if identity is not None and (identity.topology, identity.name) != (topology, state):
             store.close()
             raise StateError(
-                f"{location.factory!r} holds the state {identity.name!r} of topology {identity.topology!r}; nothing "
-                f"was changed"
+                f"{location.factory!r} holds another state, {identity.name!r} of topology {identity.topology!r}; give "
+                f"the factory of this state. Nothing was changed"
             )
         return store
     name = (location.address, location.prefix, topology, state)

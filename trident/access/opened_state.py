@@ -62,13 +62,16 @@ class FollowedStore:
         markers = [marker for marker in all_markers if marker is not None]
         incomplete = len(markers) < len(all_markers)
         if incomplete or min(markers) < earlier:
-            problem = "a part of it is gone" if incomplete else f"it is at txid {min(markers)}"
+            problem = "a part of it is missing" if incomplete else f"it is at txid {min(markers)}"
             unless = ", unless it was dropped" if incomplete else ""
             raise StateRecoveringError(
                 f"state {self._name!r}: {problem}, and an earlier read saw txid {earlier}: the server lost its last "
                 f"commits; the driver writes them again when the topology next runs{unless}"
                 if earlier >= 0
-                else f"state {self._name!r}: {problem}: its driver heals it when the topology next runs{unless}"
+                else (
+                    f"state {self._name!r}: {problem}: its driver restores it from the log when the topology next "
+                    f"runs{unless}"
+                )
             )
         with self._lock:
             self._last = max(self._last, min(markers))

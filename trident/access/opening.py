@@ -136,8 +136,8 @@ def _open_in_memory(
 ) -> OpenedState:
     if not location.has_files:
         raise TopologyError(
-            f"state {state!r}: the log in Redis has this state in memory; its snapshots are under the topology's "
-            f"checkpointLocation or filesLocation: give that too"
+            f"state {state!r}: the log is in Redis, but this state is in memory, and its snapshots are under the "
+            f"topology's checkpointLocation or filesLocation: give that location too"
         )
     log = location.open_log_to_read(topology)
     try:
@@ -197,7 +197,7 @@ def _in_own_store(factory: StateFactory, topology: str, state: str) -> tuple[Fol
             f"not {state!r} of {topology!r}"
         )
     if report.kind is not None and report.kind is not factory.kind:
-        raise StateShapeError(f"state {state!r} is {report.kind.value}, and {factory!r} is not")
+        raise StateShapeError(f"state {state!r} is {report.kind.value}, but {factory!r} is not")
     fingerprint = read_fingerprint(report.fingerprint)
     store = factory.open(identity, StateShape(fingerprint.keys, fingerprint.value, _PUT), NoHome())
     return FollowedStore(store, state, report.incarnation), fingerprint, factory.kind
@@ -226,7 +226,9 @@ def _known(fingerprint: Fingerprint, state: str, aggregator: Any) -> _Known:
     written = {str(field): aggregator_name(one) for field, one in given.items()}
     name = bundle_text(written) if several else aggregator_name(aggregator)
     if name not in (fingerprint.aggregator, maker):
-        raise StateShapeError(f"state {state!r} was made with {fingerprint.aggregator}, not with {name}")
+        raise StateShapeError(
+            f"state {state!r} was written with the aggregator {fingerprint.aggregator}, not with {name}"
+        )
     return _presenting(given, window)
 
 

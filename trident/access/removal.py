@@ -159,9 +159,9 @@ def _check_own_state(known: _Known, state: str, store_log: str | None) -> None:
     """Raise StateError if another log owns the state in the store."""
     if store_log not in (None, known.uuid):
         raise StateError(
-            f"state {state!r} there belongs to another log (uuid {store_log}) than this one (uuid {known.uuid}), "
-            f"and a driver may be writing it: give the location of that log, or use force if that log is gone. "
-            f"Nothing was changed"
+            f"state {state!r} at the given location belongs to another log (uuid {store_log}) than this one (uuid "
+            f"{known.uuid}), and a driver may be writing it: give the location of that log, or use force if that log "
+            f"is gone. Nothing was changed"
         )
 
 
@@ -170,8 +170,8 @@ def _check_no_watermark(held: HeldStates, state: str) -> None:
     owner = held.owner_of(state)
     if owner is not None:
         raise StateError(
-            f"state {state!r} is the watermark of state {owner!r} and cannot be dropped alone; drop {owner!r}, and its "
-            f"watermarks go with it. Nothing was changed"
+            f"state {state!r} is the watermark of state {owner!r} and cannot be dropped alone; drop {owner!r}, which "
+            f"also drops its watermarks. Nothing was changed"
         )
 
 
@@ -263,7 +263,7 @@ def _drop_without_log(location: StateLocation, topology: str, state: str, force:
         for store in stores:
             opened.callback(store.close)
         if not stores:
-            raise StateError(f"no state {state!r} of topology {topology!r} there; nothing was changed")
+            raise StateError(f"no state {state!r} of topology {topology!r} at the given location; nothing was changed")
         if not force:
             raise StateError(
                 f"only the log of topology {topology!r} says whether a driver writes state {state!r}: give its "

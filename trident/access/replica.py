@@ -243,7 +243,7 @@ class MemoryReplica:
         where, birth = f"state {self._state!r}", self._log.births().get(self._state)
         text = self._log.manifest(self._state) or None
         if self._incarnation is None and (birth is None or text is None):
-            raise StateError(f"{where} has no snapshot in this log: it is not kept in memory")
+            raise StateError(f"{where} has no snapshot in this log: it is not a state in memory")
         if birth is None or text is None:
             raise self._dropped(f"{where} was dropped while it was open")
         manifest = read_manifest(text, where)
@@ -285,4 +285,4 @@ class _Home:
         self.files, self.manifest = files, manifest
 
     def publish(self, manifest: bytes, lease: Lease) -> None:
-        raise AssertionError("a state opened for reading publishes nothing")
+        raise AssertionError("a state that was opened for reading publishes no snapshot")

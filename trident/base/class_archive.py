@@ -34,7 +34,9 @@ def archive_file() -> Path:
 
     java = machine_java()
     if java is None:
-        raise SparkSetupError(f"no archive of Java's classes: {why_no_java()}")
+        raise SparkSetupError(
+            f"cannot make the archive of Java classes, which lets Spark start sooner: {why_no_java()}"
+        )
     parts = (os.path.realpath(java), pyspark.__version__, pyspark.__file__)
     others = (os.environ.get("SPARK_HOME"), os.environ.get("TRIDENT_JAVA"))
     name = hashlib.sha256(repr((*parts, *others)).encode()).hexdigest()[:16]
@@ -74,10 +76,12 @@ def make_class_archive(program: Sequence[str]) -> Path:
         try:
             ran = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=_LONGEST)
         except subprocess.TimeoutExpired as error:
-            raise SparkSetupError(f"no archive of Java's classes was made within {_LONGEST} s") from error
+            raise SparkSetupError(
+                f"the archive of Java classes, which lets Spark start sooner, was not ready within {_LONGEST} s"
+            ) from error
         if ran.returncode or not made.exists():
             output = "\n".join((ran.stdout + ran.stderr).splitlines()[-10:])
-            raise SparkSetupError(f"no archive of Java's classes was made; Spark's output ends with:\n{output}")
+            raise SparkSetupError(f"Java made no archive of its classes; Spark's output ends with:\n{output}")
         os.replace(made, file)
     return file
 

@@ -155,7 +155,7 @@ class Reader:
         if name in _PYTHON_NAMES:
             return self.error(f"{name!r} is Python's name; write the SQL type {_PYTHON_NAMES[name]!r}")
         if name in _UNSUPPORTED:
-            return self.error(f"a tuple cannot carry the type {name!r}: {_UNSUPPORTED[name]}")
+            return self.error(f"a tuple's field cannot have the type {name!r}: {_UNSUPPORTED[name]}")
         hint = did_you_mean(name, [*SIMPLE, *_DECIMAL, *_NESTED])
         return self.error(f"unknown type {name!r}{hint} (write a name with blanks in backticks: `Origin State` string)")
 
@@ -179,7 +179,8 @@ class Reader:
             self.expect(")")
         if precision > 38 or scale > precision:
             raise self.error(
-                f"decimal({precision},{scale}) is out of range: at most 38 digits, and at most as many after the point"
+                f"decimal({precision},{scale}) is out of range: a decimal has at most 38 digits, and its scale is "
+                f"at most its precision"
             )
         return spark.DecimalType(precision, scale)
 

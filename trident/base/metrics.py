@@ -151,7 +151,7 @@ class MetricsRegistry(Collector):
             return key
         if len(series) == MOST_SERIES:
             logger.warning(
-                "metric %s has %d series, one for each combination of %s; more combinations are added up under the "
+                "metric %s has %d series, one for each combination of %s; further combinations are summed under the "
                 "label %r. Choose labels with few values",
                 name,
                 MOST_SERIES,

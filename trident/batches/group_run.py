@@ -219,7 +219,7 @@ class GroupRun:
                 self._react(self._next_event())
         except BaseException as error:
             self.error = self.error or error
-            self.logger.exception("group %r broke", self.group.name)
+            self.logger.exception("group %r ended with an unexpected error", self.group.name)
         finally:
             # Done after an error of the loop itself, too: `rest` waits until `done` is set, and `awaitTermination`
             # until the last group has called `ended`.

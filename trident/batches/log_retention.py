@@ -59,7 +59,7 @@ class Trimming:
         except AttemptCancelledError:  # the run ends
             return
         except (StateError, OSError) as error:  # a store or its disk does not answer: keep everything for now
-            self._logger.warning("group %r: the log is not trimmed: %s", self._group, error)
+            self._logger.warning("group %r: old batches could not be deleted from the log: %s", self._group, error)
             self._batches = -1  # so that the very next commit tries again
             return
         settings = self._settings

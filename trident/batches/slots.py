@@ -126,4 +126,4 @@ def _close(use: _SlotUse) -> None:
     try:
         use.slot.close()
     except Exception:
-        logger.warning("a slot failed to close", exc_info=True)
+        logger.warning("the engine's resources for one batch in flight could not be closed", exc_info=True)

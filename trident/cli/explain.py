@@ -19,7 +19,9 @@ def explain(program: str, options: StartOptions, form: str | None) -> None:
     With --require-exactly-once the exit code is 1 if a state or an output guarantees less.
     """
     if form is not None and came("engine"):
-        raise click.UsageError("--engine is for the text, which --draw replaces: give one of them")
+        raise click.UsageError(
+            "--engine changes only the text, and --draw prints a picture instead: give only one of them"
+        )
     topology = load_topology(program)
     if options.get("requireExactlyOnce"):
         check_exactly_once(topology)

@@ -270,7 +270,7 @@ def _awaited(
             )
         if time.monotonic() > until:
             raise TopologyConditionError(
-                f"the driver of topology {stored.name!r} has not done it yet, after {timeout:g} s, and still will; "
-                f"its log is {stored.said}"
+                f"the driver of topology {stored.name!r} has not done this within {timeout:g} s; it still will. Its "
+                f"log is {stored.said}"
             )
         time.sleep(_LOOK_SECONDS)

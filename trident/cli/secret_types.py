@@ -41,7 +41,7 @@ class SecretUrl(Text):
         """Return the value. Fails, without showing it, if it has a password that others could see."""
         source = None if ctx is None or param is None else ctx.get_parameter_source(str(param.name))
         if redacted(value) != value and source is click.core.ParameterSource.COMMANDLINE:
-            self.fail(f"the url has a password, and {_SEEN} with the url", param, ctx)
+            self.fail(f"the url has a password, and {_SEEN} that contains the url", param, ctx)
         return value
 
 
@@ -54,7 +54,7 @@ class Setting(Text):
         """Return the setting. Fails, without showing its value, if that is a url with a password."""
         name, _, text = value.partition("=")
         if "://" in text and redacted(text) != text:
-            self.fail(f"the url of {name} has a password, and {_SEEN} with the url", param, ctx)
+            self.fail(f"the url of {name} has a password, and {_SEEN} that contains the url", param, ctx)
         return value
 
 

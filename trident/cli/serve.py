@@ -111,7 +111,7 @@ def keep(processes: Sequence[BaseProcess]) -> None:
             if process.pid is not None:
                 process.join()
     if any(process.exitcode for process in ended):
-        raise TopologyError("a server process ended with an error; see its lines above")
+        raise TopologyError("a server process ended with an error; see its output above")
 
 
 def _end_with_parent() -> None:

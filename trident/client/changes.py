@@ -76,7 +76,9 @@ class ChangesReader:
 
     def __init__(self, state: str, after: int | str | None, snapshot: bool) -> None:
         if after is not None and snapshot:
-            raise errors.TopologyError("give either after= or snapshot=True: a snapshot starts from no position")
+            raise errors.TopologyError(
+                "give either after= or snapshot=True, not both: a snapshot has no start position"
+            )
         if isinstance(after, bool) or not isinstance(after, int | str | None):
             raise errors.TopologyError(f"after={after!r}: expected a txid, or the position of a change")
         self._path = f"/state/{quote(state, safe='')}/changes"

@@ -167,7 +167,11 @@ class Conversation:
         if response.status_code == 200:
             shown = json.loads(response.headers.get("trident-as-of-txid", "{}"))
             behind = {group: txid for group, txid in least.items() if shown.get(group, txid) < txid}
-            return ServerError(f"{self.url}: Behind: it shows {shown}, not yet {behind}") if behind else None
+            return (
+                ServerError(f"{self.url}: Behind: the server is at {shown}, but the request needs {behind}")
+                if behind
+                else None
+            )
         error = error_of(response.status_code, response.content, self.url)
         if response.status_code not in (*SAFE_STATUSES, 409):
             raise error

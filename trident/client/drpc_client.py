@@ -62,7 +62,7 @@ def _changes(http: Any, conversation: Conversation, reader: ChangesReader) -> Ge
             if connected:  # from here on the client waits for a server to answer
                 patience = conversation.patience()
             # A stream ends without an error if its server ends, or if the server disconnects a slow reader.
-            error = error or conversation.no_answer(EOFError("it ended the stream of changes"))
+            error = error or conversation.no_answer(EOFError("the server ended the stream of changes"))
             time.sleep(patience.next(error))
 
 

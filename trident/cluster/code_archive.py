@@ -48,7 +48,9 @@ def _places(program: str, top: str) -> list[Path]:
     importlib.invalidate_caches()
     spec = importlib.util.find_spec(top)
     if spec is None:
-        raise TopologyError(f"{program!r}: there is no module {top!r} here or among the packages")
+        raise TopologyError(
+            f"{program!r}: there is no module {top!r} in the working directory or among the installed packages"
+        )
     if spec.submodule_search_locations is not None:
         return [Path(place) for place in spec.submodule_search_locations]
     if spec.origin is None or not spec.origin.endswith(".py"):
@@ -59,7 +61,7 @@ def _places(program: str, top: str) -> list[Path]:
 def _files(place: Path) -> Iterator[tuple[str, Path]]:
     """Yield the files of a module or a package, each with its name in the archive."""
     if not place.exists():
-        raise TopologyError(f"the code {place} does not exist")
+        raise TopologyError(f"the file or folder of code {place} does not exist")
     if place.is_file():
         yield place.name, place
         return

@@ -99,7 +99,10 @@ class LocalCluster(Ending):
         if cores is not None:
             check_whole_number("cores", cores)
             if spark is not None or engine != "spark":
-                raise TopologyError("cores= needs a local Spark session made by the cluster, which makes none here")
+                raise TopologyError(
+                    "cores= applies to a local Spark session that the cluster creates, but this cluster creates none; "
+                    "omit cores="
+                )
         self._spark, self._engine, self._cores = spark, engine, cores
         self._checkpoint = checkpointLocation
         self._owned: SparkSession | None = None
@@ -183,7 +186,7 @@ class LocalCluster(Ending):
     def _drain(self, running: RunningTopology, limit: float | None) -> None:
         try:
             if not running.deactivate(wait=limit):
-                logger.warning("topology %r did not commit within %g s what it had planned", running.name, limit)
+                logger.warning("topology %r did not commit its planned batches within %g s", running.name, limit)
         except TopologyConditionError as error:  # the run has ended, or is between two plans
             logger.info("%s; it is killed", error)
 

@@ -30,7 +30,9 @@ def imported(program: str) -> TridentTopology:
     except ModuleNotFoundError as error:
         if error.name != module:
             raise
-        raise TopologyError(f"{program!r}: there is no module {module!r} here or among the packages") from None
+        raise TopologyError(
+            f"{program!r}: there is no module {module!r} in the working directory or among the installed packages"
+        ) from None
     try:
         found: Any = getattr(imported_module, attribute)
     except AttributeError:

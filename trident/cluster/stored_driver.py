@@ -115,7 +115,7 @@ def _check_paths(submitted: Submitted, topology: TridentTopology) -> None:
     moved = ", ".join(sorted({*submitted.paths} - {*paths}))
     raise TopologyError(
         f"topology {submitted.name!r} was submitted in the folder {folder}, which no longer exists, so the relative "
-        f"paths of the program would no longer mean {moved}: create the folder again; or kill the topology and "
+        f"paths of the program would no longer lead to {moved}: create the folder again; or kill the topology and "
         f"submit it with absolute paths and the same checkpoint, from which it continues"
     )
 

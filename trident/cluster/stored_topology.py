@@ -159,8 +159,9 @@ class StoredTopology:
     def _damaged(self, name: str, why: str) -> TopologyError:
         way_out = "Restore it from a copy" if name != "report.json" else f"`trident resume {self.name}` writes another"
         return TopologyError(
-            f"{self.folder / name} is damaged, or of a later version: {why}. {way_out}; or `trident kill "
-            f"{self.name}` removes the topology but keeps its states and log, from which a submit continues"
+            f"{self.folder / name} is damaged, or a later version of the library wrote it: {why}. {way_out}; or "
+            f"`trident kill {self.name}` removes the topology but keeps its states and log, from which a submit "
+            f"continues"
         )
 
     # --- the driver ----------------------------------------------------------------------------------------------

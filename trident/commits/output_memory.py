@@ -77,8 +77,8 @@ class LogMemory:
         sinks = [sink for group in begun.program.groups for _, sink in _kept(group)]
         others = [sink.name for sink in sinks if not isinstance(sink, WriteParquet) and sink.name in self.before]
         return [
-            f"output {name!r} is in the program again, but did not get batches {until + 1} to {missed}, which were "
-            f"committed without it: its readers find a gap there"
+            f"output {name!r} is in the program again, but the program had no such output while batches {until + 1} to "
+            f"{missed} were committed: its readers do not get these batches"
             for name in others
             if (until := self.before[name].until) is not None and (missed := self.known[name].missed) > until
         ]

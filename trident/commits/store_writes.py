@@ -115,7 +115,7 @@ class StoreWrites:
         self._check_kept(state, behind, upto)
         for txid in range(behind + 1, upto + 1):
             self.carriers.write(self._steps[state], txid, self._frozen_for(state, txid), False)
-        text, fields = "state %r lacked batches %d to %d and was healed from the log", {"txid": upto}
+        text, fields = "state %r lacked batches %d to %d and was restored from the log", {"txid": upto}
         self.logger.info(text, state, behind + 1, upto, extra=fields)
 
     def _frozen_for(self, state: str, txid: int) -> Result:
@@ -135,7 +135,7 @@ class StoreWrites:
         if behind < kept:
             raise StateLostError(
                 f"state {state!r} is at txid {behind}, the log at {upto}, and the log keeps only the batches after "
-                f"{kept}: the state cannot be healed. Restore the store from a copy that is newer than txid {kept}; "
-                f"or drop the state with dropState(name, {state!r}, ...), so that it starts empty with the next "
-                f"batch; or discard log and states with topology.reset(name, checkpointLocation)"
+                f"{kept}: the log cannot restore the state. Restore the store from a copy that is newer than txid "
+                f"{kept}; or drop the state with dropState(name, {state!r}, ...), so that it starts empty with the "
+                f"next batch; or discard log and states with topology.reset(name, checkpointLocation)"
             )

@@ -117,7 +117,7 @@ class OwnKeys(Stored):
         rows = pc.index_in(encode_keys(keys), value_set=self._encoded)
         if rows.null_count:
             row = rows.is_null().index(True).as_py()
-            raise self._refused(f"the key ({entry_text(keys, row)}) is not one of these")
+            raise self._refused(f"the call used the key ({entry_text(keys, row)}), which is not one of them")
         return rows
 
     def read(self, keys: pa.Table) -> pa.Array:
@@ -129,11 +129,11 @@ class OwnKeys(Stored):
 
     def scan(self) -> Iterator[pa.Table]:
         """Raise StateKeyError, because a list of all entries would include other keys."""
-        raise self._refused("a list of all entries has other keys")
+        raise self._refused("the call listed all entries, which have other keys too")
 
     def _refused(self, what: str) -> StateKeyError:
         return StateKeyError(
-            f"{self._where}: Spark's executors update it: a call gets the tuples of some keys, and may read and "
+            f"{self._where}: Spark's executors update it: each call gets the tuples of some keys, and may read and "
             f"change only these keys; {what}. Declare the state with writers='driver'"
         )
 

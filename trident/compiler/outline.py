@@ -183,9 +183,9 @@ def _alike(one: Node, other: Node, leads: Sequence[str]) -> TopologyError:
     first, second = (branch[0] for branch in branches)
     verb = second.step.partition(":")[2]
     return TopologyError(
-        f"{_named(one)} and {_named(other)} end branches of equal form, which begin with {_named(first)} and "
-        f"{_named(second)} and lead to {' and '.join(leads)}: after a crash nothing would tell which frozen tuples "
-        f"belong to which branch. Name each branch before its first step: `.name('first').{verb}` and "
+        f"two branches have equal steps: one from {_named(first)} to {_named(one)}, the other from {_named(second)} to "
+        f"{_named(other)}; they lead to {' and '.join(leads)}. After a crash the library could not know which frozen "
+        f"tuples belong to which branch. Name each branch before its first step: `.name('first').{verb}` and "
         f"`.name('second').{verb}`, or in a loop `.name(f'branch-{{n}}').{verb}`"
     )
 

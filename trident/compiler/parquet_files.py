@@ -133,8 +133,8 @@ class ManifestTarget:
         found = pq.ParquetFile(pa.BufferReader(pa.py_buffer(present))).read()
         if found.num_rows != rows.num_rows or encoded(found.cast(rows.schema)) != content:
             raise OutputConflictError(
-                f"{self.files.path(name)} exists with other rows than the log froze: the log is an old copy, or the "
-                f"object was changed. Restore the newest log, or give the output another path"
+                f"{self.files.path(name)} exists, but has other rows than the log has for this batch: the log is an "
+                f"old copy, or the object was changed. Restore the newest log, or give the output another path"
             )
         return Part(name, rows.num_rows, memoryview(present).nbytes)
 
@@ -167,7 +167,10 @@ def os_trouble(error: OSError, what: str) -> OutputError:
     if isinstance(error, FilesRefusedError):
         return OutputRefusedError(f"{what}: {error}")
     if error.errno == errno.ENAMETOOLONG:
-        hint = "a value is too long for the name of a folder; give the output another partitionBy, and another path"
+        hint = (
+            "a value of partitionBy is too long for the name of a folder; give the output another partitionBy, and "
+            "another path"
+        )
         return OutputError(f"{what}: {error.strerror} ({hint})")
     kind = OutputError if isinstance(error, NEVER_PASSING) else OutputUnavailableError
     return kind(f"{what}: {error}")

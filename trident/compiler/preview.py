@@ -73,7 +73,9 @@ def _first_batches(node: Node) -> Iterator[Inputs]:
     nodes = walk(node)
     for below in nodes:
         if isinstance(below, StateStep | CommittedQuery | RequestSource):
-            raise TopologyError(f"{node.step}: {below.step} has no first batch to look at; start the topology")
+            raise TopologyError(
+                f"{node.step}: {below.step} has no first batch that a preview could read; start the topology"
+            )
     sources = [source for source in nodes if isinstance(source, SpoutSource)]
     for source in sources:
         check_previewable(source.spout, source.step)

@@ -8,7 +8,7 @@ from trident.base.errors import StateValueError
 from trident.base.years import OUTSIDE_YEARS, entry_text, row_outside_years, time_text
 
 WAY_OUT = (
-    "Filter such times out; if a batch with one is already frozen, drop the state (dropState: it starts again empty "
+    "Filter such times out; if a batch with one is already frozen, drop the state (with dropState, it starts empty "
     "after the batch), or discard log and all states (topology.reset)"
 )
 

@@ -69,7 +69,9 @@ def configured(
     file = _file(variables)
     profile = profile or variables.get(PROFILE) or (file.default_profile if file else None)
     if file is None and profile is not None:
-        raise TopologyError(f"profile {profile!r}: there is no {DEFAULT_FILE} here; {FILE}= can name another file")
+        raise TopologyError(
+            f"profile {profile!r}: there is no {DEFAULT_FILE} in the working directory; {FILE}= can name another file"
+        )
     for section, table in file.sections(topology, profile) if file else ():
         where = f"{file.path}, {section}" if file else section
         values |= {name: Configured(check_value(where, name, value), where) for name, value in table.items()}

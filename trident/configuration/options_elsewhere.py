@@ -1,8 +1,8 @@
 """Options of other systems, each with its replacement here, or the reason why a start has no such option."""
 
 _ACKERS = (
-    "there are no ackers: ledger=True gives each batch one ledger, with an entry for each partition, and the "
-    "attribute tracking of a RichSpout decides when its messages are acknowledged (0 ackers: 'emission')"
+    "there are no ackers: ledger=True gives each batch one ledger, with an entry for each partition, and a RichSpout's "
+    "attribute tracking decides when its messages are acknowledged (tracking = 'emission' is like 0 ackers)"
 )
 _CHECKPOINT = (
     "every committed batch is a checkpoint of all states; processingTime='1 second' is the shortest time between "
@@ -13,8 +13,8 @@ _WORKERS = (
     "spark.executor.cores; the partitions of a step are its parallelismHint(n)"
 )
 _CAP = (
-    "no hint is limited: parallelismHints={'words': 4} sets the partitions of each step, and Spark's cores limit "
-    "the tasks that run at once (--master 'local[4]', spark.cores.max)"
+    "there is no limit for hints: parallelismHints={'words': 4} sets the partitions of each step, and Spark's cores "
+    "limit the tasks that run at once (--master 'local[4]', spark.cores.max)"
 )
 _QUEUES = "there are no queues between tasks; maxSpoutPending=2 limits the batches in flight"
 _STATE = "each step names a state: persistentAggregate(stateProvider('redis', config), ...) of trident.state"

@@ -172,7 +172,7 @@ def _count(folder: Path, source: Source) -> bool:
             driver.check_finished()
 
     if not answers:
-        raise DriverFailedError("no query was answered while it ran")
+        raise DriverFailedError("the driver answered no query while it ran")
     if port:
         return right
     right = _compare_with_plain_python(folder)

@@ -71,5 +71,5 @@ def _send(servers: str, files: list[Path]) -> int:
                 count += 1
         producer.poll(0)
     if producer.flush(60):
-        raise NoSourceError(f"the broker at {servers} did not accept the novel")
+        raise NoSourceError(f"the broker at {servers} did not accept the lines of the novel")
     return count

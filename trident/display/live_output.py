@@ -90,7 +90,7 @@ class LiveOutput:
                 if last:
                     return
         except Exception:  # the run continues without its display
-            logger.exception("a display ends")
+            logger.exception("a live display stopped because of an error")
         finally:
             self._ended()
 

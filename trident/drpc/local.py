@@ -82,7 +82,7 @@ class Arguments:
             There are too many or too few arguments, or one has an unknown name or not the declared type.
         """
         if len(args) > len(self.names):
-            raise self._error(f"{len(args)} arguments came")
+            raise self._error(f"the call has {len(args)} arguments")
         values = dict(zip(self.names, args, strict=False))
         for name, value in named.items():
             if name not in self.names:
@@ -112,7 +112,7 @@ class Arguments:
         return {name: Column.made(list(values), kind) for (name, kind, _), values in pairs}
 
     def _error(self, what: str) -> DRPCArgumentError:
-        return DRPCArgumentError(f"DRPC {self.function!r}: {what}; declared is {self.signature}")
+        return DRPCArgumentError(f"DRPC {self.function!r}: {what}; the function is declared as {self.signature}")
 
 
 class DRPCResult(AnswerRows):

@@ -99,8 +99,8 @@ def read_frozen(files: FileStore, frozen: FrozenFiles) -> Iterator[pa.Table]:
             content = files.read(name)
         except FileNotFoundError:
             raise LogCorruptError(
-                f"the frozen file {files.path(name)} is missing; a batch cannot be applied without it. If it is "
-                f"elsewhere, start with the filesLocation that froze the batch (or without one)"
+                f"the frozen file {files.path(name)} is missing; a batch cannot be applied without it. If the file is "
+                f"in another place, start with the filesLocation of the run that wrote it (or without filesLocation)"
             ) from None
         size, checksum = memoryview(content).nbytes, zlib.crc32(content)
         if size != file.bytes or checksum != file.checksum:

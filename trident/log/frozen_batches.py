@@ -46,7 +46,7 @@ class FrozenBatches:
                 return thaw(frozen[state], f"group {self.group!r}, batch {txid}, {state!r}")
             number += 1
         if number == 1:
-            raise LookupError(f"batch {txid} of group {self.group!r}")
+            raise LookupError(f"the log has no batch {txid} of group {self.group!r}")
         return None
 
     def update(self, txid: int, result: Result) -> Update:
@@ -68,7 +68,7 @@ class FrozenBatches:
         """
         batch = self.log.batch(self.group, txid)
         if batch is None:
-            raise LogCorruptError(f"group {self.group!r} lacks the plan of batch {txid}")
+            raise LogCorruptError(f"group {self.group!r} lacks the plan of batch {txid}; restore the log from a copy")
         return batch.time
 
     def whole(self, result: Result) -> pa.Table:
@@ -78,16 +78,16 @@ class FrozenBatches:
 
 def lacking(txid: int, group: str) -> LogCorruptError:
     """Return the error for a batch with frozen content that the log should have, and lacks."""
-    return LogCorruptError(f"group {group!r} lacks the frozen results of batch {txid}")
+    return LogCorruptError(f"group {group!r} lacks the frozen results of batch {txid}; restore the log from a copy")
 
 
 def missed(state: str, txid: int, group: str) -> CodeChangedError:
     """Return the error for a state that lacks a batch, because a program without the state froze that batch."""
     return CodeChangedError(
-        f"state {state!r} is at a txid before batch {txid} of group {group!r}, which a topology without this state "
-        f"committed: the state's missing input cannot be recovered. Give the state another name=, drop it with "
-        f"dropState(name, {state!r}, ...) so that it starts empty with the next batch, or discard log and states "
-        f"with topology.reset(name, checkpointLocation)"
+        f"state {state!r} is at a txid before batch {txid} of group {group!r}, and a program without this state "
+        f"committed that batch: the log does not have the batch's input for the state. Give the state another name=, "
+        f"drop it with dropState(name, {state!r}, ...) so that it starts empty with the next batch, or discard log and "
+        f"states with topology.reset(name, checkpointLocation)"
     )
 
 

@@ -40,4 +40,4 @@ class NoHome:
     def publish(self, manifest: bytes, lease: Lease) -> None:
         if not manifest:  # a drop publishes an empty manifest, which changes nothing here
             return
-        raise AssertionError("a state opened for reading or dropping publishes nothing")
+        raise AssertionError("a state that was opened for reading or dropping publishes no snapshot")

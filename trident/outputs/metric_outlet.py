@@ -64,7 +64,7 @@ class MetricOutlet:
         except ValueError as error:
             if not self._refused:
                 self._refused = True
-                logger.warning("%s: counting stops here: %s", self._sink.step, error)
+                logger.warning("%s: the metric is no longer counted: %s", self._sink.step, error)
 
 
 def _text(value: object) -> str:

@@ -154,7 +154,7 @@ def batch_of(path: Path, txid: int) -> Batch | None:
         parts = tuple(Part(**part) for part in manifest["files"])
         after = int(manifest["after"])
         if manifest["format"] != FORMAT or manifest["txid"] != txid:
-            raise ValueError(f"it is of batch {manifest['txid']}, in format {manifest['format']}")
+            raise ValueError(f"it names batch {manifest['txid']} and format {manifest['format']}")
     except FileNotFoundError:
         if not folder.exists():
             return None
@@ -258,7 +258,7 @@ def check_not_ahead(path: str, owner: Owner, last: int, last_frozen: int) -> Non
     """Raise OutputConflictError if the output has a batch that the log never froze."""
     if last > last_frozen:
         raise OutputConflictError(
-            f"the folder {path} of output {owner.output!r} has batch {last}, but the log froze only up to "
+            f"the folder {path} of output {owner.output!r} has batch {last}, but the last batch in the log is "
             f"{last_frozen}: the log is an old copy. Restore the newest log, or give the output another path"
         )
 

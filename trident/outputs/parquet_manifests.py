@@ -126,7 +126,7 @@ class ManifestBatches:
             raise OutputConflictError(f"{name} belongs to log {record.get('log')}, and {self} belongs to another log")
         try:
             if record["format"] != FORMAT or record["txid"] != txid:
-                raise ValueError(f"it is of batch {record['txid']}, in format {record['format']}")
+                raise ValueError(f"it names batch {record['txid']} and format {record['format']}")
             parts, after = tuple(Part(**part) for part in record["files"]), int(record["after"])
         except (ValueError, KeyError, TypeError) as error:
             raise OutputConflictError(f"{name} was changed after it was published: {error}") from None

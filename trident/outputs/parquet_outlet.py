@@ -67,15 +67,15 @@ class ParquetOutlet:
             return
         left_out = f"the programs that committed the batches up to {progress.missed} did not have this output"
         fell_back = (
-            f"the output took batch {progress.last}: the place was restored from an older copy, batches in it were "
+            f"batch {progress.last} was already written: the files were restored from an older copy, some batches were "
             f"deleted, or the output had another path for a time"
         )
         why = left_out if progress.missed > progress.last else fell_back
         raise OutputConflictError(
             f"{self._sink.step}: {self._place} of output {self._sink.name!r} has the batches up to {reached}, but "
-            f"{why}. Going on would leave a gap for readers. Restore the missing batches; or give the output "
-            f"another path, or move everything away from this one: it then starts after batch {progress.reached}. "
-            f"Nothing was written"
+            f"{why}. If the output continued, readers would miss batches. Restore the missing batches; or give the "
+            f"output another path, or empty this path: the output then starts after batch {progress.reached}. Nothing "
+            f"was written"
         )
 
     def take(self, result: Result, txid: int) -> None:
@@ -116,8 +116,8 @@ class ParquetOutlet:
             return
         raise OutputConflictError(
             f"{self._sink.step}: batch {last} was published in {place} and is missing: it was deleted, or the files "
-            f"were restored from an older copy. Going on would leave a gap for readers. Restore the missing "
-            f"batches, or give the output another path"
+            f"were restored from an older copy. If the output continued, readers would miss batches. Restore the "
+            f"missing batches, or give the output another path"
         )
 
     def _is_published(self, result: Result, txid: int) -> bool:
@@ -129,9 +129,8 @@ class ParquetOutlet:
             self._check_ours()  # a copied log is the better explanation
             count = "other rows" if published.rows == result.num_rows else f"{published.rows} rows"
             raise OutputConflictError(
-                f"{self._sink.step}: batch {txid} in {self._place} has {count}, but the log froze "
-                f"{result.num_rows}: one of the two does not belong to this topology. Restore the newest log, or "
-                f"give the output another path"
+                f"{self._sink.step}: batch {txid} in {self._place} has {count}, but the log has {result.num_rows}: one "
+                f"of the two does not belong to this topology. Restore the newest log, or give the output another path"
             )
         return True
 
@@ -162,7 +161,7 @@ class ParquetOutlet:
         """Return the error for a driver that finds its staging folder gone."""
         self._check_ours()
         return OutputConflictError(
-            f"{self._sink.step}: the staged files of batch {txid} are gone from {self._place}; restart the topology"
+            f"{self._sink.step}: the staged files of batch {txid} are missing in {self._place}; restart the topology"
         )
 
     def _write_files(self, result: Result, target: Target) -> list[Part]:

@@ -201,7 +201,7 @@ def parquet_place(path: str | Path, storage: Storage) -> "FolderBatches | Manife
     if is_files_url(text):
         return ManifestBatches(files_by_url("path", text, storage))
     if storage.options:
-        raise TopologyError(f"{storage.argument}= is an option of object stores, and {path} is not in one")
+        raise TopologyError(f"{storage.argument}= is an option of object stores, but {path} is not in an object store")
     return FolderBatches(local_path("path", path, _NO_PLACE))
 
 

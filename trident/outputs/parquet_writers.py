@@ -61,7 +61,7 @@ def take_over(place: FileStore, output: str, since: int, run: RunIdentity) -> No
     record = {"format": FORMAT, "epoch": run.epoch, "token": run.token, "since": since}
     if not create_record(place, _WRITERS, run.epoch, json.dumps(record).encode()):
         check_no_copy(place.address, output, last_writer(place), run)
-        raise FencedError(f"another driver of epoch {run.epoch} took output {output!r} at {place.address}")
+        raise FencedError(f"another driver of epoch {run.epoch} has taken over output {output!r} at {place.address}")
 
 
 def check_taken(place: FileStore, output: str, run: RunIdentity) -> None:
@@ -78,8 +78,8 @@ def check_taken(place: FileStore, output: str, run: RunIdentity) -> None:
 
 def _taken(where: str, output: str, epoch: int, run: RunIdentity) -> FencedError:
     return FencedError(
-        f"another driver (epoch {epoch}; this driver has {run.epoch}) took output {output!r} at {where}: this "
-        f"driver stops. If you started no other driver, a copy of the checkpoint was started elsewhere"
+        f"another driver (epoch {epoch}; this driver has {run.epoch}) has taken over output {output!r} at {where}: "
+        f"this driver stops. If you started no other driver, a copy of the checkpoint was started elsewhere"
     )
 
 

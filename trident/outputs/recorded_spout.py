@@ -179,10 +179,10 @@ class _RecordedExecutor(SpoutExecutor):
         if found != expected:
             what = "is gone" if found is None else f"now has other rows (checksum {found}, but {expected} was played)"
             raise DataLossError(
-                f"RecordedSpout: batch {last} of {self._path}, the last one that this stream has played, {what}: "
-                f"the recording is an older copy, or was changed. Restore the recording that was played. Or play "
-                f"this one from its beginning with a stream with another name, with newStream(..., anew=True): its "
-                f"batches then count in addition to those played before"
+                f"RecordedSpout: batch {last} of {self._path}, the last batch that this stream has played, {what}: the "
+                f"recording is an older copy, or was changed. Restore the recording that was played. Or play this one "
+                f"from its beginning with a stream with another name, with newStream(..., anew=True): its batches then "
+                f"count in addition to those played before"
             )
 
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:

@@ -27,8 +27,8 @@ def check_one_batch(nodes: Sequence[Node], step: Step) -> None:
         )
     if requests and spouts:
         raise step.wrong(
-            f"the requests of DRPC function {next(iter(requests))!r} are in no batch of {', '.join(spouts)}: to "
-            f"read the results of batches, a request uses stateQuery"
+            f"cannot combine requests of DRPC function {next(iter(requests))!r} with batches of {', '.join(spouts)}: a "
+            f"request is in no batch. To read the results of batches, use stateQuery"
         )
 
 
@@ -46,7 +46,8 @@ def renamed(schema: spark.StructType, outputs: OutputsLike | None, step: Step) -
         if typed and output.dataType != field.dataType:
             raise step.error(
                 TypeDeclarationError,
-                f"field {output.name!r} is {type_ddl(field.dataType)}, not {type_ddl(output.dataType)}: no cast here",
+                f"field {output.name!r} is {type_ddl(field.dataType)}, not {type_ddl(output.dataType)}, and this "
+                f"verb does not convert types: convert the field before, with each",
             )
     return under_names(schema, names)
 

@@ -181,8 +181,8 @@ class Register:
         """Keep a step on which another step is built. Raises TopologyError if a notebook cell has replaced it."""
         if self._cells.has_replaced(node):
             raise Step(reader.step, reader.site).wrong(
-                f"it is built on {node.step} ({node.site.location}), which was replaced when its cell ran again: run "
-                f"the cells between them again, too"
+                f"it follows {node.step} ({node.site.location}), which was replaced when its cell ran again: also run "
+                f"the cells between the two steps again"
             )
         if node in self._looked_at:
             self._looked_at.remove(node)

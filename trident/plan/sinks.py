@@ -34,7 +34,7 @@ class SinkTraits(Generic[S]):
 def sink_traits(node: S) -> SinkTraits[S]:
     """Return the traits of a sink, by its class."""
     if type(node) not in SINKS:
-        raise TypeError(f"{type(node).__name__} has no sink's traits: give it a row in trident.plan.sinks.SINKS")
+        raise TypeError(f"{type(node).__name__} has no entry in trident.plan.sinks.SINKS: add one")
     return SINKS[type(node)]
 
 

@@ -87,7 +87,7 @@ class StateTraits(Generic[H]):
 def state_traits(node: H) -> StateTraits[H]:
     """Return the traits of a node with a state, by its class."""
     if type(node) not in STATES:
-        raise TypeError(f"{type(node).__name__} has no state's traits: give it a row in trident.plan.states.STATES")
+        raise TypeError(f"{type(node).__name__} has no entry in trident.plan.states.STATES: add one")
     return STATES[type(node)]
 
 

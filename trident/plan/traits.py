@@ -63,7 +63,7 @@ class Traits(Generic[N]):
 def traits_of(node: N) -> Traits[N]:
     """Return the traits of a node's class."""
     if type(node) not in TRAITS:
-        raise TypeError(f"{type(node).__name__} has no traits: give it a row in trident.plan.traits.TRAITS")
+        raise TypeError(f"{type(node).__name__} has no entry in trident.plan.traits.TRAITS: add one")
     return TRAITS[type(node)]
 
 

@@ -275,7 +275,7 @@ def _read_freely(source: ReadSource, groups: list[str], body: Callable[[Snapshot
             return body(Snapshot(source, txids, isolation))
         except SnapshotMovedError:
             continue
-    raise SnapshotMovedError("the store has moved on")
+    raise SnapshotMovedError("the store already has a later batch")
 
 
 def _read_held(
@@ -304,9 +304,9 @@ def _read_held(
         # replaced.
         if time.monotonic() > until:
             raise SnapshotMovedError(
-                f"no read as of {snapshot.shown} succeeded within {_HELD_SECONDS:g} s, although this driver held "
-                f"its commits back: "
-                f"{moved}; another program writes to the state, or its store was replaced; a restart heals it"
+                f"no read as of {snapshot.shown} succeeded within {_HELD_SECONDS:g} s, although this driver held its "
+                f"commits back: {moved}; another program writes to the state, or its store was replaced; restart the "
+                f"topology"
             ) from moved
         time.sleep(pause)
         pause = min(pause * 2, 0.1)

@@ -152,7 +152,7 @@ class StateChanges:
             raise self._ended(f"was recreated after txid {birth.txid}", str(after))
         frozen = self._log.history(birth.group).last_frozen
         if after.txid > frozen:
-            raise self._ended(f"is at txid {frozen}: its log is an older copy, or a new one", str(after))
+            raise self._ended(f"is at txid {frozen}: its log is an older copy, or a new log", str(after))
         self._check_batch(after)
         return Position(life, after.txid, after.digest)
 
@@ -176,8 +176,8 @@ class StateChanges:
 
     def _ended(self, what: str, place: str) -> StateEndedError:
         return StateEndedError(
-            f"{self._where} {what}, and the reader's position ({place}) is from before that: its values are no "
-            f"longer valid; start again with a snapshot"
+            f"{self._where} {what}, and the reader's position ({place}) is from before that: the reader's values are "
+            f"no longer valid; start again with a snapshot"
         )
 
     # --- changes -------------------------------------------------------------------------------------------------

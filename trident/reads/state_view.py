@@ -168,7 +168,9 @@ class StateView(StateMapping):
             value = self._stored(key)
         if value is MISSING:
             # `_as_of` is called after the read, so it may return a later txid than that of the read.
-            raise StateKeyNotFoundError(f"state {self.name!r} has nothing under {short_repr(key)}{self._as_of()}")
+            raise StateKeyNotFoundError(
+                f"state {self.name!r} has no value for the key {short_repr(key)}{self._as_of()}"
+            )
         return value
 
     def get(self, key: Any, default: Any = None) -> Any:

@@ -142,7 +142,8 @@ class ForeignState:
         markers = [group.marker for group in self._store.groups_of()]
         if any(marker is None for marker in markers):
             raise StateRecoveringError(
-                "a part of another topology's state is gone; its writer heals it, unless it was dropped"
+                "a part of another topology's state is missing. The driver of that topology restores it from its "
+                "log, unless the state was dropped"
             )
         # The groups of a store are written one by one. A batch that only some of them hold is not committed yet.
         return min(marker for marker in markers if marker is not None)

@@ -402,8 +402,8 @@ def _acquire(stores: Mapping[str, Store], births: Mapping[str, Birth], log: Tran
 def _check_not_ahead(name: str, report: StoreReport, frozen: int, settings: Settings) -> None:
     if report.reached > frozen:
         raise StateAheadError(
-            f"state {name!r} is at txid {report.reached}, but the log {settings.log_at} froze only up to {frozen}: "
-            f"the log is an old copy. Restore the newest log, or {settings.way_out}"
+            f"state {name!r} is at txid {report.reached}, but the log {settings.log_at} has only the batches up to "
+            f"{frozen}: the log is an old copy. Restore the newest log, or {settings.way_out}"
         )
 
 

@@ -44,8 +44,8 @@ def check_log_there(settings: Settings, file: str) -> None:
         return
     if not path.exists():
         raise LogMismatchError(
-            f"{settings.folder} belongs to a log (uuid {owner}) that is not in it: the log was removed, or is in "
-            f"Redis. Start with the log=RedisLog(...) that belongs to it, or restore {file}; or {settings.way_out}"
+            f"{settings.folder} belongs to a log (uuid {owner}) that is not in this folder: the log was removed, or is "
+            f"in Redis. Start with the log=RedisLog(...) that belongs to it, or restore {file}; or {settings.way_out}"
         )
     if holds_no_log(path):
         raise LogMismatchError(
@@ -86,9 +86,9 @@ def check_own_objects(settings: Settings, log: TransactionLog) -> str:
         if named := _names_files(log):
             where = f" at {kept_at}" if kept_at else ""
             raise LogMismatchError(
-                f"filesLocation={settings.files_location!r} has no files of topology {settings.name!r}, but its log "
-                f"names some{where} ({named}): start with the filesLocation that has them (or without one, if they "
-                f"are under the checkpointLocation), or copy them to {place.address} with {OWNER}"
+                f"filesLocation={settings.files_location!r} has no files of topology {settings.name!r}, but the log of "
+                f"the topology names files{where} ({named}): start with the filesLocation that has them (or without "
+                f"one, if they are under the checkpointLocation), or copy them to {place.address} with {OWNER}"
             )
         place.create(OWNER, f"{log.uuid}\n".encode())
         owner = objects_owner(place)
@@ -197,10 +197,10 @@ def check_files_of(files: FileStore, uuid: str, kept_at: str, log_at: str, other
     else:
         owner, expected = objects_owner(files), bool(kept_at) or any(True for _ in files.files())
     if owner != uuid and (owner is not None or expected):
-        whose = "no log (there is no log.uuid)" if owner is None else f"the log of uuid {owner}"
+        whose = "no log (the file log.uuid is missing)" if owner is None else f"the log of uuid {owner}"
         elsewhere = f", whose files are at {kept_at}" if kept_at else ""
         raise LogMismatchError(
-            f"the files at {files} belong to {whose}, and {log_at} is {uuid or 'none'}{elsewhere}: give the "
+            f"the files at {files} belong to {whose}, but {log_at} has the uuid {uuid or 'none'}{elsewhere}: give the "
             f"location and the log with which the topology was started{otherwise}. Nothing was changed"
         )
 

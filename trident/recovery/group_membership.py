@@ -101,9 +101,10 @@ def _group_of_states(group: Group, births: Mapping[str, Birth], settings: Settin
         first, second, *_ = sorted(states, key=lambda log_group: -len(states[log_group]))
         raise CodeChangedError(
             f"merge, join or a query now connects streams of two batch groups: {first!r} wrote "
-            f"{listed(states[first])}, {second!r} wrote {listed(states[second])}, and their txids mean different "
-            f"batches. Keep these streams separate{_apart(group)}; or drop the states of one side, which then start "
-            f"empty, with {drops_of(group, states[second], settings)}; or give these states other names (name=)"
+            f"{listed(states[first])}, {second!r} wrote {listed(states[second])}, and equal txids of the two groups "
+            f"are different batches. Keep these streams separate{_apart(group)}; or drop the states of one side, which "
+            f"then start empty, with {drops_of(group, states[second], settings)}; or give these states other names "
+            f"(name=)"
         )
     return next(iter(states), None)
 
@@ -129,9 +130,9 @@ def _separated_states(
     few, many = (_written(side, log_group, births) for side in sides)
     return CodeChangedError(
         f"the states {listed(many)} and {listed(few)} were written by one batch group, {log_group!r}, but their "
-        f"streams are no longer connected, and only one side can continue with its txids. Keep the streams "
-        f"connected; or drop the states of one side, which then start empty, with "
-        f"{drops_of(sides[0], few, settings)}; or give these other names (name=)"
+        f"streams are no longer connected, and only one side can continue with its txids. Keep the streams connected; "
+        f"or drop the states of one side, which then start empty, with {drops_of(sides[0], few, settings)}; or give "
+        f"these states other names (name=)"
     )
 
 

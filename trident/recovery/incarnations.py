@@ -18,9 +18,9 @@ def check_incarnation(name: str, report: StoreReport, birth: Birth, settings: Se
     """Raise StateLostError if the store holds the contents of a state that was dropped."""
     if of_another_life(report, birth):
         raise StateLostError(
-            f"state {name!r} was dropped and recreated after txid {birth.txid}, but its store has it as it was "
-            f"before: the store was restored from an older copy. Restore it from a newer copy, or drop it again with "
-            f"dropState({settings.name!r}, {name!r}, ...)"
+            f"state {name!r} was dropped and recreated after txid {birth.txid}, but its store still has the state from "
+            f"before the drop: the store was restored from an older copy. Restore it from a newer copy, or drop it "
+            f"again with dropState({settings.name!r}, {name!r}, ...)"
         )
 
 

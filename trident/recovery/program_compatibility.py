@@ -61,7 +61,7 @@ def _names(
     missing = [lead for lead in (f"state {name}" for name in kept) if lead not in present]
     ways = [f"Start the previous program once, which commits the batch, then this one. {drop.for_former(kept)}"]
     if missing and _Match.of(then, group.outline, {*gone, *missing}).differs is None:
-        ways.append(f"Or drop the states that this program lacks, then start it: {drop.all_of(missing)}")
+        ways.append(f"Or drop the states that this program lacks, then start this program: {drop.all_of(missing)}")
     raise CodeChangedError(
         f"batch {txid} of group {group.name!r} is frozen but not committed, and another program froze it: "
         f"{match.differs}. Nothing was written. {'. '.join([*ways, f'Or {settings.way_out}'])}"
@@ -165,8 +165,8 @@ def _differs(then: Outline, part: Part, now: Outline, gone: set[str]) -> str:
     if twins := _by_graph_position(now.parts, gone).get(next(iter(_by_graph_position([part], gone)))):
         branches = " and ".join(sorted("/".join(twin.branch) for twin in twins))
         return (
-            f"{froze} in the branch {'/'.join(part.branch)}, and in this program the branches of that form are "
-            f"{branches}: give them the names that they had, or bring back the outputs that told them apart"
+            f"{froze} in the branch {'/'.join(part.branch)}, but in this program the branches with these steps are "
+            f"{branches}: give the branches their previous names, or restore the outputs that distinguished them"
         )
     other = next((candidate for candidate in now.parts if candidate.name == part.name), None)
     if other is None:

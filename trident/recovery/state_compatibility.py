@@ -60,7 +60,7 @@ def _aggregation_differences(was: str, now: str) -> list[str]:
     if window is None or now_window is None:
         return parts if window is now_window else [*parts, "a window" if window is None else "no window"]
     if window.kind != now_window.kind:
-        return [*parts, f"another kind of window: {window.kind} then, {now_window.kind} now"]
+        return [*parts, f"another kind of window: {window.kind} before, {now_window.kind} now"]
     if window.sizes != now_window.sizes:
         parts.append(f"another {' and '.join(_resized(window, now_window))}")
     if window.field != now_window.field:
@@ -74,9 +74,9 @@ def _changed_aggregators(was: str, now: str) -> str:
     if then is None or today is None:
         if then is today:
             return "another aggregator"
-        return "one aggregator then, several now" if then is None else "several aggregators then, one now"
+        return "one aggregator before, several now" if then is None else "several aggregators before, one now"
     changes = [f"{field!r} is new" for field in today if field not in then]
-    changes += [f"{field!r} is gone" for field in then if field not in today]
+    changes += [f"{field!r} was removed" for field in then if field not in today]
     kept = [field for field in then if field in today and then[field] != today[field]]
     changes += [f"{field!r} was made by {then[field]} and is now made by {today[field]}" for field in kept]
     return f"another aggregator: {'; '.join(changes)}" if changes else "the aggregators have another order"
@@ -84,7 +84,7 @@ def _changed_aggregators(was: str, now: str) -> str:
 
 def _resized(was: WindowMeaning, now: WindowMeaning) -> list[str]:
     return [
-        f"{name} of the window: {then} then, {today} now"
+        f"{name} of the window: {then} before, {today} now"
         for name, then, today in zip(was.names, was.sizes, now.sizes, strict=True)
         if then != today
     ]

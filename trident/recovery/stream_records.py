@@ -80,10 +80,10 @@ def _continued(program: Program, known: Members, settings: Settings) -> dict[str
     for spout in spouts:
         if spout.formerly in {other.stream for other in spouts}:
             raise TopologyError(
-                f"{spout.step} ({spout.site.location}): formerly={spout.formerly!r} is also a stream of this "
-                f"topology. If it has had that name since an earlier start, remove formerly=: it is no longer needed. "
-                f"If it takes the name with this start, rename one stream at a start: first {spout.stream!r}, then the "
-                f"other one; if they swap their names, through a third name"
+                f"{spout.step} ({spout.site.location}): formerly={spout.formerly!r} is also a stream of this topology. "
+                f"If it has had that name since an earlier start, remove formerly=: it is no longer needed. If the two "
+                f"streams exchange names now, rename only one stream at each start: first {spout.stream!r}, then the "
+                f"other; to swap two names, use a third name in between"
             )
         old = known.streams.get(spout.formerly or "")
         if spout.formerly is None or old is None:

@@ -45,7 +45,7 @@ def engine_maker(
         given = session_for(spark) if is_at_hand(spark) else None
         later = SparkLater(lambda: _warm_engine(given, topology, settings), session=given is not None)
         if steps := only_on_spark(topology.nodes):
-            later.begin(f"{steps[0].step} can only run there")
+            later.begin(f"{steps[0].step} can only run on Spark")
         choice = EngineChoice(settings.autoRows, settings.autoBytes)
         return AutoEngine(later, choice, settings.files is not None, settings.ledger)
 

@@ -115,7 +115,9 @@ class Watch:
         # A missing or older lease also means that the store was rewound, to a time before this driver acquired it. A
         # heal may be requested every second: it checks first, and does not change a store that is up to date.
         if any(group.lease != self._lease or (group.marker or 0) < committed for group in groups):
-            run.logger.warning("state %r went back (%s); healing it up to txid %d", state, groups, committed)
+            run.logger.warning(
+                "state %r lost its last batches (%s); the driver restores it up to txid %d", state, groups, committed
+            )
             run.heal(state)
 
     def _fenced(self, group: GroupStatus) -> bool:

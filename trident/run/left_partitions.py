@@ -33,14 +33,18 @@ def left_behind(groups: Iterable[Group], stores: Mapping[str, Store], hints: Hin
         try:
             waiting = sum(_waiting(page, count, slide) for page in stores[step.state.name].scan(None))
         except StateError as error:  # a plain map cannot list its keys; a warning must not prevent a start
-            logger.info("state %r: unknown whether tuples wait in partitions that are gone: %s", step.state.name, error)
+            logger.info(
+                "state %r: cannot find out whether tuples wait in partitions that no longer exist: %s",
+                step.state.name,
+                error,
+            )
             continue
         if waiting:
             yield (
-                f"state {step.state.name!r}: {step.step} has a series of windows for each partition, and {waiting} of "
-                f"its tuples wait in partitions that no longer exist: there {'is' if count == 1 else 'are'} now "
-                f"{count}. They come into no window until there are as many partitions as before. For one series of "
-                f"windows over all tuples, write global_() before the window"
+                f"state {step.state.name!r}: {step.step} has separate windows in each partition, and {waiting} of its "
+                f"tuples wait in partitions that no longer exist: the step now has {count}. These tuples come into a "
+                f"window only if the step has as many partitions as before. For one series of windows over all tuples, "
+                f"write global_() before the window"
             )
 
 

@@ -628,7 +628,7 @@ class RunningTopology:
                 self.progress.flush(_PATIENCE)
                 self._end_spans()
             except Exception:  # committed batches stay committed, even if closing the run fails
-                self._logger.exception("topology %r did not close cleanly", self.name)
+                self._logger.exception("topology %r stopped, but not all of its resources could be closed", self.name)
             finally:
                 self._log_end()
                 registry.release(self.name, self)  # before a caller is notified of the end, and starts the next run

@@ -64,7 +64,7 @@ class Standby:
             if lease != told:
                 told, self.holder = lease, log.holder()
                 text = "topology %r waits as a standby for %g s of silence: the driver of epoch %d has its log (%s)"
-                self._logger.info(text, self.name, self._limit, lease.epoch, self.holder or "it gives no name")
+                self._logger.info(text, self.name, self._limit, lease.epoch, self.holder or "no name given")
             silent = silent + min(now - before, 2 * LOOK_SECONDS) if (lease, renewals) == seen else 0.0
             before, seen = now, (lease, renewals)
             if silent >= self._limit:
@@ -152,8 +152,8 @@ def check_turn(settings: Settings) -> None:
     if not settings.standby:
         if settings.takeover is False:
             raise TopologyError(
-                "takeover=False: a start takes over at once; with standby=True it waits until the log's driver has "
-                "stopped, or is silent for leaseSecs"
+                "takeover=False has no effect without standby=True: a start takes over at once. With standby=True it "
+                "waits until the log's driver has stopped, or is silent for leaseSecs"
             )
         return
     if settings.takeover:

@@ -275,11 +275,11 @@ def _begin(
         try:
             return begin(program, log, settings, waiting.wait(log), taken)
         except OvertakenError:
-            logger.info("topology %r: another driver took the log first; this one waits as a standby", settings.name)
+            logger.info("topology %r: another driver took the log first; this driver waits as a standby", settings.name)
         except LogBusyError as error:
             # A driver was suspended in the middle of a write. Until it continues or dies, no other process can write
             # the file.
-            logger.warning("topology %r cannot take over: %s; it waits as a standby", settings.name, error)
+            logger.warning("topology %r cannot take over: %s; this driver waits as a standby", settings.name, error)
 
 
 def _tell(context: RunContext) -> None:

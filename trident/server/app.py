@@ -110,7 +110,12 @@ class _Answers:
         if size > self._limits.bodyBytes:
             raise RequestError(413, "BodyTooLarge", f"the body may have at most {self._limits.bodyBytes} bytes")
         if self._arriving > self._limits.inFlight * self._limits.bodyBytes:
-            raise RequestError(503, "Overloaded", "too many bodies arrive at the same time", {"Retry-After": "1"})
+            raise RequestError(
+                503,
+                "Overloaded",
+                "too many requests with a body arrive at the same time; try again",
+                {"Retry-After": "1"},
+            )
 
     async def _in_thread(self, work: Callable[[], _T], timeout: float | None = None) -> _T:
         """Return the result of `work`, which runs in a thread.
@@ -192,7 +197,7 @@ class _Answers:
         await self._waiting.reach(request, {}, self._limits.timeoutSecs)
         value, txid = await self._value(request, view, key)
         if value is None:
-            raise RequestError(404, "StateKeyNotFoundError", f"state {view.name!r} has nothing under {text!r}")
+            raise RequestError(404, "StateKeyNotFoundError", f"state {view.name!r} has no value for the key {text!r}")
         return json_answer({"value": jsonable(value), **await self._freshness.of(self._txids(view, txid))})
 
     async def _value(self, request: Request, view: StateView, key: Any) -> tuple[Any, int | None]:
@@ -227,7 +232,9 @@ class _Answers:
                 400, "InvalidQuery", f"unknown: {', '.join(sorted(unknown))}; expected limit, after, top, by"
             )
         if twice := [name for name in asked if len(asked.getlist(name)) > 1]:
-            raise RequestError(400, "InvalidQuery", f"{twice[0]} came {len(asked.getlist(twice[0]))} times")
+            raise RequestError(
+                400, "InvalidQuery", f"{twice[0]} is given {len(asked.getlist(twice[0]))} times; give it once"
+            )
         limit = self._count("limit", asked.get("limit", "100"))
         if "top" in asked:
             count, by = self._count("top", asked["top"]), asked.get("by")

@@ -54,4 +54,4 @@ async def while_connected(request: Request, work: Awaitable[_T]) -> _T:
 
 def client_gone() -> RequestError:
     """Return the error that ends the work on a request after its client has gone. It is no fault of the server's."""
-    return RequestError(CLIENT_GONE, "ClientGone", "the client has gone")
+    return RequestError(CLIENT_GONE, "ClientGone", "the client has disconnected")

@@ -45,7 +45,7 @@ def body_of(error: Exception, limited: bool = False, number: str = "") -> dict[s
     `limited`: for a client that may not ask everything. A message about the server's inside, with paths, lines and
     addresses, is not for it. `number`: the number under which the server's log has the error.
     """
-    log = f"; its log has the reason, under the number {number}" if number else ""
+    log = f"; the server's log has the reason, under the number {number}" if number else ""
     if isinstance(error, RequestError):
         return {"error": {"type": error.kind, "message": str(error)}}
     if isinstance(error, errors.TridentError):

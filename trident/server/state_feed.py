@@ -248,7 +248,9 @@ def _read_query(known: str | None, asked: Any) -> tuple[Position | None, bool, b
             400, "InvalidQuery", f"unknown: {', '.join(sorted(unknown))}; expected after, snapshot, rows"
         )
     if twice := [name for name in asked if len(asked.getlist(name)) > 1]:
-        raise RequestError(400, "InvalidQuery", f"{twice[0]} came {len(asked.getlist(twice[0]))} times")
+        raise RequestError(
+            400, "InvalidQuery", f"{twice[0]} is given {len(asked.getlist(twice[0]))} times; give it once"
+        )
     for name, accepted in (("snapshot", ("true", "false")), ("rows", ("json", "arrow"))):
         if asked.get(name, accepted[0]) not in accepted:
             raise RequestError(400, "InvalidQuery", f"{name}={asked[name]!r}: expected {' or '.join(accepted)}")

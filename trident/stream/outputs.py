@@ -260,7 +260,7 @@ def _folder(path: object, storage: Mapping[str, str] | None, step: Step) -> tupl
         if is_files_url(str(path)):
             return files_by_url("path", str(path), options).address, options
         if storage:
-            raise TopologyError(f"storage= is an option of object stores, and {path} is not in one")
+            raise TopologyError(f"storage= is an option of object stores, but {path} is not in an object store")
         return str(local_path("path", path, why)), options
     except TopologyError as error:
         raise step.wrong(str(error)) from None

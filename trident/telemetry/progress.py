@@ -151,7 +151,7 @@ class _Listening:
             try:
                 self._listener(event | {"dropped": dropped} if dropped else event)
             except Exception:
-                logger.exception("a progress listener raised")
+                logger.exception("a progress listener raised an error")
 
     def owns_this_thread(self) -> bool:
         """Return whether the calling thread belongs to this listener."""

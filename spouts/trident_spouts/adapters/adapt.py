@@ -41,7 +41,10 @@ class UserSpout:
         tracking = getattr(self.spout, "tracking", "tracked") if self.opener is MessageExecutor else "tracked"
         if tracking == "tracked":
             return None
-        return f"The queue keeps only messages without an ack for the run: set tracking = 'tracked', now {tracking!r}"
+        return (
+            f"The queue keeps a message for this run only until it is acknowledged: set tracking = 'tracked' (it is "
+            f"{tracking!r})"
+        )
 
     def __repr__(self) -> str:
         shown = repr(self.spout)

@@ -128,13 +128,13 @@ class _Partition:
         def take(values: Any, message: object, stream: object) -> None:
             if stream is not None:
                 raise SpoutContractError(
-                    f"{self._name}.nextTuple: emit(..., stream={stream!r}): a TransactionSpout has one stream; "
-                    f"leave the stream out"
+                    f"{self._name}.nextTuple: emit(..., stream={stream!r}): a TransactionSpout has one stream; omit "
+                    f"stream="
                 )
             if message is not None:
                 raise SpoutContractError(
-                    f"{self._name}.nextTuple: emit(..., messageId={message!r}): a TransactionSpout has checkpoints "
-                    f"and acknowledges no message; leave the id out, or extend RichSpout"
+                    f"{self._name}.nextTuple: emit(..., messageId={message!r}): a TransactionSpout has checkpoints and "
+                    f"acknowledges no message; omit messageId=, or extend RichSpout"
                 )
             rows.append(values)
 

@@ -120,7 +120,8 @@ class _PartitionsExecutor:
             return start if after is None else after, None
         if after is None:
             raise SpoutContractError(
-                f"{where} returned rows without metadata: the same rows would be read again for ever"
+                f"{where} returned rows without metadata, so every later batch would read the same rows again; "
+                f"return the metadata from which the next batch continues"
             )
         return after, emission
 

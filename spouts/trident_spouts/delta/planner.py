@@ -32,7 +32,7 @@ _KEPT_COMMITS = 256
 _MOST_COMMITS = 1000
 """The most commits that one plan reads."""
 _LISTING_SECS = 5.0
-_ANEW = "to start over, replace the stream by one with another name, with newStream(..., anew=True)"
+_ANEW = "to start over, give the stream another name, with newStream(..., anew=True)"
 
 log = logging.getLogger("trident.spouts")
 
@@ -139,7 +139,10 @@ class Planner:
         assert look is not None, "the plan and the check have both read the table's state"
         end = self._end_in_snapshot(position, room) if position.snapshot else self._end_in_log(position, room)
         if end != position and not self._unchanged(position):  # so that all the read commits are of one table
-            raise SourceUnreadableError(f"{self._folder.shown}: the table was recreated while a batch was planned")
+            raise SourceUnreadableError(
+                f"{self._folder.shown}: the table was recreated while the spout planned a batch; the batch is planned "
+                f"again"
+            )
         self._measure(position, end, look)
         if end == position and (before is not None or self._starting != "latest"):
             return None
@@ -198,12 +201,12 @@ class Planner:
         version = 0 if self._starting == "earliest" else self._starting
         if version > look.version + 1:
             raise TopologyError(
-                f"{self._folder.shown}: startingVersion={version}, and the table is at version {look.version}; "
+                f"{self._folder.shown}: startingVersion={version}, but the table is at version {look.version}; "
                 f"expected a version from 0 to {look.version + 1}"
             )
         if version < look.earliest and version <= look.version:
             raise DataLossError(
-                f"{self._folder.shown}: startingVersion={self._starting!r}, and the table's log begins with version "
+                f"{self._folder.shown}: startingVersion={self._starting!r}, but the table's log begins with version "
                 f"{look.earliest}: older versions were cleaned up. Start with startingVersion='snapshot' (all rows "
                 f"that the table has now, then those added later) or startingVersion={look.earliest}"
             )
@@ -224,8 +227,8 @@ class Planner:
         other = commit is not None and before.check not in (None, commit.check)
         if look.version < last or other:
             raise DataLossError(
-                f"{self._folder.shown}: version {last} is not the version that was read: the table was restored or "
-                f"copied back, and is now at version {look.version}; {_ANEW}"
+                f"{self._folder.shown}: version {last} is not the one that the topology has read: the table was "
+                f"restored from a copy, and is now at version {look.version}; {_ANEW}"
             )
         self._remember(position)
 
@@ -272,7 +275,7 @@ class Planner:
     def _gone_error(self, version: int) -> DataLossError:
         return DataLossError(
             f"{self._folder.shown}: version {version} was cleaned up from the table's log before it was read. Keep the "
-            f"log for longer than the topology may be away (delta.logRetentionDuration); {_ANEW}"
+            f"log for longer than the topology may be stopped (delta.logRetentionDuration); {_ANEW}"
         )
 
     # --- the table's commits -----------------------------------------------------------------------------------------

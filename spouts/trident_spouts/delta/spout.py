@@ -113,7 +113,8 @@ class DeltaSpout:
             isinstance(part, str) for pair in options.items() for part in pair
         ):
             raise TopologyError(
-                "DeltaSpout: storageOptions: expected a mapping of texts to texts, such as {'AWS_REGION': 'eu-west-1'}"
+                "DeltaSpout: storageOptions: expected a mapping of strings to strings, such as {'AWS_REGION': "
+                "'eu-west-1'}"
             )
         keep(
             self,

@@ -22,7 +22,7 @@ waits, so a store that hangs would block the whole driver. A failed attempt is r
 
 def deltalake() -> Any:
     """Return the module deltalake. Raises MissingPackageError if it is not installed."""
-    need = "DeltaSpout needs the package deltalake, on the workers too if the table lies on an object store"
+    need = "DeltaSpout needs the package deltalake, and on the workers too if the table is on an object store"
     return optional_package("deltalake", "delta", need)
 
 
@@ -64,7 +64,7 @@ class TableFolder:
         try:
             return list(_file_system(self).get_file_info(selector))
         except OSError as error:
-            raise SourceUnreadableError(f"{self.shown}: cannot look at its files: {one_line(error)}") from error
+            raise SourceUnreadableError(f"{self.shown}: cannot list its files: {one_line(error)}") from error
 
     @property
     def storage_options(self) -> dict[str, str] | None:

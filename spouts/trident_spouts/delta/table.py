@@ -51,7 +51,8 @@ def look_at(folder: TableFolder) -> Look:
     for name in metadata.partition_columns:
         if isinstance(schema[name].dataType, BinaryType):
             raise SourceUnreadableError(
-                f"{folder.shown}: it is partitioned by {name!r}, which is binary: not supported"
+                f"{folder.shown}: the table is partitioned by the binary column {name!r}, which DeltaSpout does "
+                f"not support"
             )
     return Look(str(metadata.id), version, earliest[0] if earliest else version + 1, schema)
 
@@ -110,9 +111,9 @@ def snapshot_files(folder: TableFolder, version: int) -> tuple[DataFile, ...]:
         if look_at(folder).earliest <= version:
             raise
         raise DataLossError(
-            f"{folder.shown}: version {version}, which is being read, is no longer in the table's log ({error}). "
-            f"Keep the log for longer (delta.logRetentionDuration); to start over, replace the stream by one with "
-            f"another name, with newStream(..., anew=True)"
+            f"{folder.shown}: version {version}, which is being read, is no longer in the table's log ({error}). Keep "
+            f"the log for longer (delta.logRetentionDuration); to start over, give the stream another name, with "
+            f"newStream(..., anew=True)"
         ) from error
     if "deletionVectors" in (table.protocol().reader_features or ()) and _has_vectors(table):
         raise vectors_error(folder.shown, f"version {version}")

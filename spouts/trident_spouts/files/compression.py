@@ -97,7 +97,10 @@ def hint_of_compression(data: bytes) -> str:
         return ""
     if suffix in UNREADABLE:
         return f"; it looks like a {suffix} file, which is not supported: compress it again as .gz, .bz2 or .zst"
-    return f"; it looks compressed: give its name the suffix {suffix}, by which a file is decompressed"
+    return (
+        f"; it looks compressed: give its name the suffix {suffix}, because FileSpout recognizes compression by the "
+        f"suffix"
+    )
 
 
 def is_compressed(name: str) -> bool:
@@ -134,8 +137,9 @@ class _Unpacked:
             if isinstance(error, OSError) and error.errno is not None:
                 raise  # the disk or the network failed
             raise MalformedInputError(
-                f"{self._name}: cannot unpack it: {error}. If a writer is still at it, let the writer move finished "
-                f"files in, or set Watch(completeAfterSecs=...) to more than its pauses"
+                f"{self._name}: cannot decompress the file: {error}. If a program is still writing the file, let that "
+                f"program move finished files into the folder, or set Watch(completeAfterSecs=...) to longer than its "
+                f"pauses"
             ) from error
 
 

@@ -262,7 +262,7 @@ class CsvFormat:
             none = pc.is_in(texts, pa.array(["", self.options.nullValue]))
             column = self.values.column_from_texts(pc.if_else(none, pa.scalar(None, pa.string()), texts), field.type)
         if column.null_count and not field.nullable:
-            raise ValueError("the exact reader says which row it is")
+            raise ValueError("a row is invalid; the exact reader finds it")
         return column
 
 

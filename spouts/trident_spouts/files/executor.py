@@ -214,8 +214,9 @@ class FileExecutor(SpoutExecutor):
             ""
             if hidden is None
             else (
-                f" that is not hidden: files and folders whose names begin with _ or ., or end in ._COPYING_, are left "
-                f"out, because this is how programs hide unfinished files. {hidden} is one; rename it to read it"
+                f" that is not hidden: files and folders whose names begin with _ or ., or end in ._COPYING_, are "
+                f"skipped, because programs hide unfinished files in this way. {hidden} is such a file; rename it to "
+                f"read it"
             )
         )
         _log.warning("FileSpout: there is no file at %s%s", self._place, why or nested_hint(self._place))

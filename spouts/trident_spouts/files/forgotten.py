@@ -187,9 +187,9 @@ class Forgotten:
             came = list(unknown)
         old = [] if self.complete else [file for file in arrived if file.inode and 0 < birth(file) <= self.born]
         new = not self.complete and len(arrived) > len(old)
-        guess = "some of them are gone; a new file with the name of one of those is read" if new else ""
+        guess = "some of them were removed, and a new file that has the name of a removed one is read" if new else ""
         if not came and any(file.tag for file in unknown):  # a store may set the time of an upload to its beginning
-            guess = "some are gone; an object that was added since, with a time as old as theirs, counts as read"
+            guess = "some of them were removed, and a new object whose time is as old as theirs counts as read"
         return Look(frozenset(), suspects, (*doubtful, *unproved, *came, *old), guess)
 
     def _known(

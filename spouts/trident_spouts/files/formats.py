@@ -38,7 +38,7 @@ _OF_SPARK_AND_OTHERS = {
     "newlines_in_values": "multiLine",
     "mode": "malformed",
     "ignore_errors": "malformed",
-    "encoding": "files are read as UTF-8; encodingErrors='replace' reads what is not",
+    "encoding": "files are read as UTF-8; encodingErrors='replace' reads other bytes too",
     "inferSchema": "give the fields: schema='user long, page string'",
     **{
         each.name: f"it belongs to another format: Csv({each.name}={{value}})"
@@ -290,7 +290,10 @@ def _check_signs(csv: Csv) -> None:
                 f"{', or the empty string if values are never quoted' if name == 'quote' else ''}"
             )
     if csv.sep in (csv.quote, csv.escape):
-        raise TopologyError(f"Csv: sep={csv.sep!r} is the {'quote' if csv.sep == csv.quote else 'escape'} too")
+        raise TopologyError(
+            f"Csv: sep={csv.sep!r} is also the {'quote' if csv.sep == csv.quote else 'escape'}; give two different "
+            f"characters"
+        )
     check_flag("Csv: header", csv.header)
     check_whole_number("Csv: skipLines", csv.skipLines, least=0)
     check_flag("Csv: multiLine", csv.multiLine)

@@ -92,7 +92,6 @@ def nested_hint(place: FilePlace) -> str:
     if name is None:
         return ""
     return (
-        f": its files are in subfolders, such as {name}; read these with a glob: {place}/**/*.parquet (a folder's "
-        f"name, "
-        f"such as day=1, gives no field)"
+        f": its files are in subfolders, such as {name}; read these with a glob: {place}/**/*.parquet (a folder name "
+        f"such as day=1 does not become a field)"
     )

@@ -1,9 +1,9 @@
 """Names of options that a FileSpout does not have, each with the object that has it, for the error."""
 
-_BOTH = "it belongs to the format: FileSpout(path, Csv({name}={{value}})), or Json({name}={{value}})"
-_LINES = "it belongs to the format: FileSpout(path, Text({name}={{value}})), and so for Json(...) and Csv(...)"
-_CSV = "it belongs to the format: FileSpout(path, Csv({name}={{value}}))"
-_WATCH = "it belongs to the watch: FileSpout(path, watch=Watch({name}={{value}}))"
+_BOTH = "it is an option of the format: FileSpout(path, Csv({name}={{value}})), or Json({name}={{value}})"
+_LINES = "it is an option of the format: FileSpout(path, Text({name}={{value}})), or Json(...) or Csv(...)"
+_CSV = "it is an option of the format: FileSpout(path, Csv({name}={{value}}))"
+_WATCH = "it is an option of Watch: FileSpout(path, watch=Watch({name}={{value}}))"
 
 MOVED = {
     **{
@@ -13,13 +13,13 @@ MOVED = {
     **{name: _BOTH.format(name=name) for name in ("malformed", "numbers", "timeZone")},
     "encodingErrors": _LINES.format(name="encodingErrors"),
     **{name: _WATCH.format(name=name) for name in ("completeAfterSecs", "rememberedFiles", "onForgotten")},
-    "manifest": "give the path as one: FileSpout(Manifest('files.txt'))",
+    "manifest": "give a Manifest as the path: FileSpout(Manifest('files.txt'))",
     "delimiter": _CSV.format(name="sep"),
     "separator": _CSV.format(name="sep"),
     "skip_rows": _CSV.format(name="skipLines"),
     "skiprows": _CSV.format(name="skipLines"),
     "skip_lines": _CSV.format(name="skipLines"),
-    "mode": "bad lines are kept by FileSpout(path, Csv(malformed='keep')), or Json(malformed='keep')",
+    "mode": "to keep malformed lines write FileSpout(path, Csv(malformed='keep')), or Json(malformed='keep')",
     "maxBytesPerTrigger": "maxBytesPerBatch",
     "maxFilesPerTrigger": "maxFilesPerBatch",
     "storage_options": "storage",

@@ -112,7 +112,10 @@ class ObjectPlace:
     def _listed(self, name: str, about: Any) -> ListedFile:
         tag = about["e_tag"] or about["version"]
         if not tag:
-            raise SourceUnreadableError(f"FileSpout: {self.bucket} returns no ETags for its objects")
+            raise SourceUnreadableError(
+                f"FileSpout: {self.bucket} returns no ETags for its objects, and FileSpout needs them to detect a "
+                f"replaced object"
+            )
         # In whole seconds: some stores return fractions in listings but not for single objects.
         time = int(about["last_modified"].timestamp()) * 10**9  # only the store sets it
         return ListedFile(time, name, about["size"], tag=tag, changed=time)
@@ -148,7 +151,8 @@ class ObjectPlace:
                 raise SpoutContractError(
                     f"FileSpout: {self.path(file.name)} was planned with {file.size} bytes and the ETag {file.tag}, "
                     f"and was replaced since; an object must not change. This attempt is discarded. Restore the old "
-                    f"object, or restart the topology, which then plans the batch again. Give new content new names"
+                    f"object, or restart the topology, which then plans the batch again. Write new content under a new "
+                    f"name"
                 ) from None
 
     @property

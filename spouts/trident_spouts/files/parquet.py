@@ -199,8 +199,8 @@ def footer_schema(path: PlannedFile) -> StructType:
         # Spark has a type for a time of day, but tuples do not support it.
         if pa.types.is_time(column.type) or not _has_spark_type(column):
             raise TypeDeclarationError(
-                f"FileSpout: {path}: column {column.name!r} is {column.type}, for which there is no type here; give "
-                f"the fields as schema=, this one with another type (unsigned numbers as long) or not at all"
+                f"FileSpout: {path}: column {column.name!r} is {column.type}, a type that tuples cannot have; declare "
+                f"the fields with schema=, and give this column another type (unsigned numbers as long) or omit it"
             )
     return spark_schema(columns)
 

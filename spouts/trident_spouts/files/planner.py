@@ -205,11 +205,11 @@ class Planner:
             shlex.quote(os.path.join(os.path.dirname(path), mark + os.path.basename(path))) for mark in ("", "_")
         )
         raise SpoutContractError(
-            f"FileSpout: {path} grew after byte {end}, in the middle of a line: its first part was read and counted "
-            f"as a whole line. To continue after that line, remove its second part while no program writes to the "
-            f"file: {{ head -c {end} {old}; echo; tail -c +{rest + 1} {old}; }} > {new} && "
-            f"mv {new} {old}. To prevent it, let the writer write whole lines, or set Watch(completeAfterSecs=...) to "
-            f"more than its pauses within a line"
+            f"FileSpout: {path} grew after byte {end}, in the middle of a line: its first part was read and counted as "
+            f"a whole line. To continue after that line, remove its second part while no program writes to the file: "
+            f"{{ head -c {end} {old}; echo; tail -c +{rest + 1} {old}; }} > {new} && mv {new} {old}. To prevent it, "
+            f"let the writer write whole lines, or set Watch(completeAfterSecs=...) to longer than its pauses within a "
+            f"line"
         )
 
     def _cut(self, file: OpenFile, now: ListedFile, start: int, end: int, left: int, first: bool) -> int | None:

@@ -165,8 +165,8 @@ def _lines_of(stretch: Stretch, line_format: LineFormat) -> Iterator[tuple[LineF
                 yield form, offset, data
     except EOFError as error:
         raise SpoutContractError(
-            f"FileSpout: {stretch.path} ends at byte {error}, the batch was planned to byte {stretch.end}; "
-            f"a file must not change after it was listed, only grow"
+            f"FileSpout: {stretch.path} ends at byte {error}, but the batch was planned to byte {stretch.end}; after a "
+            f"file was listed it may only grow"
         ) from None
     except SourceUnreadableError:
         raise

@@ -101,8 +101,8 @@ class Recognizer:
             seen = self._doubted(seen, doubtful)
         if look.guesses:
             _log.warning(
-                "FileSpout: of the files at %s that were read long ago, %s: the stream does not remember so many. "
-                "To have it do so, give Watch(rememberedFiles=...), or name the files by a Manifest",
+                "FileSpout: of the files at %s that were read long ago, %s. The stream does not remember so many "
+                "files: raise Watch(rememberedFiles=...), or list the files in a Manifest",
                 self.place,
                 look.guesses,
             )

@@ -152,13 +152,17 @@ class FileSpout:
         if not isinstance(watch, Watch):
             raise TopologyError(f"FileSpout: watch={typed_brief(watch)}: expected Watch(...), of trident.spouts")
         if schema is not None and files.schema is not None:
-            raise TopologyError(f"FileSpout: schema={schema!r} came beside {files!r}: give the fields once")
+            raise TopologyError(
+                f"FileSpout: schema={schema!r} and {files!r} both declare fields: give only one of them"
+            )
         given = files.schema if schema is None else schema
         fields = None if given is None else read_schema(given)
         place = absolute(path.path if isinstance(path, Manifest) else path)
         stored = Storage.of(storage, "FileSpout: storage")
         if stored.options and not is_object(place):
-            raise TopologyError(f"FileSpout: storage= is an option of object stores, and {place} is not in one")
+            raise TopologyError(
+                f"FileSpout: storage= is an option of object stores, but {place} is not in an object store"
+            )
         if isinstance(path, Manifest) and orderBy != "time":
             raise TopologyError(
                 f"FileSpout: orderBy={orderBy!r} with {path!r}: files are read in the manifest's order; leave orderBy "
@@ -196,9 +200,8 @@ class FileSpout:
         first = next((file for file in files if file.size), None)
         if first is None:
             raise TypeDeclarationError(
-                f"FileSpout: the fields are read from a Parquet file, and there is none at {self.path} "
-                f"yet{nested_hint(place)}; "
-                f'give them: schema="word string, n long"'
+                f"FileSpout: the fields come from a Parquet file, but there is none at {self.path} "
+                f'yet{nested_hint(place)}; declare the fields: schema="word string, n long"'
             )
         self._first_schema.append(footer_schema(PlannedFile(place, first, first.size, None, False, "")))
         return self._first_schema[0]
@@ -221,7 +224,7 @@ class FileSpout:
         if before in (None, self.form):
             return None
         return (
-            f"its files were read as {before}, and are read as {self.form} from now on. If {self.path} contains "
+            f"its files were read as {before} before, and are read as {self.form} from now on. If {self.path} contains "
             f"rows that were already read in the other format, they count twice"
         )
 

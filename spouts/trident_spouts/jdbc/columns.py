@@ -79,8 +79,8 @@ def _unreadable(source: Source, column: ColumnType, type_name: str) -> str:
         )
     else:
         why = (
-            f"the type {type_name}, which no field type holds exactly. Declare the fields, with '{column.name} "
-            f"string' for its text, or leave the column out"
+            f"the type {type_name}, which no field type can hold exactly. Declare the fields, with '{column.name} "
+            f"string' for its text, or omit the column"
         )
     return f"JdbcSpout: {source.name}: column {column.name!r} has {why}: schema='...'"
 
@@ -150,7 +150,7 @@ class RowFormat:
         field = self.schema.fields[int(found[1])]
         return (
             f", column {field.name!r}: expected {type_ddl(field.dataType)}, got {error.rpartition(': ')[2]:.200}; "
-            f"declare it as string to have it as the database writes it, or leave such rows out by query="
+            f"declare the field as string to get the database's text, or exclude such rows with query="
         )
 
 

@@ -75,17 +75,18 @@ class Growth:
         if self._origin.given:
             _log.warning(
                 "JdbcSpout: %s: %s has no default and no identity, so programs choose its values. The stream waits "
-                "for a row if its number was chosen in its transaction, and is greater than every number committed "
-                "before the transaction began. If a smaller number, or one that was chosen earlier, is committed "
-                "after a greater one was read, its row is lost. isolationLag= sets a time to wait before rows are read",
+                "only for rows whose number was chosen in their own transaction, and is greater than every number that "
+                "was committed before that transaction began. Any other row is lost if it is committed after the "
+                "stream has read a greater number. isolationLag= sets a time to wait before rows are read",
                 source, name,
             )  # fmt: skip
         shown, user = session.one("select pg_has_role('pg_read_all_stats', 'usage'), quote_ident(current_user)")
         if not shown:
             _log.warning(
-                "JdbcSpout: %s: the user may not see the queries of other users' sessions (pg_stat_activity), so "
-                "the stream waits for values of %s only by transactions: if a client sends several transactions in "
-                "one message, a row of a later one may be lost. GRANT pg_read_all_stats TO %s makes it exact",
+                "JdbcSpout: %s: the user may not see the queries of other users' sessions (pg_stat_activity), so the "
+                "stream knows only which transactions are open when it waits for values of %s: if a client sends "
+                "several transactions in one message, a row of a later transaction may be lost. GRANT "
+                "pg_read_all_stats TO %s prevents that",
                 source, name, user,
             )  # fmt: skip
 

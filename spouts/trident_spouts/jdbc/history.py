@@ -203,7 +203,10 @@ class History:
         """Yield facts that are impossible in one history of a server."""
         before = proof.place
         if proof.rows and now.timeline != before.timeline:
-            yield f"is on timeline {now.timeline} ({before.timeline} before), and lacks the last row that was read"
+            yield (
+                f"is on timeline {now.timeline} ({before.timeline} before), and lacks the last row that the stream has "
+                f"read"
+            )
         if now.xid < before.xid or now.wal < before.wal:
             yield f"is on a server whose next transaction is number {now.xid} ({before.xid} before)"
         checkpoint = last_checkpoint(session)
@@ -222,8 +225,8 @@ class History:
             for other in (row for row in again.rows if row.value == value):
                 if self._impossible(other, versions, proof, now):
                     yield (
-                        f"has at {self._column.name}={value} a row of transaction {other.version}, which had ended "
-                        f"when another one was read there"
+                        f"has at {self._column.name}={value} a row of transaction {other.version}, which had already "
+                        f"ended when the stream read another row there"
                     )
 
     def _impossible(self, row: Row, versions: Mapping[str, str | None], proof: Proof, now: Place) -> bool:

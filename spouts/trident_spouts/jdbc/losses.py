@@ -21,9 +21,9 @@ class Losses:
         """Raise `error`, or log a warning, as `onDataLoss` says."""
         if self._on_data_loss == "fail":
             raise error(
-                f"JdbcSpout: {self._name} {loss}. Start with onDataLoss='warn' to continue after the last row that "
-                f"was read: other rows with values up to there are lost, and deleted rows stay counted. To read the "
-                f"whole table, use a stream with another name and a separate state: in the same state, rows that "
+                f"JdbcSpout: {self._name} {loss}. Start with onDataLoss='warn' to continue after the last row that was "
+                f"read: other rows with values up to that row's value are lost, and deleted rows stay counted. To read "
+                f"the whole table, use a stream with another name and a separate state: in the same state, rows that "
                 f"were read would count twice"
             )
         if loss not in self._warned:

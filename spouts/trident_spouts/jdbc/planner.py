@@ -169,7 +169,7 @@ class IncrementalPlanner:
         if proof.place.query != place.query:
             digests = f"digest {proof.place.query} before, {place.query} now"
             self._losses.tell(
-                f"is not the query that the stream has read: query= was changed ({digests})", TopologyError
+                f"is not the query that the stream has read so far: query= was changed ({digests})", TopologyError
             )
             return
         loss = self._another(previous, place) or self._lost(session, previous, look, place)
@@ -204,7 +204,10 @@ class IncrementalPlanner:
         if self._source.lag:
             return None
         others = f" ({len(look.under_way.begun)} seen)" if look.under_way.begun else ""
-        return f"{self._column.source.name}: open transactions{others} may still add rows before those that are there"
+        return (
+            f"{self._column.source.name}: open transactions{others} may still add rows before those that the table has "
+            f"now"
+        )
 
     def _behind(self, greatest: str | None, to: str) -> bool:
         return greatest is None or self._column.value(greatest) < self._column.value(to)

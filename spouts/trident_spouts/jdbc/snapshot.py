@@ -60,7 +60,7 @@ class SnapshotPlanner:
         if proof.place.query != place.query:
             digests = f"digest {proof.place.query} before, {place.query} now"
             self._losses.tell(
-                f"is not the query that the stream has read: query= was changed ({digests})", TopologyError
+                f"is not the query that the stream has read so far: query= was changed ({digests})", TopologyError
             )
         another = next(self._history.another(proof.place, place), None)
         loss = another or self._history.loss(session, proof, place, None)

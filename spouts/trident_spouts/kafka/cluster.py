@@ -169,7 +169,7 @@ class Cluster:
         # end. In the other order, a partition could begin after that record.
         ends = self.ends(partitions, every=True)
         spec = self._kafka.admin.OffsetSpec.for_timestamp(milliseconds)
-        offsets = self._offsets("those of a time", partitions, spec, every=True)
+        offsets = self._offsets("at a time", partitions, spec, every=True)
         return {partition: ends[partition] if offset < 0 else offset for partition, offset in offsets.items()}
 
     def _offsets(
@@ -206,7 +206,7 @@ class Cluster:
                 silent.add(f"{partition.topic}-{partition.partition} ({error.args[0].str()})")
         if silent - self._silent:
             shown = ", ".join(sorted(silent)[:3])
-            _log.warning("KafkaSpout: %s partition(s) do not answer, and wait: %s", len(silent), shown)
+            _log.warning("KafkaSpout: %s partition(s) do not answer, and are read once they do: %s", len(silent), shown)
         self._silent = silent
         if silent:
             self._admin = self._connected()

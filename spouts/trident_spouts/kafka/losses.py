@@ -17,13 +17,13 @@ GO_ON = (
     "onDataLoss='latest' (from the end)"
 )
 _AGAIN = (
-    "onDataLoss='earliest' continues from the first available offset, and {} counts twice; onDataLoss='latest' "
+    "onDataLoss='earliest' continues from the first available offset, and {} count twice; onDataLoss='latest' "
     "continues from the end, and unread messages are lost"
 )
 _CORRECT = "Correct bootstrapServers; or, to continue in this cluster: "
 _SHORTER = (
-    "onDataLoss='earliest' and onDataLoss='latest' continue at the end of such a partition: messages written since, "
-    "before that end, are lost"
+    "onDataLoss='earliest' and onDataLoss='latest' continue at the end of such a partition: messages that were written "
+    "since then, before that end, are lost"
 )
 
 
@@ -56,7 +56,7 @@ def truncation_loss(topic: str, partition: int, position: int, end: int) -> Loss
 def _other_content(topic: str, partition: int, position: int, facts: str) -> Loss:
     why = "Kafka was restored from an older copy, or lost records, and other messages now have their offsets"
     where = f"{topic}-{partition} has other messages than those read, up to offset {position}"
-    return _read_again(f"{where}: {facts}: {why}", "what was read before")
+    return _read_again(f"{where}: {facts}: {why}", "messages that were read before")
 
 
 def anew_message_loss(topic: str, partition: int, position: int, known: str, seen: str) -> Loss:
@@ -82,16 +82,16 @@ def epoch_loss(topic: str, partition: int, position: int, former: int, present: 
 def anew_loss(topic: str, former: str | None, present: str | None) -> Loss:
     """Return the loss of a topic that was deleted and re-created under its name."""
     what = f"topic {topic!r} was deleted and recreated (id {former} before, {present} now)"
-    return _read_again(what, "what was copied from the former topic into this one")
+    return _read_again(what, "messages that were copied from the former topic into this one")
 
 
 def other_cluster_loss(topic: str, former: str, present: str, ids: tuple[str | None, str | None]) -> Loss:
     """Return the loss of a topic that was read in another cluster than the one that answers."""
     what = (
-        f"topic {topic!r} was read in the cluster {former} (topic id {ids[0]}), and bootstrapServers lead to the "
+        f"topic {topic!r} was read in the cluster {former} (topic id {ids[0]}), but bootstrapServers leads to the "
         f"cluster {present} (topic id {ids[1]})"
     )
-    return _read_again(what, "what a mirror copied from the former cluster", _CORRECT)
+    return _read_again(what, "messages that a mirror copied from the former cluster", _CORRECT)
 
 
 def _read_again(what: str, twice: str, first: str = "") -> Loss:
@@ -119,5 +119,5 @@ class Losses:
         for loss in losses:
             if loss.what not in self._told:
                 self._told.add(loss.what)
-                cost = f", and {loss.twice} counts twice" if loss.twice and self.policy == "earliest" else ""
+                cost = f", and {loss.twice} count twice" if loss.twice and self.policy == "earliest" else ""
                 _log.warning("KafkaSpout: %s; reading continues because of onDataLoss=%r%s", loss, self.policy, cost)

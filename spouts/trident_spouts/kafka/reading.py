@@ -111,7 +111,7 @@ class RangeReader:
                         cut[partition] = int(end[1])
                 if left and monotonic() >= until:
                     raise SourceUnreadableError(
-                        f"KafkaSpout: no answer about {sorted(left)[:3]} for {PATIENCE_SECS:g} s"
+                        f"KafkaSpout: the brokers gave no answer about {sorted(left)[:3]} within {PATIENCE_SECS:g} s"
                     )
             return cut
         finally:
@@ -182,7 +182,7 @@ class _Reading:
                     messages = []
             elif monotonic() >= until:
                 where = ", ".join(map(str, list(self._open.values())[:3]))
-                raise SourceUnreadableError(f"KafkaSpout: no message of {where} came for {PATIENCE_SECS:g} s")
+                raise SourceUnreadableError(f"KafkaSpout: no message of {where} arrived within {PATIENCE_SECS:g} s")
         if messages:
             yield _batch(messages)
 

@@ -91,8 +91,8 @@ class Emitted:
         self.messages.append(Message(message))
         if len(self.messages) > self._most:
             raise SpoutContractError(
-                f"{self._name}.nextTuple emitted more than maxOverflow={self._most} messages in one call; emit "
-                f"fewer, and the rest at the next call"
+                f"{self._name}.nextTuple emitted more than maxOverflow={self._most} messages in one call; emit the "
+                f"other messages in the next call, or raise maxOverflow"
             )
         if message is not None:
             self._own[message] = self.messages[-1]
@@ -101,6 +101,9 @@ class Emitted:
     def _check(self, message: MessageId | None) -> None:
         where = f"{self._name}.nextTuple: emit(..., messageId={typed_brief(message)})"
         if self._tracked is None and message is not None:
-            raise SpoutContractError(f"{where}: a message id needs tracking, and tracking is 'none'")
+            raise SpoutContractError(
+                f"{where}: a message id is given, but tracking = 'none' acknowledges no message; omit the id, or set "
+                f"tracking = 'tracked'"
+            )
         if self._tracked is not None and (not isinstance(message, str | int) or isinstance(message, bool)):
             raise SpoutContractError(f"{where}: expected the message's id, a str or an int; or set tracking = 'none'")

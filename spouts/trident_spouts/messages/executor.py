@@ -113,7 +113,7 @@ class MessageExecutor(SpoutExecutor):
         if self._begun is None:
             self._begun, self._since = seen.number, time
         if self._is_void(seen):
-            self._waits = "the batch before has failed"
+            self._waits = "the previous batch has failed"
             return None
         if number not in self._batches:
             # An inactive spout is not asked, also for a batch that failed: its messages wait in the queue.
@@ -194,7 +194,7 @@ class MessageExecutor(SpoutExecutor):
                 f"maxPending={most}: the queue has that many messages that are neither acknowledged nor failed"
             )
         elif end is not None and monotonic() >= end:
-            self._waits = "for maxSecs the queue returned only messages that earlier batches already have"
+            self._waits = "for maxSecs the queue returned only messages that are already in earlier batches"
         else:
             return True
         return False

@@ -77,7 +77,7 @@ class PageReader:
         if len(entries) == page.entries and digest_of(entries[-1]) == page.digest:
             return
         missing = page.entries - len(entries)
-        what = f"{missing} of them are gone" if missing > 0 else "there are others now"
+        what = f"{missing} of them are missing" if missing > 0 else "other entries are there now"
         problem = (
             f"RedisStreamSpout: stream {page.stream!r}: the batch was planned with {page.entries} entries after "
             f"{page.after} up to {page.to}, and {what}: they were deleted or trimmed, or the server has lost them"

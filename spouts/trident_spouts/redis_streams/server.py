@@ -156,7 +156,7 @@ class StreamServers:
         if words & _NOT_NOW or isinstance(reply, redis.exceptions.ClusterDownError | redis.exceptions.TryAgainError):
             raise NotNowError(said)
         if "WRONGTYPE" in words or "wrong kind of value" in said:
-            raise self._error(f"has a value of another type under that name ({said})")
+            raise self._error(f"has a key of this name that is not a stream ({said})")
         if "NOPERM" in words or isinstance(reply, redis.exceptions.NoPermissionError):
             raise self._error(f"rejects a command ({said}). The user needs the commands {COMMANDS}")
         if "unknown command" in said:

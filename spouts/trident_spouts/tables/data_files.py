@@ -126,9 +126,9 @@ def read_part(part: Part, storage: Storage, schema: StructType) -> Iterator[pa.R
         raise
     except FileNotFoundError as error:
         raise DataLossError(
-            f"{storage.shown}: the data file {file.path} was removed before its rows were read, by VACUUM or "
-            f"another program. Let VACUUM keep files for longer than the topology may lag; to continue without the "
-            f"lost rows, replace the stream by one with another name, with newStream(..., anew=True)"
+            f"{storage.shown}: the data file {file.path} was removed before its rows were read, by VACUUM or another "
+            f"program. Let VACUUM keep files for longer than the topology may lag; to continue without the lost rows, "
+            f"give the stream another name, with newStream(..., anew=True)"
         ) from error
     except (OSError, pa.ArrowException) as error:
         raise SourceUnreadableError(

@@ -130,8 +130,8 @@ class MapCalls:
         user_map = self._made_map()
         if not isinstance(user_map, ListedBackingMap):
             raise StateError(
-                f"{self._where} can be neither scanned nor emptied: its map, {site_of(user_map)}, has no keys() and "
-                f"multiRemove(keys); add them, or empty the store behind it by hand to drop the state"
+                f"{self._where}: this state cannot be listed or dropped, because its map, {site_of(user_map)}, lacks "
+                f"keys() or multiRemove(keys). Add both methods; or, to drop the state, empty the map's store by hand"
             )
         return user_map
 
@@ -149,8 +149,8 @@ class MapCalls:
             raise self._error(None, raised(error), of or function) from error
         except Exception as error:
             raise StateUnavailableError(
-                f"{self._where}: {site_of(of or function)} {raised(error)}; "
-                f"it may or may not have taken effect, and is called again"
+                f"{self._where}: {site_of(of or function)} {raised(error)}; the call may or may not have taken effect, "
+                f"and is repeated"
             ) from error
 
     def _error(self, name: str | None, what: str, function: object = None) -> UserFunctionError:

@@ -124,7 +124,9 @@ class BackingStore:
             meta = self._check_present(read_meta(text, self._where))
             check_newest(self._where, meta.lease, lease)
             if meta.dropping:
-                raise StateBehindError(f"{self._where}: an earlier drop was interrupted, and parts of it are gone", -1)
+                raise StateBehindError(
+                    f"{self._where}: an earlier drop was interrupted, and parts of the state are missing", -1
+                )
             self._put_meta(meta.held_by(lease), text)
             self._lease = lease
 
@@ -180,7 +182,7 @@ class BackingStore:
 
     def _put(self, keys: list[bytes], values: list[bytes], expected: bytes | None, meta: Meta, txid: int) -> None:
         if self._leaving:
-            raise StateClosedError(f"{self._where}: its run has ended; the rest of batch {txid} is not written")
+            raise StateClosedError(f"{self._where}: the run has ended; the rest of batch {txid} is not written")
         if self._calls.put(keys, values, expected):
             return
         (text,) = self._calls.get([META])
@@ -189,7 +191,9 @@ class BackingStore:
 
     def _put_meta(self, meta: Meta, expected: bytes | None) -> None:
         if not self._calls.put([META], [meta.encoded()], expected):
-            raise StateUnavailableError(f"{self._where}: another program changed its meta entry just now")
+            raise StateUnavailableError(
+                f"{self._where}: another program changed the state's meta entry at the same time; the call is repeated"
+            )
 
     # --- read ------------------------------------------------------------------------------------------------
 

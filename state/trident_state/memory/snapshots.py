@@ -166,7 +166,9 @@ class Snapshots:
         intact = self.files.size(segment.name) == segment.bytes
         if not intact:
             _log.warning(
-                "%s: file %s of its snapshot was removed or truncated; it is written again", self._where, segment.name
+                "%s: file %s of the snapshot was removed or truncated; the state writes it again",
+                self._where,
+                segment.name,
             )
         return intact
 

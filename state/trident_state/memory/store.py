@@ -245,8 +245,8 @@ class MemoryStore:
             return None
         return StateFullError(
             f"{self._where} holds {entries.bytes:,} bytes in {len(entries):,} keys; {growth:,} more for this batch "
-            f"exceed maxBytes={self._max_bytes:,}. Nothing was changed; raise maxBytes. (Or use a RedisMapState, "
-            f"which starts empty: the values here are not moved, so export them first)"
+            f"exceed maxBytes={self._max_bytes:,}. Nothing was changed; raise maxBytes. (Or use a RedisMapState. It "
+            f"starts empty, so export the values of this state first)"
         )
 
     # --- read ------------------------------------------------------------------------------------------------
@@ -435,7 +435,7 @@ class MemoryStore:
         try:
             self._save(cut)
         except FencedError as error:
-            _log.warning("%s: no snapshot was taken: %s", self._where, error)
+            _log.warning("%s: the snapshot failed: %s", self._where, error)
         except Exception:
             self._put_off()
         finally:
@@ -474,7 +474,8 @@ class MemoryStore:
             self.snapshot()
         except Exception as error:
             _log.warning(
-                "%s: no last snapshot was taken (%s); the log keeps the batches after the previous snapshot",
+                "%s: the snapshot at the end of the run failed (%s); the log keeps the batches after the previous "
+                "snapshot",
                 self._where,
                 error,
             )

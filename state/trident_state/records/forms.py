@@ -144,7 +144,7 @@ class FixedRecords:
     def unpack_rows(self, rows: bytes) -> Triples:
         """Return the triples of records that are in `rows`, one after the other."""
         if len(rows) % self.width:
-            raise StateCorruptError(f"records are not {self.width} bytes long")
+            raise StateCorruptError(f"stored records are not {self.width} bytes long each")
         return self._triples(np.frombuffer(rows, np.uint8))
 
     def _triples(self, data: Bytes) -> Triples:
@@ -159,10 +159,10 @@ class FixedRecords:
         return Triples(txids, values, self._column(rows[:, 9:17], flags & 1 != 0))
 
     def _wrong_length(self) -> StateCorruptError:
-        return StateCorruptError(f"a record is not {self.width} bytes long")
+        return StateCorruptError(f"a stored record is not {self.width} bytes long")
 
     def _wrong_flags(self) -> StateCorruptError:
-        return StateCorruptError("a record has unknown flags")
+        return StateCorruptError("a stored record has unknown flags")
 
     def slots(self, column: pa.Array) -> npt.NDArray[np.int64] | npt.NDArray[np.float64]:
         """Return the values as 8-byte numbers; nulls are 0."""
@@ -203,11 +203,11 @@ class PackedRecords:
         data, offsets = buffers_of(records)
         starts, ends = offsets[:-1], offsets[1:]
         if np.any(ends - starts < 13):
-            raise StateCorruptError("a record is shorter than its header")
+            raise StateCorruptError("a stored record is shorter than its header")
         heads = np.ascontiguousarray(data[starts[:, None] + np.arange(13)])
         cuts = starts + 13 + np.ascontiguousarray(heads[:, 9:]).view("<u4")[:, 0].astype(np.int64)
         if np.any(heads[:, 0]) or np.any(cuts > ends):
-            raise StateCorruptError("a record's header does not match its length")
+            raise StateCorruptError("the header of a stored record does not match its length")
         txids = np.ascontiguousarray(heads[:, 1:9]).view("<i8")[:, 0]
         return Triples(txids, self._column(data, cuts, ends), self._column(data, starts + 13, cuts))
 

@@ -52,8 +52,9 @@ class DueIndex:
         for group, entries in zip(groups, replies[1::2], strict=True):
             if metas[group].dues not in (None, str(entries)):
                 raise StateRecoveringError(
-                    f"{self._where}: {entries} of {metas[group].dues} entries of a group's index of due times are "
-                    f"left: another client removed the rest. The next start rebuilds the index"
+                    f"{self._where}: the index of due times (when keys expire or sessions close) has only {entries} of "
+                    f"{metas[group].dues} entries in a group of keys: another client removed the rest. The next start "
+                    f"rebuilds the index"
                 )
         return replies[::2]
 
@@ -87,7 +88,8 @@ class DueIndex:
             status = meta.status(self._where)
             if status.marker != asOf or status.opened is not None:
                 raise BatchBegunError(
-                    f"{self._where}: its due times as of batch {asOf} were requested, but batch {asOf + 1} has started"
+                    f"{self._where}: the due times as of batch {asOf} were requested, but batch {asOf + 1} has already "
+                    f"started"
                 )
             if not meta.indexed:
                 raise StateRecoveringError(f"{self._where}: the server has lost a part of the index of due times")

@@ -34,8 +34,8 @@ def check_all(replies: Iterable[Reply], where: str, address: Address) -> None:
 def unavailable(where: str, address: Address, reason: object) -> StateUnavailableError:
     """Return the error for a server that cannot be reached or did not answer. `reason` says why."""
     return StateUnavailableError(
-        f"{where}: the server at {address.shown} does not answer ({reason}); "
-        f"a start needs it, and commits wait for it. Check the address, and that the server runs"
+        f"{where}: the server at {address.shown} does not answer ({reason}). A start fails without it, and commits "
+        f"wait for it. Check the address, and that the server runs"
     )
 
 
@@ -89,8 +89,8 @@ def failure(where: str, address: Address, error: redis.RedisError) -> StateError
         )
     if isinstance(error, redis.exceptions.OutOfMemoryError) or words & _FULL:
         return StateFullError(
-            f"{where}: the server at {address.shown} is full ({said}); nothing is half-written, and commits wait. "
-            f"Raise its maxmemory, or free memory or disk"
+            f"{where}: the server at {address.shown} is full ({said}). It accepted no part of the write, and commits "
+            f"wait. Raise its maxmemory, or free memory or disk"
         )
     if "WRONGTYPE" in words:
         return StateOwnedError(

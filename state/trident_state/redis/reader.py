@@ -85,9 +85,9 @@ class Reader:
         buckets, groups = str(layout.buckets), (str(layout.groups), None)
         if any(not meta.absent and (meta.buckets != buckets or meta.groups not in groups) for meta in metas):
             raise LayoutChanged(
-                f"{self._where}: expected {layout.buckets} buckets in {layout.groups} groups everywhere: a part was "
-                f"restored to a time before the state was dropped, and its driver has to heal it; or the state was "
-                f"recreated with other numbers, and readers have to open it again"
+                f"{self._where}: a part of the state does not have {layout.buckets} buckets in {layout.groups} groups. "
+                f"Either a server was restored to a time before the state was dropped, and the driver has to restore "
+                f"that part; or the state was recreated with other numbers, and readers have to open it again"
             )
 
     def current_with_all_keys(self, layout: Layout) -> tuple[Layout, list[Meta]]:

@@ -63,29 +63,30 @@ def script_error(  # noqa: C901 (one table: a case per status)
             )
         case "BEHIND":
             return StateBehindError(
-                f"{where}: it is at txid {marker}, but txid {txid} can only follow {txid - 1}", marker
+                f"{where}: the state is at txid {marker}, but txid {txid} can only follow {txid - 1}", marker
             )
         case "SHAPE":
-            return StateShapeError(f"{where}: it was created again with another number of buckets")
+            return StateShapeError(f"{where}: the state was recreated with another number of buckets")
         case "AHEAD":
             return StateCorruptError(
-                f"{where}: batch {txid} cannot be applied: a later batch changed a key, but the state is at txid "
-                f"{answer.marker}"
+                f"{where}: batch {txid} cannot be applied: a key has a change of a later batch, although the state is "
+                f"only at txid {answer.marker}"
             )
         case "CORRUPT":
             return StateCorruptError(f"{where}: a key's stored value is not a record; batch {txid} cannot be applied")
         case "EXISTS":
             return StateOwnedError(
-                f"{where}: a state exists already (epoch {answer.epoch}, txid {answer.marker}); reset drops it"
+                f"{where}: the state exists already (epoch {answer.epoch}, txid {answer.marker}); topology.reset "
+                f"drops it"
             )
         case "COUNT":
             return StateCorruptError(
-                f"{where}: the commit of txid {txid} was refused: {answer.detail} keys have this txid, but the "
-                f"batch has another number of keys: an earlier try had different content"
+                f"{where}: cannot commit txid {txid}: {answer.detail} keys have this txid, but the batch has another "
+                f"number of keys, so an earlier attempt wrote different content"
             )
         case "CLOSED" | "CONFLICT":
             return StateUnavailableError(
-                f"{where}: txid {txid} is not open there (the open txid is {answer.open or 'none'}); the commit is "
-                f"repeated and opens it again"
+                f"{where}: the server no longer expects writes of txid {txid} (it expects {answer.open or 'none'}); "
+                f"the commit is repeated from its beginning"
             )
-    return StateCorruptError(f"{where}: a script answered {answer.status!r}")
+    return StateCorruptError(f"{where}: the script on the server returned the unknown status {answer.status!r}")

@@ -46,6 +46,6 @@ def _warnings(info: dict[str, str], where: str, server: str) -> tuple[str, ...]:
     if info.get("aof_enabled") == "1":
         return ()
     return (
-        f"{where}: appendonly is off at {server}: a crash of the server loses the writes since its last snapshot. "
-        f"The state is then healed from the batches that the log still has; set appendonly yes to keep the writes",
+        f"{where}: appendonly is off at {server}: a crash of the server loses the writes since its last snapshot. The "
+        f"driver then restores them from the batches that the log still has; set appendonly yes to keep the writes",
     )

@@ -118,7 +118,7 @@ class RedisStore:
         layout, metas = self._with_layout(self._reader.current_with_all_keys)
         self._call_groups(ACQUIRE, lease, 0, [self._identity.log.encode()], [[name] for name in layout.packed_metas])
         if self._due is not None and not self._due.is_complete(layout):
-            text = "%s: its index of due times is incomplete (entries were removed)"
+            text = "%s: the index of due times is incomplete (entries were removed)"
             _log.warning(text + "; it is rebuilt from the stored values", self._where)
             with self._writing:
                 self._due.build(self._link, layout, metas, lease)

@@ -356,8 +356,8 @@ class Writer:
                 # it. Keys of the batch that are stored stay, and the other keys are put again.
                 if moved < keys:
                     raise StateUnavailableError(
-                        f"{self._where}: {moved} of the {keys} keys of txid {task.txid} are in a group: the server "
-                        f"confirmed puts and then lost them; they are repeated"
+                        f"{self._where}: the server has only {moved} of the {keys} keys of txid {task.txid} in one "
+                        f"group: it confirmed writes and then lost them; the writes are repeated"
                     )
             self._accepted(task, reply)
 

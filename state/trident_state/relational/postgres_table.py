@@ -142,10 +142,10 @@ class PostgresTable:
         texts = [f"{name} is off" for (name,) in found]
         named = "select 1 from pg_class where oid = to_regclass(%s) and relpersistence <> 'p'"
         if self._read(named, (self._name,)):
-            texts.append(f"the table {self._name} is unlogged, and emptied by a crash")
+            texts.append(f"the table {self._name} is unlogged, so a crash empties it")
         return tuple(
-            f"{self._owner}: {text} at {redacted(self._url)}: a crash may lose commits. The state is then healed "
-            f"from the batches that the log still has"
+            f"{self._owner}: {text} at {redacted(self._url)}: a crash may lose commits. The driver then restores the "
+            f"state from the batches that the log still has"
             for text in texts
         )
 
@@ -218,7 +218,9 @@ class PostgresTable:
             return StateError(f"{where} answered: {said(error)}; the user needs CREATE on the schema for its states")
         # Another process has just created a table or a type of the same name; the next try finds it.
         if passes(error) or error.sqlstate in ("23505", "42P07", "42710", "XX000"):
-            return StateUnavailableError(f"{where}: {said(error)}; it may or may not have written, and is called again")
+            return StateUnavailableError(
+                f"{where}: {said(error)}; the write may or may not have succeeded, and is repeated"
+            )
         return StateError(f"{where} answered: {said(error)}; check user, password and database in the url")
 
     # --- statements ------------------------------------------------------------------------------------------

@@ -104,7 +104,7 @@ class SqliteTable:
             if "not a database" in str(error):
                 raise StateOwnedError(f"{self._where} is not a SQLite database; give the state another path") from error
             raise StateUnavailableError(
-                f"{self._where}: {error}; it may or may not have written, and is called again"
+                f"{self._where}: {error}; the write may or may not have succeeded, and is repeated"
             ) from error
         if begin != "BEGIN" and self._file_there() != self._file:
             raise StateUnavailableError(f"{self._where} was removed or replaced while it was written")
@@ -162,8 +162,8 @@ class SqliteTable:
         view = self._table.view
         if view.lower().startswith("sqlite_"):
             raise StateOwnedError(
-                f"{self._where}: the view of this state would be {view!r}, and SQLite keeps names that begin with "
-                f"'sqlite_' for itself; rename the topology. Nothing was changed"
+                f"{self._where}: the view of this state would be {view!r}, and SQLite reserves names that begin with "
+                f"'sqlite_'; rename the topology. Nothing was changed"
             )
         if db.execute("SELECT 1 FROM sqlite_master WHERE lower(name) = lower(?)", (view,)).fetchone() is not None:
             raise StateOwnedError(

@@ -204,4 +204,4 @@ def test_spark_comes_up_at_once_for_a_step_outside_the_stages_that_only_spark_ca
     monkeypatch.setattr(SparkLater, "begin", lambda self, reason: why.append(reason))
     with topology.start(engine="auto", checkpointLocation=tmp_path) as running:
         running.processAllAvailable(timeout=20)
-    assert why and why[0].endswith("can only run there")
+    assert why and why[0].endswith("can only run on Spark")

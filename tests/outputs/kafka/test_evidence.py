@@ -52,11 +52,10 @@ def test_an_output_that_fell_back_between_two_runs_is_told_and_can_go_on(kafka: 
         outlet(kafka.servers, topic, epoch=2, last_frozen=5, memory=Memory(5))
     assert str(caught.value) == (
         f"s/1:writeKafka: the consumer group 'trident/{topic}/out' says that batch 2 is the last one in Kafka, but "
-        f"the output took batch 5: the brokers were restored from an older copy or have lost records, so later batches "
-        f"are missing in the topic; or the output wrote to another topic= or with guarantee='at-least-once' "
+        f"the output has written batch 5: the brokers were restored from an older copy or have lost records, so later "
+        f"batches are missing in the topic; or the output wrote to another topic= or with guarantee='at-least-once' "
         f"since. To continue after batch 5, without the missing batches, delete the group (kafka-consumer-groups "
-        f"--delete "
-        f"--group trident/{topic}/out). Nothing was written"
+        f"--delete --group trident/{topic}/out). Nothing was written"
     )
     group = f"trident/{topic}/out"
     kafka.admin.delete_consumer_groups([group])[group].result(30)
@@ -84,7 +83,9 @@ def test_an_output_whose_record_is_gone_goes_on_whatever_starts_find_no_rows(
     for epoch in (2, 3, 4):
         written(kafka, there, epoch=epoch, last_frozen=2, memory=Memory(2))
     written(kafka, there, 3, epoch=5, last_frozen=2, memory=Memory(2))
-    with pytest.raises(OutputConflictError, match="batch 3 is the last one in Kafka, but the output took batch 4"):
+    with pytest.raises(
+        OutputConflictError, match="batch 3 is the last one in Kafka, but the output has written batch 4"
+    ):
         written(kafka, there, epoch=6, last_frozen=4, memory=Memory(4))
     assert values(kafka, there)[-1] == "row 3"
 
@@ -106,7 +107,9 @@ def test_a_batch_in_doubt_when_the_record_was_lost_stays_in_doubt_at_later_start
 def test_a_first_record_falls_back_like_any_other(kafka: KafkaBroker, topic: str) -> None:
     kafka.create(topic)
     written(kafka, topic)
-    with pytest.raises(OutputConflictError, match="batch 0 is the last one in Kafka, but the output took batch 2"):
+    with pytest.raises(
+        OutputConflictError, match="batch 0 is the last one in Kafka, but the output has written batch 2"
+    ):
         written(kafka, topic, epoch=2, last_frozen=2, memory=Memory(2))
 
 
@@ -117,7 +120,9 @@ def test_an_output_that_fell_back_within_a_run_is_told(kafka: KafkaBroker, topic
     one.take(rows("b"), 2)
     one.close()  # as after an error
     rewritten(kafka, topic, txid=1)
-    with pytest.raises(OutputConflictError, match="batch 1 is the last one in Kafka, but the output took batch 2"):
+    with pytest.raises(
+        OutputConflictError, match="batch 1 is the last one in Kafka, but the output has written batch 2"
+    ):
         one.take(rows("c"), 3)
     assert values(kafka, topic) == ["a", "b"]
 
@@ -140,7 +145,9 @@ def test_a_driver_that_starts_late_is_told_of_the_later_one(kafka: KafkaBroker, 
     """It took the log first: no copy of the log is at work."""
     kafka.create(topic)
     written(kafka, topic, 1, epoch=3)
-    with pytest.raises(FencedError, match=r"another driver \(epoch 3; this driver has 2\) took this output in Kafka"):
+    with pytest.raises(
+        FencedError, match=r"another driver \(epoch 3; this driver has 2\) has taken over this output in Kafka"
+    ):
         outlet(kafka.servers, topic, epoch=2, last_frozen=1)
 
 
@@ -191,4 +198,8 @@ def test_a_topic_made_anew_between_runs_and_in_a_run_is_told_and_gets_later_batc
         run("c", None, "d", "e")
     told = [record.getMessage() for record in caplog.records if record.name == "trident.outputs"]
     assert values(kafka, topic) == ["d", "e"]
-    assert len(told) == 2 and "the output took batch 2: Kafka deleted it" in told[0] and "recreated (id" in told[1]
+    assert (
+        len(told) == 2
+        and "although batch 2 was written: Kafka deleted the record" in told[0]
+        and "recreated (id" in told[1]
+    )

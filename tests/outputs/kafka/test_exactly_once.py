@@ -146,7 +146,7 @@ def test_a_driver_that_was_taken_over_within_its_transaction_cannot_commit_it(
         sleeper.take(rows("b"), 2)
     assert values(kafka, topic) == [b"a", b"b"]
     for letter, txid in (("b", 2), ("c", 3)):
-        with pytest.raises(FencedError, match="another driver .epoch 2; this driver has 1. took this output"):
+        with pytest.raises(FencedError, match="another driver .epoch 2; this driver has 1. has taken over this output"):
             sleeper.take(rows(letter), txid)
     later[0].take(rows("c"), 3)  # the sleeper has not begun a producer, which would have fenced this one out
     later[0].take(rows("c"), 3)
@@ -187,14 +187,14 @@ def test_another_log_is_refused_and_fences_nobody_out(kafka: KafkaBroker, topic:
 def test_an_old_copy_of_the_log_is_refused(kafka: KafkaBroker, topic: str) -> None:
     kafka.create(topic)
     outlet(kafka.servers, topic).take(rows("a"), 3)
-    with pytest.raises(OutputConflictError, match="says that batch 3 is in Kafka, but the log froze only up to 2"):
+    with pytest.raises(OutputConflictError, match="says that batch 3 is in Kafka, but the last batch in the log is 2"):
         outlet(kafka.servers, topic, last_frozen=2)
 
 
 def test_a_batch_of_other_rows_is_refused(kafka: KafkaBroker, topic: str) -> None:
     kafka.create(topic)
     outlet(kafka.servers, topic).take(rows("a"), 3)
-    with pytest.raises(OutputConflictError, match="says that batch 3 has 1 rows in Kafka, but the log froze 2"):
+    with pytest.raises(OutputConflictError, match="says that batch 3 has 1 rows in Kafka, but the log has 2"):
         outlet(kafka.servers, topic, last_frozen=3).take(rows("a", "b"), 3)
 
 

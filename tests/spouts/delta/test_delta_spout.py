@@ -43,7 +43,7 @@ def test_each_start_begins_where_it_says(table: Table) -> None:
     assert ids_of(read_all(DeltaSpout(table.path, startingVersion=1))) == [[3, 4, 5]]
     assert ids_of(read_all(DeltaSpout(table.path, startingVersion=3))) == []
     with pytest.raises(
-        TopologyError, match="startingVersion=4, and the table is at version 2; expected a version from"
+        TopologyError, match="startingVersion=4, but the table is at version 2; expected a version from"
     ):
         read_all(DeltaSpout(table.path, startingVersion=4))
 
@@ -229,7 +229,7 @@ def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
         ({"startingVersion": -1}, "startingVersion=-1: expected a whole number of at least 0, or 'snapshot'"),
         ({"onChange": "ignore"}, "onChange='ignore' is not one of 'fail', 'skip'"),
         ({"maxFilesPerBatch": 0}, "maxFilesPerBatch=0: expected a whole number of at least 1"),
-        ({"storageOptions": {"a": 1}}, "storageOptions: expected a mapping of texts to texts"),
+        ({"storageOptions": {"a": 1}}, "storageOptions: expected a mapping of strings to strings"),
     ]
     for options, message in wrong:
         with pytest.raises(TopologyError, match=message):

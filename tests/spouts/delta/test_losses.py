@@ -124,7 +124,7 @@ def test_a_table_that_was_restored_from_a_copy_is_noticed(table: Table, tmp_path
             table.add(5 + version)
         for driver in (executor, spout.open()):
             with pytest.raises(
-                DataLossError, match="version 2 is not the version that was read: the table was restored or"
+                DataLossError, match="version 2 is not the one that the topology has read: the table was restored"
             ):
                 driver.plan(NEXT, position, 0.0)
 
@@ -142,7 +142,7 @@ def test_a_log_that_was_cleaned_up_before_it_was_read_is_a_loss(table: Table) ->
     with pytest.raises(DataLossError, match="version 2 was cleaned up from the table's log before it was read"):
         spout.open().emit(NEXT, plan)
     with pytest.raises(
-        DataLossError, match="startingVersion='earliest', and the table's log begins with version 4: older"
+        DataLossError, match="startingVersion='earliest', but the table's log begins with version 4: older"
     ):
         spout.open().plan(NEXT, None, 0.0)
     assert ids_of(read_all(DeltaSpout(table.path))) == [[1, 2, 3, 4, 5, 6]], "a snapshot needs only the checkpoint"
@@ -186,6 +186,7 @@ def test_a_file_that_is_not_the_one_in_the_log_is_refused(table: Table) -> None:
 
 def test_the_metadata_of_another_spout_is_refused(table: Table) -> None:
     with pytest.raises(
-        SpoutContractError, match=r"DeltaSpout: {'offset': 7} is not one of its batches; the log belongs"
+        SpoutContractError,
+        match=r"DeltaSpout: this spout cannot replay the batch {'offset': 7} of the log: another spout wrote it",
     ):
         read_all(DeltaSpout(table.path), {"offset": 7})

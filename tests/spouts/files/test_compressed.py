@@ -93,7 +93,7 @@ def test_a_damaged_or_unfinished_file_is_named(tmp_path: Path, suffix: str) -> N
         path = write(tmp_path / name / f"a{suffix}", content)
         with pytest.raises(
             MalformedInputError,
-            match=rf"a{suffix}: cannot unpack it: "
+            match=rf"a{suffix}: cannot decompress the file: "
             rf".*completeAfterSecs",
         ) as caught:
             read(FileSpout(path.parent))
@@ -230,7 +230,7 @@ def test_zeros_behind_a_stream_are_padding(suffix: str, behind: bytes) -> None:
 
 @pytest.mark.parametrize("suffix", PACK)
 def test_other_bytes_behind_a_stream_are_damage(suffix: str) -> None:
-    with pytest.raises(MalformedInputError, match="cannot unpack it"):
+    with pytest.raises(MalformedInputError, match="cannot decompress the file"):
         _read_all(PACK[suffix](b"one\n") + b"garbage!" * 9, suffix)
 
 
@@ -240,7 +240,7 @@ def test_other_bytes_behind_a_stream_are_damage(suffix: str) -> None:
         (
             "a.csv",
             gzip.compress(b"x\n1\n", mtime=0),
-            "it looks compressed: give its name the suffix .gz, by which a file is decompressed",
+            "it looks compressed: give its name the suffix .gz, because FileSpout recognizes compression by the suffix",
         ),
         ("a.csv", bz2.compress(b"x\n1\n"), "the suffix .bz2,"),
         (

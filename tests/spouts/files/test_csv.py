@@ -305,7 +305,7 @@ def test_a_file_may_grow_by_whole_rows_unless_values_may_hold_newlines(tmp_path:
         ),
         ({"sep": ";;"}, TopologyError, r"Csv: sep=';;': expected one ASCII character that is not a newline"),
         ({"quote": "é"}, TopologyError, r"quote='é': expected one .*, or .* if values are never quo"),
-        ({"sep": '"'}, TopologyError, "sep='\"' is the quote too"),
+        ({"sep": '"'}, TopologyError, "sep='\"' is also the quote"),
         ({"header": "true"}, TopologyError, "header='true': expected True or False"),
         ({"skipLines": -1}, TopologyError, "Csv: skipLines=-1: expected a whole number of at least 0"),
         ({"skipLines": True}, TopologyError, "Csv: skipLines=True: expected a whole number of at least 0"),
@@ -348,15 +348,18 @@ def test_a_name_from_elsewhere_leads_to_no_option_that_the_call_lacks(make: Any,
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"sep": ";"}, "there is no option 'sep': it belongs to the format: FileSpout(path, Csv(sep=';'))"),
-        ({"skiprows": 2}, "it belongs to the format: FileSpout(path, Csv(skipLines=2))"),
+        ({"sep": ";"}, "there is no option 'sep': it is an option of the format: FileSpout(path, Csv(sep=';'))"),
+        ({"skiprows": 2}, "it is an option of the format: FileSpout(path, Csv(skipLines=2))"),
         ({"malformed": "keep"}, "FileSpout(path, Csv(malformed='keep')), or Json(malformed='keep')"),
-        ({"encodingErrors": "replace"}, "FileSpout(path, Text(encodingErrors='replace')), and so for Json(...)"),
-        ({"rememberedFiles": 5}, "it belongs to the watch: FileSpout(path, watch=Watch(rememberedFiles=5))"),
-        ({"manifest": True}, "give the path as one: FileSpout(Manifest('files.txt'))"),
+        ({"encodingErrors": "replace"}, "FileSpout(path, Text(encodingErrors='replace')), or Json(...)"),
+        ({"rememberedFiles": 5}, "it is an option of Watch: FileSpout(path, watch=Watch(rememberedFiles=5))"),
+        ({"manifest": True}, "give a Manifest as the path: FileSpout(Manifest('files.txt'))"),
         ({"watch": 5}, "watch=5 (int): expected Watch(...), of trident.spouts"),
         ({"format": Csv}, "is not one of 'text', 'json', 'csv', 'parquet', or Text(), Json(), Csv(), Parquet()"),
-        ({"format": Csv("a int"), "schema": "b int"}, "schema='b int' came beside Csv('a int'): give the fields once"),
+        (
+            {"format": Csv("a int"), "schema": "b int"},
+            "schema='b int' and Csv('a int') both declare fields: give only one of them",
+        ),
     ],
 )
 def test_an_option_in_the_wrong_place_is_refused_with_the_right_one(options: Any, message: str) -> None:

@@ -85,7 +85,7 @@ def test_a_place_where_all_files_are_hidden_is_told_as_that(
     assert FileSpout(tmp_path / path).open().plan(TransactionAttempt(1, 0), None, T0) is None
     [record] = caplog.records
     assert "that is not hidden: files and folders whose names begin with _ or ." in record.getMessage()
-    assert f"{hidden} is one; rename it" in record.getMessage()
+    assert f"{hidden} is such a file; rename it" in record.getMessage()
 
 
 def test_several_files_share_a_batch_up_to_its_bytes(tmp_path: Path) -> None:
@@ -502,7 +502,7 @@ def test_a_folder_of_a_glob_may_be_made_later(tmp_path: Path) -> None:
             "files give a glob, such as 'in/*.json', or a Manifest('files.txt')",
         ),
         ({"path": None}, TopologyError, "path=None (NoneType): expected one path, a str or a pathlib.Path"),
-        ({"delimiter": ";"}, TopologyError, "FileSpout: there is no option 'delimiter': it belongs to the format"),
+        ({"delimiter": ";"}, TopologyError, "FileSpout: there is no option 'delimiter': it is an option of the format"),
         ({"maxFilesPerTrigger": 9}, TypeError, "watch, storage; did you mean 'maxFilesPerBatch'?"),
         ({"maxFilePerBatch": 3}, TopologyError, "did you mean 'maxFilesPerBatch'?"),
         (
@@ -532,12 +532,12 @@ def test_wrong_options_of_a_format_are_refused(make: Any, said: str) -> None:
 
 
 def test_parquet_fields_of_an_empty_folder_are_asked_for(tmp_path: Path) -> None:
-    with pytest.raises(TypeDeclarationError, match="the fields are read from a Parquet file, .* yet; give them"):
+    with pytest.raises(TypeDeclarationError, match="the fields come from a Parquet file, .* yet; declare the fields"):
         _ = FileSpout(tmp_path, "parquet").schema
 
 
 def test_metadata_of_another_spout_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SpoutContractError, match="is not one of its batches"):
+    with pytest.raises(SpoutContractError, match="this spout cannot replay the batch"):
         FileSpout(tmp_path).open().plan(TransactionAttempt(2, 0), 5, T0)
 
 

@@ -205,10 +205,12 @@ def test_deletions_of_some_of_which_nothing_is_known_are_no_doubt_but_a_guess_is
 ) -> None:
     (far_back.folder / "f0").unlink()
     assert far_back() == []
-    assert "the stream does not remember so many" not in caplog.text
+    assert "The stream does not remember so many" not in caplog.text
     write(far_back.folder / "f9", "new\n", 900)
     assert far_back() == ["new"]
-    assert "some of them are gone; a new file with the name of one of those is read: the stream does" in (caplog.text)
+    assert "some of them were removed, and a new file that has the name of a removed one is read. The stream does" in (
+        caplog.text
+    )
 
 
 @pytest.fixture

@@ -107,7 +107,7 @@ def test_a_type_that_no_field_holds_is_refused_by_name_and_read_as_text(
     postgres.run(f"create table {table} (id int primary key, odd {kind})")
     shown = {"int[]": r"integer\[\]", "time": "time without time zone"}.get(kind, kind)
     message = (
-        f"table {table}: column 'odd' has the type {shown}, which no field type holds exactly.*'odd string' "
+        f"table {table}: column 'odd' has the type {shown}, which no field type can hold exactly.*'odd string' "
         f"for its text"
     )
     with pytest.raises(TypeDeclarationError, match=message):
@@ -152,7 +152,7 @@ def test_a_numeric_without_precision_must_be_declared_and_each_value_is_checked(
 def test_a_time_that_nobody_else_has_is_refused(postgres: PostgresServer, table: str, kind: str, value: str) -> None:
     postgres.run(f"create table {table} (id int primary key, at {kind})", f"insert into {table} values (1, '{value}')")
     executor = JdbcSpout(postgres.url, table, orderBy="id").open()
-    with pytest.raises(MalformedInputError, match="column 'at': expected .*; declare it as string to have it as"):
+    with pytest.raises(MalformedInputError, match="column 'at': expected .*; declare the field as string to get"):
         emitted(executor, planned(executor)).arrow()
     executor.close()
     executor = JdbcSpout(postgres.url, table, "at string", orderBy="id").open()

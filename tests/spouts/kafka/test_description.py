@@ -165,7 +165,7 @@ def test_metadata_names_every_offset_and_comes_back() -> None:
 
 @pytest.mark.parametrize("metadata", [7, "x", {"files": []}, {"t": {"id": "x"}}])
 def test_metadata_of_another_spout_is_refused(metadata: Any) -> None:
-    with pytest.raises(SpoutContractError, match="KafkaSpout: .* of its batches; the log belongs to another"):
+    with pytest.raises(SpoutContractError, match="KafkaSpout: .* of the log: another spout wrote it"):
         from_metadata(metadata)
 
 

@@ -108,7 +108,7 @@ def test_a_restored_partition_that_has_grown_on_is_told_at_the_first_plan(
     for _ in range(2):
         with pytest.raises(DataLossError, match=OTHER.format(5, 4)) as caught:
             planned(executor, streams[name])
-    assert "and what was read before counts twice; onDataLoss='latest'" in str(caught.value)
+    assert "and messages that were read before count twice; onDataLoss='latest'" in str(caught.value)
     executor.close()
 
 
@@ -172,7 +172,7 @@ def test_a_restored_partition_goes_on_where_the_policy_says(
     assert drained(executor, streams["equal"])[0] == left
     executor.close()
     (warning,) = [record.getMessage() for record in caplog.records if record.name == "trident.spouts"]
-    assert ("and what was read before counts twice" in warning) == (policy == "earliest")
+    assert ("and messages that were read before count twice" in warning) == (policy == "earliest")
 
 
 # --- other evidence --------------------------------------------------------------------------------------------------
@@ -188,10 +188,10 @@ def test_another_cluster_is_named_and_so_is_what_a_mirror_counts_twice(kafka: Ka
     executor.close()
     ours = begun(kafka.servers, topic)[topic]
     assert str(caught.value) == (
-        f"KafkaSpout: topic '{topic}' was read in the cluster theirs (topic id another), and bootstrapServers lead to "
+        f"KafkaSpout: topic '{topic}' was read in the cluster theirs (topic id another), but bootstrapServers leads to "
         f"the cluster {ours['cluster']} (topic id {ours['id']}). Correct bootstrapServers; or, to continue in this "
-        f"cluster: onDataLoss='earliest' continues from the first available offset, and what a mirror copied from "
-        f"the former cluster counts twice; onDataLoss='latest' continues from the end, and unread messages are lost"
+        f"cluster: onDataLoss='earliest' continues from the first available offset, and messages that a mirror copied "
+        f"from the former cluster count twice; onDataLoss='latest' continues from the end, and unread messages are lost"
     )
 
 

@@ -20,14 +20,14 @@ GO_ON = (
     "onDataLoss='latest' (from the end)"
 )
 SHORTER = (
-    ". onDataLoss='earliest' and onDataLoss='latest' continue at the end of such a partition: messages written "
-    "since, before that end, are lost"
+    ". onDataLoss='earliest' and onDataLoss='latest' continue at the end of such a partition: messages that "
+    "were written since then, before that end, are lost"
 )
 AGAIN = (
-    ". onDataLoss='earliest' continues from the first available offset, and {} counts twice; onDataLoss='latest' "
+    ". onDataLoss='earliest' continues from the first available offset, and {} count twice; onDataLoss='latest' "
     "continues from the end, and unread messages are lost"
 )
-COPIED = "what was copied from the former topic into this one"
+COPIED = "messages that were copied from the former topic into this one"
 POLICIES = pytest.mark.parametrize("policy", ["fail", "earliest", "latest"])
 
 
@@ -58,7 +58,7 @@ def check_policy(
         executor.close()
     assert rows == (left if spout.onDataLoss == "earliest" else [])
     (warning,) = [record.getMessage() for record in caplog.records]
-    cost = f", and {twice} counts twice" if twice and spout.onDataLoss == "earliest" else ""
+    cost = f", and {twice} count twice" if twice and spout.onDataLoss == "earliest" else ""
     assert re.fullmatch(
         f"KafkaSpout: {loss}; reading continues because of onDataLoss='{spout.onDataLoss}'{cost}", warning
     )

@@ -87,8 +87,12 @@ def test_the_environment_of_the_aws_tools_is_enough(objects: Objects, monkeypatc
         ),
         (f"ftp://me:{SECRET}@b/x", None, r"expected a path, or a URL .* got 'ftp://\*\*\*@b/x'"),
         ("s3:///x", None, r"a URL .* with its bucket or host, got 's3:///x'"),
-        ("hdfs://host/x", {"region": "a"}, "storage= is an option of object stores, and hdfs://host/x is not in one"),
-        ("/data/x", {"region": "a"}, "storage= is an option of object stores, and /data/x is not in one"),
+        (
+            "hdfs://host/x",
+            {"region": "a"},
+            "storage= is an option of object stores, but hdfs://host/x is not in an object store",
+        ),
+        ("/data/x", {"region": "a"}, "storage= is an option of object stores, but /data/x is not in an object store"),
     ],
 )
 def test_wrong_options_are_refused_where_they_stand(path: str, storage: Any, said: str) -> None:

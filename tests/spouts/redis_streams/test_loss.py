@@ -237,16 +237,16 @@ def test_an_entry_that_another_plan_told_as_lost_is_not_told_again(reader: Reade
 # --- what was planned ---------------------------------------------------------------------------------------------
 
 PLANNED: list[tuple[Act, str]] = [
-    (delete(6), "1 of them are gone"),
-    (delete(5, 6, 7, 8), "4 of them are gone"),
-    (trim(3), "3 of them are gone"),
-    (lambda client: client.delete("s"), "4 of them are gone"),
-    (anew(1, 10), "there are others now"),
+    (delete(6), "1 of them are missing"),
+    (delete(5, 6, 7, 8), "4 of them are missing"),
+    (trim(3), "3 of them are missing"),
+    (lambda client: client.delete("s"), "4 of them are missing"),
+    (anew(1, 10), "other entries are there now"),
     (
         both(lambda c: c.delete("s"), lambda c: c.xadd("s", {"n": 4}, id="4-5"), add(*range(5, 9))),
-        "there are others now",
+        "other entries are there now",
     ),
-    (both(delete(5), lambda client: client.delete("s"), add(*range(1, 5), 6, 7, 8), add(9)), "1 of them are gone"),
+    (both(delete(5), lambda client: client.delete("s"), add(*range(1, 5), 6, 7, 8), add(9)), "1 of them are missing"),
 ]
 
 

@@ -121,7 +121,7 @@ def test_a_state_that_cannot_be_dropped_stays_as_it_is() -> None:
     store.acquire(FIRST)
     SETTING.apply(store, 1, {1: 10})
     before = dict(there.entries)
-    with pytest.raises(StateError, match=r"neither scanned nor emptied: .* has no keys\(\) and multiRemove\(keys\)"):
+    with pytest.raises(StateError, match=r"cannot be listed or dropped, .* lacks keys\(\) or multiRemove\(keys\)"):
         store.drop()
     assert there.entries == before
 

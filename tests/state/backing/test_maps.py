@@ -137,7 +137,9 @@ def test_two_methods_are_enough_for_all_but_scans_and_drops() -> None:
     SETTING.apply(store, 1, {1: 10})
     assert SETTING.read(store, [1, 2], 1) == [10, None]
     for asking in (lambda: list(store.scan(1)), store.drop):
-        with pytest.raises(StateError, match=r"'counts' can be neither scanned nor emptied.*LeastMap \(maps\.py:\d+\)"):
+        with pytest.raises(
+            StateError, match=r"'counts': this state cannot be listed or dropped.*LeastMap \(maps\.py:\d+\)"
+        ):
             asking()
     assert SETTING.read(store, [1, 2], 1) == [10, None]
     store.close()

@@ -41,7 +41,7 @@ def interrupted(kind: StateKind, at: int, combine: Combine = COUNT) -> tuple[dic
         if write == at:
             raise Broken("gone")
 
-    with pytest.raises(StateUnavailableError, match=r"state 'counts'.*Broken: gone; it may or may"):
+    with pytest.raises(StateUnavailableError, match=r"state 'counts'.*Broken: gone; the call may or may"):
         setting.apply(store_over(Meddled(LeastMap(entries), breaks), kind), 2, HALF)
     return entries, store_over(LeastMap(entries), kind, combine), setting
 

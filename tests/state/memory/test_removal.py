@@ -126,7 +126,7 @@ def test_a_file_that_was_deleted_under_a_running_driver_is_written_again_with_wh
         store.snapshot()
     shutil.rmtree(tmp_path / "counts")
     store.close()
-    assert "of its snapshot was removed or truncated; it is written again" in caplog.text
+    assert "of the snapshot was removed or truncated; the state writes it again" in caplog.text
     again = opened(setting, home)
     again.acquire(SECOND)
     assert entries(again, 3) == entries(store, 3) and len(entries(again, 3)) == 99

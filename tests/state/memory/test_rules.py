@@ -64,9 +64,9 @@ def test_an_overflow_names_the_two_values_that_made_it() -> None:
         combined(TOTAL, stored, deltas, "state 'counts'")
     assert str(caught.value) == (
         "state 'counts': Sum of the stored 120 and the batch's 100 does not fit its type tinyint; nothing of the "
-        "batch was applied. It stays frozen: drop this state (dropState: it starts again empty after the batch), or "
-        "discard log and all states (topology.reset); then declare a wider type for the aggregator's output, or "
-        "filter such values out"
+        "batch was applied. The batch stays in the log: drop this state (with dropState, it starts empty after the "
+        "batch), or discard log and all states (topology.reset); then declare a wider type for the aggregator's "
+        "output, or filter such values out"
     )
 
 

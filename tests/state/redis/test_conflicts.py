@@ -72,7 +72,8 @@ def test_the_same_batch_done_meanwhile_is_not_done_again(shared_redis: RedisServ
             store.apply(LEASE, update(1, given[0]))
             meddling.times = 1
             with pytest.raises(
-                StateUnavailableError, match="state 'counts'.*txid 2 is not open there.*the commit is repeated"
+                StateUnavailableError,
+                match="state 'counts'.*the server no longer expects writes of txid 2 .*the commit is repeated",
             ):
                 store.apply(LEASE, update(2, given[1]))
             assert store.apply(LEASE, update(2, given[1])).written == 0

@@ -70,7 +70,7 @@ MORE = "+hget +hgetall +hexists"
         ({"values": "pickle"}, StateCorruptError, "lacks a field, or holds an invalid one"),
         ({"buckets": "-1"}, StateCorruptError, "is not valid"),
         ({"marker": "x"}, StateCorruptError, "are not numbers"),
-        ({"fingerprint": "__import__('os')"}, StateShapeError, "cannot be read from character 0 on"),
+        ({"fingerprint": "__import__('os')"}, StateShapeError, "cannot parse the stored types .* from character 0 on"),
     ],
 )
 def test_a_meta_hash_that_cannot_be_is_refused(

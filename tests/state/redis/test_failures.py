@@ -194,9 +194,7 @@ def test_a_count_that_does_not_fit_the_batch_refuses_the_commit(shared_redis: Re
     with started(shared_redis.url) as store:
         store.apply(LEASE, update(1, {1: 1}))
         shared_redis.client.hset(META, mapping={"moving": 2, "moved": 1})
-        with pytest.raises(
-            StateCorruptError, match="state 'counts'.*commit of txid 2 was refused: 3 keys have this txid"
-        ):
+        with pytest.raises(StateCorruptError, match="state 'counts'.*cannot commit txid 2: 3 keys have this txid"):
             store.apply(LEASE, update(2, {1: 1, 2: 2}))
         assert store.groups_of()[0].marker == 1
         assert contents(store, 1) == {"w1": 1}
@@ -210,7 +208,7 @@ def test_a_key_from_a_later_batch_refuses_the_batch(shared_redis: RedisServer, s
         shared_redis.client.hset(META, "marker", 0)
         with pytest.raises(
             StateCorruptError,
-            match="state 'counts': batch 1 cannot be applied: .* changed a key, but the state is at txid .*",
+            match="batch 1 cannot be applied: a key has a change of .*, although the state is only at txid .*",
         ):
             store.apply(LEASE, update(1, {1: 1}))
 

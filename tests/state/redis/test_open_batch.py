@@ -81,7 +81,7 @@ def test_a_commit_without_all_keys_is_refused_and_the_rest_is_put_again(
         puts = [put(batch, part) for part in parts[:2]]
         lost = update(2, parts[2])
         puts.append(replace(puts[0], counts=batch.task(lost.keys, lost.deltas).counts))
-        with pytest.raises(StateUnavailableError, match="keys of txid 2 are in a group"):
+        with pytest.raises(StateUnavailableError, match="keys of txid 2 in one group"):
             store.commit_batch(batch, without_keys(2), puts)
         assert store.durable() == 1
         assert contents(store, 1) == sums(GIVEN[:1])
@@ -93,7 +93,7 @@ def test_a_commit_with_too_many_keys_is_refused_for_good(shared_redis: RedisServ
     with started(shared_redis.url) as store:
         batch = store.open_batch(LEASE, without_keys(1))
         puts = [put(batch, part) for part in parts_of(GIVEN[0])]
-        with pytest.raises(StateCorruptError, match="an earlier try had different content"):
+        with pytest.raises(StateCorruptError, match="an earlier attempt wrote different content"):
             store.commit_batch(batch, without_keys(1), puts[:2])
         assert store.durable() == 0
 
@@ -124,10 +124,10 @@ def test_a_late_put_is_refused_after_its_batch_and_beside_the_next(shared_redis:
         parts = parts_of(GIVEN[0])
         store.commit_batch(batch, without_keys(1), [put(batch, part) for part in parts])
         other = {key + 10_000: 1 for key in parts[0]}  # keys that would move, if anything let them
-        with pytest.raises(StateUnavailableError, match="not open"):
+        with pytest.raises(StateUnavailableError, match="no longer expects writes"):
             put(batch, other)
         later = store.open_batch(LEASE, without_keys(2))
-        with pytest.raises(StateUnavailableError, match="not open"):
+        with pytest.raises(StateUnavailableError, match="no longer expects writes"):
             put(batch, other)
         store.commit_batch(later, without_keys(2), [put(later, part) for part in parts_of(GIVEN[1])])
         assert contents(store, 2) == sums(GIVEN[:2])
@@ -178,7 +178,7 @@ def test_confirmed_puts_that_the_server_lost_are_put_again(tmp_path: Path) -> No
         puts += [put(batch, part) for part in parts[1:]]
         for why in (
             "the server",
-            "confirmed puts and then lost them",
+            "confirmed writes and then lost them",
         ):  # the first commit meets the broken connection of the store itself
             with pytest.raises(StateUnavailableError, match=why):
                 store.commit_batch(batch, without_keys(1), puts)

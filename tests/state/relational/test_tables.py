@@ -116,7 +116,7 @@ def test_a_view_with_a_name_that_sqlite_keeps_for_itself_is_refused(tmp_path: Pa
     words = topology.newStream("words", FixedBatchSpout("word string", [["dog"]]))
     store = SqliteMapState.opaque(str(tmp_path / "states.db"))
     words.groupBy("word").persistentAggregate(store, Count(), "count", name="counts")
-    with pytest.raises(StateOwnedError, match="SQLite keeps names .*; rename the topology"):
+    with pytest.raises(StateOwnedError, match="SQLite reserves names .*; rename the topology"):
         start_local(topology, name="sqlite", checkpointLocation=tmp_path)
 
 
@@ -215,7 +215,9 @@ def test_a_driver_that_comes_while_another_one_puts_waits_and_looks_again(
     table._put = late
     setting.apply(former, 1, {1: 1})
     acquiring.join(20)
-    assert outcomes == ["state 'counts': another program changed its meta entry just now"]
+    assert outcomes == [
+        "state 'counts': another program changed the state's meta entry at the same time; the call is repeated"
+    ]
     later.acquire(SECOND)
     setting.apply(later, 2, {1: 1}, lease=SECOND)
     assert setting.read(later, [1], 2) == [2]

@@ -97,7 +97,7 @@ class AutoSlot:
         self._running: Slot | None = None
         self._cancelled = threading.Event()
         if self._only_spark:
-            spark.begin(f"stage {min(self._only_spark)} of group {group.name!r} can only run there")
+            spark.begin(f"stage {min(self._only_spark)} of group {group.name!r} can only run on Spark")
 
     def run(
         self, stage: Stage, inputs: Mapping[Node, Emission | pa.Table], attempt: TransactionAttempt, scratch: Path
@@ -161,7 +161,9 @@ class AutoSlot:
         name, number = self._group.name, stage.number
         self._choice.ran(name, number, side, size, seconds)
         if side == "embedded" and self._choice.worth_a_start(name, number, size, self._spark.session):
-            self._spark.begin(f"stage {number} of group {name!r} took {seconds:.2g} s here, and may be sooner there")
+            self._spark.begin(
+                f"stage {number} of group {name!r} took {seconds:.2g} s in this process, and may be faster on Spark"
+            )
 
     def _note_failure(self, stage: Stage, side: Side, size: Size, error: Exception, seconds: float) -> None:
         """Note a failure after which the next attempt should run on the other engine.

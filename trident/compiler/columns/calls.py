@@ -67,7 +67,7 @@ def call_rows(
             return emitted
 
         return lambda lists, rows: map(emitted, made_tuples(make, lists, rows))
-    raise TypeError(f"{operation.site} is {operation.call.value}: it has no Python form")
+    raise TypeError(f"{operation.site} is {operation.call.value}: it cannot run as a Python function")
 
 
 class _Closed(list[tuple[Any, ...]]):

@@ -52,7 +52,7 @@ class Choice:
             if not isinstance(number, int | numpy.integer) or isinstance(number, bool) or not 0 <= number < self.count:
                 raise ValueError(f"it chose partition {number!r}; expected 0 to {self.count - 1}")
         if not numbers:
-            raise ValueError("it chose no partition; a filter drops tuples")
+            raise ValueError("it returned no partition; to drop tuples use a filter")
         return [int(number) for number in numbers]
 
 

@@ -186,4 +186,6 @@ class StreamsCollector:
 
     def emit(self, values: Sequence[Any]) -> None:
         """Raise TypeError: a tuple needs the name of a stream, and only `emitTo` has it."""
-        raise TypeError(f"emit does not name a stream: write emitTo({next(iter(self._widths))!r}, [...])")
+        raise TypeError(
+            f"emit(...) names no stream; with several streams write emitTo({next(iter(self._widths))!r}, [...])"
+        )

@@ -82,7 +82,7 @@ class SparkFrames:
         parts = [Part(**row) for row in rows.to_pylist()]
         written = sum(part.rows for part in parts)
         if written != frozen.num_rows:
-            raise OutputError(f"the workers wrote {written} rows of a batch of {frozen.num_rows} to {target}")
+            raise OutputError(f"the workers wrote {written} rows to {target}, but the batch has {frozen.num_rows}")
         return parts
 
     def cancel(self) -> None:

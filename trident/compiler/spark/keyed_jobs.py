@@ -70,7 +70,9 @@ def result_of(job: KeyedJob, reports: pa.Table) -> KeyedResult:
     entered = sum(row["entered"] for row in rows)
     if job.tuples.rows is not None and entered != job.tuples.rows:
         step = job.update.step.step
-        raise StateError(f"{step}: the workers updated the state by {entered} of {job.tuples.rows} tuples")
+        raise StateError(
+            f"{step}: the workers applied {entered} tuples to the state, but the batch has {job.tuples.rows}"
+        )
     puts, *emitted = (_files(job, rows, number, schema) for number, schema in enumerate(job.outputs))
     if any(result.files for result in (puts, *emitted)):  # otherwise no task has created the folder
         job.wanted.folder.sync()

@@ -72,7 +72,7 @@ class SparkPuts:
     def _session(self) -> SparkSession:
         with self._lock:
             if self._closed:
-                raise SparkFailedError("the run has ended: no batch is put")
+                raise SparkFailedError("the run has ended: the workers write no more batches")
             if self._opened is None:
                 self._opened = run_session(self._spark)
             return self._opened
@@ -93,7 +93,7 @@ class SparkPuts:
             if counted != part.rows:
                 name = frozen.files[part.file].name
                 raise StateError(
-                    f"{batch.where}: the workers put {counted} of {part.rows} keys of the frozen file {name}"
+                    f"{batch.where}: the workers wrote {counted} keys of the frozen file {name}, which has {part.rows}"
                 )
         return [Put(r["counts"], r["moved"], pa.array(r["removed"], pa.binary())) for r in by_part.values()]
 

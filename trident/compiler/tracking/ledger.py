@@ -167,10 +167,12 @@ class Ledger:
         """Raise LedgerError if the ledger is not done. The error says which edge and partition lost or doubled rows."""
         if self.done:
             return
-        problems = list(self._problems()) or [f"the value is {self.value:#x}, and not 0"]
+        problems = list(self._problems()) or [f"its final value is {self.value:#x}, expected 0"]
         shown = "; ".join(problems[:_MOST_SHOWN])
         more = f"; and {len(problems) - _MOST_SHOWN} more" if len(problems) > _MOST_SHOWN else ""
-        raise LedgerError(f"the ledger of attempt {self.attempt} is not settled: {shown}{more}")
+        raise LedgerError(
+            f"the ledger of attempt {self.attempt} is not settled, so rows were lost or repeated: {shown}{more}"
+        )
 
     def _problems(self) -> Iterator[str]:
         for name in sorted(self._awaited):
@@ -189,7 +191,7 @@ class Ledger:
         again = self.duplicates[name, partition]
         twice = f" (its report came {again + 1} times)" if again else ""
         if sent is None:
-            yield f"{where}: it did not report the rows it sent; {arrived.rows} of them arrived"
+            yield f"{where}: it did not report how many rows it sent; {arrived.rows} rows arrived"
         elif sent.rows != arrived.rows:
             yield f"{where}: it sent {sent.rows} rows, {_difference(sent.rows, arrived.rows)}{twice}"
         elif sent != arrived:

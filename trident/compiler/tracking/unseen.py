@@ -22,8 +22,8 @@ def unseen_text(program: Program) -> str:
     if not steps:
         return ""
     return (
-        f"ledger=True does not count the rows that enter Spark's own steps: {', '.join(steps)}. Only Spark's own "
-        f"checksums would detect a row that is lost or repeated there. To count these steps, write them as Python "
+        f"ledger=True does not count the rows that enter Spark's own steps: {', '.join(steps)}. In these steps only "
+        f"Spark's own checksums would detect a lost or repeated row. To count these steps, write them as Python "
         f"functions or aggregators; engine='embedded' counts every step that moves tuples"
     )
 

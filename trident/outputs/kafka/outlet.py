@@ -119,9 +119,9 @@ class KafkaOutlet:
             self._last = None
         if self._last is None and self._reached and first:
             _log.warning(
-                "%s: the consumer group %r has no record, although the output took batch %s: Kafka deleted it after "
-                "offsets.retention.minutes, the group or the topic was deleted, or this is another cluster. The "
-                "output continues after batch %s, and writes nothing again",
+                "%s: the consumer group %r has no record of this output, although batch %s was written: Kafka deleted "
+                "the record after offsets.retention.minutes, the group or the topic was deleted, or this is another "
+                "cluster. The output continues after batch %s, and writes no earlier batch again",
                 self._sink.step, keeper.group, self._reached, self._reached,
             )  # fmt: skip
         if self._last is None:
@@ -142,7 +142,7 @@ class KafkaOutlet:
         keeper.check(record, self._place, reached)
         if first and record is not None and record.txid > self._run.last_frozen:
             raise keeper.conflict(
-                f"says that batch {record.txid} is in Kafka, but the log froze only up to {self._run.last_frozen}: "
+                f"says that batch {record.txid} is in Kafka, but the last batch in the log is {self._run.last_frozen}: "
                 f"the log is an old copy. Restore the newest log, or give the output another name="
             )
 
@@ -212,8 +212,8 @@ class KafkaOutlet:
         assert self._last is not None
         if self._last.txid == txid and self._last.rows != rows:
             raise self._keeper.conflict(
-                f"says that batch {txid} has {self._last.rows} rows in Kafka, but the log froze {rows}: one of the "
-                f"two does not belong to this topology. Restore the newest log, or give the output another name="
+                f"says that batch {txid} has {self._last.rows} rows in Kafka, but the log has {rows}: one of the two "
+                f"does not belong to this topology. Restore the newest log, or give the output another name="
             )
         return txid <= self._last.txid
 

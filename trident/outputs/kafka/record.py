@@ -96,8 +96,8 @@ class RecordKeeper:
             record = Record.decode(offset, metadata or "")
         except (ValueError, KeyError, TypeError):
             raise self.conflict(
-                f"has offset {offset} with the metadata {metadata!r:.100}, which no output wrote; no consumer may "
-                f"use this group"
+                f"has offset {offset} with the metadata {metadata!r:.100}, which no output wrote; this group is "
+                f"reserved for the output, and no consumer may use it"
             ) from None
         if record.output != self._output:
             raise self.conflict(f"is the record of output {record.output!r}; give this one another transactional.id")
@@ -134,13 +134,13 @@ class RecordKeeper:
             )
         if lease.epoch > run.epoch:
             raise FencedError(
-                f"{self._sink.step}: another driver (epoch {lease.epoch}; this driver has {run.epoch}) took this "
-                f"output in Kafka, and has written; this driver stops"
+                f"{self._sink.step}: another driver (epoch {lease.epoch}; this driver has {run.epoch}) has taken over "
+                f"this output in Kafka, and has written to it; this driver stops"
             )
         if record.falls_short_of(reached) and not self.is_elsewhere(record, place):
             raise self.conflict(
-                f"says that batch {max(record.txid, record.since)} is the last one in Kafka, but the output took "
-                f"batch {reached}: the brokers were restored from an older copy or have lost records, so later "
+                f"says that batch {max(record.txid, record.since)} is the last one in Kafka, but the output has "
+                f"written batch {reached}: the brokers were restored from an older copy or have lost records, so later "
                 f"batches are missing in the topic; or the output wrote to another topic= or with "
                 f"guarantee='at-least-once' since. To continue after batch {reached}, without the missing batches, "
                 f"delete the group (kafka-consumer-groups --delete --group {self.group}). Nothing was written"
