@@ -25,7 +25,7 @@ def read_token(token: str | None) -> bytes | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches a server that is bound to `host`.
+    """Return whether a server that is bound to `host` can be reached only from this machine.
 
     >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
     (True, True, False)
@@ -73,10 +73,13 @@ class Rights:
 
 @dataclass(frozen=True)
 class Grant:
-    """The rights of a request, by the token that it brought."""
+    """The rights of a request, which depend on its token."""
 
     holder: str
-    """The token, as those know it who share places. It is a number, so that no token comes into a message."""
+    """An id of the token, by which places are shared among tokens.
+
+    It is a number, so that no message contains a token.
+    """
     rights: Rights | None
     """The rights of a limited token; None: all rights."""
 
@@ -99,7 +102,7 @@ class Grant:
 class AccessRules:
     """Checks each request: its token and its Host header. `limited` are tokens with limited rights.
 
-    A web page that a user visits may send requests to this machine under another name (DNS rebinding): so a server
+    A web page that a user visits may send requests to this machine under another name (DNS rebinding), so a server
     answers only under the names that it knows.
     """
 
@@ -126,7 +129,7 @@ class AccessRules:
     def check_names(self, functions: Collection[str], states: Collection[str]) -> None:
         """Raise TopologyError if rights name a function or a state that the topology does not have.
 
-        A token that opens nothing is an outage that its holder finds.
+        Otherwise the holder of such a token would find out only when its requests are refused.
         """
         for grant in self._limited.values():
             assert grant.rights is not None
@@ -153,7 +156,7 @@ class AccessRules:
             raise RequestError(421, "HostNotAllowed", "this Host is not allowed; see allowedHosts")
 
     def grant_if_any(self, authorization: str | None) -> Grant:
-        """Return the permissions of a request; none if it has no token of this server."""
+        """Return the permissions of a request. A request without a token of this server gets no permissions."""
         try:
             return self.grant_of(authorization)
         except RequestError:
@@ -165,7 +168,7 @@ class AccessRules:
             return self._all
         scheme, _, given = (authorization or "").partition(" ")
         secret = given.strip().encode() if scheme.lower() == "bearer" else b""
-        # All are compared, so that the time tells nothing of which one it is.
+        # All tokens are compared, so that the duration does not reveal which token matched.
         grants = [grant for token, grant in self._limited.items() if hmac.compare_digest(secret, token)]
         if self._token is not None and hmac.compare_digest(secret, self._token):
             return self._all

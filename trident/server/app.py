@@ -41,7 +41,7 @@ _READ = Subject("a read for a client of the server")
 
 
 def web_app(served: Served, rules: AccessRules, limits: Limits) -> Guards:
-    """Return the ASGI application that answers from `served`: its doors, and the guards around them."""
+    """Return the ASGI application for `served`: its doors (paths with handlers), and the guards around them."""
     requests = MetricsRegistry()
     guards = Guards(rules, limits, Ledger(requests))
     guards.doors = _Answers(served, rules, limits, requests, guards).doors()
@@ -57,7 +57,7 @@ class _Answers:
         self._served, self._rules, self._limits, self._requests = served, rules, limits, requests
         self._guards = guards
         self._arriving = 0
-        """The bytes of bodies that have not arrived as a whole."""
+        """The bytes received of request bodies that are not complete yet."""
         self._threads = Threads("trident-server", most=32, idle=10.0)
         self._desks = {name: Desk(served.drpc.function(name)) for name in served.drpc.functions}
         self._freshness = Freshness(served, self._in_thread)
@@ -72,7 +72,7 @@ class _Answers:
             Door("/drpc", self._functions),
             Door("/drpc/{function}", self._execute, ("POST",)),
             Door("/state", self._states),
-            # One door for both methods: an answer 405 names all that the path allows.
+            # One door for both methods, because an answer 405 must name all methods that the path allows.
             Door("/state/{state}", self._state, ("GET", "POST")),
             Door("/state/{state}/changes", self._feed.open),
             Door("/state/{state}/{key:text}", self._get),
@@ -88,7 +88,8 @@ class _Answers:
         """Return the body of a request that is JSON. Raises RequestError if it is too large or too slow."""
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != bodies.JSON:
             raise RequestError(415, "UnsupportedMediaType", f"the body must be {bodies.JSON}")
-        # A request whose body is still to come is not in flight: it costs what it has sent, which has its own limit.
+        # A request whose body has not arrived yet is not in flight: it costs only the bytes that it has sent, which
+        # have a separate limit.
         visit = visit_of(request)
         visit.leave()
         chunks, size = list[bytes](), 0
@@ -120,8 +121,8 @@ class _Answers:
     async def _in_thread(self, work: Callable[[], _T], timeout: float | None = None) -> _T:
         """Return the result of `work`, which runs in a thread.
 
-        Raises RequestError if it takes longer than `timeout` seconds. The work is then told among the calls that hang,
-        because it may be code of the user's (what an aggregator presents) that does not come back.
+        Raises RequestError if it takes longer than `timeout` seconds. The work is then listed among the hanging calls,
+        because it may be user code (an aggregator's `present`) that does not return.
         """
         limit = self._limits.timeoutSecs if timeout is None else timeout
         audience = Audience(1)
@@ -201,7 +202,10 @@ class _Answers:
         return json_answer({"value": jsonable(value), **await self._freshness.of(self._txids(view, txid))})
 
     async def _value(self, request: Request, view: StateView, key: Any) -> tuple[Any, int | None]:
-        """Return the value of one key and its txid. In this thread, if it is at hand: a thread would take longer."""
+        """Return the value of one key and its txid.
+
+        Read it in this thread if that need not wait, because a thread takes longer.
+        """
         if (at_hand := view.getPromptly(key)) is not None:
             return at_hand
         (value,), txid = await while_connected(request, self._in_thread(lambda: view.multiGetWithTxid([key])))

@@ -14,13 +14,13 @@ _UNWATCHED = 0.1
 """Seconds of work after which the connection is watched. Most answers take less, and a watch needs a task."""
 
 CLIENT_GONE = 499
-"""The status of a request whose client disconnected, in metrics and the audit log. Nobody receives it."""
+"""The status of a request whose client disconnected, in metrics and the audit log. No client receives it."""
 
 
 async def while_connected(request: Request, work: Awaitable[_T]) -> _T:
-    """Return the result of `work`. The body of the request must have been read before, or not be wanted.
+    """Return the result of `work`. Call this only after the body of the request was read, or if it is not needed.
 
-    If the client disconnects meanwhile, `work` is cancelled, and a RequestError says so.
+    If the client disconnects meanwhile, `work` is cancelled, and a RequestError is raised.
     """
     worker, loop = asyncio.current_task(), asyncio.get_running_loop()
     assert worker is not None
@@ -53,5 +53,5 @@ async def while_connected(request: Request, work: Awaitable[_T]) -> _T:
 
 
 def client_gone() -> RequestError:
-    """Return the error that ends the work on a request after its client has gone. It is no fault of the server's."""
+    """Return the error that ends the work on a request after its client has disconnected. It is not a server error."""
     return RequestError(CLIENT_GONE, "ClientGone", "the client has disconnected")

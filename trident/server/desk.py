@@ -14,12 +14,12 @@ _MOST = 256
 """The most requests of a batch."""
 
 _THREADS = 16
-"""The most threads of one function. Calls that never end use up the threads of their own function, and of no other."""
+"""The most threads of one function. Calls that never end use up only the threads of their function."""
 
 _IDLE = 10.0
 
 _PATIENCE = 0.1
-"""Seconds that a request waits for the running batch. After that, another batch begins beside it."""
+"""Seconds that a request waits for the running batch. After that, another batch begins at the same time."""
 
 
 class _Request(Queued):
@@ -41,21 +41,21 @@ class _Request(Queued):
 class Desk:
     """Answers the requests of one function in batches, in threads. Only the thread of one event loop may call it.
 
-    It does for an event loop what `Combining` does for threads; in `Combining` each waiting request would hold a
-    thread.
+    It does the same for an event loop as `Combining` does for threads. With `Combining`, each waiting request would
+    hold a thread.
     """
 
     def __init__(self, function: DRPCFunction) -> None:
         self._function = function
         self._threads = Threads(f"trident-drpc-{function.name}", most=_THREADS, idle=_IDLE)
-        # While all threads are at work, requests wait in the queue. There a request whose client has gone is removed.
+        # While all threads are busy, requests wait in the queue, which drops a request whose client has disconnected.
         self._queue: RequestQueue[_Request] = RequestQueue(_MOST, _THREADS)
         self._impatient: asyncio.TimerHandle | None = None
 
     async def ask(self, values: list[Any], timeout: float) -> DRPCResult:
         """Return the answer for bound arguments. Raises DRPCTimeoutError after `timeout` seconds.
 
-        If the caller is cancelled because its client has gone, the work ends at its next read of a state.
+        If the caller is cancelled because its client has disconnected, the work ends at its next read of a state.
         """
         if (answer := self._function.answer_promptly(values)) is not None:
             return answer
@@ -71,7 +71,7 @@ class Desk:
                 self._queue.leave(request)()
 
     def _next(self, leader: _Request | None) -> None:
-        """Begin the batch of `leader` in a thread, if there is one. Let those that wait begin another one later."""
+        """Begin the batch of `leader`, if given, in a thread. Schedule the next batch for the waiting requests."""
         loop = asyncio.get_running_loop()
         if leader is not None:
             batch = self._queue.take(leader)
@@ -87,7 +87,7 @@ class Desk:
     def _end(self, batch: Sequence[_Request], done: "Future[list[DRPCResult | Exception]]") -> None:
         """Deliver the answers of a batch, and begin the next batch."""
         error = done.exception()
-        # The work may end with Late, if nobody waited any more: then the requests have ended already.
+        # The work may end with Late, if no caller waited any more: then the requests have ended already.
         outcomes = done.result() if error is None else [error] * len(batch)
         for request, outcome in zip(batch, outcomes, strict=True):
             request.end(outcome)

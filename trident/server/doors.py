@@ -1,4 +1,4 @@
-"""The doors of a server: its paths and methods, each with its requirements."""
+"""The doors of a server. A door is a path with its methods, handler and requirements."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from trident.server.route_types import Handler
 
 
 class _AnyText(PathConvertor):
-    """The rest of a path, whatever it holds. Starlette's own ``path`` ends at a newline, which a key may have."""
+    """The rest of a path, with any characters. Starlette's ``path`` ends at a newline, which a key may contain."""
 
     regex = "(?s:.*)"
 
@@ -23,7 +23,7 @@ register_url_convertor("text", _AnyText())
 class Door:
     """A path of the server, and the handler of its requests.
 
-    Every door has the same guards (`guards.py`), with the exceptions that it names here.
+    Every door has the same guards (`guards.py`), except for those that its fields below turn off.
     """
 
     path: str
@@ -32,10 +32,10 @@ class Door:
     methods: tuple[str, ...] = ("GET",)
     """The methods that the door answers; HEAD comes with GET."""
     needsToken: bool = True
-    """False if the answer tells nothing of the topology, or only to those who have the token."""
+    """False if the answer reveals nothing about the topology, or does so only to clients with a token."""
     isProbe: bool = False
-    """True for the probes of a supervisor. It asks under the server's address, whatever the server's name is, and gets
-    an answer however busy the server is: else it would end a process that is well."""
+    """True for the probes of a supervisor. A supervisor uses the server's address as the host name, and must get an
+    answer even from a busy server. Otherwise it would kill a healthy process."""
     route: Route = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -46,14 +46,14 @@ class Found(NamedTuple):
     """The door for a request, and the parameters in the path."""
 
     door: Door | None
-    """None if no door has this path, or none of those that have it this method."""
+    """None if no door has this path, or if no door with this path has this method."""
     parameters: dict[str, Any]
     allowed: tuple[str, ...]
-    """The methods that the path allows; none if there is no such path."""
+    """The methods that the path allows; empty if there is no such path."""
 
 
 def find_door(doors: Sequence[Door], scope: dict[str, Any]) -> Found:
-    """Return the first door that answers a request. A slash at the end of a path that has no door does not count."""
+    """Return the first door that answers a request. If no door has the path, a slash at its end is ignored."""
     allowed, parameters = set[str](), dict[str, Any]()
     for door in doors:
         match, child = door.route.matches(scope)

@@ -1,4 +1,4 @@
-"""Errors as a client gets them: a status, the error's type and message, and no traceback."""
+"""Errors in the form in which a client gets them: a status, the error's type and message, and no traceback."""
 
 from trident.base import errors
 
@@ -42,8 +42,8 @@ def status_of(error: Exception) -> int:
 def body_of(error: Exception, limited: bool = False, number: str = "") -> dict[str, dict[str, str]]:
     """Return the body of an error answer. It has the message of this library's errors, but not of any other error.
 
-    `limited`: for a client that may not ask everything. A message about the server's inside, with paths, lines and
-    addresses, is not for it. `number`: the number under which the server's log has the error.
+    `limited`: the client has limited rights, so it must not get messages about the server itself, with paths, lines and
+    addresses. `number`: the number under which the server's log has the error.
     """
     log = f"; the server's log has the reason, under the number {number}" if number else ""
     if isinstance(error, RequestError):
@@ -52,5 +52,5 @@ def body_of(error: Exception, limited: bool = False, number: str = "") -> dict[s
         hidden = limited and status_of(error) >= 500
         message = f"the server could not answer{log or '; try again'}" if hidden else str(error)
         return {"error": {"type": type(error).__name__, "message": message}}
-    # What an unknown error says may hold anything, such as values or paths.
+    # The text of an unknown error may contain anything, such as values or paths.
     return {"error": {"type": "InternalError", "message": f"the server failed{log}"}}

@@ -19,8 +19,8 @@ class Numbered(NamedTuple):
 class EventRing:
     """Keeps the newest events and numbers them. Thread-safe.
 
-    A reader has no queue: it remembers the number of the last event that it has. So a slow reader costs nothing, and
-    gets the number of events it missed.
+    There is no queue for a reader: the reader remembers the number of its last event. So a slow reader costs nothing,
+    and gets the number of events that it has missed.
 
     >>> ring = EventRing("run", capacity=2)
     >>> for txid in (1, 2, 3):
@@ -33,13 +33,13 @@ class EventRing:
 
     def __init__(self, runId: str, capacity: int = _CAPACITY) -> None:
         self.runId = runId
-        """The run that sent these events. Numbers of another run mean other events."""
+        """The run that sent these events. In another run the same numbers mean other events."""
         self._lock = threading.Lock()
         self._events: deque[Numbered] = deque(maxlen=capacity)
         self._last = 0
 
     def add(self, event: dict[str, Any]) -> None:
-        """Keep an event. If there are too many, drop the oldest one."""
+        """Keep an event. If there are too many events, drop the oldest event."""
         content = msgspec.json.encode(event)
         with self._lock:
             self._last += 1

@@ -50,9 +50,9 @@ class EventStreams:
         return EventStream(self._events(ring, _place(known, ring)), give_back)
 
     async def _events(self, ring: EventRing | None, number: int) -> AsyncIterator[bytes]:
-        """Yield the status and the kept events at once, then new ones."""
+        """Yield the status and the kept events at once, then new events."""
         shown, spoke = b"", monotonic()
-        # A reader's clock may be wrong: rates and delays are told by this server's.
+        # A reader's clock may be wrong, so rates and delays are computed by this server's clock.
         yield event("hello", msgspec.json.encode({"time": datetime.now(UTC).isoformat(timespec="milliseconds")}))
         while not self._guards.ending():
             pieces = []
@@ -74,10 +74,11 @@ class EventStreams:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _newest_status(self) -> bytes:
-        """Return the status as JSON. It is looked up once a second for all readers together."""
+        """Return the status as JSON. All readers share one look-up per second."""
         if monotonic() - self._looked >= _STATUS_SECONDS:
             self._looked = monotonic()
-            # A status that does not come in time is looked up again a second later: the events must not wait for it.
+            # If the status does not come in time, it is looked up again a second later, because the events must not
+            # wait for it.
             with suppress(RequestError):
                 self._status = msgspec.json.encode(await self._in_thread(self._watched.status))
         return self._status

@@ -1,4 +1,4 @@
-"""The freshness of an answer: the batches that it shows, when they were committed, and how long ago that was."""
+"""The freshness of an answer: the batches that it shows, the times of their commits, and their age."""
 
 import asyncio
 import time
@@ -16,13 +16,13 @@ class Freshness:
     def __init__(self, served: Served, in_thread: InThread) -> None:
         self._served, self._in_thread = served, in_thread
         self._looks: dict[tuple[str, int], asyncio.Future[float | None]] = {}
-        """The running look-ups in the log, by group and txid. All answers that need the same one share it."""
+        """The running look-ups in the log, by group and txid. All answers that need the same look-up share it."""
 
     async def of(self, txids: Mapping[str, int]) -> dict[str, Any]:
         """Return ``asOfTxid`` and ``committedAt`` for each group in an answer, and the answer's ``stalenessMs``.
 
-        The staleness is the time since the oldest of these commits, by this machine's clock. It is None as long as a
-        group has committed no batch, or the log does not say when.
+        The staleness is the time since the oldest of these commits, by this machine's clock. It is None if a group has
+        committed no batch yet, or if the log does not have the time.
         """
         times = {group: await self._time(group, txid) for group, txid in txids.items()}
         known = [each for each in times.values() if each is not None]
@@ -41,7 +41,7 @@ class Freshness:
         if look is None:
             look = self._looks[group, txid] = asyncio.ensure_future(self._in_thread(lambda: times.of(txid)))
             look.add_done_callback(lambda done: self._looks.pop((group, txid)))
-        # Shielded: a client that leaves ends its own answer, and not the look that others wait for.
+        # Shielded: a client that leaves ends its own answer, but not the look-up that others wait for.
         return await asyncio.shield(look)
 
 

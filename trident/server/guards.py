@@ -1,8 +1,8 @@
 """The guards of a server, as one layer around all of its doors.
 
-Whatever is asked passes the same guards in the same order: host, rate, token, rights, requests in flight. Each request
-is recorded once, in the audit log and in the metrics. A path that the server lacks, a wrong method, a probe, a file of
-the page and a stream pass them too. A handler cannot leave one out.
+Every request passes the same guards in the same order: host, rate, token, rights, requests in flight. Each request is
+recorded once, in the audit log and in the metrics. This also holds for an unknown path, a wrong method, a probe, a file
+of the page, and a stream. A handler cannot skip a guard.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from trident.server.visit import Visit
 logger = logging.getLogger(__name__)
 
 _PIECE = 64 << 10
-"""The most bytes of an answer that are handed over at once. The next ones wait until the client takes these."""
+"""The most bytes of an answer that are sent at once. The next bytes wait until the client has received these."""
 
 
 class Guards:
@@ -46,7 +46,7 @@ class Guards:
         self._unsent = Unsent()
         self.doors: Sequence[Door] = ()
         self.ending: Callable[[], bool] = lambda: False
-        """Returns whether the server is about to stop. Answers without an end then end themselves."""
+        """A function that returns whether the server is about to stop. Endless answers then end."""
 
     def tell_no_request(self, client: str, status: int) -> None:
         """Record bytes that were not a request; see `Ledger`."""
@@ -61,12 +61,12 @@ class Guards:
         told = _Told(request, found.door, self._ledger, self._unsent, send)
         try:
             await self._answer(request, found, told.send)
-        except asyncio.CancelledError:  # the server stops, and waits no longer for this answer
+        except asyncio.CancelledError:  # the server stops, and no longer waits for this answer
             if not told.isBegun:
                 stopping = RequestError(503, "Stopping", "the server is stopping; try again", {"Connection": "close"})
                 await refusal(stopping)(scope, receive, told.send)
         except (ClientDisconnect, OSError):
-            pass  # the client has gone before it had its answer
+            pass  # the client disconnected before it had its answer
         except Exception as error:
             log_failure("an answer was interrupted", error)
         finally:
@@ -78,7 +78,7 @@ class Guards:
         try:
             response = await self._checked(request, found, visit)
             if isinstance(response, EventStream):
-                visit.leave()  # a stream has a place of its own, for as long as it goes on
+                visit.leave()  # a stream holds a separate place until it ends
             if response.status_code == CLIENT_GONE:
                 return
             await response(request.scope, request.receive, send)
@@ -86,7 +86,7 @@ class Guards:
             visit.leave()
 
     async def _checked(self, request: Request, found: Found, visit: Visit) -> Response:
-        """Return the answer of the door, or the refusal of the first guard that does not let the request pass."""
+        """Return the answer of the door, or the refusal of the first guard that rejects the request."""
         try:
             self._check(request, found, visit)
             if found.door is None:
@@ -110,11 +110,11 @@ class Guards:
             visit.enter()
 
     def _check_host_and_rate(self, request: Request, probe: bool) -> None:
-        """Raise RequestError for another host, or if the client has sent too many requests lately."""
+        """Raise RequestError for a wrong host, or if the client has sent too many requests recently."""
         if not probe:
             self._rules.check_host(request.headers.get("host", ""))
-        # All clients of a token have the same one, so an address stands for a client there, too. Probes have a rate of
-        # their own: clients behind the same address must not have a supervisor think that the process hangs.
+        # Clients may share a token, so an address identifies a client here, even with a token. Probes have a separate
+        # rate, because other clients behind the supervisor's address must not make it believe that the process hangs.
         client = client_of(request)
         if self._rate is not None and (wait := self._rate.wait(f"probe {client}" if probe else client)):
             raise RequestError(
@@ -126,7 +126,7 @@ class Guards:
 
 
 class _Told:
-    """Hands an answer over to its client, piece by piece, and records the request once."""
+    """Sends an answer to its client, piece by piece, and records the request once."""
 
     def __init__(self, request: Request, door: Door | None, ledger: Ledger, unsent: Unsent, send: Any) -> None:
         self._request, self._ledger, self._unsent, self._send = request, ledger, unsent, send
@@ -135,7 +135,7 @@ class _Told:
         self.isBegun = False
 
     def tell(self, status: int) -> None:
-        """Tell the request with the status of its answer, unless that was done before."""
+        """Record the request with the status of its answer, unless it was recorded before."""
         if not self.isBegun:
             self.isBegun = True
             scope = self._request.scope
@@ -144,7 +144,7 @@ class _Told:
             self._ledger.tell(client_of(self._request), scope["method"], shown, self._path, status, seconds)
 
     async def send(self, message: Any) -> None:
-        """Hand over a part of the answer. This returns when the client has taken the earlier pieces."""
+        """Send a part of the answer. This returns when the client has received the earlier pieces."""
         if message["type"] == "http.response.start":
             self.tell(message["status"])
         body = message.get("body", b"")
@@ -156,7 +156,7 @@ class _Told:
         await self._send({**message, "body": body[last:]} if last else message)
 
     def end(self) -> None:
-        """Note that the answer is complete."""
+        """Record that the answer is complete."""
         self._unsent.note(self, 0, _nothing)
         self.tell(CLIENT_GONE)
 
@@ -175,7 +175,7 @@ def json_answer(content: Mapping[str, Any], status: int = 200, headers: Mapping[
 
 
 def refusal(error: Exception, grant: Grant | None = None) -> Response:
-    """Return the answer to a request that failed. Faults of the server are in its log, under a number."""
+    """Return the answer to a request that failed. Errors of the server are logged under a number."""
     status = status_of(error)
     number = log_failure("a request failed", error) if status == 500 else ""
     headers = error.headers if isinstance(error, RequestError) else None
@@ -183,9 +183,9 @@ def refusal(error: Exception, grant: Grant | None = None) -> Response:
 
 
 def log_failure(what: str, error: Exception) -> str:
-    """Log the place of an error, and return the number under which the log has it.
+    """Log the file and line of an error, and return the number under which the log has it.
 
-    The texts of errors stay out of the log: those of a user's function may hold arguments, keys and values.
+    The texts of errors are not logged, because errors of a user's function may contain arguments, keys and values.
     """
     number = uuid.uuid4().hex[:8]
     lines = list[str]()

@@ -1,8 +1,8 @@
 """Uvicorn's HTTP protocol over httptools, with the limits that uvicorn lacks: bytes and seconds in every phase.
 
 A connection waits for a request, receives its head, receives its body, and sends the answer. Each phase has a limit in
-bytes and one in seconds, and a connection that goes beyond one of them is closed. While all connections are in use, the
-one that has waited longest for its client makes room for a new one.
+bytes and a limit in seconds. A connection that exceeds a limit is closed. If all connections are in use, a new
+connection replaces the one that has waited longest for its client.
 """
 
 from asyncio import BaseTransport, TimerHandle
@@ -24,14 +24,14 @@ _MOST_FRAMING = 8
 """The most bytes that chunks may add to each byte of a body. A chunk of one byte adds five."""
 
 _MOST_UNREAD = 1 << 20
-"""The bytes beyond the limit of a body that may still come, so that its sender can read the refusal."""
+"""The bytes beyond the limit of a body that are still accepted, so that the sender can read the refusal."""
 
 _MOST_PIPELINED = 32
-"""The most requests of one connection that may wait for the answer to an earlier one."""
+"""The most requests of one connection that may wait for the answer to an earlier request."""
 
 _LOOK_SECONDS = 1.0
 _CLOSING_SECONDS = 5.0
-"""The seconds in which a connection that is being closed must send what is left, and a body that nobody reads end."""
+"""The seconds in which a closing connection must send its remaining bytes, and in which an unread body must end."""
 
 
 class Phase(Enum):
@@ -46,27 +46,27 @@ class LimitedProtocol(HttpToolsProtocol):
     """The protocol of one connection.
 
     `tell` is called for input that is not a request, with the client's address and the status. `waiting` holds the
-    connections of the server that wait for their clients to send something; the one that has waited longest comes
-    first.
+    connections of the server that wait for their clients to send something; the connection that has waited longest
+    comes first.
     """
 
     _phase = Phase.HEAD
     _since = 0.0
     """The start of the phase (the event loop's time); for a connection that sends nothing, the start of its wait."""
     _bytes = _body = 0
-    """The bytes of the request that were received so far, and those of them that are its body."""
+    """The number of bytes of the request that were received so far, and the number of these that belong to its body."""
     _began = False
-    """True if bytes of a request have come, and not its end."""
+    """True if a part of a request has come, but not its end."""
     _stuck: float | None = None
-    """Since when the answer does not go out, or the connection does not end."""
+    """The time since which no bytes of the answer are sent, or the connection does not end."""
     _timer: TimerHandle | None = None
     _running: RequestResponseCycle | None = None
-    """The request under way. Others of the connection may wait for its answer."""
+    """The request in progress. Other requests of the connection may wait for its answer."""
 
     def __init__(self, limits: Limits, tell: Tell, waiting: "dict[LimitedProtocol, None]", **uvicorn: Any) -> None:
         super().__init__(**uvicorn)
         self._limits, self._tell, self._waiting = limits, tell, waiting
-        self.access_log = False  # uvicorn would write it with keys if the root logger shows INFO
+        self.access_log = False  # uvicorn would log it with keys if the root logger shows INFO
 
     def connection_made(self, transport: BaseTransport) -> None:
         super().connection_made(cast("Any", transport))
@@ -97,7 +97,7 @@ class LimitedProtocol(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def _give_up(self) -> None:
-        """Tell the request under way that its answer has no receiver, and drop the requests that wait for it.
+        """Notify the request in progress that its client is gone, and drop the requests that wait for it.
 
         The connection is about to close, and its transport raises an error for later writes. Uvicorn itself reports
         only the last request of a connection.
@@ -121,16 +121,16 @@ class LimitedProtocol(HttpToolsProtocol):
         if self._bytes > MOST_HEAD_BYTES + _MOST_FRAMING * self._body:
             self.send_400_response(f"the head of a request may have at most {MOST_HEAD_BYTES} bytes")
         elif self._body > self._limits.bodyBytes + _MOST_UNREAD:
-            self.transport.close()  # whoever reads bodies has refused this one
+            self.transport.close()  # the reader of the body has refused this body
             self._give_up()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._phase is Phase.HEAD:  # else a trailer: no handler reads one
+        if self._phase is Phase.HEAD:  # otherwise a trailer, which no handler reads
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         if len(self.pipeline) >= _MOST_PIPELINED:
-            raise ValueError("too many requests are waiting for an answer")  # httptools makes it a 400
+            raise ValueError("too many requests are waiting for an answer")  # httptools answers it with 400
         self._phase, self._since = Phase.BODY, self.loop.time()
         super().on_headers_complete()
 
@@ -140,7 +140,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._phase, self._began = Phase.ANSWER, False
-        # Data that ends a request may hold the beginning of the next one. That part is not counted.
+        # Data that ends a request may contain the beginning of the next request. That part is not counted.
         self._bytes = self._body = 0
         self._waiting.pop(self, None)
         super().on_message_complete()
@@ -156,7 +156,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._wait_if_answered()
 
     def _wait_if_answered(self) -> None:
-        """Note that the connection waits for its client, if its last request was answered."""
+        """Record that the connection waits for its client, if its last request was answered."""
         if self.cycle.response_complete and not self.transport.is_closing():
             self._waiting[self] = None
             if self._phase is Phase.ANSWER:
@@ -187,7 +187,7 @@ class LimitedProtocol(HttpToolsProtocol):
             if now - self._stuck > self._limits.answerSecs:
                 self.transport.abort()  # uvicorn's close would wait until the client has read the rest
         elif self.flow.read_paused:
-            self._since = now  # the client cannot send: it waits for the server, which has limits of its own
+            self._since = now  # the client cannot send: it waits for the server, which has separate limits
         elif now - self._since > self._seconds():
             if self._phase is Phase.HEAD and self._began and (self.cycle is None or self.cycle.response_complete):
                 self._tell("" if self.client is None else self.client[0], 408)
@@ -198,7 +198,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def _seconds(self) -> float:
         """Return how long the phase may take."""
         if self._phase is Phase.ANSWER:
-            return float("inf")  # the server has limits of its own for its work
+            return float("inf")  # the server has separate limits for its work
         if self._phase is Phase.BODY:
             # A handler that reads the body has answered after `bodySecs`.
             return self._limits.bodySecs + _CLOSING_SECONDS

@@ -36,8 +36,8 @@ def rules_for(
 ) -> AccessRules:
     """Return the access rules of a server that is bound to `host`.
 
-    Raises TopologyError if other machines could ask without a token or a certificate, unless that is wanted
-    (`insecure`), or if the files of `tls` cannot be used.
+    Raises TopologyError if other machines could send requests without a token or a certificate (unless `insecure`), or
+    if the files of `tls` cannot be used.
     """
     secret, limited = read_token(token), _limited(tokens or {})
     if secret in limited:
@@ -56,7 +56,7 @@ def rules_for(
 def _limited(tokens: Mapping[str, Rights]) -> dict[bytes, Rights]:
     """Return the rights by token.
 
-    Raises TopologyError if one secret has two names, because only one of its rights would count.
+    Raises TopologyError if one secret has two names, because only one of its two rights would count.
     """
     limited, names = dict[bytes, Rights](), dict[bytes, str]()
     for name, rights in tokens.items():
@@ -119,7 +119,7 @@ def uvicorn_server(served: Served, rules: AccessRules, limits: Limits, tls: TLS 
         date_header=False,
         timeout_keep_alive=30,
         http=protocol,
-        # Uvicorn would believe the header X-Forwarded-For of any client on this machine.
+        # Uvicorn would trust the header X-Forwarded-For of any client on this machine.
         proxy_headers=bool(limits.proxies),
         forwarded_allow_ips=list(limits.proxies),
         lifespan="off",
@@ -162,7 +162,7 @@ class Server(Ending):
         logger.info("topology %r is served at %s", served.name, self.url)
 
     def _run(self) -> None:
-        # uvicorn sets signal handlers only in the main thread; this is another one.
+        # uvicorn sets signal handlers only in the main thread; this is another thread.
         with contextlib.closing(self._listening):
             self._server.run(sockets=[self._listening])
 

@@ -1,4 +1,4 @@
-"""Dead letters over HTTP: list the newest in each state that keeps them, and replay them into their stream."""
+"""Dead letters over HTTP: list the newest ones of each state, and replay dead letters into their stream."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -29,7 +29,7 @@ class LettersBody(msgspec.Struct):
     replayable: list[str]
     """The streams to which dead letters can return."""
     canReplay: bool
-    """True if this server can put letters back: the driver is in this process, and at work."""
+    """True if this server can put letters back: the driver runs in this process."""
 
 
 class ReplayWanted(msgspec.Struct, forbid_unknown_fields=True):

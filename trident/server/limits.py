@@ -21,19 +21,20 @@ class Limits:
     timeoutSecs : float
         The seconds that an answer may take, and the greatest timeout that a client may ask for (504 beyond).
     inFlight : int
-        The requests that are answered at the same time, each until its answer has gone (503 beyond). If a server has
-        several tokens, each leaves some of these places to the others.
+        The requests that are answered at the same time, each until its answer is sent (503 beyond). If a server has
+        several tokens, no token can use all of them.
     connections : int
-        The open connections. Beyond them, the connection is closed that has waited longest for its client.
+        The open connections. For one more, the server closes the connection that has waited longest for its client.
     requestsPerSec : float, optional
         The requests of one address in a second (429 beyond); as many may come at once after a pause.
     headSecs : float
         The seconds that the head of a request may take to arrive (408 beyond).
     answerSecs : float
-        The seconds within which a client must receive the next 64 KiB of its answer. Otherwise its connection is cut.
+        The seconds within which a client must receive the next 64 KiB of its answer. Otherwise its connection is
+        closed.
     proxies : collection of str
-        The addresses of proxies in front of the server. A client's address is believed as they give it, in the header
-        X-Forwarded-For; without them the header means nothing.
+        The addresses of proxies in front of the server. Their header X-Forwarded-For is accepted as the client's
+        address. From other addresses the header is ignored.
     """
 
     bodyBytes: int = 1 << 20

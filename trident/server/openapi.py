@@ -73,7 +73,7 @@ def _function(function: DRPCFunction, limits: Limits) -> dict[str, Any]:
     fields = {field.name: schema_of(field.type, field.nullable) for field in function.arguments}
     listed = {"type": "array", "prefixItems": list(fields.values()), "minItems": len(fields), "maxItems": len(fields)}
     named = {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
-    # An array without items and one with the wrong number of them are both refused.
+    # Arrays without items, and arrays with a wrong number of items, are both refused.
     args = {"anyOf": [listed, named]} if fields else {"anyOf": [{"type": "array", "maxItems": 0}, named]}
     seconds = {"type": ["number", "null"], "exclusiveMinimum": 0, "maximum": limits.timeoutSecs}
     body = _object({"args": args, "timeout": seconds, "minTxid": _TXIDS}, ["args"])

@@ -21,14 +21,14 @@ _TYPES = {
 }
 
 _HEADERS = {
-    # Scripts and styles come from the server alone; none stands in the page, and no other page may frame this one.
+    # Scripts and styles come only from this server, none is inline, and no other page may frame this page.
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
-    # A server of a newer version shows its own page at once; an unchanged file costs an answer without a body.
+    # A newer server's page is shown at once, and an unchanged file costs only an answer without a body.
     "Cache-Control": "no-cache",
 }
 

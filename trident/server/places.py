@@ -1,4 +1,4 @@
-"""Places of which a server has a limited number, shared fairly between the tokens of its clients."""
+"""Limited places of a server (such as requests in flight), shared fairly between the tokens of its clients."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -7,15 +7,15 @@ from contextlib import contextmanager
 from trident.server.errors import RequestError
 
 GiveBack = Callable[[], None]
-"""A function that gives a place back. A second call does nothing."""
+"""A function that frees a place. A second call does nothing."""
 
 
 class Places:
     """Gives out at most `most` places, each to a holder. Only the thread of one event loop may call.
 
     One holder may have all places, unless the places are `shared`. Then a holder gets a place only while it has fewer
-    than are free, so that each holder leaves some to the others: the first one gets half of all, the next one a
-    quarter.
+    places than are free, so that each holder leaves some to the others: the first holder gets half of all places, the
+    next a quarter.
 
     >>> places = Places("readers", 8, shared=True)
     >>> [places.take("shop") is None for _ in range(5)], places.take("operator") is None
@@ -46,7 +46,10 @@ class Places:
         return give_back
 
     def demand(self, holder: str) -> GiveBack:
-        """Take a place, and return the function that gives it back. Raises RequestError if the holder gets none now."""
+        """Take a place, and return the function that frees it.
+
+        Raises RequestError if the holder cannot have one now.
+        """
         if (give_back := self.take(holder)) is not None:
             return give_back
         mine = self._taken[holder]
@@ -57,7 +60,7 @@ class Places:
 
     @contextmanager
     def taken(self, holder: str) -> Iterator[None]:
-        """Hold a place for the time of a block. Raises RequestError if the holder gets none now."""
+        """Hold a place until the end of the block. Raises RequestError if the holder cannot have one now."""
         give_back = self.demand(holder)
         try:
             yield

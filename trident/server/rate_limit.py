@@ -34,7 +34,7 @@ class RateLimit:
         if allowed < 1:
             self._clients[client] = allowed, now
             return (1 - allowed) / self._rate
-        # Entries are in the order in which they were used last, so the first one is the oldest.
+        # Entries are in the order of their last use, so the first entry is the oldest.
         self._clients[client] = allowed - 1, now
         if len(self._clients) > _MOST_CLIENTS:
             del self._clients[next(iter(self._clients))]

@@ -8,7 +8,7 @@ from trident.base.metrics import MetricsRegistry
 audit = logging.getLogger("trident.audit")
 
 NO_DOOR = "other"
-"""The path of requests for which the server has none, in metrics. Their own paths would be series without end."""
+"""The path in metrics for requests with an unknown path. The real paths would create an unlimited number of series."""
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _LONGEST = 200
@@ -18,14 +18,15 @@ _PLAIN = "/%!$&'()*+,;=:@-._~"
 class Ledger:
     """Records each request once, when its answer begins or when it ends without one.
 
-    Texts of clients come into it only through `plain`: a log is made of lines, and a terminal obeys control characters.
+    Texts of clients are recorded only through `plain`, because newlines would break the log, and a terminal would
+    execute control characters.
     """
 
     def __init__(self, metrics: MetricsRegistry) -> None:
         self._metrics = metrics
 
     def tell(self, client: str, method: str, path: str, door: str | None, status: int, seconds: float) -> None:
-        """Tell a request for `path`, as the audit log shows it, of the door with the template `door`."""
+        """Record a request. `path` is its path as the audit log shows it, `door` the template of its door."""
         at = door or NO_DOOR
         method = method if method in _METHODS else NO_DOOR
         self._metrics.count(
@@ -43,12 +44,12 @@ class Ledger:
             audit.info("%s %s %s: %d in %.1f ms", plain(client), method, path, status, seconds * 1000)
 
     def tell_no_request(self, client: str, status: int) -> None:
-        """Tell bytes that were no request: the server has answered with this status, and ended the connection."""
+        """Record bytes that were not a request. The server has answered with this status and closed the connection."""
         self.tell(client, NO_DOOR, "-", None, status, 0.0)
 
 
 def plain(text: str | bytes) -> str:
-    r"""Return a client's text in a form that is safe in a line: printable ASCII, all else in percent signs.
+    r"""Return a client's text in a form that is safe in a log line: printable ASCII, all other bytes percent-encoded.
 
     >>> plain("/state/a\nb \x1b[2J"), plain(b"/state/a%0Ab")
     ('/state/a%0Ab%20%1B%5B2J', '/state/a%0Ab')
@@ -58,7 +59,7 @@ def plain(text: str | bytes) -> str:
 
 
 def path_shown(raw: bytes, door: str | None) -> str:
-    """Return the path of a request as the audit log shows it: without a key, and of an unknown path only the beginning.
+    """Return the path of a request as the audit log shows it: without keys; of an unknown path only the beginning.
 
     >>> path_shown(b"/state/counts/dog", "/state/{state}/{key:text}"), path_shown(b"/stat/counts/dog", None)
     ('/state/counts/...', '/stat/counts/...')

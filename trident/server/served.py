@@ -34,7 +34,7 @@ class Served(Protocol):
 
     @property
     def watched(self) -> Watched:
-        """The protocol by which the page reads plan, status and events."""
+        """The view of the topology from which the page reads plan, status and events."""
         ...
 
     def group_of(self, state: str) -> str | None:

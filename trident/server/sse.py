@@ -6,7 +6,7 @@ from typing import Any
 from starlette.responses import StreamingResponse
 
 QUIET_SECONDS = 15.0
-"""Seconds without news after which a reader gets a comment, so that proxies keep the connection open."""
+"""Seconds without an event after which a reader gets a comment, so that proxies keep the connection open."""
 
 STILL_HERE = b": still here\n\n"
 
@@ -16,8 +16,8 @@ HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 class EventStream(StreamingResponse):
     """A stream of events, which holds one of the server's places for readers until it ends.
 
-    A reader that does not receive a piece in time has its connection cut (`Limits.answerSecs`). When it connects again,
-    it gets the events that it missed.
+    If a reader does not receive a piece in time, its connection is closed (`Limits.answerSecs`). When it connects
+    again, it gets the events that it missed.
     """
 
     def __init__(

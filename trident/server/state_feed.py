@@ -34,10 +34,10 @@ READERS = 64
 """The most readers of one server's feeds."""
 
 _LOOK_SECONDS = 0.02
-"""Seconds between two looks at the committed txid of a group, for all readers of the group together."""
+"""Seconds between two reads of a group's committed txid, for all readers of the group together."""
 
 _POSITION_SECONDS = 1.0
-"""The least seconds between two events that tell a reader its new place after batches without changes."""
+"""The least seconds between two events that give a reader its new position after batches without changes."""
 
 _PAUSE_SECONDS = 0.5
 """Seconds after which a state that could not be read is read again."""
@@ -46,8 +46,8 @@ _PAUSE_SECONDS = 0.5
 class StateFeed:
     """The readers of the changes of one server's states.
 
-    A reader has no queue, only a place. A slow reader gets several batches as one change. A reader that does not take a
-    piece in time is disconnected; when it connects again, it continues at its place.
+    A reader has no queue, only a position. A slow reader gets several batches as one change. A reader that does not
+    receive a piece in time is disconnected; when it connects again, it continues at its position.
     """
 
     def __init__(
@@ -66,14 +66,14 @@ class StateFeed:
         self._places = Places("readers of changes at most", READERS, shared=shared, kind="TooManyReaders")
         self._readers = Counter[str]()
         self._looked: dict[str, tuple[float, int]] = {}
-        """The time of the last look at each group, and its committed txid at that time."""
+        """The time of the last read of each group's committed txid, and that txid."""
 
     async def open(self, request: Request) -> Response:
         """Return an answer that sends changes until its reader disconnects.
 
-        The header Last-Event-ID, or the query ``after``, names the reader's place; without one it begins with the next
-        batch, or with ``snapshot=true`` with the whole state. Raises RequestError or TridentError if the changes cannot
-        be given.
+        The header Last-Event-ID, or the query ``after``, names the reader's position; without a position it begins with
+        the next batch, or with ``snapshot=true`` with the whole state. Raises RequestError or TridentError if the
+        changes cannot be read.
         """
         name, asked = request.path_params["state"], request.query_params
         if name not in self._served.states:
@@ -116,12 +116,12 @@ class StateFeed:
                     reader.spoke = monotonic()
                     yield piece
             except ChangesMissedError as missed:
-                # What is missed is made up for by a snapshot, which a reader may take or leave.
+                # A snapshot replaces the missed changes, for a reader that accepts snapshots.
                 body = {"from": missed.first, "to": missed.last, "message": str(missed)}
                 yield event("missed", bodies.json_body(body))
                 reader.snapshot = True
             except (FencedError, StateClosedError, RequestError):
-                return  # this server, or this answer, is over; the reader comes back to its place
+                return  # this server or answer ends; the reader continues at its position
             except TridentError as error:
                 known = await self._explained(reader, error)
                 if status_of(known) != 503:
@@ -134,7 +134,10 @@ class StateFeed:
                 yield STILL_HERE
 
     async def _round(self, reader: "_Reader") -> AsyncIterator[bytes]:
-        """Yield the next change. If there is none, wait a little, and from time to time yield the reader's position."""
+        """Yield the next change.
+
+        If there is no change, wait a little, and from time to time yield the reader's position.
+        """
         if await self._is_due(reader):
             first = True
             async for part in self._parts(reader):
@@ -156,13 +159,13 @@ class StateFeed:
         group = reader.changes.group
         looked, txid = self._looked.get(group, (-1.0, -1))
         if txid <= reader.place.txid and monotonic() - looked >= _LOOK_SECONDS:
-            self._looked[group] = (monotonic(), txid)  # the others do not look meanwhile
+            self._looked[group] = (monotonic(), txid)  # other readers do not read it meanwhile
             txid = await self._in_thread(reader.changes.committed)
             self._looked[group] = (monotonic(), txid)
         return txid > reader.place.txid
 
     async def _parts(self, reader: "_Reader") -> AsyncIterator[Change]:
-        """Yield the parts of the next change. After the last part, move the reader's place past the change."""
+        """Yield the parts of the next change. After the last part, move the reader's position past the change."""
         changes = reader.changes
         parts: Iterator[Change] = changes.snapshot() if reader.snapshot else changes.after(reader.place)
         while (part := await self._in_thread(lambda: next(parts, None))) is not None:
@@ -181,7 +184,7 @@ class StateFeed:
         except StateEndedError as ended:
             return ended
         except TridentError:
-            pass  # the state or its log cannot be asked now, which says no more than the first error
+            pass  # the state or log cannot be read now: keep the first error
         return error
 
     # --- events --------------------------------------------------------------------------------------------------
@@ -204,7 +207,7 @@ class StateFeed:
             part.entries.num_rows + part.removed.num_rows,
             state=reader.state,
         )
-        # Only the last part has an id: a reader that comes back in between gets the whole change again.
+        # Only the last part has an id: a reader that reconnects in between gets the whole change again.
         id = str(reader.place) if part.last else None
         if part.last:
             reader.told = part.txid
@@ -228,7 +231,7 @@ class StateFeed:
 
 
 class _Reader:
-    """A reader: its place, the last txid that was reported to it, and whether it gets a snapshot next."""
+    """A reader: its position, the last txid that was reported to it, and whether it gets a snapshot next."""
 
     def __init__(self, state: str, changes: StateChanges, place: Position, snapshot: bool, arrow: bool) -> None:
         self.state, self.changes, self.place, self.snapshot, self.arrow = state, changes, place, snapshot, arrow
@@ -239,7 +242,7 @@ class _Reader:
 
 
 def _read_query(known: str | None, asked: Any) -> tuple[Position | None, bool, bool]:
-    """Return the reader's place, whether it wants a snapshot, and whether it wants Arrow.
+    """Return the reader's position, whether it wants a snapshot, and whether it wants Arrow.
 
     Raises RequestError if the query is wrong.
     """

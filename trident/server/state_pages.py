@@ -1,8 +1,8 @@
 """Reads of whole states: pages in a fixed order of the keys, and top lists.
 
-A page needs the order of all keys. So the first page reads the whole state once, for all clients that ask meanwhile,
-and its rows are kept for the pages after it. Few such reads run at the same time, because they share the interpreter
-with the driver, and each ends as soon as no client waits for it.
+A page needs the order of all keys. So the first page reads the whole state once, for all clients that request it
+meanwhile, and the rows are kept for later pages. Few such reads run at the same time, because they share the
+interpreter with the driver, and each ends as soon as no client waits for it.
 """
 
 import asyncio
@@ -38,16 +38,15 @@ _AT_ONCE = 2
 """The most reads of whole states at the same time."""
 
 _MOST_BYTES = 128 << 20
-"""The most bytes of states that are kept for further pages. A larger state is read anew for each page."""
+"""The most bytes of states that are kept for further pages. A larger state is read again for each page."""
 
 _KEPT_SECONDS = 30.0
 """The seconds for which a state is kept after its last page."""
 
 _LARGE = 10_000
 _PAUSE, _LONGEST_PAUSE = 2.0, 2.0
-"""A state of `_LARGE` entries is read anew for pages after a pause of `_PAUSE` times the processor's time of the last
-read, at most `_LONGEST_PAUSE` seconds. So pages take a part of one processor from the driver, however many clients ask
-for them."""
+"""A state of `_LARGE` entries is read again for pages after a pause of `_PAUSE` times the CPU time of the last read, at
+most `_LONGEST_PAUSE` seconds. So pages take only a part of one CPU from the driver, even with many clients."""
 
 
 class Listing(NamedTuple):
@@ -57,7 +56,7 @@ class Listing(NamedTuple):
     keys: pa.Array
     txid: int | None
     seconds: float
-    """The processor's time of the read."""
+    """The CPU time of the read."""
 
     @property
     def bytes(self) -> int:
@@ -80,18 +79,18 @@ class Listings:
         self._turns = asyncio.Semaphore(_AT_ONCE)
         self._looks: dict[str, _Look] = {}
         self._kept: dict[str, Listing] = {}
-        """The states kept for further pages; the one that was asked for last comes last."""
+        """The states kept for further pages; the last requested state comes last."""
         self._uses: dict[str, int] = {}
         self._next: dict[str, float] = {}
-        """The time from which each state may be read anew (the event loop's time)."""
+        """The time from which each state may be read again (the event loop's time)."""
 
     async def page(
         self, request: Request, view: StateView, rows: int, after: str | None, least: int
     ) -> tuple[pa.Table, str | None]:
         """Return the entries that follow the cursor `after`, and the next cursor, which is None after the last page.
 
-        Each page is as of the batch that it names, `least` or a later one. A key that exists all the time comes exactly
-        once. Pages that follow soon are of the same batch.
+        Each page is as of the batch that it names, which is `least` or a later batch. A key that exists all the time
+        comes exactly once. Pages that follow soon are as of the same batch.
         """
         read, key = (None, None) if after is None else _read_cursor(view.name, after)
         listing = await self.of(request, view, read if read is not None and read >= least else None)
@@ -116,13 +115,16 @@ class Listings:
     async def _newest(self, view: StateView, committed: int | None) -> Listing:
         joined = view.name in self._looks
         listing = await self._wait_for(view)
-        # A read that had begun before this request came may be as of an older batch. The next one cannot.
+        # A read that had begun before this request may be as of an older batch. The next read cannot.
         if joined and (listing.txid is None or committed is None or listing.txid < committed):
             listing = await self._wait_for(view)
         return listing
 
     async def _wait_for(self, view: StateView) -> Listing:
-        """Return the result of the read under way, or else of a new one. A read without a waiting client ends."""
+        """Return the result of the read in progress, or otherwise of a new read.
+
+        A read without a waiting client ends.
+        """
         look = self._looks.get(view.name)
         if look is None:
             look = self._looks[view.name] = _Look(asyncio.ensure_future(self._list(view)))
@@ -134,13 +136,13 @@ class Listings:
             look.waiting -= 1
             if not look.waiting:
                 look.task.cancel()
-                self._forget(view.name, look.task)  # at once: nobody may join a read that ends
+                self._forget(view.name, look.task)  # at once, because no client may join a read that ends
 
     def _forget(self, state: str, task: "asyncio.Task[Listing]") -> None:
         if state in self._looks and self._looks[state].task is task:
             del self._looks[state]
         if task.done() and not task.cancelled():
-            task.exception()  # told to those who waited, if any still did
+            task.exception()  # raised in the clients that waited, if any still does
 
     async def _list(self, view: StateView) -> Listing:
         loop = asyncio.get_running_loop()
@@ -212,7 +214,7 @@ def _cursor(state: str, txid: int | None, key: bytes) -> str:
 
 
 def _check(state: str, key: bytes) -> str:
-    """Return the checksum by which a reader notices a cursor of another state, or one that was cut off."""
+    """Return the checksum by which a reader notices a truncated cursor, or a cursor of another state."""
     return f"{zlib.crc32(key, zlib.crc32(state.encode())):08x}"
 
 

@@ -15,12 +15,12 @@ class TLS:
     Parameters
     ----------
     cert : path
-        The server's certificate, followed by those that lead to a known authority.
+        The server's certificate, followed by the certificates that lead to a known authority.
     key : path
         The key of the certificate, without a password.
     clientCA : path, optional
-        The authority that signs the certificates of clients. If it is given, every client must present one, also for
-        ``/healthz``; a client without one gets no connection.
+        The authority that signs the certificates of clients. If it is given, every client must present a certificate,
+        also for ``/healthz``; a client without a certificate gets no connection.
 
     Examples
     --------
@@ -41,7 +41,7 @@ class TLS:
         """Raise TopologyError if a file is missing or holds no certificate, or if the key does not match it."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
-            # The empty password: without one, Python would ask for it on the terminal.
+            # An empty password, because otherwise Python would ask for a password on the terminal.
             context.load_cert_chain(self.cert, self.key, password="")
         except (OSError, ssl.SSLError) as error:
             raise TopologyError(

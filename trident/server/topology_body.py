@@ -33,7 +33,7 @@ class StateBody(msgspec.Struct):
     keys: list[FieldBody]
     value: FieldBody
     promise: str
-    """The guarantee: how often a tuple of the source counts, even after failures."""
+    """The guarantee: how many times a tuple of the source counts, even after failures."""
     condition: str
     """The condition of the promise; "" if it is unconditional."""
     exactlyOnce: bool
@@ -108,7 +108,8 @@ def _state(node: StateWriter, served: Served) -> StateBody:
         guarantee.condition,
         guarantee.exactlyOnce,
         guarantee.origin,
-        # Of this run, and not only of the kind of its store: without a log that lasts, the next start begins anew.
+        # For this run, and not only for the kind of its store: without a lasting log, the next start begins with an
+        # empty state.
         node.state.factory.survives if served.watched.lasting else "process",
         keeper_of(node) is not None,
     )

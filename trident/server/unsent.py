@@ -4,14 +4,16 @@ import time
 from collections.abc import Callable, Hashable
 
 MOST_UNSENT = 32 << 20
-"""The bytes of unsent answers beyond which those whose clients do not read are cut."""
+"""The bytes of unsent answers beyond which the connections of clients that do not read are closed."""
 
 _STUCK_SECONDS = 1.0
-"""Seconds without progress after which a client counts as one that does not read."""
+"""Seconds without progress after which a client counts as not reading."""
 
 
 class Unsent:
-    """The unsent bytes of each answer of a server, the one without progress for longest first.
+    """The unsent bytes of each answer of a server.
+
+    The answer that has made no progress for the longest time comes first.
 
     >>> now, cut = [0.0], []
     >>> unsent = Unsent(10, clock=lambda: now[0])
@@ -29,7 +31,10 @@ class Unsent:
         """The unsent bytes of all answers."""
 
     def note(self, answer: Hashable, left: int, cut: Callable[[], None]) -> None:
-        """Note that a client has received a part of its answer; `left` bytes remain, and `cut` ends the connection."""
+        """Record that a client has received a part of its answer.
+
+        `left` bytes remain, and `cut` closes the connection.
+        """
         self._forget(answer)
         now = self._clock()
         if left:

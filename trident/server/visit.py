@@ -1,4 +1,4 @@
-"""The findings of the guards about a request, for its handler."""
+"""The results of the guards for a request, which its handler reads."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Visit:
         return self.grant.holder
 
     def enter(self) -> None:
-        """Count the request as in flight. Raises RequestError if too many are."""
+        """Count the request as in flight. Raises RequestError if too many requests are in flight."""
         if self._give_back is None:
             self._give_back = self.inFlight.demand(self.holder)
 
@@ -36,5 +36,5 @@ class Visit:
 
 
 def visit_of(request: Request) -> Visit:
-    """Return the guards' knowledge of a request."""
+    """Return the Visit of a request."""
     return cast("Visit", request.scope["trident.visit"])

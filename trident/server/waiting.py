@@ -1,4 +1,4 @@
-"""Requests that wait until this server shows a batch that their client has seen."""
+"""Requests that wait until this server has a batch that their client has already seen."""
 
 import asyncio
 from collections.abc import Mapping
@@ -14,16 +14,16 @@ from trident.server.served import Served
 from trident.server.visit import visit_of
 
 HEADER = "trident-min-txid"
-"""The header of any request that reads: the txids that its answer must at least show, by batch group, in JSON."""
+"""The header of any request that reads: the least txids that its answer must show, by batch group, in JSON."""
 
 WAITING = 256
 """The most requests that wait at the same time."""
 
 _HEADER_SECONDS = 2.0
-"""The most seconds that a request waits for what its header names. Then its client asks again, here or elsewhere."""
+"""The most seconds that a request waits for the txids in its header. Then its client tries again, here or elsewhere."""
 
 _LOOK_SECONDS = 0.02
-"""Seconds between two looks at the committed txids, for all requests that wait together."""
+"""Seconds between two reads of the committed txids, for all waiting requests together."""
 
 
 class Waiting:
@@ -37,10 +37,12 @@ class Waiting:
         self._committed: Mapping[str, int] = {}
 
     async def reach(self, request: Request, least: Mapping[str, int], timeout: float) -> Mapping[str, int]:
-        """Wait until each group has committed its txid in `least`, and in the request's header; return both together.
+        """Wait until each group has committed its txid in `least` and in the request's header.
 
-        So a client never gets an answer older than one that it had before, whichever server it asks. Raises
-        RequestError after `timeout` seconds, or if the client leaves.
+        Return these txids, merged.
+
+        So a client never gets an answer older than an earlier answer, even from another server. Raises RequestError
+        after `timeout` seconds, or if the client leaves.
         """
         if in_header := _in_header(request):
             timeout = min(timeout, _HEADER_SECONDS)
@@ -49,7 +51,7 @@ class Waiting:
             return least
         visit = visit_of(request)
         with self._places.taken(visit.holder):
-            visit.leave()  # those who can be answered now must not wait for those who cannot
+            visit.leave()  # requests that can be answered now must not wait for the others
             await while_connected(request, self._wait(least, timeout))
         visit.enter()
         return least
@@ -72,12 +74,12 @@ class Waiting:
             del self._waiters[arrived]
 
     async def _look(self) -> None:
-        """While requests wait, look from time to time which of them can be answered."""
+        """While requests wait, check from time to time which of them can be answered."""
         try:
             while self._waiters:
                 try:
                     self._committed = await self._in_thread(lambda: self._served.asOfTxid)
-                except Exception as error:  # told to each of those who wait
+                except Exception as error:  # raised in each waiting request
                     self._end(error)
                 else:
                     self._end(None)

@@ -33,7 +33,7 @@ class WindowStatus(msgspec.Struct):
 
 
 class CallStatus(msgspec.Struct):
-    """A call of user code that is over its limit: which call, since when (ISO 8601), and at which line it is."""
+    """A call of user code that is over its limit: its name, its start (ISO 8601), and the line that it is executing."""
 
     call: str
     since: str | None
@@ -48,7 +48,7 @@ class GroupStatus(msgspec.Struct):
     committedAt: str | None = None
     """The time of the commit of batch `committed` (ISO 8601, by the driver's clock); None if it is not known."""
     isActive: bool | None = None
-    """True if the group is at work; None if the driver is in another process."""
+    """True if the group's loop is running; None if the driver is in another process."""
     inFlight: dict[str, str] = {}
     """The attempts in flight, each with its state."""
     waitingFor: str | None = None
@@ -64,11 +64,11 @@ class Fault(msgspec.Struct):
     message: str
     causes: list[str]
     meaning: str
-    """The event, in one sentence."""
+    """The meaning of the error, in one sentence."""
     kept: str
-    """The fate of the batches and states."""
+    """The consequences for batches and states."""
     wayOut: list[str]
-    """The steps that help."""
+    """The steps by which the user can continue."""
 
 
 class TopologyStatus(msgspec.Struct):
@@ -83,11 +83,11 @@ class TopologyStatus(msgspec.Struct):
     hanging: list[CallStatus] = []
     """The DRPC requests that hang."""
     lasting: bool = True
-    """False if states and positions end with the run's process, because it has no log that lasts."""
+    """False if states and positions are lost at the end of the run's process, because its log does not last."""
 
 
 class Watched(Protocol):
-    """A topology as its page shows it."""
+    """The view of a topology that its page shows."""
 
     @property
     def plan(self) -> TopologyPlan:
@@ -96,7 +96,7 @@ class Watched(Protocol):
 
     @property
     def lasting(self) -> bool:
-        """False if states and positions end with the run's process, because it has no log that lasts."""
+        """False if states and positions are lost at the end of the run's process, because its log does not last."""
         ...
 
     @property

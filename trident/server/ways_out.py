@@ -9,7 +9,7 @@ _MOST_CAUSES = 5
 
 
 class _Advice(NamedTuple):
-    """The meaning of an error, its consequences for batches and states, and the way out."""
+    """The meaning of an error, its consequences for batches and states, and the steps to continue."""
 
     meaning: str
     kept: str
@@ -220,7 +220,7 @@ _ANY = _Advice(
 
 
 def fault_of(error: BaseException, lasting: bool = True) -> Fault:
-    """Return an error in the form in which the page shows it: advice for its type, its causes, and the way out.
+    """Return an error in the form in which the page shows it: the advice for its type, and its causes.
 
     For a BatchFailedError, the advice is that for its cause. `lasting`: whether the run has a log that outlives it.
 

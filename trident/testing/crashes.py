@@ -1,8 +1,8 @@
-"""Drivers that die, in the test's process or as separate processes.
+"""Drivers that crash, in the test's process or as separate processes.
 
-A driver within the test's process cannot be killed alone. It dies by losing its transaction log: from that moment every
-access to the log fails, so nothing more is frozen or committed, the run ends, and the log is not given back. To the
-next start this looks like a driver that was killed at that moment.
+A driver within the test's process cannot be killed alone. Its crash is simulated by the loss of its transaction log:
+from that moment every access to the log fails, so nothing more is frozen or committed, the run ends, and the log is not
+given back. To the next start this looks like a driver that was killed at that moment.
 """
 
 import os
@@ -25,11 +25,11 @@ CRASH_POINTS = (*crash_points.POINTS, *crash_points.OUTPUT_POINTS)
 output reaches the last four."""
 
 CRASH_VARIABLE = crash_points.VARIABLE
-"""The environment variable by which a process is killed as by `kill_at`: ``TRIDENT_CRASH_AT=freeze.after:3``."""
+"""The environment variable that kills a process like `kill_at`: ``TRIDENT_CRASH_AT=freeze.after:3``."""
 
 
 class DriverCrashedError(LogError):
-    """A driver died because a test asked for it: a CRASH in a `TestSource`, or `crash_at`."""
+    """A driver died because a test requested it: by a CRASH in a `TestSource`, or by `crash_at`."""
 
 
 def check_point(point: str) -> str:
@@ -42,7 +42,7 @@ def check_point(point: str) -> str:
 def kill_at(point: str | None, count: int = 1) -> None:
     """Kill this process (SIGKILL) when the crash point is reached for the `count`-th time; None cancels that.
 
-    For drivers in separate processes. The environment variable `CRASH_VARIABLE` does the same from outside.
+    Use it for drivers in separate processes. The environment variable `CRASH_VARIABLE` does the same from outside.
     """
     crash_points.arm("" if point is None else f"{check_point(point)}:{count}")
 
@@ -72,7 +72,7 @@ class Trap:
     """A trap at one crash point, armed until the drivers of this process die in it or `disarm` is called."""
 
     armed: "ClassVar[Trap | None]" = None
-    """The trap that is armed in this process, one at most."""
+    """The trap that is armed in this process. There is at most one."""
 
     def arm(self, point: str, count: int = 1) -> None:
         """Arm this trap: the drivers of this process die when `point` is reached for the `count`-th time."""

@@ -60,8 +60,8 @@ def engines(
     names : sequence of str
         The engines: ``"embedded"``, in the test's process and without Spark, ``"spark"`` and ``"auto"``.
     spark : str, optional
-        The name of a fixture that gives the SparkSession. Without it the tests run on the active session, or on a local
-        one if no session is active.
+        The name of a fixture that returns the SparkSession. Without it the tests run on the active session, or on a
+        local session if no session is active.
     marks : sequence of pytest marks
         Marks for the tests on Spark, such as ``[pytest.mark.slow]``.
     """

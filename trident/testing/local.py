@@ -33,10 +33,10 @@ def start_options(topology: TopologyPlan, options: dict[str, Any]) -> dict[str, 
 def run_through(
     topology: TopologyPlan, *, start: Start = start_local, timeout: Duration = 60.0, **options: Any
 ) -> RunningTopology:
-    """Start a topology, process all that its sources have, with another start after each crash, and return the run.
+    """Start a topology, process all data of its sources, with another start after each crash, and return the run.
 
-    The returned run, the last one, still runs: use it as a context manager. `timeout` (a duration) is the limit of
-    each run.
+    The returned run is the last run, and is still running: use it as a context manager. `timeout` (a duration) is the
+    limit of each run.
 
     >>> import tempfile
     >>> from trident import Count, TridentTopology

@@ -19,11 +19,11 @@ class HandOver(NamedTuple):
 
 
 class TestOutput:
-    """A function for `foreachArrow` and `foreachBatch` that keeps every batch that it is called with.
+    """A function for `foreachArrow` and `foreachBatch` that keeps every batch that it gets.
 
     Like every output it is called at least once for a batch: after a crash between the hand-over and the commit the
-    same batch comes again. `batches` has every hand-over. `rows` has each batch once, as has an output that replaces
-    the rows of a txid.
+    same batch comes again. `batches` has every hand-over. `rows` has each batch once, like an output that replaces the
+    rows of a txid.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class TestOutput:
 class _Kept:
     """The hand-overs of an output, in an object that a start does not compare.
 
-    A start compares the plain attributes of each function with those at the former start. With a plain list of
+    A start compares the plain attributes of each function with those at the previous start. With a plain list of
     hand-overs, an output that got batches in between would count as another function.
     """
 

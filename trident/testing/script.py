@@ -15,14 +15,14 @@ from trident_spouts.rows import table_of
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A mark in the script of a `TestSource`, and its effect when the source reaches it."""
+    """A mark in the script of a `TestSource`. It takes effect when the source reaches it."""
 
     name: str
     point: str | None = None
     """The crash point in ``CRASH.at(point)``."""
 
     def at(self, point: str) -> "Mark":
-        """Return a CRASH that happens at a crash point (one of `CRASH_POINTS`), not in the source.
+        """Return a CRASH that happens at a crash point (one of `CRASH_POINTS`) instead of in the source.
 
         >>> CRASH.at("commit.state.after")
         CRASH.at('commit.state.after')
@@ -36,23 +36,24 @@ class Mark:
 
 
 FAIL = Mark("FAIL")
-"""The attempt at the batch after this mark fails once. The kind of the source decides what the replay holds."""
+"""The attempt at the batch after this mark fails once. The kind of the source decides which rows the replay has."""
 
 CRASH = Mark("CRASH")
-"""The driver dies once, when the source must emit the batch after this mark. ``CRASH.at(point)``: at that point."""
+"""The driver dies once, when the source must emit the batch after this mark. With ``CRASH.at(point)`` it dies at that
+point."""
 
 PAUSE = Mark("PAUSE")
-"""The source has nothing more until the test calls `TestSource.resume`."""
+"""The source has no further batch until the test calls `TestSource.resume`."""
 
 END = Mark("END")
-"""The source has nothing more in this run. The next start continues after this mark."""
+"""The source has no further batch in this run. The next start continues after this mark."""
 
 _MarkId = tuple[int, int]
 """The number of the batch after a mark, and the mark's number among the marks before that batch, both from 0."""
 
 
 class Script:
-    """Batches with marks between them, and how far the runs of a program came in them. Any thread may call."""
+    """Batches with marks between them, and the progress of a program's runs through them. Any thread may call."""
 
     def __init__(self, schema: StructType, parts: Iterable[Any]) -> None:
         if isinstance(parts, str | bytes | pa.Table | pa.RecordBatch) or not isinstance(parts, Iterable):
@@ -74,7 +75,7 @@ class Script:
                 "TestSource: a FAIL at the end has no effect: it makes an attempt at the next batch fail"
             )
         self.handed_out = 0
-        """The number of batches handed out for emission. A non-transactional source emits none of them again."""
+        """The number of batches handed out for emission. A non-transactional source emits no such batch again."""
         self._lock = threading.Lock()
         self._passed: set[_MarkId] = set()
         self._ends_reached: set[_MarkId] = set()
@@ -101,7 +102,7 @@ class Script:
             for position, mark in self._open(batch):
                 if mark.point is not None:
                     arm(mark.point)
-                elif mark is CRASH:  # also after the last batch: then a batch is planned that is never emitted
+                elif mark is CRASH:  # also after the last batch; then the planned batch is never emitted
                     return True
                 elif mark is END:
                     self._ends_reached.add(position)
@@ -116,7 +117,7 @@ class Script:
         return batch < len(self.batches)
 
     def emit(self, batch: int) -> Mark | None:
-        """Note that a batch is about to be emitted.
+        """Record that a batch is about to be emitted.
 
         Pass the next FAIL or CRASH before it, and return that mark, or None.
         """

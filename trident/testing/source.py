@@ -24,24 +24,25 @@ class TestSource:
     ============  =====================================================================================================
     `FAIL`        the attempt at the next batch fails, once; several FAILs make several attempts fail
     `CRASH`       the driver dies, once, when the next batch is to be emitted: the run ends with `DriverCrashedError`,
-                  its log is not given back, and the next start on the same checkpoint goes on
+                  its log is not given back, and the next start on the same checkpoint continues
     `CRASH.at`    like CRASH, but the driver dies at a crash point: ``CRASH.at("commit.state.after")``
-    `PAUSE`       the source is idle until `resume`: `processAllAvailable` returns when all before PAUSE is committed
+    `PAUSE`       the source is idle until `resume`: `processAllAvailable` returns when all before it is committed
     `END`         the source is idle until the next start, so that a run with ``availableNow=True`` ends
     ============  =====================================================================================================
 
-    A mark that was passed stays passed, over restarts too, as long as the program keeps the source object. So build the
-    topology once, and start the same topology again. With ``maxSpoutPending=1`` all batches before a mark are committed
-    when the source comes to the mark; otherwise the batch before it may still be under way, as in production.
+    A mark that was passed stays passed, even after restarts, as long as the program keeps the source object. So build
+    the topology once, and start the same topology again. With ``maxSpoutPending=1`` all batches before a mark are
+    committed when the source comes to the mark; otherwise the batch before the mark may still be in progress, as in
+    production.
 
     Parameters
     ----------
     fields : str or StructType
         The fields with their types, ``"word string"``.
     script : iterable of batches and marks
-        A batch is a list of tuples, of scalars (where there is one field), of dicts or Rows, an Arrow table or pandas.
+        A batch is a list of tuples, of scalars (if there is one field), of dicts or Rows, an Arrow table or pandas.
     kind : SpoutKind or str
-        Decides which rows a replay holds. ``"transactional"``: the same rows, also after a restart. ``"opaque"``: other
+        Decides which rows a replay has. ``"transactional"``: the same rows, also after a restart. ``"opaque"``: other
         rows; each attempt at a batch takes half as many rows as the attempt before, and the rest comes in later
         batches. ``"nonTransactional"``: the same rows within a run; rows that were emitted and not frozen are lost when
         the driver dies.
@@ -117,7 +118,8 @@ class _Executor(SpoutExecutor):
     def __init__(self, source: TestSource, script: Script) -> None:
         self._source, self._script = source, script
         self._first = script.handed_out if source.kind is SpoutKind.NON_TRANSACTIONAL else 0
-        """The first batch that this run may plan. A non-transactional source never emits again what it handed out."""
+        """The first batch that this run may plan. A non-transactional source never emits again the batches that it has
+        handed out."""
         self._trap = Trap()
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
@@ -161,7 +163,7 @@ class _Executor(SpoutExecutor):
         return max(batch + 1, self._first), 0
 
     def _size(self, batch: int) -> int:
-        """Return the number of rows in a batch of the script; 0 after the last batch, where only a CRASH may be."""
+        """Return the number of rows in a batch of the script; 0 after the last batch (a CRASH may follow it)."""
         batches = self._script.batches
         return int(batches[batch].num_rows) if batch < len(batches) else 0
 

@@ -11,7 +11,7 @@ except ImportError as error:
         f"pip install 'trident-pyspark[testing]'"
     ) from error
 
-# pytest rewrites the asserts of collected modules only. With this line, asserts of these imported modules also say what
-# they compared.
+# pytest rewrites the asserts of collected modules only. With this line, asserts of these imported modules also show the
+# compared values.
 _CONTRACTS = ("outputs", "queues", "sources", "spouts", "stores")
 pytest.register_assert_rewrite(*(f"{__name__}.{contract}" for contract in _CONTRACTS))

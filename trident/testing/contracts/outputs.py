@@ -1,4 +1,4 @@
-"""The contract of outputs, as tests over their readers' view.
+"""The contract of outputs, as tests of the rows that their readers see.
 
 The tests of an output inherit the tests of `OutputContract`. A user's function is an output, too::
 
@@ -51,7 +51,7 @@ class OutputLog:
         return RunIdentity("topology", self.uuid, epoch, self.frozen, lease.token, _Memory(self, lease))
 
     def committed(self, txid: int, rows: int) -> None:
-        """Record that a batch is committed, with so many rows for the output."""
+        """Record that a batch is committed, with `rows` rows for the output."""
         self.frozen = max(self.frozen, txid)
         if rows:
             self.known = replace(self.known, last=txid)
@@ -85,14 +85,14 @@ class _Memory:
 
 
 class OutputPlace(Protocol):
-    """The place of one output, which is empty when a test begins. The rows have one field, ``word string``.
+    """The storage of one output, which is empty when a test begins. The rows have one field, ``word string``.
 
-    A place that can be copied and put back, as from a backup, also has ``save()`` and ``restore(saved)``. If its
-    readers may take all batches away, it has ``take_away()``, which does so.
+    Storage that can be copied and put back, as from a backup, also has ``save()`` and ``restore(saved)``. If readers
+    may remove all batches, it has ``take_away()``, which does so.
     """
 
     def open(self, run: RunIdentity) -> Take:
-        """Open the output for a driver. Raises OutputError if it is not this log's, or not as the log knows it."""
+        """Open the output for a driver. Raises OutputError if it belongs to another log, or does not match the log."""
         ...
 
     def words(self) -> list[str]:
@@ -102,7 +102,7 @@ class OutputPlace(Protocol):
 
 @dataclass(frozen=True)
 class FunctionPlace:
-    """The place of a user's function of `foreachArrow`. `stored` returns the words that the function has stored."""
+    """The storage of a user's function for `foreachArrow`. `stored` returns the words that the function has stored."""
 
     function: Callable[[pa.Table, int, int], object]
     stored: Callable[[], list[str]]
@@ -118,15 +118,19 @@ class FunctionPlace:
 
 
 class OutputContract:
-    """The contract of an output after a replay, a second driver, a copied log, a restored place and a gap, as tests."""
+    """The contract of an output after a replay, a second driver, a copied log, a restored copy and a gap, as tests."""
 
     fenced: ClassVar[bool] = True
     """True if the output knows which log and which driver it belongs to."""
     compares: ClassVar[bool] = True
-    """True if the output refuses other rows under a txid that it has. A function that replaces rows does not."""
+    """True if the output refuses other rows under a txid that it already has.
+
+    A function that replaces rows does not.
+    """
 
     gapless: ClassVar[bool] = True
-    """True if the output refuses to go on after batches that passed without it. For others the start warns of them."""
+    """True if the output refuses to continue after missed batches. For other outputs the start logs a warning about
+    them."""
 
     @pytest.fixture
     def place(self) -> OutputPlace:
@@ -159,7 +163,7 @@ class OutputContract:
     def test_other_rows_under_a_txid_are_refused(self, place: OutputPlace, log: OutputLog, hand: Any) -> None:
         self._skip_unless(self.compares, "takes the last rows of a txid")
         hand(place.open(log.start()), "ab")
-        for other in ("ac", "a", "abc"):  # as many rows are not the same rows
+        for other in ("ac", "a", "abc"):  # an equal number of rows does not mean the same rows
             with pytest.raises(OutputError):
                 place.open(log.start())(rows_of(other), 1)
         assert sorted(place.words()) == ["a", "b"]
@@ -174,7 +178,7 @@ class OutputContract:
         assert sorted(place.words()) == ["a", "b"]
 
     def test_a_driver_that_starts_late_is_told_of_the_later_one(self, place: OutputPlace, log: OutputLog) -> None:
-        """It took the log first, and opens the output last: no copy of the log is at work."""
+        """The driver took the log first, and opens the output last. There is no copy of the log."""
         self._skip_unless(self.fenced, "knows no driver")
         late, later = log.start(), log.start()
         place.open(later)
@@ -193,7 +197,7 @@ class OutputContract:
 
     @pytest.mark.parametrize("starts", [1, 2])
     def test_a_copy_of_the_log_is_refused(self, starts: int, place: OutputPlace, log: OutputLog, hand: Any) -> None:
-        """Both drivers have the uuid of the log. The one that comes second gets an error, whichever it is."""
+        """Both drivers have the uuid of the log. The second of them gets an error, in either order."""
         self._skip_unless(self.fenced, "cannot tell a copy of the log")
         hand(place.open(log.start()), "a")
         copy = log.copy()
@@ -238,7 +242,7 @@ class OutputContract:
     def test_an_output_that_falls_back_under_a_driver_is_told(
         self, place: OutputPlace, log: OutputLog, hand: Any
     ) -> None:
-        """The copy was taken within the same run, so it says that this driver writes it."""
+        """The copy was taken within the same run, so its record names this driver."""
         self._skip_unless(self.fenced, "cannot tell what it held")
         save, restore = self._able(place, "save", "restore")
         take = place.open(log.start())
@@ -298,7 +302,7 @@ class OutputContract:
     def test_an_output_that_fell_back_to_an_empty_copy_is_told(
         self, before: str, restart: bool, place: OutputPlace, log: OutputLog, hand: Any
     ) -> None:
-        """The copy was taken before the first batch, or after readers had taken all batches away."""
+        """The copy was taken before the first batch, or after readers had removed all batches."""
         save, restore, take_away = self._able(place, "save", "restore", "take_away")
         take = place.open(log.start())
         if before:
@@ -312,7 +316,7 @@ class OutputContract:
         assert place.words() == []
 
     def _able(self, place: OutputPlace, *names: str) -> list[Any]:
-        """Return these methods of a place; skip the test if it lacks one."""
+        """Return these methods of `place`; skip the test if one is missing."""
         methods = [getattr(place, name, None) for name in names]
         if None in methods:
             pytest.skip(f"the place does not have all of {', '.join(names)}")

@@ -1,4 +1,4 @@
-"""The contract of spouts over message queues: each message counts once, and the queue is told every outcome."""
+"""The contract of spouts over message queues: each message counts once, and the queue gets all acknowledgements."""
 
 import time
 from collections import Counter
@@ -20,14 +20,14 @@ from trident_spouts.adapters.adapt import as_spout
 from trident_spouts.rows import RowsLike, table_of
 
 _MARK = "ofAnotherStream"
-"""The field that tells rows of the other stream from messages."""
+"""The field that distinguishes rows of the other stream from messages."""
 
 _PATIENCE_SECS = 30.0
-"""The longest time in which a queue must have heard of all outcomes."""
+"""The longest time until a queue has got all acknowledgements and failures."""
 
 
 class MessageQueue:
-    """A queue that the tests of `QueueContract` fill and look at. Inherit it, and define its methods."""
+    """A queue that the tests of `QueueContract` fill and inspect. Inherit it, and define its methods."""
 
     prefetch: int = 3
     """The number of messages that the queue hands out at most without an acknowledgement."""
@@ -37,7 +37,7 @@ class MessageQueue:
         raise NotImplementedError
 
     def send(self, count: int) -> RowsLike:
-        """Send `count` new messages, each unlike every one before, and return them as the spout emits them."""
+        """Send `count` new messages, all different from earlier messages. Return them as the spout emits them."""
         raise NotImplementedError
 
     def left(self) -> int:
@@ -49,10 +49,10 @@ class QueueContract:
     """The contract of a `RichSpout` with tracking over a queue, as tests.
 
     Inherit it as ``class TestMyQueue(QueueContract)`` and define the fixture `queue`, a new and empty `MessageQueue`
-    for each test. A queue hands out only so many messages without an acknowledgement. If it does not hear of their
-    outcome, it gives no more, and a run waits for ever without an error. These tests lose acknowledgements, let other
-    streams of the batch group continue, and start again. In the end each message has counted once, and the queue is
-    empty.
+    for each test. A queue delivers only a limited number of messages without an acknowledgement. Without
+    acknowledgements it delivers no further message, and a run waits for ever without an error. These tests lose
+    acknowledgements, let other streams of the batch group continue, and start again. In the end each message has
+    counted once, and the queue is empty.
     """
 
     @pytest.fixture
@@ -103,7 +103,7 @@ class QueueContract:
     def test_a_message_whose_acknowledgement_raises_counts_once_whatever_passes_since(
         self, queue: MessageQueue, others: int, tmp_path: Path
     ) -> None:
-        """The first message is never acknowledged in its run, and all those after it are."""
+        """In its run, the first message is never acknowledged, and all later messages are."""
         output, sent = TestOutput(), [queue.send(3 * queue.prefetch)]
         self._run(queue, _one_by_one(_DeafToTheFirst(queue.spout()).spout), output, tmp_path, others)
         self._run(queue, _one_by_one(queue.spout()), output, tmp_path, others, empty=True)
@@ -125,7 +125,10 @@ class QueueContract:
     def _run(
         self, queue: MessageQueue, spout: RichSpout, output: TestOutput, folder: Path, others: int, empty: bool = False
     ) -> None:
-        """Count messages in a run with another stream of `others` batches; with `empty`, until the queue is empty."""
+        """Count messages in a run with another stream of `others` batches.
+
+        With `empty`, run until the queue is empty.
+        """
         schema = as_spout(spout).schema
         topology, feeder = TridentTopology(), FeederBatchSpout(schema)
         streams = [topology.newStream("queue", spout), topology.newStream("other", feeder)]
@@ -163,7 +166,7 @@ class _DeafToTheFirst:
 
 
 class _LateFirst:
-    """Holds the first message of a spout back until `others` others have passed."""
+    """Holds back the first message of a spout until `others` other messages have passed."""
 
     def __init__(self, spout: RichSpout, others: int) -> None:
         self.spout, self._next, self._others = spout, spout.nextTuple, others
@@ -191,7 +194,7 @@ def _away(messageId: Any) -> None:
 
 
 def _check(queue: MessageQueue, output: TestOutput, sent: Iterable[RowsLike]) -> None:
-    """Fail unless each message counted once, and none is left."""
+    """Fail unless each message counted once, and no message is left."""
     schema = as_spout(queue.spout()).schema
     tables = [table_of(rows, schema, "the messages of `send`") for rows in sent]
     expected = Counter(repr(row) for table in tables for row in rows_of(table))
@@ -205,7 +208,7 @@ def _check(queue: MessageQueue, output: TestOutput, sent: Iterable[RowsLike]) ->
 
 
 def _wait_for(queue: MessageQueue, left: int) -> bool:
-    """Return whether the queue holds `left` messages within some seconds. A broker notices a closed connection late."""
+    """Return whether the queue has `left` messages within some seconds. A broker notices a closed connection late."""
     until = time.monotonic() + _PATIENCE_SECS
     while queue.left() != left and time.monotonic() < until:
         time.sleep(0.02)

@@ -18,10 +18,10 @@ from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
 from trident_spouts.rows import RowsLike, table_of
 
 REFUSALS = (DataLossError, SourceChangedError, SpoutContractError)
-"""The errors of a source that is no longer the one that was read."""
+"""The errors for a source that is no longer the source that was read."""
 
 CALLS_WITH_ROWS = 40
-"""The number of calls beside which rows come. Afterwards the source comes to its end."""
+"""The number of calls before each of which a row is added. After that the source ends."""
 
 
 class ChangingSource:
@@ -31,17 +31,17 @@ class ChangingSource:
     """
 
     starts_at_its_end: bool = False
-    """True if the spout begins at the end of the source ("latest"): rows from before its first plan do not count."""
+    """True if the spout begins at the end of the source ("latest"), so that rows before its first plan do not count."""
 
     patience_secs: float = 60.0
-    """The longest time that a server may be away after `restore`, `replace` and `show`."""
+    """The longest time for which a server may not answer after `restore`, `replace` and `show`."""
 
     def spout(self) -> Any:
         """Return a new spout over the source, as a restarted program makes one."""
         raise NotImplementedError
 
     def add(self, count: int) -> RowsLike:
-        """Add `count` new rows to the source, each unlike every row before, and return them as the spout emits them."""
+        """Add `count` new rows to the source, all different from earlier rows. Return them as the spout emits them."""
         raise NotImplementedError
 
     def copy(self) -> None:
@@ -71,10 +71,10 @@ class SourceContract:
     Inherit it as ``class TestMySource(SourceContract)`` and define the fixture `source`, a new `ChangingSource` for
     each test. `SpoutContract` tests a spout over an unchanging source.
 
-    If the source was put back to an older copy, or if another one has its name, however far it has grown on, the spout
-    has two choices: refuse it with a `DataLossError` (or a `SourceChangedError` or `SpoutContractError`) before a row
-    is left out or counted twice, or read each row that came since once. A source that cannot be reached is an error,
-    never the end of the rows.
+    If the source was put back to an older copy, or if another source has its name, even one that has grown since, the
+    spout has two choices. It may refuse the source with a `DataLossError` (or a `SourceChangedError` or
+    `SpoutContractError`) before a row is left out or counted twice. Or it may read each row that was added since
+    exactly once. A source that cannot be reached is an error, never the end of the rows.
     """
 
     @pytest.fixture
@@ -87,7 +87,7 @@ class SourceContract:
     def test_a_batch_planned_again_after_later_plans_begins_where_it_began(
         self, source: ChangingSource, failed: bool
     ) -> None:
-        """The first batch is planned, the next one too, rows come, and the first one is planned again."""
+        """The first batch and the next batch are planned, rows come, and the first batch is planned again."""
         history = History(source)
         history.add(5)
         with history.open() as executor:
@@ -102,7 +102,10 @@ class SourceContract:
         history.check()
 
     def test_a_position_is_planned_from_in_another_run(self, source: ChangingSource) -> None:
-        """Each run plans several batches ahead, keeps the first, and dies. The next one continues after it."""
+        """Each run plans several batches ahead, commits only the first, and dies.
+
+        The next run continues after that batch.
+        """
         history = History(source)
         history.add(6)
         for _ in range(MOST_BATCHES):
@@ -134,7 +137,7 @@ class SourceContract:
     def test_an_older_copy_is_refused_however_far_it_grows(
         self, source: ChangingSource, grown: int, same_run: bool
     ) -> None:
-        """Three rows that were read are not in the copy. It has grown on before the next plan."""
+        """Three rows that were read are not in the copy. The copy has grown since, before the next plan."""
         self._refused(source, source.restore, grown, same_run)
 
     @pytest.mark.parametrize("same_run", [True, False], ids=["same-run", "restarted"])
@@ -143,7 +146,7 @@ class SourceContract:
         self._refused(source, source.replace, grown, same_run)
 
     def test_a_copy_that_lacks_nothing_goes_on(self, source: ChangingSource) -> None:
-        """All that was read is in the copy: nothing is lost."""
+        """All rows that were read are in the copy, so nothing is lost."""
         history = History(source)
         history.add(4)
         with history.open() as executor:
@@ -174,7 +177,7 @@ class SourceContract:
             with history.open() as executor:
                 _check_refused(source, executor, history)
 
-    # --- away --------------------------------------------------------------------------------------------------
+    # --- unavailable sources -----------------------------------------------------------------------------------
 
     @pytest.mark.parametrize("same_run", [True, False], ids=["same-run", "restarted"])
     def test_a_source_that_is_away_is_not_at_its_end(self, source: ChangingSource, same_run: bool) -> None:
@@ -212,13 +215,13 @@ class History:
             yield executor
 
     def add(self, count: int) -> None:
-        """Add rows to the source. They have to be read, unless the spout begins at the end and has not begun yet."""
+        """Add rows to the source. They must be read, unless the spout begins at the end and has not begun yet."""
         rows = self.source.add(count)
         if self._begun:
             self._rows += Counter(map(repr, rows_of(table_of(rows, self.schema, "the rows of `add`"))))
 
     def read_on(self, executor: SpoutExecutor, most: int = MOST_BATCHES) -> int:
-        """Read batches until the source is empty, `most` of them, and return how many."""
+        """Read batches until the source is empty, but at most `most`, and return their number."""
         for number in range(most):
             step = batch(executor, len(self.steps) + 1, self.position)
             if step is None:
@@ -233,14 +236,14 @@ class History:
         return self.steps[-1].position if self.steps else None
 
     def check(self) -> None:
-        """Fail, with the rows that differ, unless the batches hold each row once."""
+        """Fail, with the rows that differ, unless the batches contain each row once."""
         read = sum((step.rows for step in self.steps), Rows())
         lost, more = self._rows - read, read - self._rows
         assert not lost and not more, f"rows that were lost: {shown(lost)}; rows that were read twice: {shown(more)}"
 
 
 class _Meddler(SpoutExecutor):
-    """An executor whose source gets a new row before each call, for the first `CALLS_WITH_ROWS` calls."""
+    """An executor whose source gets a new row before each of the first `CALLS_WITH_ROWS` calls."""
 
     def __init__(self, executor: SpoutExecutor, history: History) -> None:
         self._executor, self._history, self._left = executor, history, CALLS_WITH_ROWS
@@ -288,7 +291,7 @@ def _plans(executor: SpoutExecutor, most: int, steps: Sequence[Step] = ()) -> li
 
 
 def _change(source: ChangingSource, change: Callable[[], None], history: History, grown: int) -> None:
-    """Put the source back, or another one in its place, and let it grow by `grown` rows."""
+    """Put the source back, or another source in its place, and let it grow by `grown` rows."""
     _needs(change)
     if grown:
         _until_it_answers(source, lambda: history.add(grown))
@@ -308,7 +311,7 @@ def _check_refused(source: ChangingSource, executor: SpoutExecutor, history: His
 
 
 def _check_away(source: ChangingSource, executor: SpoutExecutor | None, history: History) -> None:
-    """Fail unless planning an unavailable source is an error. None: a new run plans it."""
+    """Fail unless planning an unavailable source is an error. With `executor` None, a new run plans it."""
     _needs(source.hide)
     try:
         with pytest.raises((TridentError, OSError)) as raised:  # noqa: PT012  a new run may fail when it opens
@@ -333,7 +336,7 @@ def _needs(method: Callable[[], None]) -> None:
 
 
 def _until_it_answers(source: ChangingSource, call: Callable[[], object]) -> None:
-    """Call until there is no error: a restarted server needs a while."""
+    """Repeat the call until it raises no error, because a restarted server needs a while."""
     until = time.monotonic() + source.patience_secs
     while True:
         try:

@@ -27,7 +27,7 @@ _PATIENCE_SECS = 60.0
 """The longest time for which a spout may wait for rows that it has."""
 
 MOST_BATCHES = 1000
-"""A source with more batches counts as endless, and fails the test."""
+"""The most batches of a source. A source with more batches counts as endless, and fails the test."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,8 @@ def planned(
 ) -> Metadata:
     """Return the metadata of the batch that follows the position `previous`; None if the source is empty.
 
-    A spout that waits for its rows is asked again, for some seconds; with `patient` False the result is None then, too.
+    If the spout waits for its rows, `plan` is repeated for some seconds; with `patient` False the result is None at
+    once.
     """
     attempt, until = TransactionAttempt(txid, number, epoch), time.monotonic() + _PATIENCE_SECS
     while (plan := executor.plan(attempt, previous, 1000.0 + txid, budget)) is None and patient and waits_for(executor):
@@ -80,14 +81,15 @@ def planned(
 
 
 def waits_for(executor: SpoutExecutor) -> str | None:
-    """Return the reason of the last plan, which was None, to wait; None if the source is empty."""
+    """Return the reason why the last plan, which was None, must wait; None if the source is empty."""
     return executor.waits_for() if isinstance(executor, WaitingExecutor) else None
 
 
 def planned_ahead(executor: SpoutExecutor, txid: int, previous: Metadata, most: int) -> list[tuple[int, Metadata]]:
-    """Plan batches from `txid` and the position `previous` on, each after the one before. Return plans with txids.
+    """Plan batches from `txid` and the position `previous` on, each after the previous batch. Return plans with txids.
 
-    They are at most `most`, and fewer if a source is empty, or waits for a commit. Without any the source is empty.
+    There are at most `most` plans, and fewer if the source is empty or waits for a commit. No plan means that the
+    source is empty.
     """
     plans: list[tuple[int, Metadata]] = []
     for at in range(txid, txid + most):
@@ -110,7 +112,7 @@ def batch(
 ) -> Step | None:
     """Plan and emit the batch after the position `previous`, and return it; None if the source is empty.
 
-    `failures`: how many attempts fail before the one that counts; with `replans` each attempt has a separate plan.
+    `failures`: how many attempts fail before the last attempt. With `replans` each attempt has a separate plan.
     """
     plan = planned(executor, txid, previous, 0, epoch, budget, patient)
     if plan is None:
@@ -122,7 +124,7 @@ def batch(
         plan = planned(executor, txid, previous, number + 1, epoch) if replans else plan
     emission = executor.emit(TransactionAttempt(txid, failures, epoch), plan)
     table = emission.arrow()
-    position = as_logged(emission.after, f"the position after batch {txid}")  # a reading may have added to it
+    position = as_logged(emission.after, f"the position after batch {txid}")  # with evidence of the read rows
     return Step(txid, plan, table, plan if position is None else position)
 
 
@@ -131,7 +133,7 @@ def walk(
 ) -> Iterator[Step]:
     """Plan, emit and commit batch by batch until the source is empty, and yield each batch before its success.
 
-    The first batches get the `budgets`, one each.
+    The first batches get one of the `budgets` each.
     """
     position: Metadata = None
     left = iter(budgets)
@@ -192,7 +194,7 @@ def check_same(rows: Rows, expected: Rows, what: str) -> None:
 
 
 def check_rows(batches: list[Rows], expected: list[Step]) -> None:
-    """Fail, with the rows that differ, unless the batches hold every row of `expected` exactly once."""
+    """Fail, with the rows that differ, unless the batches contain every row of `expected` exactly once."""
     every = sum((step.rows for step in expected), Rows())
     rows = sum(batches, Rows())
     lost, more = every - rows, rows - every
@@ -200,6 +202,6 @@ def check_rows(batches: list[Rows], expected: list[Step]) -> None:
 
 
 def shown(rows: Rows) -> str:
-    """Return the first rows as text, for a verdict."""
+    """Return the first rows as text, for the message of a failed test."""
     first = [f"{row} ({count} times)" if count > 1 else row for row, count in list(rows.items())[:5]]
     return f"{', '.join(first) or 'none'}{' ...' if len(rows) > 5 else ''}"

@@ -52,10 +52,10 @@ class SpoutContract:
     Inherit it as ``class TestMySpout(SpoutContract)`` and define the fixture `make_spout`: a function that returns a
     new spout over the same rows at each call, as a restarted program makes one. The source must end after a few
     batches, but not before the second. The kind of the spout decides the requirements of the tests; for example, a
-    non-transactional spout need not repeat any batch after a restart.
+    non-transactional spout need not repeat a batch after a restart.
 
-    Two more fixtures may be defined. `every_row` gives the rows of the source as the test knows them; without it the
-    tests cannot notice a row that the spout always leaves out or always emits twice. `workers` gives a SparkSession;
+    Two more fixtures may be defined. `every_row` returns the rows of the source as the test knows them; without it the
+    tests cannot notice a row that the spout always leaves out or always emits twice. `workers` returns a SparkSession;
     with it Spark's workers read every batch, too, and must read the same rows as the driver.
 
     A source with partitions that come and go has two more: `partitions`, their names, and `show_partitions`, a function
@@ -78,12 +78,18 @@ class SpoutContract:
 
     @pytest.fixture
     def partitions(self) -> Sequence[str]:
-        """Return the names of the partitions that `show_partitions` can hide; no names if all are always available."""
+        """Return the names of the partitions that `show_partitions` can hide.
+
+        No names if all partitions are always available.
+        """
         return ()
 
     @pytest.fixture
     def show_partitions(self) -> ShowPartitions | None:
-        """Return a function that makes only the partitions with the given names available; None if there is none."""
+        """Return a function that makes only the partitions with the given names available.
+
+        None if the source has no such partitions.
+        """
         return None
 
     @pytest.fixture
@@ -94,7 +100,7 @@ class SpoutContract:
         assert len(steps) > 1, f"the source has {len(steps)} batches; the tests need at least two"
         return steps
 
-    # --- what it says of itself --------------------------------------------------------------------------------
+    # --- the spout's properties --------------------------------------------------------------------------------
 
     def test_it_declares_its_kind_and_its_fields(self, make_spout: MakeSpout) -> None:
         spout = as_spout(make_spout())
@@ -150,7 +156,7 @@ class SpoutContract:
                     assert emission.after is None, (
                         f"it plans ahead, but batch {txid} knows its position only after the emission"
                     )
-                    # Once it is read, it may tell evidence of what was read beside the position.
+                    # After the read, it may return evidence of the rows together with the position.
                     emission.arrow()
                     if emission.after is not None:
                         place = as_logged(emission.after, f"the position after {txid}")
@@ -173,7 +179,10 @@ class SpoutContract:
         check_rows(emitted, expected)
 
     def test_batches_of_any_size_bring_every_row_once(self, make_spout: MakeSpout, expected: list[Step]) -> None:
-        """A budget may make batches smaller. It changes from batch to batch, and no row may be lost between two."""
+        """A budget may make batches smaller.
+
+        It changes from batch to batch, and no row may be lost between two batches.
+        """
         budgets = itertools.cycle([Budget(rows=1, bytes=1), Budget(rows=2, bytes=10), Budget()])
         with closing(as_spout(make_spout()).open()) as executor:
             steps = list(walk(executor, budgets=budgets))
@@ -190,7 +199,7 @@ class SpoutContract:
     # --- replays -----------------------------------------------------------------------------------------------
 
     def test_a_replay_within_a_run_holds_what_the_kind_promises(self, make_spout: MakeSpout) -> None:
-        """A transactional or non-transactional spout emits the same rows again. An opaque one may emit any rows."""
+        """A transactional or non-transactional spout emits the same rows again. An opaque spout may emit any rows."""
         spout = as_spout(make_spout())
         with closing(spout.open()) as executor:
             if spout.kind is SpoutKind.OPAQUE:
@@ -203,7 +212,7 @@ class SpoutContract:
                     check_same(again, first, f"attempt {number} at batch {txid}")
 
     def test_every_row_comes_once_though_attempts_fail(self, make_spout: MakeSpout, expected: list[Step]) -> None:
-        """Two attempts at each batch fail. An opaque spout plans each attempt from the end of the batch before."""
+        """Two attempts at each batch fail. An opaque spout plans each attempt from the end of the previous batch."""
         spout = as_spout(make_spout())
         with closing(spout.open()) as executor:
             steps = list(walk(executor, failures=2, replans=spout.kind is SpoutKind.OPAQUE))
@@ -212,7 +221,7 @@ class SpoutContract:
     def test_a_failed_attempt_moves_no_batch_that_was_planned_ahead(
         self, make_spout: MakeSpout, expected: list[Step]
     ) -> None:
-        """A batch and the next one are under way together; both are emitted, fail, and are emitted again."""
+        """A batch and the next batch are under way together; both are emitted, fail, and are emitted again."""
         spout = as_spout(make_spout())
         with closing(spout.open()) as executor:
             if not executor.plans_ahead or spout.kind is SpoutKind.OPAQUE:
@@ -247,7 +256,7 @@ class SpoutContract:
         check_rows([step.rows for step in steps], expected)
 
     def test_a_batch_is_planned_again_after_later_plans(self, make_spout: MakeSpout, expected: list[Step]) -> None:
-        """Batches are planned ahead, and the first of them again: a plan depends on its arguments alone."""
+        """Batches are planned ahead, and the first of them is planned again: a plan depends only on its arguments."""
         with closing(as_spout(make_spout()).open()) as executor:
             steps: list[Step] = []
             for txid in range(1, MOST_BATCHES):
@@ -263,7 +272,7 @@ class SpoutContract:
     # --- restarts ----------------------------------------------------------------------------------------------
 
     def test_every_row_comes_once_over_restarts(self, make_spout: MakeSpout, expected: list[Step]) -> None:
-        """The driver dies after each batch, while the next one is under way."""
+        """The driver dies after each batch, while the next batch is under way."""
         self._skip_without_promise(make_spout)
         steps: list[Step] = []
         position: Metadata = None
@@ -280,10 +289,10 @@ class SpoutContract:
         check_rows([step.rows for step in steps], expected)
 
     def test_every_row_comes_once_beside_another_stream(self, make_spout: MakeSpout, expected: list[Step]) -> None:
-        """Between two of its batches there are two of another stream in the group, and a restart.
+        """Between two of its batches there are two batches of another stream in the group, and a restart.
 
-        A run informs a spout that plans ahead of all earlier commits: with the last txid, which is another stream's,
-        and the metadata of the spout's own last batch.
+        A run informs a spout that plans ahead of all earlier commits: with the last txid, which belongs to another
+        stream, and the metadata of the spout's last batch.
         """
         self._skip_without_promise(make_spout)
         steps: list[Step] = []
@@ -340,7 +349,7 @@ class SpoutContract:
                 break
         check_rows([step.rows for step in steps], expected)
 
-    # --- what else is called -----------------------------------------------------------------------------------
+    # --- other calls -----------------------------------------------------------------------------------
 
     def test_success_may_be_repeated(self, make_spout: MakeSpout, expected: list[Step]) -> None:
         with closing(as_spout(make_spout()).open()) as executor:
@@ -392,7 +401,7 @@ class SpoutContract:
     def test_a_topology_that_ends_by_itself_gets_every_row_once(
         self, make_spout: MakeSpout, expected: list[Step]
     ) -> None:
-        """It ends when the source is empty. A source at its limit, or one that has not answered yet, is not empty."""
+        """It ends when the source is empty. A source that is at its limit, or has not answered yet, is not empty."""
         output, topology = TestOutput(), TridentTopology()
         topology.newStream("source", make_spout()).foreachArrow(output)
         with start_local(topology, name="contract", availableNow=True) as running:

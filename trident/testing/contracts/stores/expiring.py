@@ -25,8 +25,8 @@ from trident_state.state_shape import Combine, StateKind
 from trident_state.store import Store
 
 TTL = 64.0
-"""The seconds that a value lives. Batches are whole seconds apart, 64ths of this, so that a value lives exactly so
-long."""
+"""The time to live in seconds. Batches are whole seconds apart, which are 64ths of it, so that a value lives exactly
+this long."""
 
 MINE = Combine("Mine", COUNT.function)
 
@@ -50,7 +50,7 @@ def put(
 class ExpiryContract:
     """Tests for stores with expiring values.
 
-    `storage` needs ``with_ttl(seconds)``, which returns a storage for that.
+    `storage` needs a method ``with_ttl(seconds)``, which returns a storage with this time to live.
     """
 
     @pytest.fixture
@@ -133,7 +133,7 @@ class ExpiryContract:
 
     @every_versioned_kind
     def test_a_replay_finds_what_the_first_try_found(self, expiring: Setting) -> None:
-        """A later driver applies lost batches again with the times in the log, however late: every read is the same."""
+        """A later driver applies lost batches again, with the times in the log. Every read returns the same values."""
         store = expiring.started()
         put(expiring, store, 1, 1000.0, {1: 1, 2: 2})
         put(expiring, store, 2, 1050.0, {2: 1})

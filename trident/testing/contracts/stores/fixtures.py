@@ -34,7 +34,7 @@ KEYS = {
 
 
 class Storage(Protocol):
-    """The place of the states of one kind of store. It is empty when a test begins."""
+    """The storage of the states of one kind of store. It is empty when a test begins."""
 
     def open(self, identity: StateIdentity, shape: StateShape, kind: StateKind) -> Store:
         """Open a store for a state, as a driver does at its start. A second call means a restart."""
@@ -47,20 +47,20 @@ class Storage(Protocol):
 
 @dataclass
 class FileHome:
-    """A home for a memory state without a log. The manifest is a file beside `folder`, replaced in one step."""
+    """A `Home` for a memory state without a log. The manifest is a file beside `folder`, replaced in one step."""
 
     folder: Path | None
     holder: Lease | None = None
-    """The lease in force. `publish` refuses every other lease; if this is None, it refuses none."""
+    """The lease in force. `publish` refuses every other lease; if this is None, it accepts every lease."""
     published: list[bytes] = field(default_factory=list)
 
     @property
     def files(self) -> DiskFiles | None:
-        """The place of the state's files; None without a folder."""
+        """The store of the state's files; None without a folder."""
         return None if self.folder is None else DiskFiles(self.folder, private=True)
 
     def manifest(self) -> bytes | None:
-        """Return the manifest that was published last; None if there is none."""
+        """Return the manifest that was published last; None if no manifest was published."""
         file = self._file()
         return file.read_bytes() if file.exists() else None
 
@@ -137,7 +137,7 @@ class Setting:
         return store
 
     def key_table(self, numbers: Sequence[int]) -> pa.Table:
-        """Return a table with one key for each number. In compound keys, each number divisible by 3 gives a null."""
+        """Return a table with one key for each number. In compound keys, each number divisible by 3 becomes a null."""
         if not self.keys.names:
             return pa.table({"": pa.nulls(len(numbers))}).select([])
         if len(self.keys) == 1:
@@ -171,7 +171,7 @@ class Setting:
 
 
 def read_alike(store: Store, keys: pa.Table, as_of: int | None) -> Found:
-    """Return what `read` finds. Fails if `read_few`, where the store has it, finds anything else under a few keys."""
+    """Return the result of `read`. Fails if the store has `read_few`, and it returns other values for a few keys."""
     keys_few = _tuples(keys)[:_FEW]
     try:
         found = store.read(keys, as_of)

@@ -1,4 +1,4 @@
-"""Tests of `read` and `scan`: they answer as of one txid, or not at all."""
+"""Tests of `read` and `scan`: they answer as of one txid, or raise an error."""
 
 import threading
 import time
@@ -64,7 +64,7 @@ class ReadContract:
             setting.apply(store, txid, {1: 1})
         with pytest.raises(SnapshotMovedError, match="state 'counts'.*1"):
             setting.read(store, [1], 1)
-        with pytest.raises(SnapshotMovedError):  # no record of this key tells its txid, so the store asks the marker
+        with pytest.raises(SnapshotMovedError):  # no record of this key has a txid, so the store checks the marker
             setting.read(store, [5], 1)
         with pytest.raises(SnapshotMovedError):
             list(store.scan(1))
@@ -136,7 +136,7 @@ class ReadContract:
 
     @every_versioned_kind
     def test_no_reader_ever_sees_half_a_batch(self, setting: Setting, store: Store) -> None:
-        """Every batch adds 1 to all keys, so as of txid 7 every value is 7. Three threads read without a pause."""
+        """Every batch adds 1 to all keys, so as of txid 7 every value is 7. Three threads read without pauses."""
         keys = list(range(1_500))
 
         def commit(txid: int) -> None:
@@ -152,7 +152,10 @@ class ReadContract:
 
     @every_versioned_kind
     def test_a_new_key_is_there_from_its_own_batch_on(self, setting: Setting, store: Store) -> None:
-        """Batch n writes 40 keys with value n. One thread reads as of the last commit, one as of the batch after it."""
+        """Batch n writes 40 keys with value n.
+
+        One thread reads as of the last commit, another as of the batch after it.
+        """
 
         def commit(txid: int) -> None:
             setting.apply(store, txid, {txid * 40 + i: txid for i in range(40)})
@@ -180,7 +183,7 @@ def read_while_committing(
     """Commit the batches after `after` while threads read without a pause. Return the last txid.
 
     ``read(reader, committed)`` returns the fault, "" if there is none; a read that raises one of `passing` does not
-    count. Ends when each reader has read more than 20 times, beside commits up to more than `least`.
+    count. The function ends when each reader has read more than 20 times, and commits have passed `least`.
     """
     committed, wrong, reads = [after], list[str](), [0] * readers
     enough = threading.Event()

@@ -220,7 +220,7 @@ class StartContract:
 
 
 def _check_whole_or_told(store: Store, there: dict[Any, Any]) -> None:
-    """Fail if entries of a state are missing and neither its report nor an acquisition tells it."""
+    """Fail if entries of a state are missing and neither its report nor an acquisition reports that."""
     if all(group.marker is not None for group in store.report().groups):
         assert (marker(store), entries(store, 2)) == (2, there), "what is left of the state looks whole"
         return

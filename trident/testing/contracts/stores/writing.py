@@ -28,7 +28,7 @@ from trident_state.state_shape import Combine, StateKind
 from trident_state.store import Store
 
 MANY = 2_500
-"""A number of keys that no store reads or writes in one chunk."""
+"""A number of keys so large that no store reads or writes them in one chunk."""
 
 
 CELLS = [(kind, keys) for kind in KINDS for keys in KEYS]
@@ -128,7 +128,7 @@ class WriteContract:
 
     @every_versioned_kind
     def test_a_batch_done_before_is_answered_by_what_it_gave(self, setting: Setting, store: Store) -> None:
-        """The answer is the same after the next batch, too: a driver asks for it if the log lost a COMMITTED."""
+        """The answer is the same after the next batch, too. A driver repeats an apply if the log lost a COMMITTED."""
         setting.apply(store, 1, {1: 10, 2: 20})
         setting.apply(store, 2, {1: 1})
         assert setting.answers(store, 1, {1: 10, 2: 20}) == [10, 20]
@@ -173,7 +173,7 @@ class WriteContract:
             setting.apply(store, 2, {1: 2})
         assert (marker(store), setting.read(store, [1], None)) == (1, [1])
 
-    # --- what is too long for one array ----------------------------------------------------------------------
+    # --- updates that are too long for one array ----------------------------------------------------------------------
 
     @every_kind
     @pytest.mark.parametrize("form", ["text", "numbers", "numbers, combined here"])
@@ -226,7 +226,7 @@ class WriteContract:
         expected = "a" * 20 + "b"
         found = entries(broken, None, page_rows=1000)
         assert marker(broken) == 2
-        if kind is not StateKind.NON_TRANSACTIONAL:  # that one is at least once: the first part is applied twice
+        if kind is not StateKind.NON_TRANSACTIONAL:  # which applies the first part twice (at least once)
             assert set(found.values()) == {expected}
 
     # --- refusals --------------------------------------------------------------------------------------------
