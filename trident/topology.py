@@ -145,7 +145,7 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         Parameters
         ----------
         spark : SparkSession, optional
-            The session to run on. Omitted: the active session, or a new local one if none is active. The run makes
+            The session to run on. Omitted: the active session, or a new local session if none is active. The run makes
             separate sessions, which copy the runtime confs of this session, and never changes this session.
         engine : "spark", "embedded" or "auto"
             Default ``"spark"``: each batch is a Spark job. ``"embedded"``: batches are computed in this process over

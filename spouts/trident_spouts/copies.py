@@ -6,7 +6,7 @@ from typing import Any
 def copied(value: Any) -> Any:
     """Return a value with copies of the lists and dicts in it, however deep.
 
-    A spout may keep its position in the metadata that it was given, or fill one list again and again for its rows.
+    A spout may keep its position in the metadata that it gets, or reuse one list for all its rows.
 
     >>> row = [1, {"tags": ["a"]}]
     >>> kept = copied(row)

@@ -44,7 +44,7 @@ def _hashes(column: pa.Array | pa.ChunkedArray) -> NDArray[numpy.uint64]:
 
     Each distinct value is hashed only once, because most values of a batch are repeated.
     """
-    if isinstance(column, pa.ChunkedArray):  # a column without rows, or one that is too long for one array
+    if isinstance(column, pa.ChunkedArray):  # a column without rows, or a column that is too long for one array
         parts = [_hashes(chunk) for chunk in column.chunks]
         return numpy.concatenate(parts) if parts else numpy.empty(0, numpy.uint64)
     try:
@@ -61,7 +61,7 @@ def _hashes(column: pa.Array | pa.ChunkedArray) -> NDArray[numpy.uint64]:
 def _add_array(checksum: int, array: pa.Array) -> int:
     """Return the checksum with an array added: which rows are null, then all other values.
 
-    Values that are null are left out, because Arrow keeps arbitrary bytes in their place.
+    Nulls are left out, because Arrow keeps arbitrary bytes for them.
     """
     if kinds.is_string_view(array.type) or kinds.is_binary_view(array.type):  # drop_null does not accept string views
         array = array.cast(pa.large_binary())

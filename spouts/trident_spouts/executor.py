@@ -233,7 +233,7 @@ class MeasuredExecutor(Protocol):
 
 @runtime_checkable
 class WaitingExecutor(Protocol):
-    """An executor that distinguishes an empty source from one with rows that cannot be planned yet.
+    """An executor that distinguishes an empty source from a source with rows that cannot be planned yet.
 
     A `plan` that returns None may mean four things. The source is empty: then `waits_for` returns None, and a run with
     `availableNow` or `processAllAvailable` may end. A limit is reached, or the source has not answered yet: then

@@ -19,7 +19,7 @@ from trident_spouts.user_calls import foreign_metadata_error
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
 class FixedBatchSpout:
-    """A spout that emits given batches in order; with ``cycle=True`` the first one follows the last, for ever.
+    """A spout that emits given batches in order; with ``cycle=True`` it starts again after the last batch, for ever.
 
     The spout is transactional: the metadata of a batch is its index, so a replay emits the same tuples, even after a
     restart.
@@ -32,7 +32,7 @@ class FixedBatchSpout:
         Each batch is a list of tuples, of scalars (with one field), of dicts or Rows, an Arrow table or pandas. An
         empty batch counts: it gets a txid like any other.
     cycle : bool
-        Whether the first batch follows the last one.
+        Whether the first batch follows the last batch again.
 
     Raises
     ------

@@ -75,7 +75,7 @@ class IterableSpout:
     Notes
     -----
     IterableSpout takes the place of Storm's ``IRichSpout``, which Trident wraps as a non-transactional spout: in Python
-    one writes an iterator instead.
+    an iterator serves the same purpose.
     """
 
     schema: StructType
@@ -158,7 +158,10 @@ class _Batches(BatchSpout):
         return self._reader.waits_for if isinstance(self._reader, _ThreadedReader) else None
 
     def on_rows(self, wake: Callable[[], None]) -> None:
-        """Call `wake` when new rows are there. A sequence or a table that was read to its end never has new rows."""
+        """Call `wake` when new rows are available.
+
+        A sequence or a table that was read to its end never has new rows.
+        """
         if isinstance(self._reader, _ThreadedReader):
             self._reader.wake = wake
 
@@ -293,7 +296,7 @@ class _ThreadedReader:
                     self._changed.notify_all()
                     if was_empty:
                         self.wake()
-        except BaseException as error:  # `take` raises it in the thread that asks for rows
+        except BaseException as error:  # `take` raises it in the thread that requests rows
             self._error = error
         finally:
             with self._changed:

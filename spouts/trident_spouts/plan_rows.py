@@ -1,4 +1,4 @@
-"""Rows of the driver within Spark's plan."""
+"""Rows in the driver's memory, included in Spark's plan."""
 
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _calls: "weakref.WeakKeyDictionary[object, tuple[Any, Any]]" = weakref.WeakKeyDictionary()
-"""For each Spark context, the two functions of its JVM that make a DataFrame of Arrow batches."""
+"""For each Spark context, the two functions of its JVM that create a DataFrame from Arrow batches."""
 
 
 def rows_in_plan(spark: "SparkSession", table: pa.Table, schema: StructType) -> "DataFrame":
     """Return ``spark.createDataFrame(table, schema)``.
 
-    On classic Spark this is a file and two calls to the JVM. PySpark makes some forty more: it reads eight settings of
-    the session, looks its own classes up, and makes the session the active one of the process.
+    On classic Spark this is a file and two calls to the JVM. PySpark makes some forty more calls: it reads eight
+    settings of the session, looks up its classes, and makes the session the active session of the process.
     """
     context = getattr(spark, "_sc", None)
     if context is None or context._encryption_enabled:  # noqa: SLF001
@@ -32,7 +32,7 @@ def rows_in_plan(spark: "SparkSession", table: pa.Table, schema: StructType) -> 
     batches = conform(table, arrow_schema(schema)).to_batches()
     rows = context._serialize_to_jvm(batches, ArrowStreamSerializer(), read, None)  # noqa: SLF001
     frame = DataFrame(frame_of(rows, schema.json(), spark._jsparkSession), spark)  # noqa: SLF001
-    frame.__dict__["schema"] = schema  # else PySpark asks the JVM for it
+    frame.__dict__["schema"] = schema  # otherwise PySpark asks the JVM for it
     return frame
 
 

@@ -35,21 +35,21 @@ class PollingSpout:
     offset. The program may append to a list while the topology runs.
 
     The spout is opaque: a replay fetches again from the end of the previous batch, and may get more, fewer or other
-    rows. Each row is committed in one batch. The position is any JSON, and None at first. The log keeps it, so that a
-    restart continues from there. A function without new rows returns none. If it returns no rows and a new position, it
-    is called again at once with that position. Rows with the position that it was given are a SpoutContractError,
-    because the same rows would be read again for ever.
+    rows. Each row is committed in one batch. The position is any JSON value, and None at first. The log keeps it, so
+    that a restart continues from it. A function without new rows returns no rows. If it returns no rows and a new
+    position, it is called again at once with that position. If a function returns rows and the same position that it
+    got, a SpoutContractError is raised, because the same rows would be read for ever.
 
     Parameters
     ----------
     fields : str or StructType
         The fields with their types, ``"id long, name string"``.
     partitions : mapping of names to functions or lists, or a function that returns such a mapping
-        A function that returns the mapping is called for every attempt: partitions may come, go, and return at their
-        position. All functions are called in the driver, one after the other.
+        A function that returns the mapping is called for every attempt: partitions may appear, disappear, and continue
+        at their position when they are back. All functions are called in the driver, one after the other.
     maxRows : int
-        The `limit` that each partition's function gets: the most rows that it should return. It gets a smaller one if
-        the topology was started with `targetBatchSecs`, and larger batches would take longer.
+        The `limit` that each partition's function gets: the most rows that it should return. The function gets a
+        smaller limit if the topology was started with `targetBatchSecs` and larger batches would take too long.
 
     Examples
     --------

@@ -2,7 +2,7 @@
 
 The method that chooses the rows of a new batch (``emitBatch`` of a BatchSpout, ``initializeTransaction``,
 ``emitPartitionBatchNew``, ``emitPartitionBatch`` of an OpaquePartitionedSpout) may have one more parameter,
-``budget=Budget()``. Then it gets the most that the batch, or the partition's share of it, should hold.
+``budget=Budget()``. Then it gets the maximum size of the batch, or of the partition's share of the batch.
 """
 
 from abc import ABC, abstractmethod
@@ -72,11 +72,11 @@ class BatchCoordinator(MayWait, ABC):
         """Return the metadata that names the batch, as JSON.
 
         `prevMetadata` is the metadata of the previous batch, None for the first batch. `currMetadata` is the earlier
-        result of this method for the same txid in this process, None if it was not called.
+        result of this method for the same txid in this process; None if it was not called for it.
         """
 
     def isReady(self, txid: int) -> bool:
-        """Return whether there may be rows now; otherwise the topology stays idle."""
+        """Return whether there may be rows now. If not, the topology stays idle."""
         return True
 
     def success(self, txid: int) -> None:  # noqa: B027
@@ -138,7 +138,7 @@ class PartitionedSpout(MayWait, ABC):
         """Prepare for a run. Called once at the beginning of each run."""
 
     def isReady(self, txid: int) -> bool:
-        """Return whether the partitions may have rows now; otherwise the topology stays idle."""
+        """Return whether the partitions may have rows now. If not, the topology stays idle."""
         return True
 
     @abstractmethod
@@ -179,7 +179,7 @@ class OpaquePartitionedSpout(MayWait, ABC):
         """Prepare for a run. Called once at the beginning of each run."""
 
     def isReady(self, txid: int) -> bool:
-        """Return whether the partitions may have rows now; otherwise the topology stays idle."""
+        """Return whether the partitions may have rows now. If not, the topology stays idle."""
         return True
 
     @abstractmethod

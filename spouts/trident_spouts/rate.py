@@ -26,7 +26,7 @@ _SECOND = 1_000_000
 """A second in microseconds, the unit in which times are counted."""
 
 _SHARE_ROWS = 250_000
-"""The rows that are worth a Spark task, unless the user sets the number of partitions."""
+"""The number of rows for each Spark task, unless the user sets the number of partitions."""
 
 _MOST_KEYS = 10_000_000
 """The most keys. Each worker holds 8 bytes for every key if the keys are skewed."""
@@ -36,20 +36,20 @@ _MOST_KEYS = 10_000_000
 class RateSpout:
     """A spout that makes `rowsPerSecond` rows a second, with keys and event times, for load tests and demonstrations.
 
-    The fields are ``timestamp timestamp, value long, key long``. `value` is the number of the row, from 0 without a
-    gap. Row n comes n / rowsPerSecond seconds after the start.
+    The fields are ``timestamp timestamp, value long, key long``. `value` is the number of the row, from 0 without gaps.
+    Row n comes n / rowsPerSecond seconds after the start.
 
     The spout is transactional: the metadata of a batch is a range of row numbers, and every field is a function of the
     row number, the seed and the time of the start, which the metadata holds too. So a replay has the same rows, even
-    after a restart. A run that was down, or is too slow, gets the rows that have come meanwhile. The workers make the
-    rows.
+    after a restart. After a pause, or if it is too slow, a run gets all rows that have come meanwhile. The workers
+    generate the rows.
 
     Parameters
     ----------
     rowsPerSecond : int
         The rate at which rows come.
     rows : int, optional
-        The number of rows at which the source ends; without it there is no end.
+        The number of rows after which the source ends; if omitted, it does not end.
     keys : int
         The number of keys: `key` is 0 to keys - 1.
     skew : float
@@ -60,14 +60,14 @@ class RateSpout:
         The longest delay of a row: its `timestamp` is up to that long before the time at which it comes, uniformly
         distributed. Rows are then out of order.
     startTime : datetime, optional
-        The time at which row 0 comes, with a time zone; the time of the first batch if omitted. With a time in the past
-        the rows since then are there at once, and are read as fast as the topology can.
+        The time at which row 0 comes, with a time zone; the time of the first batch if omitted. With a time in the
+        past, the rows since then are available at once, and are read as fast as the topology can.
     maxRowsPerBatch : int
         The most rows in a batch.
     numPartitions : int, optional
         The number of Spark partitions of a batch; one for each 250,000 rows if omitted.
     seed : int
-        Decides the keys and the delays of rows. The same seed gives the same ones.
+        Decides the keys and the delays of rows. The same seed gives the same keys and delays.
 
     Raises
     ------
@@ -202,7 +202,7 @@ class _RateExecutor(SpoutExecutor):
 
     @staticmethod
     def _read(metadata: Metadata) -> tuple[int, int, int]:
-        """Return the time of row 0 (microseconds since 1970) and the range of row numbers that metadata names."""
+        """Return the time of row 0 (microseconds since 1970) and the range of row numbers that `metadata` names."""
         try:
             return metadata["start"], metadata["from"], metadata["to"]  # type: ignore[index, call-overload, return-value]
         except (KeyError, TypeError):
@@ -232,7 +232,7 @@ def _keys(spout: RateSpout, numbers: NDArray[Any]) -> NDArray[Any]:
 
 @functools.lru_cache(maxsize=4)
 def _zipf(keys: int, skew: float) -> NDArray[Any]:
-    """Return for each key the probability that a row has this key or a smaller one."""
+    """Return for each key the probability that a row has this key or a smaller key."""
     weights = numpy.arange(1, keys + 1, dtype=numpy.float64) ** -skew
     sums = numpy.cumsum(weights)
     sums /= sums[-1]
@@ -243,7 +243,8 @@ def _zipf(keys: int, skew: float) -> NDArray[Any]:
 def _uniform(numbers: NDArray[Any], seed: int, purpose: int) -> NDArray[Any]:
     """Return for each row number a number in [0, 1) that depends only on the row number, the seed and the purpose.
 
-    This is SplitMix64: its n-th number is a hash of n. A generator with a state would have to run up to the row.
+    This is SplitMix64: its n-th number is a hash of n. A generator with a state would have to generate all earlier
+    numbers first.
     """
     with numpy.errstate(over="ignore"):
         mixed = numbers.astype(numpy.uint64) + numpy.uint64((seed * 2 + purpose) * 0xD1B54A32D192ED03 % 2**64)

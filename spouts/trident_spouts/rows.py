@@ -41,7 +41,7 @@ def read_schema(fields: str | StructType) -> StructType:
 
 
 def _as_text(fields: object) -> str:
-    """Return the names and types to write instead of fields that are in a form of another library."""
+    """Return the names and types as text, for an error about fields in the form of another library."""
     pairs = [*fields.items()] if isinstance(fields, dict) else []
     named = all(isinstance(part, str) for pair in pairs for part in pair)
     return ", ".join(" ".join(pair) for pair in pairs) if pairs and named else "word string, n long"
@@ -108,7 +108,7 @@ def _from_pandas(frame: "pandas.DataFrame", schema: StructType, where: str) -> p
             continue
         try:
             integral = pa.types.is_integer(field.type)  # pandas keeps integers with gaps as floats
-            # Arrow reads numbers in place, and a program may fill the same frame for the next batch.
+            # Arrow does not copy numbers, and a program may fill the same frame for the next batch.
             array = pa.Array.from_pandas(series.copy())
             columns.append(cast_column(array, field.type, floats_to_integers=integral))
         except (CastError, pa.ArrowException) as error:
@@ -118,12 +118,15 @@ def _from_pandas(frame: "pandas.DataFrame", schema: StructType, where: str) -> p
 
 def is_pandas(rows: object) -> "TypeGuard[pandas.DataFrame]":
     """Return whether the rows are a pandas DataFrame, without importing pandas, which takes a second."""
-    frame = getattr(sys.modules.get("pandas"), "DataFrame", None)  # None too while another thread imports pandas
+    frame = getattr(sys.modules.get("pandas"), "DataFrame", None)  # also None while another thread imports pandas
     return frame is not None and isinstance(rows, frame)
 
 
 def is_table(rows: object) -> "TypeGuard[pa.Table | pa.RecordBatch | pandas.DataFrame]":
-    """Return whether the rows are a table of columns: its iteration gives columns or their names instead of rows."""
+    """Return whether the rows are a table of columns.
+
+    Iterating over it gives columns or their names instead of rows.
+    """
     return isinstance(rows, pa.Table | pa.RecordBatch) or is_pandas(rows)
 
 

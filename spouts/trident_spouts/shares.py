@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ReadShare = Callable[[Any], RowsLike]
-"""A picklable function that returns or yields the rows of one share. It opens what it needs, and closes it."""
+"""A picklable function that returns or yields the rows of one share. It opens the resources that it needs, and closes
+them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,6 @@ class SharesEmission(Emission):
             yield from self.table(number).to_batches()
 
     def table(self, number: int) -> pa.Table:
-        """Return the tuples of the share of this number."""
+        """Return the tuples of the share with this number."""
         share = self.shares[number]
         return table_of(self.read(share), self.schema, f"{self.where}, share {share!r:.80}")

@@ -7,12 +7,12 @@ from trident.base.errors import TopologyError
 
 _lock = threading.Lock()
 _claimed: dict[int, object] = {}
-"""The sources that have a reader now, by id. While a source is kept here, no other object can get its id."""
+"""The sources that have a reader now, by id. As long as a source is in this dict, no other object can get its id."""
 
 
 @runtime_checkable
 class OneTimeSpout(Protocol):
-    """A spout with a source that may return each row only once, so that a preview would take rows away from the run."""
+    """A spout with a source that may return each row only once. A preview would take such rows away from the run."""
 
     def previewable_if(self) -> str | None:
         """Return in words how to make the spout previewable; None if a preview takes no row away."""

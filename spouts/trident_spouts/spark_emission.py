@@ -44,7 +44,7 @@ class SparkEmission(Emission):
         return _amount(self.metadata, "bytes")
 
     def arrow(self) -> pa.Table:
-        """Return the rows of `read_local`. Raises MissingSessionError if that is None."""
+        """Return the rows of `read_local`. Raises MissingSessionError if `read_local` is None."""
         if self.read_local is None:
             raise MissingSessionError(
                 f"SparkSpout: {site_of(self.read)} needs Spark to read its rows; start the topology with "

@@ -33,9 +33,10 @@ class SparkSpout:
     result. `read` makes a DataFrame of exactly the rows of a range; Spark reads it in the workers, and no row passes
     through the driver. This works in classic mode and on Spark Connect.
 
-    The spout cannot check all that `read` must promise: the same rows at every call for the metadata of one range, even
+    The spout cannot check the full promise of `read`: the same rows at every call for the metadata of one range, even
     in another process, and no row in two ranges. It notices a range that `plan` names a second time in a run, and, with
-    `readLocal` on the embedded engine, a replay with other rows. Test the rest with ``trident.testing.SpoutContract``.
+    `readLocal` on the embedded engine, a replay with other rows. Test the other properties with
+    ``trident.testing.SpoutContract``.
 
     Parameters
     ----------
@@ -43,9 +44,9 @@ class SparkSpout:
         ``read(spark, metadata)`` returns a DataFrame of that SparkSession, with the declared fields in any order.
     plan : function
         ``plan(previous)`` or ``plan(previous, budget)`` returns the metadata of the range that follows `previous`, as
-        JSON, or None if the source has nothing more. `previous` is None for the first batch, then the metadata of the
-        batch before. If the metadata is a dict with the numbers ``rows`` or ``bytes``, `targetBatchSecs` uses them;
-        `budget` (a `Budget`) then says the most that the batch should hold.
+        JSON, or None if the source has no further rows. `previous` is None for the first batch, then the metadata of
+        the previous batch. If the metadata is a dict with the numbers ``rows`` or ``bytes``, `targetBatchSecs` uses
+        them; `budget` (a `Budget`) is then the maximum size of the batch.
     schema : str or StructType
         The fields with their types, ``"id long, name string"``. The DataFrame must have exactly these types.
     kind : "transactional" or "opaque"
@@ -60,8 +61,8 @@ class SparkSpout:
     UserFunctionError
         A function raised; the message names it with file and line.
     SpoutContractError
-        `plan` returned no JSON, or the metadata of the previous batch again; `read` returned no DataFrame, or one with
-        other fields, or one of another session.
+        `plan` returned a value that is not JSON, or the metadata of the previous batch again; `read` did not return a
+        DataFrame of its session with the declared fields.
 
     Examples
     --------
@@ -121,7 +122,7 @@ class SparkSpout:
 
 
 _PLANS_KEPT = 10_000
-"""The number of ranges of a run that are remembered, each by 16 bytes, to notice a plan that goes round in circles."""
+"""The number of ranges of a run that are remembered, each by 16 bytes, to notice plans that repeat in a cycle."""
 
 
 class _SparkExecutor(SpoutExecutor):
@@ -132,12 +133,12 @@ class _SparkExecutor(SpoutExecutor):
     def __init__(self, spout: SparkSpout) -> None:
         self._spout = spout
         self._line: dict[bytes, None] = {}
-        """The ranges of this run that led to the last planned one, each behind the one before."""
+        """The ranges of this run that led to the last planned range, in order."""
 
     def _check_new(self, planned: Metadata, previous: Metadata, where: str) -> None:
-        """Raise SpoutContractError if a range was already planned before: the plan goes round in circles."""
+        """Raise SpoutContractError if a range was already planned before. Then the plans repeat in a cycle."""
         name, before = _digest(planned), _digest(previous)
-        while self._line and next(reversed(self._line)) != before:  # later ranges were planned, and not used
+        while self._line and next(reversed(self._line)) != before:  # later ranges were planned but not used
             self._line.popitem()
         if name in self._line:
             raise SpoutContractError(
@@ -156,7 +157,7 @@ class _SparkExecutor(SpoutExecutor):
         asked = {"budget": budget} if asks_for_budget(plan) else {}
         planned = json_of(call_function("SparkSpout", plan, previous, **asked), f"{where} returned metadata")
         if planned is not None and planned == previous:
-            # The same name for two batches means the same rows twice.
+            # The same metadata for two batches means that the same rows are read twice.
             raise SpoutContractError(
                 f"{where} returned the previous batch's metadata again: {shorten(repr(planned))}; expected the "
                 f"range after it, or None if there is nothing more"

@@ -1,4 +1,4 @@
-"""A streaming query of Spark that hands its batches over one at a time. Each is held until it is frozen.
+"""A streaming query of Spark that hands over its batches one at a time. Each batch is held until it is frozen.
 
 Spark calls the function of ``foreachBatch`` in a separate thread, and commits the batch's offsets to the query's
 checkpoint when the function returns. So the function waits here until the topology's log holds the batch.
@@ -39,7 +39,7 @@ class HeldQuery:
         self._looking = False
         """True while a thread waits for the query to look for new data."""
         self._released = -1
-        """The last batch that may be committed."""
+        """The last batch that Spark may commit."""
         self._closed = False
         self._view = f"trident_{uuid.uuid4().hex}"
         self.waits_for: str | None = None
@@ -58,12 +58,13 @@ class HeldQuery:
         return f"global_temp.{self._view}"
 
     def offsets(self, batch: int) -> str | None:
-        """Return a checksum of the record that Spark's checkpoint has of a batch; None if it has none.
+        """Return a checksum of the record of a batch in Spark's checkpoint; None if it has no record.
 
-        The record holds the batch's offsets in each source and the time at which Spark planned it, so that a batch that
-        is planned again under the same number has another one. It is wherever Spark's file systems reach.
+        The record holds the batch's offsets in each source and the time at which Spark planned it, so a batch that is
+        planned again under the same number has another checksum. The checkpoint may be on any file system that Spark
+        can reach.
         """
-        session: Any = self._frame.sparkSession  # one of classic Spark: it has a JVM
+        session: Any = self._frame.sparkSession  # a classic Spark session, which has a JVM
         jvm, configuration = session._jvm, session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
         path = jvm.org.apache.hadoop.fs.Path(f"{self._checkpoint}/offsets/{batch}")
         files = path.getFileSystem(configuration)
@@ -86,7 +87,7 @@ class HeldQuery:
             raise SourceUnreadableError(
                 f"StreamingSpout: the streaming query has failed: {_first_line(failed)}"
             ) from failed
-        if self._query is not None:  # it has ended by itself, as with the trigger availableNow
+        if self._query is not None:  # the query has ended by itself, as with the trigger availableNow
             return
         writer = self._frame.writeStream.option("checkpointLocation", self._checkpoint).foreachBatch(self._hold)
         writer = writer.trigger(**self._trigger) if self._trigger else writer
@@ -119,13 +120,14 @@ class HeldQuery:
     def held(self) -> int | None:
         """Return the id of the batch that is held but not released; None if there is none, see `waits_for`.
 
-        Only Spark knows when it has no data: between two batches, before the first one and while it lists a large
-        folder it holds none either. So a thread asks it (`_look`), and this waits for the answer for some seconds.
+        Only Spark knows when it has no data: it also holds no batch between two batches, before the first batch, and
+        while it lists a large folder. So a thread asks the query (`_look`), and this method waits some seconds for the
+        answer.
         """
         until = monotonic() + _PATIENCE_SECS
         with self._changed:
             self.waits_for = None
-            # A look of an earlier plan may have begun before the newest data came: it does not count.
+            # A `_look` of an earlier plan may have begun before the newest data came, so it does not count.
             self._changed.wait_for(lambda: self._holds() or not self._looking, until - monotonic())
             if not self._holds() and not self._looking and self._query is not None:
                 self._looking = True
@@ -146,7 +148,7 @@ class HeldQuery:
         with self._changed:
             self._looking, late = False, self.waits_for is not None
             self._changed.notify_all()
-        if late:  # the plan that began this look waits no more
+        if late:  # the plan that began this `_look` no longer waits
             self.wake()
 
     def _holds(self) -> bool:

@@ -1,4 +1,4 @@
-"""StreamingSpout: a spout of the batches of a streaming DataFrame, whatever its source is."""
+"""StreamingSpout: a spout of the batches of a streaming DataFrame with any source."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -34,18 +34,19 @@ if TYPE_CHECKING:
 class StreamingSpout:
     """A spout of a streaming DataFrame with any source. Each batch of Structured Streaming becomes a batch here.
 
-    Spark plans the batches and keeps the place in the source in the query's own checkpoint. It hands a batch over by
+    Spark plans the batches, and keeps the position in the source in the query's checkpoint. It hands over a batch by
     ``foreachBatch``, and commits it only when the topology's log has frozen it. After a crash Spark hands the same
     batch over again; if it was frozen already, it is skipped.
 
     Parameters
     ----------
     frame : DataFrame
-        A streaming DataFrame (``spark.readStream...``) of the session with which the topology starts, or of another one
-        of the same Spark. Not one of Spark Connect: there ``foreachBatch`` runs in another process.
+        A streaming DataFrame (``spark.readStream...``) of the session with which the topology starts, or of another
+        session of the same Spark. A session of Spark Connect is not possible, because its ``foreachBatch`` runs in
+        another process.
     checkpointLocation : str or path
-        The folder of the query's checkpoint. It belongs to this stream of this topology. If either is lost, or
-        replaced by another one, the stream is refused.
+        The folder of the query's checkpoint. It belongs to this stream of this topology. If the checkpoint or the
+        topology's log is lost or replaced, the stream is refused.
     kind : "transactional", "opaque" or "nonTransactional"
         The promise of the source when Spark hands a batch over again: the same rows ("transactional": a query over
         Kafka, files or Delta without functions of random numbers or the present time), perhaps other rows of the same
@@ -56,9 +57,9 @@ class StreamingSpout:
     Raises
     ------
     SparkSetupError
-        The DataFrame is one of Spark Connect.
+        The DataFrame belongs to a session of Spark Connect.
     DataLossError
-        The checkpoint is not the one that the stream has used before, or was used by another stream.
+        The checkpoint is not the checkpoint that the stream has used before, or was used by another stream.
     SourceUnreadableError
         The streaming query has failed; the message has Spark's reason.
 
@@ -129,7 +130,7 @@ class _StreamingExecutor(SpoutExecutor):
         self._spout = spout
         self._query = HeldQuery(spout.frame, spout.checkpointLocation, spout.trigger)
         self._checked = -1
-        """The last batch that was compared with the one in Spark's checkpoint."""
+        """The last batch that was compared with its record in Spark's checkpoint."""
 
     def on_rows(self, wake: Callable[[], None]) -> None:
         self._query.wake = wake
@@ -142,7 +143,7 @@ class _StreamingExecutor(SpoutExecutor):
         query.release(last)
         batch = query.held()
         if batch is None:
-            query.start()  # it may have failed meanwhile
+            query.start()  # the query may have failed meanwhile
             return None
         if batch != last + 1:
             raise DataLossError(
@@ -153,10 +154,10 @@ class _StreamingExecutor(SpoutExecutor):
         return {"query": query.id, "batch": batch, "offsets": query.offsets(batch)}
 
     def _check_read(self, previous: Metadata, last: int) -> None:
-        """Raise DataLossError if Spark's checkpoint has another batch under the number of the last one, or none.
+        """Raise DataLossError if Spark's checkpoint has another batch, or no batch, under the number of the last batch.
 
-        Checked before the batch is released: Spark would take its rows for counted (guard "streaming, older
-        checkpoint").
+        Checked before the batch is released, because Spark would then treat its rows as processed (guard "streaming,
+        older checkpoint").
         """
         expected = previous.get("offsets") if isinstance(previous, dict) else None
         if expected is None or self._checked == last:
@@ -191,7 +192,7 @@ class _StreamingExecutor(SpoutExecutor):
 
 
 def _batch_of(metadata: Metadata, query: str | None, checkpoint: str) -> int:
-    """Return the batch that the metadata name; -1 for None. Raises DataLossError if it is a batch of another query."""
+    """Return the batch that `metadata` names; -1 for None. Raises DataLossError if it is a batch of another query."""
     if metadata is None:
         return -1
     if not isinstance(metadata, dict) or metadata.keys() - {"offsets"} != {"query", "batch"}:

@@ -17,18 +17,20 @@ class TransactionSpout(MayWait, ABC):
     1. ``open``, and ``initState(checkpoint)`` with the checkpoint of the last frozen batch, or None.
        ``ackCommit`` of the last committed batch may follow;
     2. for each batch ``nextTuple`` until it emits nothing or the batch is full, ``finishBatch(txid)``,
-       ``commit(txid, checkpoint)``. The result of `commit` is frozen with the tuples. Without tuples there is no batch;
+       ``commit(txid, checkpoint)``. The result of `commit` is frozen with the tuples. If no tuple was emitted, there is
+       no batch;
     3. ``ackCommit(txid)`` when the batch is committed.
 
-    If a batch fails before it is frozen, ``rollback`` with the checkpoint of the batch before comes next, and then step
-    2, perhaps with other tuples. So the spout is opaque: exactly-once with transactional and opaque states.
+    If a batch fails before it is frozen, ``rollback`` with the checkpoint of the previous batch comes next, and then
+    step 2, perhaps with other tuples. So the spout is opaque: exactly-once with transactional and opaque states.
 
     Attributes
     ----------
     outputFields : str or StructType
         The fields with their types, ``"word string, n long"``.
     maxRows, maxSecs : int, float
-        How much a batch gathers, and for how long at most. The tuples of one call of ``nextTuple`` are never divided.
+        The most tuples of a batch, and the most seconds for which it gathers tuples. The tuples of one call of
+        ``nextTuple`` are never divided.
 
     Examples
     --------
@@ -70,7 +72,9 @@ class TransactionSpout(MayWait, ABC):
         """Return the checkpoint of the position after the tuples that were emitted for this batch."""
 
     def commit(self, txid: int, checkpoint: Any) -> Any:
-        """Return the JSON value, of at most 64 KiB, to freeze for the checkpoint. By default the checkpoint itself.
+        """Return the JSON value, of at most 64 KiB, to freeze for the checkpoint.
+
+        By default it is the checkpoint itself.
 
         For a large checkpoint, store it elsewhere under a key with the txid, and return the key. This method may be
         called again for a txid, even with another checkpoint.
@@ -80,7 +84,7 @@ class TransactionSpout(MayWait, ABC):
     def ackCommit(self, txid: int) -> None:  # noqa: B027
         """Delete data that only batches before `txid` needed.
 
-        The call may be repeated, and may be left out for a batch.
+        The call may be repeated, and may be missing for a batch.
         """
 
     def close(self) -> None:  # noqa: B027

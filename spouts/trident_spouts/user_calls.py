@@ -21,7 +21,7 @@ def call(spout: object, method: str, *arguments: object, budget: Budget | None =
     """Call a method of a user's spout and return its result; errors are raised as in `call_function`.
 
     The method gets `budget` too if it has a parameter of that name. It gets copies of metadata: a failed batch begins
-    from the same metadata again, so it must stay as the log has it.
+    from the same metadata again, so the method must not change the original.
     """
     function = getattr(spout, method)
     asked = {"budget": budget} if budget is not None and asks_for_budget(function) else {}
@@ -89,7 +89,10 @@ def foreign_metadata_error(name: str, metadata: object) -> SpoutContractError:
 
 
 def json_of(value: Any, where: str) -> Metadata:
-    """Return a value in the form in which the log returns it. Raises SpoutContractError as `json_form` a ValueError."""
+    """Return a value in the form in which the log returns it.
+
+    Raises SpoutContractError if `json_form` raises a ValueError.
+    """
     try:
         return json_form(value, where)
     except ValueError as error:

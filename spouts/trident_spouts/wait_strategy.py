@@ -26,17 +26,17 @@ class WaitStrategy(ABC):
 
     Notes
     -----
-    Meaning: Storm's ``ISpoutWaitStrategy``. In Storm it sleeps; here it returns the time, and the group continues its
-    commits meanwhile.
+    Meaning: Storm's ``ISpoutWaitStrategy``. In Storm the strategy sleeps; here it returns the time, and the group
+    continues its commits meanwhile.
     """
 
     @abstractmethod
     def emptyEmit(self, streak: int) -> float:
         """Return the seconds to wait before the next poll; less than 0.001 counts as 0.001.
 
-        Called when the spouts had nothing, and while `maxSpoutPending` batches are under way. `streak` is the number of
-        times in a row, from 1 on; a planned batch ends the streak. A spout that wakes the group by itself, a commit
-        that makes room, and ``processAllAvailable`` end the wait early. This method must not wait itself.
+        Called when the spouts had no rows, and while `maxSpoutPending` batches are under way. `streak` is the number of
+        such calls in a row, from 1 on; a planned batch ends the streak. A spout that wakes the group by itself, a
+        commit that makes room, and ``processAllAvailable`` end the wait early. This method must not wait itself.
         """
 
 

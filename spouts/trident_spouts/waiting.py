@@ -1,4 +1,4 @@
-"""Lets a user's spout distinguish an empty source from one whose rows will appear without new input."""
+"""The method by which a user's spout distinguishes an empty source from a source whose rows will come later."""
 
 from typing import Any
 
@@ -8,22 +8,22 @@ from trident_spouts.user_calls import call
 
 
 class MayWait:
-    """The base of all contracts for users' spouts: a method distinguishes an empty source from a slow one."""
+    """The base of all contracts for users' spouts: its method distinguishes an empty source from a slow source."""
 
     def waitsFor(self) -> str | None:
-        """Return the reason why the last call could not give its rows yet; None if the source is empty.
+        """Return the reason why the last call could not return rows yet; None if the source is empty.
 
-        Called after a call that gave no rows. A run with ``availableNow`` or ``processAllAvailable`` ends only if the
-        source is empty. If it has not answered yet, or a limit is reached, return that as a short text, such as "the
-        export is being made"; the run then asks again, and shows the text in its status. If the source is out of reach,
-        raise an error in the call itself.
+        Called after a call that returned no rows. A run with ``availableNow`` or ``processAllAvailable`` ends only if
+        the source is empty. If it has not answered yet, or a limit is reached, return a short text about that, such as
+        "the export is being made"; the run then calls again, and shows the text in its status. If the source is out of
+        reach, raise an error in the call itself.
         """
         return None
 
 
 def waits_of(spout: Any) -> str | None:
     """Return the reason of a user's spout to wait. Raises SpoutContractError if its `waitsFor` returns no text."""
-    if not callable(getattr(spout, "waitsFor", None)):  # a class that has the contract's methods, and not its base
+    if not callable(getattr(spout, "waitsFor", None)):  # a class with the contract's methods but not its base class
         return None
     reason = call(spout, "waitsFor")
     if reason is None or (isinstance(reason, str) and reason):

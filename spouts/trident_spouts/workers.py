@@ -1,4 +1,4 @@
-"""Facts about Spark's workers and a session's settings, found in the same way on classic Spark and on Spark Connect."""
+"""Facts about Spark's workers and a session's settings, for classic Spark and for Spark Connect."""
 
 import functools
 import gc
@@ -21,7 +21,7 @@ KEEP_GC = "TRIDENT_WORKER_GC"
 def settle() -> None:
     """Exempt all loaded modules from Python's garbage collector, once in each worker.
 
-    Spark runs the garbage collector after every task. To walk the modules of pyarrow and pandas each time would cost
+    Spark runs the garbage collector after every task. Walking the modules of pyarrow and pandas each time would cost
     more than a small task.
     """
     if os.environ.get(KEEP_GC) != "1":

@@ -45,7 +45,7 @@ class Expiry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     def after(self, txid: int, time: float | None, ttl: float | None, where: str) -> "Expiry":
         """Return the expiry after batch `txid`, which was planned at `time` (seconds since 1970).
 
-        Without a time to live (`ttl` in seconds is None) nothing more expires. Raises StateValueError if there is a
+        Without a time to live (`ttl` in seconds is None) no further value expires. Raises StateValueError if there is a
         time to live and no `time`. If the clock went back since an earlier batch, the time of that earlier batch
         counts, so that no expired value comes back. If the clock went back by more than a time to live, it was wrong
         before or is wrong now; from then on its progress is added to the latest known time (`shift`).
@@ -90,7 +90,9 @@ def without_expired(values: pa.Array, txids: npt.NDArray[np.int64], cutoff: Cuto
 
 
 def read_ttl(ttl: Duration | None, kind: StateKind) -> float | None:
-    """Return a time to live in seconds; None if values never expire. A non-transactional state must not have one.
+    """Return a time to live in seconds; None if values never expire.
+
+    A non-transactional state must not have a time to live.
 
     >>> read_ttl("1 hour", StateKind.OPAQUE)
     3600

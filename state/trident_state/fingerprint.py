@@ -69,7 +69,7 @@ def read_fingerprint(text: str) -> Fingerprint:
 def shown_shapes(one: str, other: str) -> tuple[str, str]:
     """Return two fingerprints as messages show them, with types in the form in which a user declares them.
 
-    If they differ and would look alike, or one cannot be read, they are returned as they are.
+    If they differ and would look alike, or if one of them cannot be read, they are returned unchanged.
 
     >>> shown_shapes("(word string) -> int64 by Count", "(day date32[day]) -> int64 by Count")
     ('(word string) -> bigint by Count', '(day date) -> bigint by Count')

@@ -12,7 +12,7 @@ class Incarnation:
 
     Two incarnations differ in the log, or in the txid after which they began (`birth`; None if the store does not know
     it). Both can be equal only if no batch was applied to the earlier incarnation; then the fingerprint and the kind
-    show whether the stored state can be read like the opened one.
+    show whether the stored state can be read like the opened state.
     """
 
     identity: StateIdentity
@@ -23,7 +23,7 @@ class Incarnation:
     """The epoch of the driver that held the state when it was read. It grows with every drop and every driver."""
 
     def check(self, found: "Incarnation | None") -> None:
-        """Raise an error unless `found`, the stored incarnation, is this one.
+        """Raise an error unless `found`, the stored incarnation, equals this incarnation.
 
         None: the state, or a part of it, is missing.
 

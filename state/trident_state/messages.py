@@ -62,7 +62,7 @@ class StoreReport(msgspec.Struct, frozen=True):
 class Update:
     """The changes that one batch makes to one state: each key once, with the combined value of the batch's own tuples.
 
-    An update is frozen content: every replay of the batch brings an equal one.
+    An update is frozen content: every replay of the batch has an equal update.
 
     keys: a table of the state's key fields, one row per key (one row and no column for a global value).
     deltas: one value per row of `keys`, of the state's value type; a ChunkedArray if one array (2 GB) is too small.

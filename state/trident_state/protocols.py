@@ -54,7 +54,7 @@ class MapState(State, ReadOnlyMapState, Protocol):
         ...
 
     def multiPut(self, keys: Sequence[Key], values: Sequence[Value]) -> None:
-        """Store each value under its key, and overwrite the earlier one."""
+        """Store each value under its key, and overwrite the earlier value."""
         ...
 
 
@@ -85,7 +85,7 @@ class Snapshottable(State, ReadOnlySnapshottable, Protocol):
         ...
 
     def set(self, value: Value) -> None:
-        """Store this value, and overwrite the earlier one."""
+        """Store this value, and overwrite the earlier value."""
         ...
 
 
@@ -111,7 +111,7 @@ class KeyValueState(Protocol):
         ...
 
     def put(self, key: Key, value: Value) -> None:
-        """Store a value under `key`, and overwrite the earlier one. None removes the key."""
+        """Store a value under `key`, and overwrite the earlier value. None removes the key."""
         ...
 
     def delete(self, key: Key) -> None:

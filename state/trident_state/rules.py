@@ -97,13 +97,13 @@ def as_of(
 ) -> pa.Array:
     """Return the values as of batch `asOf`.
 
-    A key last changed by batch `asOf` or an earlier one gets its value; a key changed by the next batch gets its prev.
-    In the arguments, a key for which nothing is stored has a null, and a txid below that of every batch.
+    A key last changed by batch `asOf` or an earlier batch gets its value; a key changed by the next batch gets its
+    prev. In the arguments, a key for which nothing is stored has a null, and a txid below that of every batch.
 
     Raises
     ------
     SnapshotMovedError
-        A batch later than the next one has changed a key.
+        A batch later than `asOf` + 1 has changed a key.
 
     >>> as_of(5, np.array([4, 6]), pa.array([10, 20]), pa.array([1, 2])).to_pylist()
     [10, 2]
@@ -202,7 +202,7 @@ def _by_function(combine: Combine, stored: pa.Array, deltas: pa.Array, where: st
     try:
         return one_chunk(to_arrow(results, deltas.type))
     except NotAccepted as error:
-        if combine.wider:  # a built-in average, whose combine returns what is declared unless the sum grows beyond it
+        if combine.wider:  # a built-in average, whose combine returns the declared type unless the sum exceeds it
             raise _overflow(combine, before[error.row], after[error.row], deltas.type, where) from None
         raise StateValueError(
             f"{where}: combine of {combine.name}, {site_of(function)}, returned {_describe(error.value)}, but the "

@@ -47,7 +47,7 @@ class SnapshottableMap(Generic[M]):
         return self._state.multiUpdate([self._key], [updater])[0]
 
     def set(self: "SnapshottableMap[MapState]", value: Value) -> None:
-        """Store this value, and overwrite the earlier one."""
+        """Store this value, and overwrite the earlier value."""
         self._state.multiPut([self._key], [value])
 
     def beginCommit(self: "SnapshottableMap[MapState]", txid: int) -> None:

@@ -12,7 +12,7 @@ from trident_state.fingerprint import write_fingerprint
 
 
 class StateKind(enum.Enum):
-    """Trident's three kinds of states. They differ in what is stored with each value."""
+    """Trident's three kinds of states. They differ in the data that is stored with each value."""
 
     NON_TRANSACTIONAL = "nonTransactional"
     TRANSACTIONAL = "transactional"
@@ -40,7 +40,7 @@ class Combine:
     `function` does it in Python: it is associative, and is called as ``function(stored, delta)`` only if a value is
     stored; otherwise the delta becomes the value. `native`, if not None, names the same operation in a form that a
     store can do by itself on numbers ("put": on any type). "put" replaces the stored value by the delta, and a null
-    delta removes the key. `columns`, if not None, does what `function` does for two whole columns without nulls.
+    delta removes the key. `columns`, if not None, computes the same as `function`, for two whole columns without nulls.
     `parts`, if not None, are the Combines of the fields of a value that is a struct: each field is combined separately,
     like the values of a separate state. `wider` is the advice for a sum that is beyond its type; "" if the Combine does
     not sum.

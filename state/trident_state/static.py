@@ -23,8 +23,8 @@ job, and keeps it until the session ends."""
 class StaticMapState:
     """A state that is only read: a dict from key to value, or an object with ``multiGet(keys)`` or ``get()``.
 
-    A key is the value of the key field, or a tuple of values if the state has several key fields.
-    Meaning: ``org.apache.storm.trident.state.map.ReadOnlyMapState`` behind ``newStaticState``.
+    A key is the value of the key field, or a tuple of values if the state has several key fields. Meaning:
+    ``org.apache.storm.trident.state.map.ReadOnlyMapState``, as a static state.
 
     >>> StaticMapState({"dog": 1})
     StaticMapState(1 entry)
@@ -37,7 +37,7 @@ class StaticMapState:
 
     @property
     def sendable(self) -> bool:
-        """Return whether other processes may look entries up: the entries of a dict, but not a user's object."""
+        """Return whether other processes may look up entries: the entries of a dict, but not a user's object."""
         return isinstance(self.entries, Mapping)
 
     @property

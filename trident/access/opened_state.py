@@ -108,7 +108,7 @@ class _FollowedSource:
         return self._kind
 
     def isPrompt(self, state: str) -> bool:
-        """Return False: the state's driver is another process, and a read may have to ask for its newest batch."""
+        """Return False: the state's driver is another process, and a read may have to request its newest batch."""
         return False
 
     def check(self) -> None:

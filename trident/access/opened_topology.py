@@ -180,7 +180,7 @@ def _open(topology: str, step: StateWriter, shape: StateShape, location: StateLo
 
 
 def _check_shape(where: str, stored: str, kind: StateKind | None, shape: StateShape, declared: StateKind) -> None:
-    """Raise StateShapeError if the program that wrote a state differs from the one that reads it."""
+    """Raise StateShapeError if the program that wrote a state differs from the program that reads it."""
     if stored != shape.fingerprint:
         held, written = shown_shapes(stored, shape.fingerprint)
         raise StateShapeError(f"{where} has {held}, but this program writes {written}")
@@ -280,7 +280,7 @@ class _OpenedSource:
         return self._kinds[state]
 
     def isPrompt(self, state: str) -> bool:
-        """Return False: the state's driver is another process, and a read may have to ask for its newest batch."""
+        """Return False: the state's driver is another process, and a read may have to request its newest batch."""
         return False
 
     def check(self) -> None:

@@ -82,8 +82,8 @@ def openState(
     ------
     StateError
         If there is no such state; the message lists the existing ones. Or one of its subclasses: StateUnavailableError
-        (a server does not answer), StateLostError, StateCorruptError, StateShapeError (another aggregator, or a missing
-        one).
+        (a server does not answer), StateLostError, StateCorruptError, StateShapeError (another aggregator, or no
+        aggregator).
     LogError
         If there is no such log, or it cannot be read.
     TopologyError
@@ -152,7 +152,7 @@ def _open_in_memory(
                 f"state {state!r} of topology {topology!r} is not in this checkpoint, which has only its log: the "
                 f"state is on a server. Give url= for a state in Redis, or factory= for your own store"
             )
-        # The first replica only reads the manifest, which says what combiner the second replica needs.
+        # The first replica only reads the manifest, which names the combiner that the second replica needs.
         place = location.place(topology, log)
         probe = MemoryReplica(log, place, state, None)
         fingerprint = probe.fingerprint
@@ -260,7 +260,7 @@ def _described(state: str, kind: StateKind, fingerprint: Fingerprint, known: _Kn
 
 
 def _combine(manifest: Manifest, fingerprint: Fingerprint, known: _Known) -> Combine | None:
-    """Return the function that combines a batch's value with the stored one; None if no known aggregator has one."""
+    """Return the function that combines a batch's value with the stored value; None if no known aggregator has one."""
     if manifest.replaces:
         return replacing(fingerprint.aggregator)
     combines = [_combine_of(one) for one in known.values()]

@@ -97,7 +97,7 @@ class MemoryReplica:
         return last
 
     def check(self) -> None:
-        """Raise StateEndedError if the log has another batch at the copy's txid than the one that the copy applied."""
+        """Raise StateEndedError if the log's batch at the copy's txid is not the batch that the copy applied."""
         with self._lock:
             self.reachable()
             self._check_history()

@@ -23,10 +23,10 @@ class ServedRows(AnswerRows):
 
     Attributes
     ----------
-    fields : the names of the rows' fields.
-    txids : the txid of each batch group as of which the answer was read, by the group's name.
-    committedAt : when each of these batches was committed, by its driver's clock; None if the log does not say.
-    stalenessMs : milliseconds from the oldest of these commits to the answer; None if one is not known.
+    fields : the names of the rows' fields. txids : the txid of each batch group as of which the answer was read, by the
+    group's name. committedAt : when each of these batches was committed, by its driver's clock; None if the log does
+    not say. stalenessMs : milliseconds from the oldest of these commits to the answer; None if one of them is not
+    known.
     """
 
     def __init__(

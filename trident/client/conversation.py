@@ -132,7 +132,7 @@ class Conversation:
     def stream(self, reader: ChangesReader) -> dict[str, Any]:
         """Return the arguments of httpx's ``stream`` for the changes of a state.
 
-        A reader that continues at a given place gets the changes after it. A reader without a position begins with a
+        A reader that continues at a given position gets the changes after it. A reader without a position begins with a
         batch that is no older than the txids this client has seen.
         """
         timeout = self.httpx.Timeout(_NETWORK_SECS + self._timeout, connect=_NETWORK_SECS, read=QUIET_SECONDS)

@@ -86,7 +86,7 @@ class DRPCClient:
         A PEM file with the authority that signed the certificate of an ``https`` server; the system's authorities if
         omitted.
     cert : tuple of two str, optional
-        PEM files with this client's certificate and its key, for a server that asks for one.
+        PEM files with this client's certificate and its key, for a server that requires a certificate.
 
     Raises
     ------

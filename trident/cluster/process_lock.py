@@ -53,7 +53,8 @@ def holder_of(path: Path) -> int | None:
 def locked(path: Path) -> Iterator[bool]:
     """Lock a file within the block, without waiting, and yield whether that was possible.
 
-    The file is created if it is missing. Yield False if another process, or another thread of this one, has it locked.
+    The file is created if it is missing. Yield False if another process, or another thread of this process, has locked
+    the file.
     """
     with _own:
         lock = _opened(path, os.O_RDWR | os.O_CREAT)

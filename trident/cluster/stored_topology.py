@@ -190,7 +190,9 @@ class StoredTopology:
             yield
 
     def driver(self) -> int | None:
-        """Return the process of the driver; None if none is running. It is 0 on another machine or in a container.
+        """Return the process of the driver; None if none is running.
+
+        The process is 0 if it runs on another machine or in a container.
 
         The operating system frees a driver's lock when its process ends. This takes no lock, and creates no file.
         """

@@ -1,7 +1,8 @@
 """The commit turn of a batch: freeze its later stages, end each stage, hand over to the outputs, log COMMITTED.
 
 It is synchronous, and does not depend on a clock. Every call may be repeated after any failure, because each step first
-finds out what an earlier try has done: a frozen stage is read from the log, and a store skips keys that it has written.
+determines the results of earlier attempts: a frozen stage is read from the log, and a store skips keys that it has
+written.
 """
 
 import logging

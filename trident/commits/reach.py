@@ -42,13 +42,13 @@ class Reach:
         return choice.divides and here and choice not in self._left and all(map(self.allows, choice.readers))
 
     def sees_files(self) -> bool:
-        """Return whether the workers reach the frozen files. They are asked only once in a run."""
+        """Return whether the workers reach the frozen files. The workers are tested only once in a run."""
         return self._puts.sees_files()
 
     def opened(self, choice: Choice, opens: Callable[[], _Opened]) -> _Opened:
         """Call `opens`, which opens the state for the workers, and return its result if the workers reach the state.
 
-        The workers are asked once. Raises LeftToDriver if they do not reach a state that the driver may work on,
+        The workers are tested once. Raises LeftToDriver if they do not reach a state that the driver may work on,
         StateError if they must reach it, and the errors of `opens`.
         """
         shared, state = opens(), choice.state
@@ -60,7 +60,7 @@ class Reach:
                 raise
             except StateError as error:
                 # A server that lost its last writes meanwhile looks to the workers like another server. Then the
-                # following read raises an error, the state is healed, and the workers are asked again.
+                # following read raises an error, the state is healed, and the workers are tested again.
                 opens()
                 if choice.wanted == "executors":
                     raise

@@ -44,7 +44,7 @@ class ConfigurationFile:
         return self.content.get("defaultProfile")
 
     def sections(self, topology: str, profile: str | None) -> list[tuple[str, Mapping[str, Any]]]:
-        """Return the tables that apply to a topology, each with its name. A later table outranks an earlier one.
+        """Return the tables that apply to a topology, each with its name. A later table outranks an earlier table.
 
         Raises TopologyError if the file has no such profile.
         """

@@ -46,7 +46,10 @@ def files_place(filesLocation: str | None, filesStorage: Mapping[str, str] | Non
 
 
 def check_storage(option: str, value: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the options of an object store. Raises TopologyError if one is unknown, or is a secret itself."""
+    """Return the options of an object store.
+
+    Raises TopologyError if an option is unknown, or its value is a secret itself.
+    """
     from trident.files.object_options import Storage
 
     Storage.of(value, option)

@@ -31,7 +31,7 @@ def in_notebook() -> bool:
 
 
 class LiveOutput:
-    """Shows a part of a run, and shows it again after each change, until the run ends or `stop` is called.
+    """Shows a part of a run. Shows it again after each change, until the run ends or `stop` is called.
 
     In a notebook, the output below the cell is replaced after each change. Elsewhere the text is printed. The thread
     that does this ends with the run.

@@ -373,7 +373,7 @@ class LocalDRPC:
         DRPCNotFoundError
             There is no such function.
         DRPCArgumentError
-            The arguments do not fit the declared ones.
+            The arguments do not fit the declared arguments.
         DRPCTimeoutError
             The answer did not come within `timeout`.
         UserFunctionError

@@ -1,4 +1,4 @@
-"""The queue of requests that are answered together. It turns events into decisions, without a thread, lock or clock.
+"""The queue of requests that are answered together. It decides only by its events, without a thread, lock or clock.
 
 If no batch is under way, a request begins a batch. Requests that come meanwhile wait. When the newest batch ends, the
 oldest waiting request begins the next batch. A request that waits too long begins another batch at the same time. So an

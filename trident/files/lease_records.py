@@ -25,7 +25,7 @@ def newest_record(place: FileStore, folder: str) -> tuple[str, bytes] | None:
 
 
 def create_record(place: FileStore, folder: str, epoch: int, content: bytes) -> bool:
-    """Create the record of a lease, and delete earlier ones.
+    """Create the record of a lease, and delete earlier records.
 
     Return False if another driver has created the record of this epoch.
     """

@@ -39,7 +39,7 @@ class FrozenFolders:
     def folder(self, group: str, attempt: TransactionAttempt, stage: int) -> "FileFolder":
         """Return the folder for a stage of an attempt.
 
-        The folder's name begins with the epoch, by which a later start knows what to sweep.
+        The folder's name begins with the epoch, by which a later start knows which folders to delete.
         """
         name = f"{attempt.epoch}-{attempt.txid}-{attempt.attempt}-{stage}"
         return FileFolder(self.files, f"{FROZEN}/{self.log}/{group}/{name}")

@@ -197,7 +197,7 @@ class LogReading(Protocol):
 
 
 class TransactionLog(LogReading, Protocol):
-    """One topology's log. Every write raises FencedError unless its lease is the last one that the log issued.
+    """One topology's log. Every write raises FencedError unless its lease is the last lease that the log issued.
 
     These writes are durable before they return: `keep_files_at`, `enroll`, `keep_outputs`, `freeze`, `freeze_stage`,
     `born`, `founded`, `forget`, `publish`, `sync`. Any other write survives the death of the process at once, but a
@@ -254,7 +254,7 @@ class TransactionLog(LogReading, Protocol):
         ...
 
     def attempted(self, lease: Lease, group: str, txid: int, record: AttemptRecord) -> None:
-        """Record an attempt at a batch. It must be called before anything of the batch is emitted."""
+        """Record an attempt at a batch. Call it before any tuple of the batch is emitted."""
         ...
 
     def freeze(

@@ -431,7 +431,7 @@ class SqliteLog(LogBase):
         """Raise LogError if a file was removed or replaced, because POSIX would let this driver write to the old file.
 
         The last writes are in the WAL file, and the locks against other processes are in the shared-memory file. SQLite
-        removes both when the last connection closes, and this one is open.
+        removes both when the last connection closes, and this connection is open.
         """
         if (now := _identities(self._watched)) != self._files:
             pairs = zip(self._watched, now, self._files, strict=True)

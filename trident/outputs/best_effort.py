@@ -2,7 +2,7 @@
 
 The tuples that enter a branch are frozen, like those of an output, but no commit depends on the branch. If a function
 of the branch fails on a tuple, the tuple is skipped, and a progress event counts it. If a batch fails for another
-reason, an event reports it, and the batch is dropped. If the branch falls behind, batches are left out.
+reason, an event reports it, and the batch is dropped. If the branch is too slow, batches are left out.
 """
 
 import shutil
@@ -93,7 +93,7 @@ class BestEffortOutlet:
         self._thread.start()
 
     def take(self, result: Result, txid: int) -> None:
-        """Queue the batch's rows for the branch. If the branch falls behind, they are dropped later."""
+        """Queue the batch's rows for the branch. If the branch is too slow, they are dropped later."""
         with self._changed:
             left_out = self._waiting.popleft() if len(self._waiting) >= MOST_WAITING else None
             self._waiting.append((result, txid))

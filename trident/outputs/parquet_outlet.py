@@ -62,7 +62,7 @@ class ParquetOutlet:
         self._note(held)
 
     def _check_complete(self, reached: int, progress: OutputProgress) -> None:
-        """Raise OutputConflictError if readers would find a gap between the output's last batch and the next one."""
+        """Raise OutputConflictError if readers would find a gap between the output's last batch and the next batch."""
         if reached >= progress.reached:
             return
         left_out = f"the programs that committed the batches up to {progress.missed} did not have this output"

@@ -55,7 +55,7 @@ class ExpressionListing(threading.local):
 
 
 def calling_frame() -> FrameType:
-    """Return the frame of the caller of the function that calls this one."""
+    """Return the frame that called the caller of this function."""
     asking = inspect.currentframe()
     calling = asking and asking.f_back and asking.f_back.f_back
     assert calling is not None, "CPython keeps the frames of its callers"

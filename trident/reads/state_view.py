@@ -78,8 +78,9 @@ class StateView(StateMapping):
     """Reads one state of a running topology: committed values as of one txid, unless the latest values are requested.
 
     It is a ``collections.abc.Mapping``. A key is the plain value of the state's key field, or a tuple of several
-    fields' values in their order. A value is what the aggregator presents. As in Trident (``ReadOnlyMapState``), a
-    stored null counts as nothing stored. A loop, ``len``, ``dict`` and every method are one read each.
+    fields' values in their order. A value is the result of the aggregator's `present`, or the stored value. As in
+    Trident (``ReadOnlyMapState``), a stored null counts as nothing stored. A loop, ``len``, ``dict`` and every method
+    are one read each.
 
     Examples
     --------

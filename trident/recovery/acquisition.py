@@ -4,7 +4,7 @@ A start refuses an unsuitable log or state before it writes to a store, and its 
 refuse:
 
 - `group_membership`: streams, states and outputs that were connected, separated, renamed or got another source;
-- `program_compatibility`: a program that differs from the one that froze the waiting batches;
+- `program_compatibility`: a program that differs from the program that froze the waiting batches;
 - this module: states of another topology or log, states that are lost, ahead of the log, or declared otherwise.
 """
 

@@ -9,7 +9,7 @@ from trident_state.messages import StoreReport
 def of_another_life(report: StoreReport, birth: Birth) -> bool:
     """Return whether the last driver that held a group of the store did so before the state's birth.
 
-    What that driver stored was dropped, so the store fell back to a time before the drop.
+    The data of that driver was dropped, so the store fell back to a time before the drop.
     """
     return any(group.lease is not None and group.lease.epoch < birth.epoch for group in report.groups)
 

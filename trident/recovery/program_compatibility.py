@@ -30,7 +30,7 @@ def match_waiting_batches(
 ) -> dict[str, dict[int, Names]]:
     """Return, for each group and each waiting batch, the names that the batch's outputs have in this program.
 
-    Raises CodeChangedError if a batch was frozen by a program that does not match this one.
+    Raises CodeChangedError if a batch was frozen by a program that does not match this program.
     """
     present = {lead for group in program.groups for part in group.outline.parts for lead in part.leads}
     return {

@@ -121,7 +121,7 @@ def _check_no_twins(former: Mapping[str, str]) -> None:
 
 
 def _way_to_rename(spout: SpoutSource, group: Group, gone: Sequence[str], known: Members) -> str:
-    """Return the code with which a stream continues a missing one: the likeliest, then the others."""
+    """Return the code with which a stream continues a missing stream: the likeliest stream, then the others."""
     likely = sorted(gone, key=lambda name: (*_likeness(known, name, spout, group), name))
     others = f" (or {' or '.join(map(repr, likely[1:]))}, whichever it was)" if likely[1:] else ""
     return f"newStream({spout.stream!r}, ..., formerly={likely[0]!r}){others}"

@@ -75,6 +75,6 @@ class RunReadSource:
                 raise run.error
 
     def check_process(self) -> None:
-        """Raise TridentError in a forked child, where no thread of the run is."""
+        """Raise TridentError in a forked child, which has no thread of the run."""
         if os.getpid() != self._process:
             raise TridentError(f"topology {self._name!r} runs in the process that forked this one; call it there")

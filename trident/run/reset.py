@@ -146,7 +146,7 @@ def _drop_states(
 
 
 def check_drops(stores: Iterable[Store]) -> None:
-    """Raise StateError if a state cannot be dropped, as far as its store can tell. Call it before the first drop."""
+    """Raise StateError if a store knows that its state cannot be dropped. Call it before the first drop."""
     for store in stores:
         check = getattr(store, "check_drop", None)
         if check is not None:

@@ -283,7 +283,7 @@ def _begin(
 
 
 def _tell(context: RunContext) -> None:
-    """Log warnings, the start of the run, and what the run must recover."""
+    """Log warnings, the start of the run, and the batches that the run must recover."""
     _warn(context)
     begun, settings, log = context.begun, context.settings, RunLogger(logger, topology=context.settings.name)
     known = ", ".join(f"{name} at txid {history.committed}" for name, history in begun.histories.items())

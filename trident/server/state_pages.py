@@ -153,7 +153,10 @@ class Listings:
         return self._used(view.name, listing)
 
     async def _read(self, work: Callable[[], _T]) -> _T:
-        """Return the result of a read of a whole state, which runs in a thread. It ends if this is cancelled."""
+        """Return the result of a read of a whole state, which runs in a thread.
+
+        The read ends if this call is cancelled.
+        """
         over = False
 
         def check() -> None:

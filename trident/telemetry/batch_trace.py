@@ -1,4 +1,4 @@
-"""The trace of batches: it gathers what a run's threads report about a batch into one progress event."""
+"""The trace of batches: it gathers the reports of a run's threads about a batch into one progress event."""
 
 import logging
 import threading
@@ -111,7 +111,7 @@ class Trace:
     ) -> None:
         """Report a failed attempt at a batch or at a commit. `rows` is the number of tuples that a branch lost.
 
-        If a failure repeats, the log gets a warning only of the first one.
+        If a failure repeats, the log gets a warning only of the first failure.
         """
         with self._lock:
             before, self._failed[group] = self._failed.get(group), (attempt.txid, phase, str(error))

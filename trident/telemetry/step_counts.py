@@ -9,7 +9,7 @@ from trident.frozen.results import StepWork
 def steps_of(works: Iterable[StepWork], dead: Mapping[str, int], skipped: Mapping[str, int]) -> list[dict[str, Any]]:
     """Return for each step its name and the known counts: tuples in, out, failed and skipped, and seconds.
 
-    Some steps run as several nodes in a row. Then the input of the first node and the output of the last one count.
+    Some steps run as several nodes in a row. Then the input of the first node and the output of the last node count.
 
     >>> steps_of([StepWork("words/1:each", 4, 3, 0.002)], {}, {"words/1:each": 1})
     [{'name': 'words/1:each', 'in': 4, 'out': 3, 'failed': 0, 'skipped': 1, 'seconds': 0.002}]

@@ -89,7 +89,7 @@ class Script:
             self._ends_reached.clear()
 
     def resume(self) -> None:
-        """Let the source pass the PAUSE at which it waits, or the next one."""
+        """Let the source pass the PAUSE at which it waits, or the next PAUSE."""
         with self._lock:
             self._resumes += 1
 

@@ -96,7 +96,7 @@ class TestSource:
         return any(mark.name == CRASH.name for marks in self._script.marks for mark in marks)
 
     def resume(self) -> None:
-        """Let the source pass the PAUSE at which it waits, or the next one."""
+        """Let the source pass the PAUSE at which it waits, or the next PAUSE."""
         self._script.resume()
 
     def open(self) -> SpoutExecutor:

@@ -137,7 +137,7 @@ class _PartitionsExecutor:
         return emission if emission is not None and planned == metadata else self._read_again(attempt, metadata)
 
     def _read_again(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
-        """Read a batch again, for another attempt than the planned one, and return its emission."""
+        """Read a batch again, for a later attempt than the one that planned it, and return its emission."""
         raise NotImplementedError
 
     def success(self, txid: int, metadata: Metadata) -> None:

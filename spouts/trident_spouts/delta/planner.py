@@ -235,7 +235,7 @@ class Planner:
     def _unchanged(self, position: TablePosition) -> bool:
         """Return whether the commit before a position is the same as when this run read it.
 
-        A commit never changes. So if it did change, or is gone, the table may be another one.
+        A commit never changes. So if it has changed or is gone, the table may be another table.
         """
         last = _last_of(position)
         return last < 0 or (last in self._stamps and self._stamps[last] == self._folder.stamp(commit_path(last)))

@@ -121,7 +121,7 @@ class ArrowFile(OpenFile):
         self._place, self._listed_name = place, name
 
     def status(self) -> ListedFile:
-        """Return the file that has this name now, because Arrow does not tell which file it has opened."""
+        """Return the file that has this name now, because Arrow does not show which file it has opened."""
         return self._place.look(self._listed_name)
 
 

@@ -36,10 +36,10 @@ from trident_spouts.files.values import ValueReader
 class CsvFormat:
     """The format of files in which each row is a tuple.
 
-    With a header, columns are matched with the fields by name, and other columns are ignored. Without one, each row has
-    the fields in their order. A value without quotes that equals `nullValue` is null; so is an empty value in a field
-    that is not a string. A row with more or fewer values than the header cannot be read. The lines before the header
-    that `skipLines` counts are not decoded.
+    With a header, columns are matched with the fields by name, and other columns are ignored. Without a header, each
+    row has the fields in their order. A value without quotes that equals `nullValue` is null; so is an empty value in a
+    field that is not a string. A row with more or fewer values than the header cannot be read. The lines before the
+    header that `skipLines` counts are not decoded.
     """
 
     schema: StructType
@@ -234,7 +234,7 @@ class CsvFormat:
         places = [names[self._columns.index(field.name)] for field in target]
         try:
             table = pyarrow.csv.read_csv(
-                # Without the last newline, Arrow takes an empty last value for a quoted one if one before it is quoted.
+                # Without the last newline, Arrow treats an empty last value as quoted if an earlier value is quoted.
                 pa.BufferReader(data if data.endswith(b"\n") else data + b"\n"),
                 pyarrow.csv.ReadOptions(
                     use_threads=False, block_size=min(len(data) + 1, _MOST_BLOCK), column_names=names

@@ -181,7 +181,7 @@ class Csv(_Values, CsvOptions):
         The number of lines at the beginning of each file, such as a title, that are not read. The header, if there is
         one, is the next line. Empty lines count; quotes, and bytes that are not UTF-8, have no meaning there.
     nullValue : str
-        The value that means null if it has no quotes; by default the empty one. An empty value in a field of another
+        The value that means null if it has no quotes; by default the empty value. An empty value in a field of another
         type than string is null in any case.
     multiLine : bool
         Whether values in quotes may hold newlines. Then a file is read as a whole, and must not grow.
@@ -214,7 +214,10 @@ class Csv(_Values, CsvOptions):
         _Values.__post_init__(self)
 
     def fields(self, declared: StructType | None) -> StructType:
-        """Return the fields of the tuples. Raises TypeDeclarationError if none are declared, or one is nested."""
+        """Return the fields of the tuples.
+
+        Raises TypeDeclarationError if no fields are declared, or a field is nested.
+        """
         fields = _needed(self.name, declared)
         check_flat("FileSpout: format='csv'", fields)
         return self._kept(fields)

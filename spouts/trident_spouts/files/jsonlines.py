@@ -53,7 +53,7 @@ def without_corrupt_fields(schema: StructType, malformed: Malformed) -> StructTy
 def add_corrupt_lines(table: pa.Table, corrupt: list[CorruptLine | None] | None) -> pa.Table:
     """Append two fields, the unreadable line and the reason, which are null in readable rows.
 
-    `corrupt` has an entry for each row, None for a readable one; without `corrupt`, all rows are readable.
+    `corrupt` has an entry for each row, None for a readable row; without `corrupt`, all rows are readable.
     """
     if corrupt is None:
         lines = reasons = pa.nulls(table.num_rows, pa.string())
@@ -197,7 +197,7 @@ def keys_of(lines: Sequence[bytes]) -> list[str]:
     """Return the keys of the JSON objects in these lines, each once. Lines that are not objects are skipped."""
     keys: dict[str, None] = {}
     for line in lines:
-        # The reader of the values says what is wrong with a line. In early versions DecodeError is not a ValueError.
+        # The reader of the values raises the error for a line. In early versions DecodeError is not a ValueError.
         with suppress(msgspec.DecodeError, ValueError, RecursionError):
             value = _DECODER.decode(line)
             keys.update(dict.fromkeys(value) if isinstance(value, dict) else {})

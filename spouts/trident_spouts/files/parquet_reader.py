@@ -147,7 +147,7 @@ def _worth(groups: RowGroups) -> int:
 def read_groups(groups: RowGroups, schema: StructType) -> Iterator[pa.RecordBatch]:
     """Yield the tuples of row groups with the declared fields, as Spark's own scan returns them, up to 10,000 at once.
 
-    Raises SourceUnreadableError if the file cannot be read or is not the planned one, SpoutContractError if a column
+    Raises SourceUnreadableError if the file cannot be read or is not the planned file, SpoutContractError if a column
     does not fit its field.
     """
     target, source = arrow_schema(schema), _for_arrow(groups.path)
@@ -178,7 +178,7 @@ def _checked(path: FileRef, before: ListedFile | None) -> ListedFile | None:
 
 
 def column_of(name: str, columns: Sequence[str]) -> str | None:
-    """Return the name of the column that Spark reads for field `name`: `name`, or else one that differs only in case.
+    """Return the name of the column that Spark reads for field `name`: `name`, else the name in another case.
 
     Return None if there is no such column, or if several names differ only in case.
 

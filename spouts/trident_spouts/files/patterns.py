@@ -8,7 +8,7 @@ _GLOB = "*?["
 
 
 def wild_at(parts: Sequence[str]) -> int | None:
-    """Return the index of the first part of a path that has a wildcard; None if no part has one.
+    """Return the index of the first part of a path that has a wildcard; None if no part has a wildcard.
 
     >>> wild_at(["data", "2024-*", "x"]), wild_at(["data"])
     (1, None)

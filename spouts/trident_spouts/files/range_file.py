@@ -14,8 +14,8 @@ _MOST = 8 << 20
 class RangeReader(io.RawIOBase):
     """The bytes of a file of known size. `fetch` returns the bytes from one position up to (not including) another.
 
-    A request that continues the previous one is twice as long. So a seek costs little, and a sequential read needs few
-    requests.
+    A request that continues the previous request is twice as long. So a seek costs little, and a sequential read needs
+    few requests.
     """
 
     def __init__(self, size: int, fetch: Callable[[int, int], memoryview]) -> None:

@@ -1,4 +1,4 @@
-"""The part of a file that one batch reads, and the checks that the file is still the planned one."""
+"""The part of a file that one batch reads, and the checks that the file is still the planned file."""
 
 import platform
 import zlib

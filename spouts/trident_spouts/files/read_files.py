@@ -61,8 +61,8 @@ class ReadFiles:
     A file was read if it has an entry, or sorts at or before `cutoff` (modification time in ns, name); every other file
     is unread. If files are read in the order of their names (`by_name`), the time in `cutoff` is 0, and only names are
     compared. When there are more entries of wholly read files than are remembered, the first of them in that order are
-    dropped, and the cutoff moves up to the last dropped one, but never past a file that waits to be read. The names of
-    files are relative to the folder `root`.
+    dropped, and the cutoff moves up to the last dropped entry, but never past a file that waits to be read. The names
+    of files are relative to the folder `root`.
     """
 
     cutoff: tuple[int, str] | None = None
@@ -101,7 +101,7 @@ class ReadFiles:
         return min(entry.end, file.size)
 
     def _surplus(self, done: list[tuple[int, str]], waiting: tuple[int, str] | None) -> list[tuple[int, str]]:
-        """Return the read files beyond the remembered number, first ones first, up to the first unread file."""
+        """Return the read files beyond the number of files to remember, in order, up to the first unread file."""
         most = REMEMBERED if self.remembered is None else self.remembered
         return [key for key in done[: max(0, len(done) - most)] if waiting is None or key < waiting]
 

@@ -152,7 +152,7 @@ def _worth(stretch: Stretch) -> int:
 def _lines_of(stretch: Stretch, line_format: LineFormat) -> Iterator[tuple[LineFormat, int, bytes]]:
     """Yield a stretch in chunks of whole lines: (format of the file, offset of the chunk, bytes).
 
-    Raises SourceUnreadableError if the file cannot be read or is not the planned one, SpoutContractError if it ends
+    Raises SourceUnreadableError if the file cannot be read or is not the planned file, SpoutContractError if it ends
     too early.
     """
     try:

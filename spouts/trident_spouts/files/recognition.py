@@ -44,7 +44,7 @@ class Recognizer:
         A renamed file is recognized by its inode and its content, and a file that may have changed since it was read by
         all of its content. New files whose sort order says that they were read are recorded as `late`. `whole` says
         whether the listing has all files. Raises SpoutContractError if the name of a file that was read now belongs to
-        another or rewritten file, or if a file may be one that was forgotten.
+        another or rewritten file, or if a file may be a forgotten file.
         """
         self._digests.clear()
         seen = self._in_order(seen)
@@ -86,7 +86,7 @@ class Recognizer:
     def _look(self, seen: ReadFiles, listing: list[ListedFile], whole: bool) -> ReadFiles:
         """Return the record after a check of the files without an entry.
 
-        Raises SpoutContractError if a file may be one that was forgotten, unless such files count as read.
+        Raises SpoutContractError if a file may be a forgotten file, unless such files count as read.
         """
         if seen.cutoff is None or not whole:
             return seen

@@ -185,7 +185,7 @@ def _refuse(text: str) -> Any:
 
 
 def _whole(number: float) -> int | float:
-    """Return a double without a fraction as an int; unchanged if it has one, or may have lost digits."""
+    """Return a double without a fraction as an int; unchanged if it has a fraction, or may have lost digits."""
     return int(number) if abs(number) < _EXACT and number.is_integer() else number
 
 

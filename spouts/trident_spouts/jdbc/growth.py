@@ -51,7 +51,7 @@ class Growth:
         self._column, self._origin, self._lag = column, origin, lag
 
     def check(self, session: Session) -> None:
-        """Raise TopologyError if the column does not grow, or if only the user can tell when values are final.
+        """Raise TopologyError if the column does not grow, or if only the user can know when values are final.
 
         This transaction must have read the source before, because its locks name the tables below a view.
         """

@@ -71,7 +71,7 @@ class OrderColumn(NamedTuple):
         if self.utc:
             moment = f"(({moment}) at time zone 'UTC')"
         elif self.type_name != "timestamp with time zone":
-            # The time zone of sessions that set none; sessions of this package set one.
+            # The time zone of sessions that set none; this package sets UTC.
             moment = f"(({moment}) at time zone (select reset_val from pg_settings where name = 'TimeZone'))"
         return f"{self.sql} < ({moment}){'::date' if self.type_name == 'date' else ''}"
 

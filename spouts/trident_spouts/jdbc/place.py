@@ -90,7 +90,7 @@ class Place(NamedTuple):
         return tuple(sequence[:2] for sequence in self.sequences)
 
     def logged(self) -> list[Any]:
-        """Return the place as JSON."""
+        """Return the Place as JSON."""
         return list(self)
 
 

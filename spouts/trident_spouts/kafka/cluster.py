@@ -98,7 +98,7 @@ class Cluster:
         return self._ask("describe the topics", lambda secs: self._describe(names, secs))
 
     def describe_all(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Return the topics of these names. If one is missing, repeat the request for a while."""
+        """Return the topics of these names. If a topic is missing, repeat the request for a while."""
         names = list(names)
         until = monotonic() + _ABSENT_SECS
         while True:

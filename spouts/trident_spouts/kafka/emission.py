@@ -48,7 +48,7 @@ class KafkaEmission(Emission):
     splits: bool = False
     """True if the options let Spark cut a range into several partitions."""
     taken: threading.Event = field(default_factory=threading.Event)
-    """Set once the tuples were asked for."""
+    """Set once the tuples were requested."""
 
     @property
     def rows(self) -> int | None:
@@ -84,7 +84,7 @@ class KafkaEmission(Emission):
         given = self._given() | dict(self.options())
         try:
             frame = spark.read.format("kafka").options(**given).load().select(*FIELDS.names)
-            assert frame.columns == FIELDS.names  # Spark Connect looks for the connector only when it is asked
+            assert frame.columns == FIELDS.names  # Spark Connect loads the connector only when it is needed
         except Exception as error:
             if not re.search("DATA_SOURCE_NOT_FOUND|Failed to find (the )?data source", str(error)):
                 raise

@@ -103,7 +103,7 @@ class LastMessages:
     def compacted(self, topic: str) -> bool:
         """Return whether messages of a topic may have been removed by compaction.
 
-        Kafka is asked once for each topic.
+        Kafka is queried once for each topic.
         """
         if topic not in self._compacted:
             compacts = self._compacts(topic)

@@ -1,4 +1,4 @@
-"""The collector that a RichSpout emits its messages into."""
+"""The collector into which a RichSpout emits its messages."""
 
 import datetime
 import decimal
@@ -22,17 +22,17 @@ class Collector:
         """Emit a message: a tuple of its fields, a dict or Row, or the value of the only field.
 
         One message may have several tuples, also on several streams: emit them under one id, in the call of
-        ``nextTuple`` in which the message was delivered. It is acknowledged once all of them are durable. Tuples that
-        are equal in all fields count once, since a queue may deliver a message twice within one call.
+        ``nextTuple`` in which the message was delivered. It is acknowledged once all of them are durable. Tuples of one
+        id that are equal in all fields count once, because a queue may deliver a message twice within one call.
 
         Parameters
         ----------
         values : tuple, dict, Row or a value
         messageId : str or int
             The id by which ``ack`` and ``fail`` name the message. It must be the same at every delivery of the message,
-            even to another process, and no other message may have it. A spout with ``tracking = "none"`` gives no ids.
+            even to another process, and no other message may have it. A spout with ``tracking = "none"`` passes no ids.
         stream : str, optional
-            The stream that the tuple goes to, if `outputFields` declares several. Omitted: ``"default"``.
+            The stream to which the tuple goes, if `outputFields` declares several. Omitted: ``"default"``.
 
         Raises
         ------

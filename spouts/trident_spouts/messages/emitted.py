@@ -27,7 +27,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The messages that count as delivered twice if they are emitted again."""
+    """The messages that are known already. If they are emitted again, they count as delivered twice."""
 
     seen: Mapping[MessageId, int]
     """The messages of earlier batches, each with the number of its batch."""
@@ -38,7 +38,7 @@ class Known:
 class Emitted:
     """The messages that one call of ``nextTuple`` emits.
 
-    `tracked`: whether messages are tracked; None if they have no ids. `most`: how many messages a call may emit.
+    `tracked`: whether messages are tracked; None if they have no ids. `most`: the most messages that a call may emit.
     """
 
     def __init__(self, name: str, tracked: bool | None, streams: Streams, most: int, known: Known) -> None:
@@ -48,9 +48,9 @@ class Emitted:
         self._own: dict[MessageId, Message] = {}
         self.messages: list[Message] = []
         self.again: dict[MessageId, int] = {}
-        """Messages that earlier batches hold, each with the number of its batch."""
+        """Messages that are already in earlier batches, each with the number of its batch."""
         self.repeated: MessageId | None = None
-        """The last message that had an equal tuple on the same stream already."""
+        """The last message that already had an equal tuple on the same stream."""
         self.calls = 0
         """The number of emitted tuples, including those that are left out."""
 
@@ -71,7 +71,9 @@ class Emitted:
         self._of(message).add(number, values)
 
     def _is_repeated(self, message: Message, number: int, values: Any) -> bool:
-        """Return whether a message has an equal tuple on the stream: then it was delivered twice within the call.
+        """Return whether a message already has an equal tuple on the stream.
+
+        Then it was delivered twice within the call.
 
         Tuples that differ are parts of one message, and all of them count.
         """
@@ -79,7 +81,10 @@ class Emitted:
         return bool(same) and self._text(number, values) in [self._text(number, other) for other in same]
 
     def _text(self, number: int, values: Any) -> str:
-        """Return a tuple's values as a text that only equal tuples have, in whatever form they were emitted."""
+        """Return a tuple's values as a text.
+
+        It is equal for equal tuples, even if they were emitted in different forms.
+        """
         where = f"{self._name}.nextTuple, stream {self._names[number]!r}"
         return repr(table_of([values], self._fields[number], where).to_pylist())
 
@@ -87,7 +92,7 @@ class Emitted:
         """Return the message with this id; create it if this call has not emitted it yet."""
         if message is not None and message in self._own:
             return self._own[message]
-        # Kept first: this message, too, was delivered, and fails with the others.
+        # Kept before the check, because this message was delivered, too, and fails with the others.
         self.messages.append(Message(message))
         if len(self.messages) > self._most:
             raise SpoutContractError(

@@ -65,7 +65,8 @@ class MessageExecutor(SpoutExecutor):
         self._overflow: deque[Message] = deque()
         """Messages that the last call of ``nextTuple`` emitted beyond its batch."""
         self._late: dict[int, list[MessageId]] = {}
-        """Messages that came again and wait for the commit of a batch of an earlier run, by its number."""
+        """Messages that were delivered again and wait for the commit of a batch of an earlier run, by the number of
+        that batch."""
         self._outcomes = Outcomes(spout, self._name)
         self._redelivery = read_seconds(f"{self._name}.redeliverySecs", spout.redeliverySecs)
         self._begun: int | None = None
@@ -78,10 +79,10 @@ class MessageExecutor(SpoutExecutor):
         self._waits: str | None = None
         """The reason why the last plan had no messages, if the queue may have some."""
         self._wanted = True
-        """True if messages are to be taken: false between `deactivate` and `activate`."""
+        """True if the run takes messages; false between `deactivate` and `activate`."""
         claim(spout, self._name)
 
-    # --- the life of the spout -----------------------------------------------------------------------------------
+    # --- the lifecycle of the spout -----------------------------------------------------------------------------------
 
     def activate(self) -> None:
         """Open the spout, if this is the first time, and activate it."""
@@ -116,7 +117,8 @@ class MessageExecutor(SpoutExecutor):
             self._waits = "the previous batch has failed"
             return None
         if number not in self._batches:
-            # An inactive spout is not asked, also for a batch that failed: its messages wait in the queue.
+            # `nextTuple` of an inactive spout is not called, not even for a batch that failed: its messages wait in the
+            # queue.
             batch = (self._gather(seen, budget) if self._wanted else None) or self._planned_ahead(number)
             if batch is None:
                 return None
@@ -136,11 +138,11 @@ class MessageExecutor(SpoutExecutor):
         return self._waits or waits_of(self._spout)
 
     def _is_void(self, seen: SeenMessages) -> bool:
-        """Return whether a position is that of a batch of this run that has failed since then.
+        """Return whether `seen` is the position of a batch of this run that has failed since.
 
-        A run that asks for such a plan does not know of the failure yet, and will not use the plan. Messages that
-        failed and come again now would count as seen: they would be left out here, and be acknowledged although no
-        batch has them.
+        A run that requests a plan from such a position does not know of the failure yet, and will not use the plan.
+        Failed messages that are delivered again now would count as seen, so they would be left out, and acknowledged
+        although no batch has them.
         """
         known = max(self._committed, self._begun or 0)
         return any(
@@ -151,7 +153,7 @@ class MessageExecutor(SpoutExecutor):
     def _planned_ahead(self, number: int) -> _Batch | None:
         """Return the next batch that was planned ahead.
 
-        The batch before it has failed, and has no messages left.
+        The previous batch has failed, and has no messages left.
         """
         later = min((planned for planned in self._batches if planned > number), default=None)
         return None if later is None else self._batches.pop(later)
@@ -162,7 +164,7 @@ class MessageExecutor(SpoutExecutor):
         Messages that an earlier call emitted beyond its batch come first. Messages in `seen` are left out, and are
         acknowledged once their batch is committed.
         """
-        self._begin()  # nothing to do, unless `activate` has failed
+        self._begin()  # does nothing, unless `activate` has failed
         spout, batch, known = self._spout, list[Message](), Known(dict(seen), set(self._in_flight))
         rows, size = budget.rows_within(spout.maxRows), budget.bytes_within(spout.maxBytes)
         end, asked = monotonic() + budget.seconds_within(spout.maxSecs), False
@@ -171,22 +173,23 @@ class MessageExecutor(SpoutExecutor):
                 if not self._overflow and not (self._may_ask(len(batch), end if asked else None) and self._ask(known)):
                     break
                 asked = True
-                if self._overflow:  # else all that the call emitted was left out
+                if self._overflow:  # otherwise all messages of the call were left out
                     message = self._overflow.popleft()
                     batch.append(message)
                     known.under_way.update(_ids([message]))
                     rows, size = rows - len(message.tuples), size - message.size
             return self._made(batch) if batch else None
-        except BaseException as error:  # the messages were delivered, and no batch has them
+        except BaseException as error:  # the messages were delivered, but no batch has them
             lost = [*batch, *self._overflow]
             self._overflow.clear()
             self._fail(_ids(lost), f"{type(error).__name__}: {error}")
             raise
 
     def _may_ask(self, gathered: int, end: float | None) -> bool:
-        """Return whether `maxPending` and the time (None: any) allow another message. If not, note why.
+        """Return whether `maxPending` and the time (None: any) allow another message. If not, record the reason.
 
-        The first question of a plan has any time: a late thread that asks nothing would take the queue for empty.
+        The first call of a plan is always allowed, because a late thread without any call would treat the queue as
+        empty.
         """
         most = self._spout.maxPending
         if most is not None and len(self._in_flight) + gathered >= most:
@@ -200,7 +203,10 @@ class MessageExecutor(SpoutExecutor):
         return False
 
     def _ask(self, known: Known) -> bool:
-        """Call ``nextTuple`` once, and keep its messages. Return whether it emitted any, including known messages."""
+        """Call ``nextTuple`` once, and keep its messages.
+
+        Return whether it emitted a message, including known messages.
+        """
         streams = self._streams or ((DEFAULT, self._schema),)
         emitted = Emitted(self._name, _tracks(self._spout), streams, self._spout.maxOverflow, known)
         try:
@@ -235,7 +241,7 @@ class MessageExecutor(SpoutExecutor):
     def _acknowledge_again(self, again: Mapping[MessageId, int]) -> None:
         """Acknowledge messages that were delivered again, if their batch is committed.
 
-        `again` has the batches' numbers.
+        `again` has the number of the batch of each message.
         """
         for message, number in again.items():
             if number <= self._committed:
@@ -246,7 +252,7 @@ class MessageExecutor(SpoutExecutor):
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
         return self._batches[seen_in(metadata, self._name).number].emission
 
-    # --- what became of them -------------------------------------------------------------------------------------
+    # --- acknowledgements and failures ---------------------------------------------------------------------------
 
     def success(self, txid: int, metadata: Metadata) -> None:
         seen = seen_in(metadata, self._name)

@@ -1,4 +1,4 @@
-"""The calls of `ack` and `fail` that report the outcomes of messages to a queue."""
+"""The calls of `ack` and `fail`, which report the outcomes of messages to a queue."""
 
 import logging
 from collections.abc import Collection, Iterable
@@ -12,42 +12,42 @@ logger = logging.getLogger("trident.spouts")
 
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 60.0
-"""The pauses (seconds) between the calls of an `ack` or a `fail` that raises."""
+"""The shortest and longest pause (seconds) between the calls of an `ack` or a `fail` that raises."""
 
 
 class Outcomes:
-    """Reports its messages' outcomes to a spout, each until the call returns.
+    """Reports the outcomes of messages to a spout. Each call is repeated until it returns.
 
-    A queue that hands out a limited number of messages gives no more of them while it waits for an `ack` or a `fail`.
-    So a call that raises is made again with later plans, as long as the run lasts.
+    A queue that delivers a limited number of messages delivers no further message while it waits for an `ack` or a
+    `fail`. So a call that raises is repeated with later plans, as long as the run lasts.
     """
 
     def __init__(self, spout: Any, name: str) -> None:
         self._spout, self._name = spout, name
         self._untold: dict[MessageId, tuple[str, ...]] = {}
-        """The messages whose call raised, each with the method and the arguments behind the id."""
+        """The messages whose call raised, each with the method and the arguments after the id."""
         self._returned: dict[MessageId, None] = {}
-        """The messages whose ``ack`` has returned, in this order, without those that `settle` removed."""
+        """The messages whose ``ack`` has returned, in the order of the returns, without those that `settle` removed."""
         self._pause = 0.0
         self._next = 0.0
-        """The time at which the calls that raised are made again."""
+        """The time at which the calls that raised are repeated."""
 
     def ack(self, message: MessageId) -> None:
-        """Tell the queue that a message is durable."""
+        """Call the spout's `ack`, because a message is durable."""
         self._tell(message, "ack")
 
     def fail(self, message: MessageId, reason: str) -> None:
-        """Ask the queue to deliver a message again."""
+        """Call the spout's `fail`, so that the queue delivers a message again."""
         self._tell(message, "fail", reason)
 
     @property
     def returned(self) -> Collection[MessageId]:
-        """The messages with an ``ack`` that has returned, and which a position may still hold as if it had not."""
+        """The messages with an ``ack`` that has returned, although a position may still list them as unacknowledged."""
         return self._returned.keys()
 
     @property
     def due(self) -> set[MessageId]:
-        """The messages with an ``ack`` that has raised, and is to be called again."""
+        """The messages whose ``ack`` has raised and must be repeated."""
         return {message for message, (method, *_) in self._untold.items() if method == "ack"}
 
     def settle(self, waiting: Collection[MessageId]) -> None:
@@ -55,7 +55,7 @@ class Outcomes:
         self._returned = {message: None for message in self._returned if message in waiting}
 
     def begin(self, messages: Iterable[MessageId]) -> None:
-        """Note that a new batch has these messages: an earlier acknowledgement was for another delivery."""
+        """Record that a new batch has these messages. Their earlier acknowledgements were for other deliveries."""
         for message in messages:
             self._returned.pop(message, None)
 
@@ -73,7 +73,7 @@ class Outcomes:
         self._returned.pop(message, None)
         try:
             call(self._spout, method, message, *arguments)
-        except Exception as error:  # the other messages are to be told of, too
+        except Exception as error:  # the calls for the other messages must be repeated, too
             logger.warning(
                 "%s failed in %s(%r), which is called again with a later batch: %s", self._name, method, message, error
             )

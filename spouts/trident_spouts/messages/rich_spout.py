@@ -25,13 +25,14 @@ class RichSpout(MayWait, ABC):
 
     The treatment of a message depends on `tracking`, which also decides the promise in ``explain()``:
 
-    - ``"tracked"``: every message has a `messageId`. ``ack`` comes after every state and output holds the message's
-      batch. ``fail`` comes when the batch failed or ran out of time; the source should deliver the message again, and
-      a new batch is made of the messages that come then. Ids of messages that a batch holds are kept with it in the
-      log. So a message that is delivered twice, because the driver or the queue died before the ack, is counted once:
-      it is acknowledged and left out. The spout is opaque: exactly once with transactional and opaque states.
+    - ``"tracked"``: every message has a `messageId`. ``ack`` is called when every state and output has the message's
+      batch. ``fail`` is called if the batch failed or exceeded its time limit; the source should deliver the message
+      again, and a new batch is made of the messages that are then delivered. The log keeps the ids of a batch's
+      messages with the batch. So a message that is delivered twice, because the driver or the queue died before the
+      ack, is counted once: it is acknowledged and left out. The spout is opaque: exactly once with transactional and
+      opaque states.
     - ``"emission"``: a message is acknowledged at once, before its batch is computed. A batch that fails is computed
-      again from memory. If the driver dies, the messages under way are lost.
+      again from memory. If the driver dies, the messages in flight are lost.
     - ``"none"``: messages have no ids, and ``ack`` and ``fail`` are not called.
 
     Attributes
@@ -41,21 +42,20 @@ class RichSpout(MayWait, ABC):
         ``{"orders": "id long", "errors": "line string"}``; `TridentTopology.newStreams` begins them.
     tracking : "tracked", "emission" or "none"
     maxRows, maxBytes, maxSecs : int, int, float
-        How much a batch gathers. Messages that one call of ``nextTuple`` emits beyond it wait in order for the next
-        batches, and ``nextTuple`` is not called while some wait. A message with tuples on several streams is never
-        divided.
+        The limits of a batch. If one call of ``nextTuple`` emits more messages, the surplus waits in order for the next
+        batches, and ``nextTuple`` is not called meanwhile. A message with tuples on several streams is never divided.
     maxOverflow : int
-        How many messages one call may emit; more are an error.
+        The most messages that one call may emit; more are an error.
     maxPending : int or None
         ``nextTuple`` is not called while this many messages are neither acknowledged nor failed.
     remember : int
-        How many acknowledged ids are kept in the log, beside those with an open ``ack``. An ack may be lost on its way
-        to the queue, which then delivers the message again. Give the number of messages that the queue hands out at
-        most without an ack (RabbitMQ's prefetch count). Each batch stores these ids.
+        The number of acknowledged ids that the log keeps, in addition to those with an open ``ack``. An ack may be lost
+        on its way to the queue, which then delivers the message again. Give the most messages that the queue delivers
+        without an ack (RabbitMQ's prefetch count). Each batch stores these ids.
     redeliverySecs : float or str
-        How long, after a start, messages are still recognised that an earlier run committed, and perhaps did not
-        acknowledge. Give at least twice the time after which the queue delivers the message of a dead reader again (a
-        time of invisibility); a message that comes later counts twice. Each batch stores the ids of the last batches of
+        How long after a start the spout recognises messages that an earlier run committed and perhaps did not
+        acknowledge. Give at least twice the time after which the queue delivers a dead reader's message again (the
+        visibility timeout); a message that comes later counts twice. Each batch stores the ids of the last batches of
         all runs within this time.
 
     Examples
@@ -117,12 +117,12 @@ class RichSpout(MayWait, ABC):
         """
 
     def fail(self, messageId: MessageId, reason: str) -> None:  # noqa: B027
-        """Arrange that a message is delivered again, because its batch failed."""
+        """Make the queue deliver a message again, because its batch failed."""
 
     def deactivate(self) -> None:  # noqa: B027
         """Stop taking messages, because the run becomes inactive or ends.
 
-        Acks and fails of messages in flight still come.
+        ``ack`` and ``fail`` are still called for messages in flight.
         """
 
     def close(self) -> None:  # noqa: B027
@@ -130,7 +130,7 @@ class RichSpout(MayWait, ABC):
 
 
 def check_limits(spout: Any) -> None:
-    """Raise TopologyError for a limit or a way of tracking that a spout cannot have."""
+    """Raise TopologyError for an invalid limit or an invalid value of `tracking`."""
     name = type(spout).__name__
     if not isinstance(spout, RichSpout):
         raise TopologyError(f"{name} has nextTuple but does not extend RichSpout; write class {name}(RichSpout)")

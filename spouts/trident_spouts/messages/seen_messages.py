@@ -17,7 +17,8 @@ MessageId: TypeAlias = str | int
 class SeenBatch(NamedTuple):
     """The messages of a batch with acks that may not have reached the queue.
 
-    `since`: the start of the first run that found them so, if no run was given them again since then; otherwise None.
+    `since`: the start of the first run that found these messages without acks, if they were not delivered again since
+    then; otherwise None.
     """
 
     number: int
@@ -25,7 +26,10 @@ class SeenBatch(NamedTuple):
     since: float | None = None
 
     def without(self, acks: "Acks", now: float, redelivery: float) -> "Iterator[SeenBatch]":
-        """Yield the messages without an ack, except those that an earlier run left too long ago."""
+        """Yield the batch with only the messages without an ack.
+
+        They are yielded in up to two parts. Messages that an earlier run left too long ago are left out.
+        """
         ids = tuple(message for message in self.ids if message not in acks.returned)
         if self.number > acks.begun:
             yield SeenBatch(self.number, ids)
@@ -44,21 +48,21 @@ class Acks(NamedTuple):
     since: float
     """The start of the run."""
     returned: Collection[MessageId]
-    """The messages whose ``ack`` has returned in this run, in this order."""
+    """The messages whose ``ack`` has returned in this run, in the order of the returns."""
     due: Collection[MessageId]
-    """Messages that came again in this run, and whose ``ack`` has not returned yet."""
+    """Messages that were delivered again in this run, and whose ``ack`` has not returned yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeenMessages:
     """The position of a stream of messages: the number of its last batch, and the messages that may be delivered again.
 
-    The stream numbers its batches from 1 on; txids would not do, because they also count the batches of other streams
+    The stream numbers its batches from 1 on. Txids cannot be used, because they also count the batches of other streams
     in the batch group. `batches` holds the ids of each batch that have no ack yet, in order of the batches, and
     `acknowledged` the newest ids with an ack.
 
-    An id is in `acknowledged` only if a run has seen its ``ack`` return. Neither a later batch nor a restart shows that
-    the queue heard of a message: an ``ack`` may have raised, or the driver may have died before it.
+    An id is in `acknowledged` only if a run has seen its ``ack`` return. Neither a later batch nor a restart proves
+    that the queue got the ack: the ``ack`` may have raised, or the driver may have died before it.
     """
 
     number: int = 0
@@ -66,7 +70,7 @@ class SeenMessages:
     acknowledged: tuple[MessageId, ...] = ()
 
     def __iter__(self) -> Iterator[tuple[MessageId, int]]:
-        """Yield each known id with the number of its batch; with 0, if it was acknowledged."""
+        """Yield each known id with the number of its batch; 0 if the id was acknowledged."""
         yield from ((message, 0) for message in self.acknowledged)
         yield from ((message, batch.number) for batch in self.batches for message in batch.ids)
 
@@ -76,8 +80,9 @@ class SeenMessages:
         """Return the position after another batch with the messages `ids`.
 
         The newest `remember` acknowledged ids are kept: the queue may not have received the ack. An id without an ack
-        is kept as long as a run lasts. One that an earlier run left is kept for `redelivery` seconds after the start of
-        the run that found it so. The last acks of a run are in no position, so these would add up otherwise.
+        is kept as long as a run lasts. An id that an earlier run left without an ack is kept for `redelivery` seconds
+        after the start of the run that found it. The last acks of a run are not in any position, so such ids would
+        otherwise accumulate.
         """
         again = tuple(message for message in self.acknowledged if message in acks.due)
         seen = (SeenBatch(0, again), *self.batches)
@@ -97,7 +102,7 @@ class SeenMessages:
 def seen_in(metadata: Any, spout: str) -> SeenMessages:
     """Return the position that the log kept; for None, the position before the first batch.
 
-    Raises SpoutContractError if another kind of spout wrote it. `spout` begins the message.
+    Raises SpoutContractError, which begins with `spout`, if another kind of spout wrote it.
     """
     if metadata is None:
         return SeenMessages()

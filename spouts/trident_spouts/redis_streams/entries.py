@@ -19,14 +19,14 @@ from trident_spouts.files.values import ValueReader
 from trident_spouts.redis_streams.ids import order
 
 Entry = tuple[bytes, list[bytes]]
-"""An entry as XRANGE returns it: its id, and its names and values in turn."""
+"""An entry as XRANGE returns it: its id, and the names and values of its fields, alternating."""
 
 _MOST_MILLISECONDS = 253_402_300_799_999
 """The last millisecond of the year 9999."""
 
 
 def digest_of(entry: Entry) -> str:
-    """Return the digest of an entry, the same as look.lua computes.
+    """Return the digest of an entry, which equals the digest that look.lua computes.
 
     >>> digest_of((b"1-0", [b"word", b"cow"]))
     'ea24f7098e106663'
@@ -83,7 +83,7 @@ class EntryFormat:
         try:
             return self._converted(values, field)
         except (pa.ArrowException, ValueError, decimal.InvalidOperation):
-            for row, value in enumerate(values):  # neither Arrow nor a type's own reader names the row
+            for row, value in enumerate(values):  # neither Arrow nor a type's reader names the row
                 try:
                     self._converted([value], field)
                 except (pa.ArrowException, ValueError, decimal.InvalidOperation):
@@ -108,14 +108,14 @@ def _fields(parts: list[bytes]) -> dict[bytes, bytes]:
 
 
 def _values(entries: Sequence[Entry], names: Sequence[bytes]) -> list[list[bytes | None]]:
-    """Return the values of each named field, None for an entry that lacks it.
+    """Return the values of each named field; None for an entry without the field.
 
-    In most streams all entries have the same fields in the same order. Then no dict is made for each entry, which would
-    cost more than all other work.
+    In most streams all entries have the same fields in the same order. Then no dict is created for each entry; these
+    dicts would cost more than all other work.
     """
     first = entries[0][1][::2] if entries else []
     if all(parts[::2] == first for _, parts in entries):
-        places = {name: 2 * at + 1 for at, name in enumerate(first)}  # of a field that comes twice, the last one
+        places = {name: 2 * at + 1 for at, name in enumerate(first)}  # if a field comes twice, its last value counts
         found = [places.get(name) for name in names]
         return [[None] * len(entries) if at is None else [parts[at] for _, parts in entries] for at in found]
     rows = [_fields(parts) for _, parts in entries]
@@ -124,7 +124,7 @@ def _values(entries: Sequence[Entry], names: Sequence[bytes]) -> list[list[bytes
 
 @dataclass(frozen=True, slots=True)
 class _Where:
-    """The place of a value in messages."""
+    """The position of a value, as error messages show it."""
 
     stream: str
     entries: Sequence[Entry]
@@ -147,7 +147,7 @@ class _Where:
         return self.error(row, f"{expected}, got {shorten(repr(text))}{hint}; {way_out}")
 
     def texts(self, row: int, fields: dict[bytes, bytes], without: set[bytes]) -> list[tuple[str, str]]:
-        """Return the fields of an entry, without some, as texts."""
+        """Return the fields of an entry as texts, except for the fields `without`."""
         try:
             return [(name.decode(), value.decode()) for name, value in fields.items() if name not in without]
         except UnicodeDecodeError:

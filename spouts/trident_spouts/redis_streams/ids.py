@@ -1,4 +1,4 @@
-"""Ids of entries: text of the form ``<milliseconds>-<sequence>``, which a stream assigns in growing order."""
+"""Ids of entries: texts of the form ``<milliseconds>-<sequence>``, which a stream assigns in growing order."""
 
 import datetime
 import re
@@ -35,7 +35,7 @@ def read_id(text: str) -> str | None:
 
 
 def before(time: datetime.datetime) -> str:
-    """Return the greatest id that is less than those of entries that were added at `time` or later.
+    """Return the greatest id that is less than the ids of all entries that were added at `time` or later.
 
     >>> before(datetime.datetime(1970, 1, 1, 0, 0, 1, tzinfo=datetime.UTC))
     '999-18446744073709551615'

@@ -14,7 +14,7 @@ from trident_spouts.redis_streams.entries import Entry, EntryFormat, digest_of
 from trident_spouts.redis_streams.server import StreamServers
 
 PAGE_ENTRIES = 1000
-"""The most entries of a page. The server is busy for about 2 microseconds with each entry that it looks at."""
+"""The most entries of a page. The server needs about 2 microseconds for each entry that it examines."""
 
 PAGE_BYTES = 1 << 20
 """The number of bytes at which a page ends."""
@@ -24,10 +24,10 @@ SHARE_PAGES = 10
 
 
 class Page(NamedTuple):
-    """The entries of a stream after the id `after`, up to the id `to`, with their number and the last one's digest.
+    """The entries of a stream after the id `after`, up to the id `to`, with their number and the last entry's digest.
 
-    As long as it is the same stream, which the digest shows, entries between two ids can only vanish, which the number
-    shows.
+    In the same stream, entries between two ids can only vanish. The digest shows whether it is the same stream, the
+    number whether entries have vanished.
     """
 
     stream: str
@@ -48,7 +48,7 @@ def shares_of(pages: Sequence[Page]) -> tuple[tuple[Page, ...], ...]:
 
 @dataclass(frozen=True, slots=True)
 class PageReader:
-    """The function by which a worker reads the pages of a share. `replans`: whether a failed batch gets a new plan."""
+    """The function by which a worker reads the pages of a share. With `replans`, a failed batch is planned again."""
 
     address: Address
     format: EntryFormat
@@ -58,12 +58,12 @@ class PageReader:
     def __call__(self, pages: Sequence[Page]) -> pa.Table:
         """Return the tuples of the pages. Raises an error if a page does not hold the planned entries."""
         with closing(StreamServers(self.address, self.patience)) as servers:
-            # One page after the other: the garbage collector walks over entries again and again while they are there.
+            # One page after the other, because the garbage collector repeatedly walks over all entries in memory.
             tables = [self._table(page, servers) for page in pages]
         return pa.concat_tables([arrow_schema(self.format.schema).empty_table(), *tables])
 
     def _table(self, page: Page, servers: StreamServers) -> pa.Table:
-        # If there were more of them by now, the last one that comes would be another one.
+        # If the range had more entries by now, the last received entry would be another one.
         request = ("XRANGE", page.stream, f"({page.after}", page.to, "COUNT", page.entries)
         (entries,) = servers.ask([(page.stream, request)])
         self._check(page, entries)

@@ -18,7 +18,7 @@ _log = logging.getLogger("trident.spouts")
 OnDataLoss = Literal["fail", "warn"]
 
 LATEST = "latest"
-"""The start of a stream of which only entries added later are read."""
+"""The value of a stream's start that means: read only entries that are added later."""
 
 _LOOK = (files("trident_spouts.redis_streams") / "look.lua").read_bytes()
 
@@ -28,7 +28,7 @@ class Plan:
     """A batch under construction: its pages, the positions of all streams after it, and whether the batch is needed.
 
     A batch without entries is planned if it records a position that a restart could not find again: the beginning of a
-    stream, or the place after a loss.
+    stream, or the position after a loss.
     """
 
     positions: dict[str, Position]
@@ -52,9 +52,10 @@ class Planner:
         self._servers, self._starts, self._on_data_loss = servers, starts, on_data_loss
         self._most_entries, self._most_bytes = most_entries, most_bytes
         self._begun: dict[str, Position] = {}
-        """The beginnings of streams that no batch in the log has: a repeated plan must begin at the same place."""
+        """The first positions of streams that no batch in the log has, because a repeated plan must begin at the same
+        position."""
         self.added: dict[str, int] = {}
-        """The number of entries ever added to each stream, as of the last look."""
+        """The number of entries ever added to each stream, when the server was last queried."""
 
     def next(self, known: Mapping[str, Position], txid: int, budget: Budget = NO_LIMIT) -> Plan | None:
         """Return the plan of the batch after the positions `known`; None if there is nothing to plan.
@@ -64,7 +65,7 @@ class Planner:
         new = [stream for stream in self._starts if stream not in known]
         self._begin([stream for stream in new if stream not in self._begun])
         plan = Plan(dict(known) | {stream: self._begun[stream] for stream in new}, [], needed=bool(new))
-        # Each batch begins with another stream, so that none waits for ever if a batch has room for few entries.
+        # Each batch begins with another stream, so that no stream waits for ever if a batch has room for few entries.
         names = list(self._starts)
         waiting = names[txid % len(names) :] + names[: txid % len(names)]
         entries, size = budget.rows_within(self._most_entries), budget.bytes_within(self._most_bytes)
@@ -107,7 +108,7 @@ class Planner:
 
         A loss raises DataLossError, or a warning is logged.
 
-        The position's id is kept unless the stream no longer reaches it.
+        The position's id does not change unless the stream now ends before it.
         """
         position = plan.positions[stream]
         lost = loss(position, look)
@@ -125,7 +126,7 @@ class Planner:
         return moved
 
     def _look(self, asked: Sequence[tuple[str, str, int, int]]) -> list[Look | None]:
-        """Ask the servers for a look at each stream, with the page of entries after an id.
+        """Return the Look of the servers at each stream, with the page of entries after an id.
 
         `asked`: stream, id, the most entries of the page, and the bytes at which the page ends.
         """

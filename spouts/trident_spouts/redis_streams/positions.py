@@ -1,9 +1,9 @@
 """Positions in streams, and the detection of entries lost after a position: deleted, trimmed, or rolled back.
 
-A stream only grows at its end: the server refuses an id below the last one. So until a stream is deleted, entries
-between two of its ids can only vanish, and if there are as many as before, they are the same ones. A position remembers
-the state of the stream at its place. Each look, which the server takes at one moment, is compared with it, and the
-number of entries that were ever added must agree.
+A stream only grows at its end: the server refuses an id below the last id. So until a stream is deleted, entries
+between two of its ids can only vanish, and if their number is unchanged, they are the same entries. A position
+remembers the state of the stream at its id. Each later Look (the state of the stream at one moment) is compared with
+it, and the number of entries that were ever added must agree.
 """
 
 from typing import Any, NamedTuple
@@ -23,7 +23,10 @@ class Position(NamedTuple):
     next: str | None = None
     """The id of the entry after `id`; None if there was no such entry, or if it is not known."""
     deleted: str = ZERO
-    """The greatest id of a deleted entry that is no new loss: it was deleted before reading began, or was reported."""
+    """The greatest id of a deleted entry that is not a new loss.
+
+    It was deleted before reading began, or was reported.
+    """
 
     @property
     def comparable(self) -> bool:
@@ -36,7 +39,7 @@ class Look(NamedTuple):
 
     length: int
     last: str
-    """The greatest id that was ever given out."""
+    """The greatest id that the stream ever assigned."""
     added: int
     deleted: str
     """The greatest id of an entry that XDEL deleted; `ZERO` if there is none. Trimmed entries do not count."""
@@ -50,11 +53,11 @@ class Look(NamedTuple):
     to: str
     to_digest: str
     next: str
-    """The id of the entry after the page; empty if the page ends where the stream ends."""
+    """The id of the entry after the page; empty if the page ends at the end of the stream."""
 
     @classmethod
     def of_reply(cls, reply: list[Any]) -> "Look | None":
-        """Return the look in a reply of look.lua, without the role; None if the key does not exist."""
+        """Return the Look in a reply of look.lua, after its element `role`; None if the key does not exist."""
         parts: list[Any] = [part.decode() if isinstance(part, bytes) else part for part in reply]
         return cls(*parts) if parts else None
 
@@ -64,9 +67,9 @@ class Look(NamedTuple):
 
 
 def begin(entry_id: str, look: Look | None) -> Position:
-    """Return the position at which reading begins. Entries that are missing at this moment do not count as lost.
+    """Return the position at which reading begins. Entries that are already missing do not count as lost.
 
-    `entry_id` may be an id that the stream has not given out yet.
+    `entry_id` may be an id that the stream has not assigned yet.
     """
     if look is None:
         return Position(entry_id, added=0 if entry_id == ZERO else None)
@@ -77,7 +80,7 @@ def begin(entry_id: str, look: Look | None) -> Position:
 def begin_again(position: Position, look: Look | None) -> Position:
     """Return the position at which reading continues after a loss.
 
-    That is `position`, or the stream's last id if that is before it, or the beginning if the stream is gone.
+    That is `position`, or the stream's last id if it is smaller, or the beginning if the stream does not exist.
     """
     if look is None:
         return begin(ZERO, None)
@@ -85,7 +88,7 @@ def begin_again(position: Position, look: Look | None) -> Position:
 
 
 def after_page(position: Position, look: Look | None) -> Position:
-    """Return the position after the page of `look`, which was taken at `position`."""
+    """Return the position after the page in `look`, which begins at `position`."""
     if look is None or order(look.last) < order(position.id):
         return position
     added = None if position.added is None else position.added + look.entries
@@ -99,7 +102,7 @@ def after_page(position: Position, look: Look | None) -> Position:
 
 
 def loss(position: Position, look: Look | None) -> str | None:
-    """Return a text about the loss between `position` and `look`, a look at that position; None if nothing was."""
+    """Return a text about the entries that were lost between `position` and `look`; None if no entry was lost."""
     if not position.comparable:
         return None
     if look is None:
@@ -109,7 +112,10 @@ def loss(position: Position, look: Look | None) -> str | None:
 
 
 def _another_life(position: Position, look: Look) -> str | None:
-    """Return a text saying that this is not the stream that was read, or an older copy; None if it is that stream."""
+    """Return a text that says that this is another stream than the one that was read, or an older copy.
+
+    Otherwise None.
+    """
     if order(look.last) < order(position.id):
         return (
             f"its last id is {look.last}, but it was read up to {position.id}: it was deleted and recreated, or the "
@@ -132,7 +138,7 @@ def _another_life(position: Position, look: Look) -> str | None:
 
 
 def _vanished(position: Position, look: Look) -> str | None:
-    """Return a text about entries after the position that are missing; None if none are."""
+    """Return a text about missing entries after the position; None if no entry is missing."""
     all_behind = look.all_behind(position.id)
     if position.added is not None and (all_behind or not look.next):
         return _miscount(position, look.added - position.added - (look.length if all_behind else look.entries))

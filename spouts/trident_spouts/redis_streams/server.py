@@ -1,4 +1,4 @@
-"""Reading from the servers at an address: a single server, or a cluster whose servers know the location of a stream.
+"""Reading from the servers at an address: a single server, or a cluster, whose servers know which server has a stream.
 
 Only reads are sent, so every request may be sent again, after a lost connection or to another server.
 """
@@ -19,7 +19,7 @@ Words = tuple[bytes | str | int, ...]
 _FIRST_PAUSE = 0.01
 _LONGEST_PAUSE = 0.5
 _MOST_MOVES = 5
-"""The number of times that requests are sent on to other servers before the stream counts as being moved."""
+"""The number of redirections to other servers after which a stream counts as being moved."""
 
 COMMANDS = "xrange, xinfo, exists, eval_ro and info"
 """The commands that the server's user must be allowed to call."""
@@ -43,7 +43,7 @@ class StreamServers:
         self._homes: dict[str, Address] = {}
         """The server of each stream for which another server of the cluster has redirected a request."""
         self._known: dict[Address, None] = {}
-        """All servers that redirections ever named, in order, to ask when those in the url are gone."""
+        """All servers that redirections ever named, in order. They are tried if the servers in the url are gone."""
         self._turn = 0
 
     def ask(self, requests: Sequence[tuple[str, Words]], check: Callable[[list[Any]], None] | None = None) -> list[Any]:
@@ -62,7 +62,7 @@ class StreamServers:
             except AuthenticationError as error:
                 self.close()
                 raise self._error(f"rejects the login ({error}). Check user and password in the url") from error
-            except SourceUnreadableError:  # before OSError, which it is too
+            except SourceUnreadableError:  # before OSError, because it is also an OSError
                 self.close()
                 raise
             except (redis.ConnectionError, redis.TimeoutError, OSError, NotNowError) as error:
@@ -80,7 +80,7 @@ class StreamServers:
             pause = min(pause * 2, _LONGEST_PAUSE)
 
     def close(self) -> None:
-        """Close all connections, and forget the places of the streams."""
+        """Close all connections, and forget which server has which stream."""
         opened, self._open, self._homes = self._open, {}, {}
         for connection in opened.values():
             with suppress(redis.RedisError, OSError):  # the connection is broken already
@@ -111,8 +111,8 @@ class StreamServers:
         raise NotNowError(f"the cluster is moving the stream {requests[waiting[0]][0]!r}")
 
     def _followed(self, request: tuple[str, Words], reply: Any, asked: Address) -> Any:
-        """Return the reply. Follow an ASK redirection; after MOVED, note the stream's server and return the error."""
-        if not isinstance(reply, AskError):  # of which MovedError is a kind
+        """Return the reply. Follow an ASK redirection. After MOVED, record the stream's server and return the error."""
+        if not isinstance(reply, AskError):  # MovedError is a subclass
             return reply
         server = asked.at(reply.host or None, int(reply.port))
         self._known[server] = None
@@ -139,7 +139,7 @@ class StreamServers:
                 connection = server.connection()
             except (TypeError, ValueError) as error:  # TypeError: the url has an option that does not apply
                 raise SourceUnreadableError(f"RedisStreamSpout: {error}") from error
-            self._open[server] = connection  # before it is connected, so that `close` finds it
+            self._open[server] = connection  # stored before it connects, so that `close` finds it
             try:
                 connection.connect()
             except redis.ResponseError as error:

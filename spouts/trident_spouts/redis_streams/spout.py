@@ -30,27 +30,28 @@ from trident_spouts.user_calls import foreign_metadata_error
 
 Kind = Literal["transactional", "opaque"]
 Start: TypeAlias = str | datetime.datetime
-"""The beginning of a stream: "earliest", "latest", the id before it, or a time."""
+"""The start of a stream: "earliest", "latest", the id before the first entry, or a time."""
 
 
 @dataclass(frozen=True, init=False, repr=False)
 class RedisStreamSpout:
     """A spout of the entries of one or more Redis Streams, including entries that are added while the topology runs.
 
-    The driver plans ranges of ids and logs them, with the number of their entries and a digest of the last one; Spark's
-    workers read the entries. Each entry is read once, even across restarts. Needs Redis 7.0 or newer, or Valkey.
+    The driver plans ranges of ids and logs them, with the number of their entries and a digest of the last entry;
+    Spark's workers read the entries. Each entry is read once, even across restarts. Needs Redis 7.0 or newer, or
+    Valkey.
 
     Parameters
     ----------
     url : str
         ``redis://[user:password@]host:port/db``, ``rediss://`` for TLS, ``unix://`` for a socket; for a cluster any of
-        its servers, or several with commas between them. Or ``env:NAME`` or ``file:path``: then the environment
-        variable or the file holds the url, on the driver and on every worker.
+        its servers, or several, separated by commas. Or ``env:NAME`` or ``file:path``: then the environment variable or
+        the file holds the url, on the driver and on every worker.
     streams : str or sequence of str
         The keys of the streams. The entries of each are read in the order of their ids; a batch takes entries of all
         streams in turn. A stream need not exist yet.
     schema : str or StructType, optional
-        The fields of entries, with their types. A field that an entry lacks is null. Values are read as those of CSV:
+        The fields of entries, with their types. A field that an entry lacks is null. Values are read like those of CSV:
         numbers in decimal, dates and times in ISO 8601, an empty value of a field of another type than string as null;
         `binary` has the bytes unchanged. If an entry has a field twice, the last value counts. Without `schema`, a
         tuple is ``id string, stream string, fields map<string,string>``.
@@ -60,12 +61,12 @@ class RedisStreamSpout:
     startingIds : str, datetime, or mapping from stream to these
         The beginning of a new stream: "earliest"; "latest", only entries that are added from now on; an id, only
         entries after it (as XREAD); a datetime with a zone, entries from this time on. The first batch, which may be
-        empty, records the place in the log.
+        empty, records the start in the log.
     onDataLoss : "fail" or "warn"
         The reaction if entries were lost before they were read: trimmed or deleted (XTRIM, XDEL, DEL), or rolled back
         on the server. "fail": DataLossError stops the stream. "warn": a warning is logged, and reading continues.
     maxEntriesPerBatch, maxBytesPerBatch : int
-        The most entries in a batch, and the bytes at which it ends.
+        The most entries in a batch, and the number of bytes at which it ends.
     idField, streamField, timeField, othersField : str, optional
         The names of further fields: the entry's id (string), the key of its stream (string), the milliseconds of its id
         as a time (timestamp), and its fields that are not declared (map<string,string>).
@@ -74,8 +75,8 @@ class RedisStreamSpout:
     timeZone : str, optional
         The zone of times that name no zone, for fields of type ``timestamp``; without it, times must name their zone.
     retrySecs : duration
-        How long a server that cannot be reached is tried again, before the attempt fails (``maxAttempts`` of a run
-        says how often). It must be shorter than ``messageTimeoutSecs``.
+        How long an attempt repeats a request to an unreachable server before the attempt fails. (``maxAttempts`` limits
+        the number of attempts.) It must be shorter than ``messageTimeoutSecs``.
     connectTimeout, socketTimeout : duration
         How long until a server counts as unreachable.
 
@@ -266,7 +267,7 @@ class _StreamExecutor(SpoutExecutor):
     def read_so_far(self, position: Metadata) -> ReadSoFar | None:
         positions = {} if position is None else _positions(position)
         done = {stream: positions[stream].added if stream in positions else 0 for stream in self._spout.streams}
-        total = dict(self._planner.added)  # a copy: another thread plans
+        total = dict(self._planner.added)  # a copy, because another thread plans
         if None in done.values() or len(total) < len(done):
             return None
         lags = {stream: max(0, total[stream] - (read or 0)) for stream, read in done.items()}

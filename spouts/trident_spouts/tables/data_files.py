@@ -1,7 +1,7 @@
 """Reading of a table's data files: Parquet files with sizes and numbers of rows in the table's log.
 
-The log contains enough to cut the files into shares without reading their footers. A worker that reads a part of a file
-reads the row groups with their middle in the part, as Spark's scan does.
+The log contains the facts by which files are divided into shares without reading their footers. A worker that reads a
+part of a file reads the row groups whose middle is in the part, as Spark's scan does.
 """
 
 import decimal
@@ -47,11 +47,11 @@ class DataFile:
 
 
 class Storage(Protocol):
-    """The place of a table's files. It is picklable, because it is sent to workers."""
+    """The storage of a table's files. It is picklable, because it is sent to workers."""
 
     @property
     def shown(self) -> str:
-        """Return the place as messages show it, such as "DeltaSpout: /lake/orders"."""
+        """Return the storage as messages show it, such as "DeltaSpout: /lake/orders"."""
         ...
 
     def open(self, path: str) -> pa.NativeFile:
@@ -82,7 +82,7 @@ def shares(files: Sequence[DataFile], most: int, least: int = PART_BYTES) -> tup
         parts = max(1, round(file.size / size))
         for number in range(parts):
             bytes_ = file.size // parts
-            if cut[-1] and before + bytes_ // 2 >= size * len(cut):  # its middle lies in the next share
+            if cut[-1] and before + bytes_ // 2 >= size * len(cut):  # its middle is in the next share
                 cut.append([])
             cut[-1].append(Part(file, number, parts))
             before += bytes_
@@ -110,7 +110,7 @@ def read_part(part: Part, storage: Storage, schema: StructType) -> Iterator[pa.R
     """Yield the rows of a part of a file with the declared fields, up to 10,000 at once.
 
     A field for which the file has neither a column nor a constant is null. Raises DataLossError if the file is gone,
-    SourceUnreadableError if it cannot be read or is not the one that the log describes, SpoutContractError if a column
+    SourceUnreadableError if it cannot be read or is not the file that the log describes, SpoutContractError if a column
     does not fit its field.
     """
     file = part.file
@@ -180,7 +180,7 @@ def _without_columns(rows: int) -> Iterator[pa.RecordBatch]:
 
 
 def _groups(metadata: pq.FileMetaData, part: Part) -> list[int]:
-    """Return the row groups with their middle (by size) in the part. So each group is in exactly one part."""
+    """Return the row groups whose middle (by size) is in the part. So each group is in exactly one part."""
     if part.parts == 1:
         return list(range(metadata.num_row_groups))
     sizes = [max(1, metadata.row_group(number).total_byte_size) for number in range(metadata.num_row_groups)]
@@ -211,7 +211,7 @@ def _constant(value: Any, field: pa.Field, where: str) -> pa.Scalar:
         if not isinstance(value, str) or kinds.is_string(kind):
             return pa.scalar(value, kind)
         if kinds.is_timestamp(kind) and kind.tz and value[-1:].isdigit() and "+" not in value:
-            return pc.cast(pc.cast(pa.scalar(value), pa.timestamp("us")), kind)  # without a zone it is in UTC
+            return pc.cast(pc.cast(pa.scalar(value), pa.timestamp("us")), kind)  # a time without a zone is in UTC
         if kinds.is_decimal(kind):
             return pa.scalar(decimal.Decimal(value), kind)
         return pc.cast(pa.scalar(value), kind)

@@ -27,7 +27,7 @@ class BackingMap(Protocol):
         ...
 
     def multiPut(self, keys: list[bytes], values: list[bytes]) -> None:
-        """Store each value under its key, and overwrite the earlier one. No key occurs twice."""
+        """Store each value under its key, and overwrite the earlier value. No key occurs twice."""
         ...
 
 

@@ -57,7 +57,7 @@ class BackingStore:
     """The store of a BackingMapState (one group). `trident_state.store.Store` documents the promise of each method.
 
     If the map has a conditional put and a batch has less than `most` keys, an `apply` is one read and one atomic write
-    of entries and marker, on the condition that the meta entry is still the one that was read. Otherwise the meta entry
+    of entries and marker, on the condition that the meta entry has not changed since the read. Otherwise the meta entry
     first records which txid is open, then the entries are written in pieces, and the marker moves last. With a
     conditional put each piece is written only if the meta entry has not changed meanwhile.
     """
@@ -274,7 +274,10 @@ class BackingStore:
     # --- end -------------------------------------------------------------------------------------------------
 
     def check_drop(self) -> None:
-        """Raise StateError if the state cannot be dropped as a whole. A reset asks all states before it drops one."""
+        """Raise StateError if the state cannot be dropped as a whole.
+
+        A reset calls this for all states before it drops a state.
+        """
         with self._writing:
             if self._meta() is not None:
                 self._calls.check_removable()

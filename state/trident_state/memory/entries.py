@@ -139,8 +139,9 @@ def _is_number(kind: pa.DataType) -> bool:
 def _columns_of(kind: pa.DataType) -> list[Column] | None:
     """Return the columns of a struct's fields; None if the values are not structs, or cannot be kept field by field.
 
-    NumPy copies rows that refer to objects one by one, so a struct with one such field is kept as one object. So is a
-    struct with a field that is not nullable, because the field would have to be null where the struct is null.
+    NumPy copies rows that refer to objects one by one, so a struct with such a field is kept as one object. A struct
+    with a field that is not nullable is kept as one object, too, because the field would have to be null if the struct
+    is null.
     """
     if not kinds.is_struct(kind) or not kind.num_fields or not all(field.nullable for field in kind):
         return None

@@ -179,8 +179,8 @@ class Keys(msgspec.Struct, frozen=True):
 
     A table of 2**b positions has an entry of 64 bits at each: 0 if the position is free, otherwise the leading 64 - b
     bits of a key's hash and, below them in b bits, the key's slot + 1. The entry of a key is at the position that the
-    leading b bits of the hash name, or at the next free one. The thread that inserts keys writes into the same table,
-    so a reader skips entries with a slot of `count` or above, which were added later.
+    leading b bits of the hash name, or at the next free position. The thread that inserts keys writes into the same
+    table, so a reader skips entries with a slot of `count` or above, which were added later.
     """
 
     table: Hashes
@@ -250,9 +250,9 @@ class KeyIndex:
     def insert(self, encoded: pa.Array, hashes: Hashes) -> Slots:
         """Assign slots to keys that have none yet, and return the slots. No key may occur twice.
 
-        After a failed insert, the next one may have the same keys or others. The table entries that the failed insert
-        left behind name slots that hold no key, or another key by now. A look-up rejects such an entry because the
-        bytes of the keys differ, as it rejects any key with a similar hash.
+        After a failed insert, the next insert may have the same keys or others. The table entries that the failed
+        insert left behind name slots that hold no key, or another key by now. A look-up rejects such an entry because
+        the bytes of the keys differ, as it rejects any key with a similar hash.
         """
         slots = np.arange(len(self), len(self) + len(encoded), dtype=np.int64)
         if not len(slots):
@@ -298,8 +298,8 @@ def _put_entries(table: Hashes, entries: Hashes, positions: Slots) -> None:
 def _build_table(hashes: Hashes, numbers: Hashes) -> Hashes:
     """Return a new table, with spare room, for keys given by the leading bits of their hashes and by slot + 1.
 
-    One pass over the sorted entries lays out the table: each entry lies at the position where the search for it begins,
-    or right after the entry before it.
+    One pass over the sorted entries lays out the table: each entry is at the position at which the search for it
+    begins, or right after the previous entry.
     """
     bits = _FIRST_BITS
     while len(hashes) > _LOAD * 2**bits:

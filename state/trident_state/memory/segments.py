@@ -42,9 +42,9 @@ class Segment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Manifest(Header, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A snapshot of a state as of batch `txid`: its segments, and its expiry.
 
-    An entry in a later segment replaces the entry of the same key in an earlier one. `ttl` is the time to live of the
-    driver that wrote the manifest (seconds), and `replaces` says that a batch's value replaces the stored one, so that
-    no aggregator is needed to apply a batch. Readers outside the run use both.
+    An entry in a later segment replaces the entry of the same key in an earlier segment. `ttl` is the time to live of
+    the driver that wrote the manifest (seconds), and `replaces` says that a batch's value replaces the stored value, so
+    that no aggregator is needed to apply a batch. Readers outside the run use both.
     """
 
     txid: int

@@ -2,8 +2,8 @@
 
 Only entries that changed since the last snapshot are written, so that the cost grows with the changes and not with the
 state. A new segment also includes, and replaces, the last segments before it that are not much larger than itself, so
-that each segment holds more than twice the rows of the next one. So there are few segments, and together they hold at
-most about twice as many rows as the state has keys.
+that each segment holds more than twice the rows of the next segment. So there are few segments, and together they hold
+at most about twice as many rows as the state has keys.
 """
 
 import logging
@@ -129,9 +129,9 @@ class Snapshots:
         return self._shape.combine.native == "put"
 
     def publish_rules(self, lease: Lease) -> None:
-        """Publish the manifest again with the rules by which this driver applies batches, if it has different ones.
+        """Publish the manifest again with the rules by which this driver applies batches, if they differ.
 
-        The rules are the time to live, and whether values replace the stored ones.
+        The rules are the time to live, and whether values replace the stored values.
         """
         manifest, ours = self._manifest, (self._ttl, self._replaces)
         if self.files is not None and manifest is not None and (manifest.ttl, manifest.replaces) != ours:
@@ -147,7 +147,7 @@ class Snapshots:
     def since(self, entries: Entries) -> int:
         """Return the txid after which an entry must have changed to be part of the next segment.
 
-        It is the txid before the segments that the next one replaces. These are the last segments that are at most
+        It is the txid before the segments that the next segment replaces. These are the last segments that are at most
         twice as large as all that comes after them, and all segments from the first damaged file on, which must be
         rewritten.
         """

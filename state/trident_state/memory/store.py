@@ -39,7 +39,7 @@ _COLLECT_FROM = 4096
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The pace of snapshots: one after `bytes` bytes of entries, `batches` batches, or `seconds` after the last one.
+    """The pace of snapshots: after `bytes` bytes of entries, `batches` batches, or `seconds` after the last snapshot.
 
     A driver that dies within `seconds` of its start takes no snapshot by time. If one driver after another dies so
     early, each has to re-apply more batches than the driver before it. `batches` limits that number, because re-applied
@@ -57,14 +57,15 @@ class MemoryStore:
     **Durability.** The run's log keeps every frozen batch that is newer than `durable()`. A snapshot advances that
     txid: between two commits the store copies the entries that changed since the last snapshot (a few milliseconds for
     100,000 keys), and a thread writes, fsyncs and publishes the copy. The end of an `apply`, and `groups_of`, start a
-    snapshot if `pace` says that one is due. `snapshot` takes one at once. `close` takes a last one, so that the next
-    start need not apply batches again. If a snapshot fails, the failure is logged, nothing is lost, and the snapshot is
-    tried again `pace.seconds` later. Without a folder nothing survives the run, and the log keeps no batches for the
-    state.
+    snapshot if `pace` says that a snapshot is due. `snapshot` takes a snapshot at once. `close` takes a last snapshot,
+    so that the next start need not apply batches again. If a snapshot fails, the failure is logged, nothing is lost,
+    and the snapshot is tried again `pace.seconds` later. Without a folder nothing survives the run, and the log keeps
+    no batches for the state.
 
     **Expiry.** With a time to live (`ttl`, seconds) each commit advances the cutoff: a value that was last changed at
     or before the cutoff has expired (`trident_state.expiry`). The next collection frees the memory of expired values. A
-    collection happens when the state has grown by half since the last one, so that its cost is spread over the batches.
+    collection happens when the state has grown by half since the last collection, so that its cost is spread over the
+    batches.
 
     **Locks.** An `apply`, and the copying of a cut, hold the writer's lock (`_writing`). A reader holds another lock
     (`_triples`) for as long as it takes to copy the triples that it reads; an `apply` holds this lock for one chunk of
@@ -359,7 +360,7 @@ class MemoryStore:
         return -1 if manifest is None else manifest.txid
 
     def snapshot(self) -> int:
-        """Take a snapshot now if there are batches after the last one, or if one of its files is missing.
+        """Take a snapshot now if there are batches after the last snapshot, or if one of its files is missing.
 
         Return `durable()`.
 
@@ -373,7 +374,7 @@ class MemoryStore:
         return self.durable()
 
     def _snapshot_if_due(self) -> None:
-        """Start a thread that takes a snapshot, if one is due and no thread is taking one.
+        """Start a thread that takes a snapshot, if a snapshot is due and no thread is taking one.
 
         The caller holds the writer's lock, under which this method copies the cut. The thread writes the cut without
         that lock, and releases `_snapshotting`, which this method acquires.
@@ -465,7 +466,7 @@ class MemoryStore:
     def drop(self, lease: Lease | None = None) -> None:
         with self._snapshotting, self._writing:
             held = self._lease if self._entries is not None and self._fenced is None else None
-            self._snapshots.delete(lease or held)  # the log refuses any lease but the last one
+            self._snapshots.delete(lease or held)  # the log refuses any lease but the last lease
             self._entries, self._marker, self._lease, self._opened = None, None, None, None
             self._expiry = Expiry()
 

@@ -15,8 +15,8 @@ from trident_state.redis.wire import command
 class Servers:
     """The servers of an address, with the hash slots that each of them holds.
 
-    The servers are asked for their slots when that is first needed, and again after `forget`. Any thread may call.
-    `where` begins the message of every error.
+    The servers' slots are requested when they are first needed, and again after `forget`. Any thread may call. `where`
+    begins the message of every error.
     """
 
     def __init__(self, address: Address, where: str) -> None:
@@ -43,7 +43,7 @@ class Servers:
     def forget(self, slots: SlotMap | None = None) -> None:
         """Make the next call of `slots` query the servers again, unless another thread has updated the slots meanwhile.
 
-        This method takes no lock, because another thread may hold the lock while it asks a server that hangs.
+        This method takes no lock, because another thread may hold the lock while it waits for a hanging server.
         """
         if slots is None or slots is self._slots:
             self._slots = None

@@ -65,7 +65,7 @@ class Inspector:
         # the state is absent, or a driver died while it created the groups, which it does from the last to the first
         if metas[0] is None and all(map(self._unused, present)):
             return StoreReport(None, None, None, tuple(GroupStatus(group.lease, None, None) for group in groups))
-        # if a group belongs to another log, report that one, because the start has to refuse it
+        # if a group belongs to another log, report that group, because the start has to refuse it
         meta = next((meta for meta in present if meta.log != self._identity.log), present[0])
         kind = StateKind(meta.kind) if meta.kind else None
         return StoreReport(meta.identity, meta.fingerprint, kind, groups, meta.began)

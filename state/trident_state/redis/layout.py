@@ -98,7 +98,7 @@ class Layout:
         return [bulks([name]) for name in self.all_buckets]
 
     def other_meta(self) -> bytes:
-        """Return the name of the first meta hash that the state would have with several groups in place of one.
+        """Return the name of the first meta hash that the state would have with several groups instead of one group.
 
         If this layout has several groups, return the name for one group.
         """

@@ -50,7 +50,7 @@ class SlotMap:
 
     @classmethod
     def from_reply(cls, reply: list[Any], asked: Address) -> "SlotMap":
-        """Return the slot map in a reply to CLUSTER SLOTS. A server without a host gets the host that was asked."""
+        """Return the slot map in a reply to CLUSTER SLOTS. A server without a host gets the host of `asked`."""
         starts, masters, replicas, after = list[int](), list[Address | None](), list[Address](), 0
         for first, last, *servers in sorted(reply, key=lambda part: int(part[0])):
             if first > after:

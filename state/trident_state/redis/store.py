@@ -237,7 +237,7 @@ class RedisStore:
         """Write an update, or a part of one, and queue the keys that are left without a value."""
         written, placed = self._writer.write(task), task.keys
         removed = written.removed
-        # `removed` lacks keys that an earlier try wrote if its reply was lost; where possible, the deltas tell them all
+        # `removed` lacks keys that an earlier try wrote if its reply was lost; if possible, the deltas show all of them
         if self._shape.combine.native == "put" and task.deltas.null_count:
             removed = placed.keys.filter(task.deltas.is_null())
         if removed is not None:
@@ -274,7 +274,7 @@ class RedisStore:
         self._reader.incarnation = incarnation
 
     def _free_memory(self, layout: Layout, lease: Lease, marker: int, metas: list[Meta]) -> None:
-        """Delete some expired values and replaced ones. `marker` is the last batch that all groups have."""
+        """Delete some expired and some replaced values. `marker` is the last batch that all groups have."""
         if self._expired is not None:
             cutoff = min(meta.parsed_expiry(self._where).before for meta in metas)
             if cutoff > 0:
@@ -293,7 +293,7 @@ class RedisStore:
             self._free_memory(layout, self._lease, marker, metas)
         if self._due is None:
             return statuses
-        # A group that has lost what `acquire` built of its index, but not the fence, is to be acquired again.
+        # A group that has lost the index that `acquire` built, but not the fence, must be acquired again.
         pairs = zip(statuses, metas, strict=True)
         return tuple(
             status if meta.indexed or status.lease != self._lease else msgspec.structs.replace(status, lease=None)

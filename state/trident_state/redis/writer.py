@@ -42,7 +42,7 @@ Flags = npt.NDArray[np.bool_]
 class Task(msgspec.Struct, frozen=True):
     """An update to write, or a part of one: the placement of its keys, and its `deltas` in the order of the placement.
 
-    `wanted` says whether the values after the update are asked for. `expiry` is the state's expiry as of this batch;
+    `wanted` says whether the caller needs the values after the update. `expiry` is the state's expiry as of this batch;
     None if no value of the state can have expired. `part` is None for a whole update. An update that is too long for
     one array, or that several processes put, is written in parts: then `part` is the first row of the part, and
     `Writer.commit` commits them all. `opened` are the groups that another process opened for this part; None if this
@@ -80,9 +80,9 @@ class Task(msgspec.Struct, frozen=True):
 class WriteResult(msgspec.Struct, frozen=True):
     """The result of writing a Task: the number of keys that it moved to the txid, and the values after the update.
 
-    The `values` come in the order of the placement, None if they were not asked for. They are valid only in the rows
-    marked in `known`: all but those of groups with a marker at or past the txid before the write. `removed` are the
-    encoded keys that this write left without a value, as far as it knows them.
+    The `values` come in the order of the placement, None if the caller does not need them. They are valid only in the
+    rows marked in `known`: all but those of groups with a marker at or past the txid before the write. `removed` are
+    the encoded keys that this write left without a value, as far as it knows them.
     """
 
     moved: int
@@ -325,7 +325,7 @@ class Writer:
         return call(COMMIT, [task.keys.layout.packed_metas[group]], *task.fence, b"%d" % keys, *expiry)
 
     def _is_open(self, task: Task, reply: Reply) -> bool:
-        """Read a script's reply: True if the group has begun the txid, False if it already holds that txid.
+        """Read a script's reply: True if the txid is now open in the group, False if the group already holds that txid.
 
         Raises the error that the script names if it refused the write.
         """

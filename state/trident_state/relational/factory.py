@@ -96,7 +96,7 @@ class SqliteMapState(_RelationalState):
 
     @classmethod
     def transactional(cls, path: str | PathLike[str]) -> Self:
-        """Return a transactional state, as exact as an opaque one. Parameters as in `opaque`."""
+        """Return a transactional state, which is as exact as an opaque state. Parameters as in `opaque`."""
         return cls(StateKind.TRANSACTIONAL, path)  # type: ignore[arg-type]
 
     @classmethod
@@ -158,7 +158,7 @@ class PostgresMapState(_RelationalState):
 
     @classmethod
     def transactional(cls, url: str, *, connectTimeout: Duration = 5.0) -> Self:
-        """Return a transactional state, as exact as an opaque one. Parameters as in `opaque`."""
+        """Return a transactional state, which is as exact as an opaque state. Parameters as in `opaque`."""
         return cls(StateKind.TRANSACTIONAL, url, connectTimeout)  # type: ignore[arg-type]
 
     @classmethod

@@ -298,7 +298,7 @@ def _change(source: ChangingSource, change: Callable[[], None], history: History
 
 
 def _check_refused(source: ChangingSource, executor: SpoutExecutor, history: History) -> None:
-    """Fail unless the source is refused, or each of its rows still counts once, including later ones."""
+    """Fail unless the source is refused, or each of its rows still counts once, including later rows."""
     try:
         for _ in range(2):
             _until_it_answers(source, lambda: history.read_on(executor))

@@ -154,7 +154,7 @@ class ExpiryContract:
     @every_versioned_kind
     @pytest.mark.parametrize("restarted", [False, True])
     def test_a_batch_that_is_there_already_brings_nothing_back(self, expiring: Setting, restarted: bool) -> None:
-        """A power loss may remove COMMITTED from the log. Then that batch and later ones are committed again."""
+        """A power loss may remove COMMITTED from the log. Then that batch and later batches are committed again."""
         store, lease = expiring.started(), FIRST
         put(expiring, store, 1, 1000.0, {1: 1, 2: 2})
         put(expiring, store, 2, 1030.0, {2: 1})
