@@ -64,7 +64,7 @@ class DriverCarrier:
             raise
 
     def update(self, work: UpdateWork) -> Made:
-        """Run the user's code over the state in the lane of the commit turn; see `Carrier.update`."""
+        """Run the user's code over the state, in the commit turn's thread for user code; see `Carrier.update`."""
         step, txid = work.step, work.txid
         tables = self._tables(work)
 

@@ -1,7 +1,7 @@
 """The hooks of stateful operations that are called in a commit turn, outside the update of their state.
 
-They are called in the lane of the commit turn, like all user code of a turn, before and after everything that the turn
-writes.
+They are called in the commit turn's thread for user code, like all user code of a turn, before and after everything
+that the turn writes.
 """
 
 from collections.abc import Iterable

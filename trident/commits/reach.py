@@ -16,7 +16,7 @@ _Opened = TypeVar("_Opened", SharedBatch, SharedSnapshot)
 
 
 class Reach:
-    """The reach of the workers of one run, for one group: each state is given to the driver at most once.
+    """The record for one group of a run: each state is given to the driver at most once.
 
     `stores` are the stores of all states on which executors may work. Threads of different states may call at once.
     """

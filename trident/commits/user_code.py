@@ -32,7 +32,7 @@ AnswerCommitted = Callable[[CommittedQuery, pa.Table], pa.Table]
 """A function that answers a query of a state as of the last batch that all states of its group have committed."""
 
 COMMIT_LANE = "commit turn"
-"""The lane in which commit turns call user code, one call after the other."""
+"""The name of the thread in which commit turns call user code, one call after the other."""
 
 
 class Stages(Protocol):
@@ -50,7 +50,7 @@ class Stages(Protocol):
 class UserCode:
     """Calls the user code of one group.
 
-    `stores` are the threads that write to states. For a user's store they wait for the store's lane.
+    `stores` are the threads that write to states. For a user's store they wait until the store's thread is free.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class UserCode:
     def write(self, work: Callable[[], T]) -> "Future[T]":
         """Write a state in a thread of `stores`, at the same time as other states.
 
-        The thread waits for the store's lane, if any.
+        For a user's store, it waits until the store's thread is free.
         """
         return self._stores.submit(work)
 

@@ -120,7 +120,7 @@ def begin(
         close_all(stores)
         # After an interrupt (Ctrl-C, a notebook's Stop) or an exit the process continues to run, as after an error.
         if lease is not None and isinstance(error, Exception | KeyboardInterrupt | SystemExit):
-            with contextlib.suppress(FencedError, LogError):  # a lease left behind would count as a driver's death
+            with contextlib.suppress(FencedError, LogError):  # an unreturned lease would count as a death
                 log.give_back(lease)
         raise
 

@@ -33,7 +33,7 @@ class Replay:
     committed: Callable[[], int]
 
     def ask(self, nodes: Iterable[Node]) -> int:
-        """Request that the chosen letters enter again, each directly before its step, and return how many.
+        """Request that the chosen letters enter again, each directly before its step, and return their number.
 
         Raises TopologyError if a letter cannot, or if `where` is not a function, and UserFunctionError if `where`
         raises. In these cases no letter enters again.

@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 def left_behind(groups: Iterable[Group], stores: Mapping[str, Store], hints: Hints) -> Iterator[str]:
-    """Yield a warning for each window by count that holds tuples of partitions which the program no longer has.
+    """Yield a warning for each window by count that has tuples of partitions that the program no longer has.
 
     Each partition has a separate series of windows. With fewer partitions, the removed partitions get no more tuples,
     so their open windows never become complete.

@@ -151,7 +151,7 @@ class AccessRules:
         return "*" in self._hosts or name.strip("[]").lower() in self._hosts
 
     def check_host(self, host: str) -> None:
-        """Raise RequestError unless the server answers under this Host."""
+        """Raise RequestError unless the server answers under the name in this Host header."""
         if not self.knows(host):
             raise RequestError(421, "HostNotAllowed", "this Host is not allowed; see allowedHosts")
 

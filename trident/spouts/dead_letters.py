@@ -155,7 +155,7 @@ class ReplaySpout:
         return None
 
     def succeeded(self, metadata: Metadata) -> None:
-        """Forget the requests up to the one in `metadata`, because the batch that replayed its letters is committed."""
+        """Forget the requests up to the request in `metadata`. The batch that replayed its letters is committed."""
         if isinstance(metadata, dict) and metadata.get("run") == self._run:
             with self._lock:
                 self._asked = [request for request in self._asked if request[0] > int(metadata["number"])]

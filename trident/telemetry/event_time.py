@@ -35,7 +35,7 @@ class WindowTime:
 
 
 class EventTime:
-    """The times of a group's windows. Only the commit thread calls it."""
+    """Returns the event times of a group's windows. Only the commit thread calls it."""
 
     def __init__(self, stores: Mapping[str, Store]) -> None:
         self._stores = stores

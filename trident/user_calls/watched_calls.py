@@ -29,7 +29,8 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 10.0
-"""Seconds that a call waits for its lane after the limit of the previous call, and that a stop waits for user code."""
+"""Seconds that a call waits for its lane (thread) after the limit of the previous call, and that a stop waits for user
+code."""
 
 _TICK = 0.1
 
@@ -58,7 +59,7 @@ class Subject:
 
 @dataclass(slots=True, eq=False)
 class _Call:
-    """A call that waits for its lane, runs, or still runs after it was abandoned."""
+    """A call of user code. It waits for its lane (thread), runs, or still runs after it was abandoned."""
 
     subject: Subject
     lane: str | None
@@ -103,7 +104,7 @@ class WatchedCalls:
         tries: int = 0,
         overrun: Callable[[], None] | None = None,
     ) -> "Future[T]":
-        """Run user code in its lane, and return the future.
+        """Run user code in its lane (thread), and return the future.
 
         `overrun` is called at the limit, to stop as much of the work as possible.
 
@@ -211,7 +212,7 @@ class WatchedCalls:
         return max(call.since + patience, running.since + running.seconds + PATIENCE_SECONDS if running else 0)
 
     def _running_in_lane(self, call: _Call) -> _Call | None:
-        """Return the call that is running in the same lane; None if the lane is free."""
+        """Return the call that is running in the same lane (thread); None if the lane is free."""
         return next((other for other in self._calls if other.lane == call.lane and other.thread is not None), None)
 
     def expire(self, now: float) -> None:
@@ -292,14 +293,16 @@ class WatchedCalls:
         return current_line(call.thread, call.subject.sites)
 
     def owns_this_thread(self, lane: str | None = None) -> bool:
-        """Return whether the calling thread is the thread of this lane (None: of any lane)."""
+        """Return whether the calling thread is the thread for the user code `lane` (None: for any user code)."""
         with self._lock:
             return any(threads.owns_this_thread() for name, threads in self._lanes.items() if lane in (None, name))
 
     # --- end ---------------------------------------------------------------------------------------------------
 
     def close(self, timeout: float) -> list[str]:
-        """Close the lanes within `timeout` seconds. Return the names of the lanes with a call that does not return.
+        """Close the lanes (threads) within `timeout` seconds.
+
+        Return the names of the lanes with a call that does not return.
 
         Such a call is abandoned, and its result is dropped.
         """

@@ -1,4 +1,4 @@
-"""A store over a user's map. A run calls it in the state's lane, with a time limit.
+"""A store over a user's map. A run calls it in a separate thread of the state (its lane), with a time limit.
 
 Every caller in the run waits for the lane: a start, a commit turn, a heal, a trim, the fence watch. Reads from a user's
 threads go to the store directly, because they must not wait until a write has ended.
@@ -23,7 +23,7 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 STATE_LANE = "state "
-"""The prefix of the names of the lanes of stores."""
+"""The prefix of the names of the threads (lanes) in which stores are called."""
 
 _CLOSING = 2.0
 """The seconds that a store may take to close."""
@@ -34,7 +34,7 @@ class WatchedStore:
 
     def __init__(self, store: Store, state: str, make: Callable[..., object], calls: WatchedCalls) -> None:
         self.unwatched = store
-        """The store itself, to be called without lane and limit."""
+        """The store itself, to be called without a separate thread and a time limit."""
         self._state, self._site, self._calls = state, site_of(make), calls
         self._tries: Callable[[], int] = _none
 
@@ -111,7 +111,7 @@ def watched(store: Store, state: str, factory: StateFactory, calls: WatchedCalls
 
 
 def unwatched(stores: Mapping[str, Store]) -> dict[str, Store]:
-    """Return the stores for a user's threads, which call them without lanes and limits."""
+    """Return the stores for a user's threads, which call them directly and without time limits."""
     return {name: store.unwatched if isinstance(store, WatchedStore) else store for name, store in stores.items()}
 
 

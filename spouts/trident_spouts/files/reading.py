@@ -53,8 +53,8 @@ class LineFormat(Protocol):
     def bind(self, head: Callable[[], bytes], path: object) -> "LineFormat":
         """Return the format of one file.
 
-        `head` returns the beginning of its content: at least `head_lines` lines, or all lines up to the end of the
-        stretch if there are fewer.
+        `head` returns the beginning of its content: at least `head_lines` lines, or all lines up to the end of the line
+        range if there are fewer.
         """
         ...
 
@@ -92,13 +92,13 @@ class Stretch:
 
     @property
     def weight(self) -> int:
-        """Return the stretch's approximate bytes, plus the bytes that could be read in the time to open the file."""
+        """Return the approximate bytes of the lines, plus the bytes that could be read in the time to open the file."""
         size = (self.last - self.first) * (_UNPACKED if self.whole and is_compressed(self.name) else 1)
         return size + (opening_bytes(self.path) if self.first == self.start else 0)
 
 
 def shares(stretches: Sequence[Stretch], count: int) -> list[list[Stretch]]:
-    """Cut stretches, in order, into at most `count` shares of about equal size."""
+    """Divide line ranges, in order, into at most `count` shares of about equal size."""
     total = sum(stretch.weight for stretch in stretches)
     size = max(1, -(-total // count))
     cut: list[list[Stretch]] = [[]]
@@ -117,15 +117,15 @@ def shares(stretches: Sequence[Stretch], count: int) -> list[list[Stretch]]:
 
 
 def read_stretch(stretch: Stretch, line_format: LineFormat) -> Iterator[pa.Table]:
-    """Yield the tuples of a stretch in tables, each from a few megabytes of lines."""
+    """Yield the tuples of a line range in tables, each from a few megabytes of lines."""
     for form, offset, data in _lines_of(stretch, line_format):
         yield form.parse(data, stretch.path, offset)
 
 
 def first_lines(stretch: Stretch, most: int) -> list[bytes]:
-    """Return the whole lines among the first `most` bytes of a stretch; none if the file cannot be read or unpacked.
+    """Return the whole lines among the first `most` bytes of a line range; none if the file cannot be read or unpacked.
 
-    The later read of the stretch raises the error for such a file.
+    The later read of the line range raises the error for such a file.
     """
     with (
         suppress(OSError, SpoutError),
@@ -141,7 +141,7 @@ def first_lines(stretch: Stretch, most: int) -> list[bytes]:
 
 
 def read_stretches(stretches: Sequence[Stretch], line_format: LineFormat) -> Iterator[pa.Table]:
-    """Yield the tuples of stretches, in order, in tables."""
+    """Yield the tuples of line ranges, in order, in tables."""
     return read_in_order(stretches, partial(read_stretch, line_format=line_format), _worth)
 
 
@@ -150,7 +150,7 @@ def _worth(stretch: Stretch) -> int:
 
 
 def _lines_of(stretch: Stretch, line_format: LineFormat) -> Iterator[tuple[LineFormat, int, bytes]]:
-    """Yield a stretch in chunks of whole lines: (format of the file, offset of the chunk, bytes).
+    """Yield a line range in chunks of whole lines: (format of the file, offset of the chunk, bytes).
 
     Raises SourceUnreadableError if the file cannot be read or is not the planned file, SpoutContractError if it ends
     too early.
@@ -214,7 +214,7 @@ def _head(file: BinaryIO, offset: int, data: bytes, lines: int, end: int) -> byt
 
 @dataclass(frozen=True, slots=True)
 class ShareReader:
-    """The function by which a worker reads shares of stretches. Each row of its input is the number of a share."""
+    """The function by which a worker reads shares of line ranges. Each row of its input is the number of a share."""
 
     shares: tuple[tuple[Stretch, ...], ...]
     line_format: LineFormat
@@ -238,7 +238,7 @@ class ShareCounter:
     line_format: LineFormat
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield, for each stretch of the shares that `batches` numbers, a row with its number of tuples."""
+        """Yield, for each line range of the shares that `batches` numbers, a row with its number of tuples."""
         for number in numbers_of(batches):
             for counted in read_in_order(self.shares[number], self._count, _worth):
                 yield pa.record_batch([pa.array([counted])], schema=COUNTED)
@@ -249,7 +249,7 @@ class ShareCounter:
 
 @dataclass(slots=True)
 class LinesEmission(Emission):
-    """An emission of stretches of text or JSON files, which the workers read.
+    """An emission of line ranges of text or JSON files, which the workers read.
 
     `rows` is None until the tuples have been read or counted.
     """
@@ -263,11 +263,11 @@ class LinesEmission(Emission):
 
     @property
     def bytes(self) -> int:
-        """Return the number of bytes of all stretches on disk."""
+        """Return the number of bytes of all line ranges on disk."""
         return sum(stretch.last - stretch.first for stretch in self.stretches)
 
     def arrow(self) -> pa.Table:
-        """Return the tuples of all stretches, read into the driver's memory."""
+        """Return the tuples of all line ranges, read into the driver's memory."""
         tables = read_stretches(self.stretches, self.line_format)
         table = pa.concat_tables([arrow_schema(self.line_format.schema).empty_table(), *tables])
         self.rows = int(table.num_rows)
@@ -276,7 +276,7 @@ class LinesEmission(Emission):
     def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
         """Return a DataFrame of the tuples, which the workers read in one partition per core, or one per megabyte.
 
-        The smaller number of partitions applies. If the stretches are small, the driver reads them.
+        The smaller number of partitions applies. If the line ranges are small, the driver reads them.
         """
         read = self.reader(spark, self.line_format.schema.names)
         if read is None:
