@@ -16,9 +16,10 @@ _Opened = TypeVar("_Opened", SharedBatch, SharedSnapshot)
 
 
 class Reach:
-    """The record for one group of a run: each state is given to the driver at most once.
+    """Knows which servers of states and which files the workers of one run can reach, for one group.
 
-    `stores` are the stores of all states on which executors may work. Threads of different states may call at once.
+    A state is given to the driver at most once. `stores` are the stores of all states on which executors may work.
+    Threads of different states may call at once.
     """
 
     def __init__(self, puts: Puts, stores: Mapping[str, object]) -> None:

@@ -1,4 +1,4 @@
-"""Reading of text and JSON files in Spark's workers: stretches form shares, and a Spark partition reads a share."""
+"""Reading of text and JSON files in Spark's workers: each Spark partition reads a share of line ranges."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
