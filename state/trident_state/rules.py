@@ -6,6 +6,7 @@ stay unchanged when the batch is applied again, in opaque and in transactional s
 """
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,7 @@ def combined(combine: Combine, stored: pa.Array, deltas: pa.Array, where: str = 
     [5, 1]
     """
     if combine.parts is not None:
-        return _by_parts(combine.parts, stored, deltas, where)
+        return _by_parts(combine, combine.parts, stored, deltas, where)
     native = _native(combine, deltas.type)
     if native is None:
         by_column = combine.columns is not None
@@ -218,14 +219,15 @@ def _overflow(combine: Combine, stored: Any, delta: Any, kind: pa.DataType, wher
     )
 
 
-def _by_parts(parts: tuple[Combine, ...], stored: pa.Array, deltas: pa.Array, where: str) -> pa.Array:
+def _by_parts(combine: Combine, parts: tuple[Combine, ...], stored: pa.Array, deltas: pa.Array, where: str) -> pa.Array:
     """Combine structs field by field. If no struct is stored, all fields are null, so the result is the delta."""
     kind, columns = deltas.type, zip(parts, stored.flatten(), deltas.flatten(), strict=True)
     fields = [
         combined(part, before, after, f"{where}: field {kind.field(at).name!r}")
         for at, (part, before, after) in enumerate(columns)
     ]
-    return pa.StructArray.from_arrays(fields, fields=list(kind))
+    zeros = reduce(pc.and_, (pc.equal(field, 0).fill_null(True) for field in fields)) if combine.zeros_leave else None
+    return pa.StructArray.from_arrays(fields, fields=list(kind), mask=zeros)
 
 
 def _by_columns(combine: Combine, stored: pa.Array, deltas: pa.Array) -> pa.Array:

@@ -42,8 +42,8 @@ class Combine:
     store can do by itself on numbers ("put": on any type). "put" replaces the stored value by the delta, and a null
     delta removes the key. `columns`, if not None, computes the same as `function`, for two whole columns without nulls.
     `parts`, if not None, are the Combines of the fields of a value that is a struct: each field is combined separately,
-    like the values of a separate state. `wider` is the advice for a sum that is beyond its type; "" if the Combine does
-    not sum.
+    like the values of a separate state. With `zeros_leave`, a struct of zeros alone is the same as no value, and
+    removes its key. `wider` is the advice for a sum that is beyond its type; "" if the Combine does not sum.
     """
 
     name: str
@@ -52,6 +52,7 @@ class Combine:
     columns: Callable[[pa.Array, pa.Array], pa.Array] | None = None
     parts: tuple["Combine", ...] | None = None
     wider: str = ""
+    zeros_leave: bool = False
 
 
 def replacing(name: str = "put") -> Combine:

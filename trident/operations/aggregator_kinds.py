@@ -88,7 +88,7 @@ def presented_type(aggregation: Aggregation | Reduction) -> spark.DataType | Non
     """Return the type of the value that queries see for an accumulator; None if ``present`` is not annotated."""
     bundle = bundle_of(aggregation)
     if bundle is not None:
-        return bundle.presented
+        return bundle.shown
     aggregator = aggregation.aggregator
     present = getattr(aggregator, "present", None)
     if present is None:

@@ -7,7 +7,7 @@ each combiner separately, as they would without the bundle, and put the accumula
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from pyspark.sql import Row
 from pyspark.sql.types import DataType, StructField, StructType
@@ -37,6 +37,12 @@ class Bundle(CombinerAggregator):
 
     members: tuple[BundleMember, ...]
 
+    spreads: ClassVar[bool] = True
+    """True if each member is a field of the state, as the user sees it."""
+
+    zeros_leave: ClassVar[bool] = False
+    """True if an accumulator of zeros is that of no tuples, so that its key leaves the state."""
+
     @property
     def type(self) -> StructType:
         """The type of the accumulators."""
@@ -47,6 +53,11 @@ class Bundle(CombinerAggregator):
     def presented(self) -> StructType:
         """The type of the values that queries see."""
         return StructType([StructField(each.aggregation.output, each.presented) for each in self.members])
+
+    @property
+    def shown(self) -> DataType | None:
+        """The type of the value that queries see; None if it is not declared."""
+        return self.presented
 
     def init(self, tuple: Any) -> Any:
         return self._each(lambda member, own: init_value(member.aggregation.aggregator, own), self._tuples(tuple))

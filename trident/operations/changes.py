@@ -1,15 +1,19 @@
 """Functions over tuples with a kind of change: they read the kind of a source's tuples, or make both images."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from trident.base.changes import ADDS, KINDS
 from trident.base.short_texts import short_repr
+from trident.operations.column_functions import ColumnFunction
 
 
 @dataclass(frozen=True)
-class KindOf:
+class KindOf(ColumnFunction):
     """The kind of change that a value of the user's field stands for."""
 
     field: str
@@ -25,13 +29,65 @@ class KindOf:
             )
         return kind
 
+    def columns(self, inputs: Sequence[pa.Array]) -> list[pa.Array] | None:
+        encoded = inputs[0].dictionary_encode(null_encoding="encode")
+        kinds = [self.kinds.get(value) for value in encoded.dictionary.to_pylist()]
+        return None if None in kinds else [pa.array(kinds, pa.string()).take(encoded.indices)]
+
 
 @dataclass(frozen=True)
-class Kept:
+class Kept(ColumnFunction):
     """The kind of a tuple behind a filter: the filter may have dropped the other image of an update."""
 
     def __call__(self, kind: str) -> str:
         return "insert" if kind in ADDS else "delete"
+
+    def columns(self, inputs: Sequence[pa.Array]) -> list[pa.Array] | None:
+        return [pc.if_else(_adds(inputs[0]), "insert", "delete")]
+
+
+@dataclass(frozen=True)
+class Signed(ColumnFunction):
+    """The numbers whose sums are aggregates of changes: 1 or -1 for the row, and for values of it.
+
+    Called with the kind, then a value for each of `wanted`: "sum" gives the value or its opposite, "count" the number
+    of the row unless the value is null.
+    """
+
+    wanted: tuple[Literal["sum", "count"], ...]
+
+    def __call__(self, kind: str, *values: Any) -> tuple[Any, ...]:
+        sign = 1 if kind in ADDS else -1
+        numbers = zip(self.wanted, values, strict=True)
+        return (sign, *(_of_row(how, value, sign) for how, value in numbers))
+
+    def columns(self, inputs: Sequence[pa.Array]) -> list[pa.Array] | None:
+        adds, made = _adds(inputs[0]), list[pa.Array]()
+        sign = pc.if_else(adds, pa.scalar(1, pa.int64()), pa.scalar(-1, pa.int64()))
+        for how, value in zip(self.wanted, inputs[1:], strict=True):
+            if how == "count":
+                made.append(pc.if_else(value.is_valid(), sign, pa.scalar(0, pa.int64())))
+                continue
+            numbers = value if pa.types.is_decimal(value.type) else value.cast(_wide(value.type))
+            try:
+                made.append(pc.if_else(adds, numbers, pc.negate_checked(numbers)))
+            except pa.ArrowInvalid:  # the opposite of the least bigint
+                return None
+        return [sign, *made]
+
+
+def _of_row(how: str, value: Any, sign: int) -> Any:
+    if how == "count":
+        return 0 if value is None else sign
+    return None if value is None else value if sign > 0 else -value
+
+
+def _wide(kind: pa.DataType) -> pa.DataType:
+    return pa.float64() if pa.types.is_floating(kind) else pa.int64()
+
+
+def _adds(kinds: pa.Array) -> pa.Array:
+    return pc.is_in(kinds, pa.array(sorted(ADDS)))
 
 
 @dataclass(frozen=True)

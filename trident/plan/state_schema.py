@@ -20,7 +20,9 @@ def keys_of(node: nodes.HeldState) -> StructType:
 def parts_of(node: nodes.HeldState) -> Mapping[str, BundleMember] | None:
     """Return the combiners of the accumulators in each value of the state, by field; None without a bundle."""
     bundle = bundle_of(state_traits(node).presents(node))
-    return None if bundle is None else {member.aggregation.output: member for member in bundle.members}
+    if bundle is None or not bundle.spreads:
+        return None
+    return {member.aggregation.output: member for member in bundle.members}
 
 
 def value_of(node: nodes.HeldState) -> StructField:

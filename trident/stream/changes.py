@@ -18,6 +18,7 @@ from trident.operations.functions import Call, Operation, Query
 from trident.operations.output_fields import OutputsLike
 from trident.operations.query_functions import MapGet, SnapshotGet
 from trident.operations.retractions import retractable, retracting
+from trident.operations.signed_sums import SignedPlan, signed_plan
 from trident.plan import nodes, rules
 from trident.plan.replays import with_replays
 from trident.plan.state_schema import function_of, keys_of, shown_type, value_of
@@ -252,14 +253,28 @@ class ChangeVerbs(MapVerbs[StreamT], Generic[StreamT, StateT, PlainT]):
 
     def _folded_changes(
         self, group: tuple[str, ...], inputs: tuple[str, ...], how: Aggregation | Reduction, step: Step
-    ) -> tuple[tuple[str, ...], Aggregation, StructType]:
-        """Return the fields that are read, an aggregation that takes rows away, and the fields of its state."""
+    ) -> tuple[nodes.Node, tuple[str, ...], Aggregation, StructType]:
+        """Return the step whose tuples are read, the fields, an aggregation that takes rows away, and the state's."""
         inputs = tuple(name for name in inputs if name != CHANGE)
-        able = retractable(how, select(self.schema, inputs), step)
-        folding = retracting(able, inputs, presented_type(able))
+        plan = None
+        if isinstance(how, Aggregation):
+            plan = signed_plan(how, inputs, self.schema, presented_type(how))
+        if plan is None:
+            able = retractable(how, select(self.schema, inputs), step)
+            node, reads, folding = self._node, (*inputs, CHANGE), retracting(able, inputs, presented_type(able))
+        else:
+            node, reads, folding = self._signed(plan, step), tuple(plan.outputs.names), plan.aggregation
         value = StructType([StructField(folding.output, folding.type)])
         schema = rules.appended(select(self.schema, group), value, step, of="the group")
-        return (*inputs, CHANGE), folding, schema
+        return node, reads, folding, schema
+
+    def _signed(self, plan: SignedPlan, step: Step) -> nodes.Node:
+        """Add the step that gives the numbers of each row a sign."""
+        schema = rules.appended(self.schema, plan.outputs, step)
+        operation, reads = Operation(plan.function, step.called, Call.VALUES), (CHANGE, *plan.inputs)
+        node = nodes.Each(self._node, reads, operation, plan.outputs, **step.gives(schema, ".signed"))
+        self._register.add(self._label, node, part=True)
+        return node
 
     if not TYPE_CHECKING:  # see `StreamBase`
 

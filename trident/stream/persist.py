@@ -30,8 +30,8 @@ class Changing(Protocol):
 
     def _folded_changes(
         self, group: tuple[str, ...], inputs: tuple[str, ...], how: Aggregation | Reduction, step: Step
-    ) -> tuple[tuple[str, ...], Aggregation, StructType]:
-        """Return the fields that are read, an aggregation that takes rows away, and the fields of its state."""
+    ) -> tuple[nodes.Node, tuple[str, ...], Aggregation, StructType]:
+        """Return the step whose tuples are read, the fields, an aggregation that takes rows away, and the state's."""
         ...
 
 
@@ -191,10 +191,11 @@ def _aggregating(
 ) -> nodes.PersistentAggregate | nodes.PersistentReduce:
     step = call.step
     inputs, how, schema = folded(stream, group, call, _USAGE)
+    node = stream._node
     if isinstance(stream, Changing):
-        inputs, how, schema = stream._folded_changes(group, inputs, how, step)
+        node, inputs, how, schema = stream._folded_changes(group, inputs, how, step)
     else:
-        check_counts_once(stream._node, how.aggregator, stream._register.everyChange, step)
+        check_counts_once(node, how.aggregator, stream._register.everyChange, step)
     if isinstance(how, Reduction):
-        return nodes.PersistentReduce(stream._node, group, inputs, how, spec(how.output), **step.gives(schema))
-    return nodes.PersistentAggregate(stream._node, group, inputs, how, spec(how.output), **step.gives(schema))
+        return nodes.PersistentReduce(node, group, inputs, how, spec(how.output), **step.gives(schema))
+    return nodes.PersistentAggregate(node, group, inputs, how, spec(how.output), **step.gives(schema))

@@ -13,10 +13,11 @@ import pyarrow as pa
 from trident.base.types import arrow_schema
 from trident.compiler.columns.calls import CallKernel, action, emitter, predicate
 from trident.compiler.columns.catching import catching_kernel
-from trident.compiler.columns.columns import Columns, Kernel
+from trident.compiler.columns.columns import Column, Columns, Kernel, are_few
 from trident.compiler.columns.dead_letters import Caught, Letters
 from trident.compiler.columns.function_errors import Where
 from trident.compiler.columns.splits import Streams, splitting
+from trident.operations.column_functions import ColumnFunction
 from trident.operations.functions import Operation
 from trident.plan.nodes import Each, Filter, Map, Node, ParallelismHint, Peek, Project, Split
 
@@ -107,6 +108,8 @@ def kernel(work: Work, after: frozenset[str]) -> Kernel:
         return _pandas_kernel(work, operation, after)
     if operation is None:
         return _renaming(work, after) if work.renamed else lambda columns: columns.only(after)
+    if isinstance(operation.target, ColumnFunction):
+        return _columnwise(work, operation.target, _call_kernel(work, operation, after), after)
     return _call_kernel(work, operation, after)
 
 
@@ -125,6 +128,18 @@ def _pandas_kernel(work: Work, operation: Operation, after: frozenset[str]) -> "
     if work.verb not in ("filter", "each", "map"):
         raise TypeError(f"{work.where.step}: a function over pandas objects is not supported in {work.verb}")
     return PandasKernel(work.verb, operation, work.where, work.outputs, after)
+
+
+def _columnwise(work: Work, function: ColumnFunction, by_tuple: Kernel, after: frozenset[str]) -> Kernel:
+    """Return a kernel that computes an `each` over whole columns if there are many tuples."""
+
+    def run(columns: Columns) -> Columns:
+        made = None if are_few(columns.rows) else function.columns([columns[n].array() for n in work.where.inputs])
+        if made is None:
+            return by_tuple(columns)
+        return columns.plus(dict(zip(work.outputs.names, map(Column.of, made), strict=True))).only(after)
+
+    return run
 
 
 def _call_kernel(work: Work, operation: Operation, after: frozenset[str]) -> CallKernel:

@@ -118,7 +118,8 @@ def combine_of(aggregation: Aggregation, where: Where) -> Combine:
     if combines_columns(aggregation):
         columns = ColumnCombine(aggregation, where, pa.field(aggregation.output, arrow_type(aggregation.type)))
     name, native = aggregator_name(aggregation.aggregator), native_form(aggregation.native)
-    return Combine(name, combining, native, columns, parts, wider=wider_input(aggregation, where.inputs))
+    wider = wider_input(aggregation, where.inputs)
+    return Combine(name, combining, native, columns, parts, wider, bundle is not None and bundle.zeros_leave)
 
 
 def nullable(schema: pa.Schema) -> pa.Schema:
