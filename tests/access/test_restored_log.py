@@ -1,4 +1,4 @@
-"""Readers that stay open while a checkpoint is restored from an older copy, and grows on under the same txids."""
+"""Readers that stay open while a checkpoint is restored from an older copy and receives other batches of the same txids."""
 
 import shutil
 from collections.abc import Callable

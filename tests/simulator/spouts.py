@@ -67,7 +67,7 @@ class Source:
             self.kept[name] = self.chance.randint(self.kept[name], self.shown[name])
 
     def fall_back(self, chance: Random, numbers: Iterator[int]) -> None:
-        """Put an older copy of a partition in its place, which has grown on: shorter, as long or longer."""
+        """Replace a partition by an older copy that has received other entries since: shorter, as long or longer."""
         partition = chance.choice(list(self.partitions))
         entries, shown = self.partitions[partition], self.shown[partition]
         cut = chance.randint(self.kept[partition], shown)

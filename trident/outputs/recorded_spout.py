@@ -168,7 +168,7 @@ class _RecordedExecutor(SpoutExecutor):
     def _check_played(self, previous: Metadata, last: int) -> None:
         """Raise DataLossError if the last batch that was played has changed, or is missing.
 
-        The recording is then an older copy, which may have grown since.
+        The recording is then an older copy, which may have received other batches since.
         """
         expected = previous.get("digest") if isinstance(previous, dict) else None
         if expected is None:

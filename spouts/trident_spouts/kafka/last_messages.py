@@ -1,8 +1,9 @@
 """The last message before an offset, as evidence of a stream's reading of a partition.
 
-A topic's id and an offset do not distinguish a partition from a restored copy that has grown since, or from the rest of
-the partition after an unclean leader election, because offsets are used again there. So a position also names the last
-message before its offset. Every reading begins with that message, and so does the first plan of a run.
+A topic's id and an offset do not distinguish a partition from a restored older copy that has received other messages
+since, or from the rest of the partition after an unclean leader election, because offsets are used again there. So a
+position also names the last message before its offset. Every reading begins with that message, and so does the first
+plan of a run.
 """
 
 import hashlib

@@ -2,7 +2,8 @@
 
 A round has many topics on one broker. Each has a stream of its own, of either kind, and lives through writes,
 transactions, aborts, compaction, deleted records, added partitions, a topic made anew, failed attempts and restarts of
-the stream. In the middle of a round the broker is put back to a snapshot of its disk, and all topics grow on.
+the stream. In the middle of a round the broker is restored from a snapshot of its disk, and all topics receive other
+messages.
 """
 
 import json

@@ -71,10 +71,10 @@ class SourceContract:
     Inherit it as ``class TestMySource(SourceContract)`` and define the fixture `source`, a new `ChangingSource` for
     each test. `SpoutContract` tests a spout over an unchanging source.
 
-    If the source was put back to an older copy, or if another source has its name, even one that has grown since, the
-    spout has two choices. It may refuse the source with a `DataLossError` (or a `SourceChangedError` or
-    `SpoutContractError`) before a row is left out or counted twice. Or it may read each row that was added since
-    exactly once. A source that cannot be reached is an error, never the end of the rows.
+    If the source was restored from an older copy, or if another source has its name, the spout has two choices, even if
+    that source has received other rows since. It may refuse the source with a `DataLossError` (or a
+    `SourceChangedError` or `SpoutContractError`) before a row is left out or counted twice. Or it may read each row
+    that was added since exactly once. A source that cannot be reached is an error, never the end of the rows.
     """
 
     @pytest.fixture
@@ -137,7 +137,7 @@ class SourceContract:
     def test_an_older_copy_is_refused_however_far_it_grows(
         self, source: ChangingSource, grown: int, same_run: bool
     ) -> None:
-        """Three rows that were read are not in the copy. The copy has grown since, before the next plan."""
+        """Three rows that were read are not in the copy. Before the next plan, the copy has received other rows."""
         self._refused(source, source.restore, grown, same_run)
 
     @pytest.mark.parametrize("same_run", [True, False], ids=["same-run", "restarted"])
