@@ -1,4 +1,4 @@
-"""Readers that stay open while a checkpoint is restored from an older copy and receives other batches of the same txids."""
+"""Readers that stay open while a checkpoint is restored from an older copy and then has other batches of its txids."""
 
 import shutil
 from collections.abc import Callable
