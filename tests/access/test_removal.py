@@ -338,7 +338,7 @@ def test_a_state_of_this_log_that_the_log_does_not_know_is_dropped(tmp_path: Pat
     dropState("wc", "counts", tmp_path, url=shared_redis.url)
     for key, value in held.items():
         shared_redis.client.restore(key, 0, value)  # type: ignore[no-untyped-call]
-    with pytest.raises(StateError, match="the log .* does not know it"):
+    with pytest.raises(StateError, match="the log .* has no record of it"):
         counted(counting(fixed(["a"], ["b"]), state), checkpointLocation=tmp_path)
     dropState("wc", "counts", tmp_path, url=shared_redis.url)
     assert shared_redis.client.dbsize() == 0

@@ -195,7 +195,7 @@ def submitted(stored: Stored, program: str, **given: object) -> None:
         (
             {"options": {"engine": "spark"}, "master": "spark://127.0.0.1:PORT"},
             SparkSetupError,
-            "no Spark master answers there",
+            "no Spark master answers at this address",
         ),
         ({"options": {"log": "redis://127.0.0.1:PORT"}}, LogError, "127.0.0.1:PORT"),
         ({"options": {"log": "redis://:secret@127.0.0.1"}}, TridentError, "password"),

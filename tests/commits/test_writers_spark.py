@@ -121,7 +121,7 @@ def test_keys_that_workers_left_out_are_noticed(
 ) -> None:
     monkeypatch.setattr(RedisStore, "open_batch", opening_as(LeavesOut))
     state = RedisMapState.opaque(shared_redis.url, writers="executors")
-    with pytest.raises(StateError, match=r"the workers put \d+ of \d+ keys"):
+    with pytest.raises(StateError, match=r"the workers wrote \d+ keys of the frozen file"):
         contents(topology(state), spark, tmp_path)
 
 

@@ -77,7 +77,7 @@ class LogContract:
     def test_only_one_of_those_who_follow_the_same_lease_gets_the_next_one(self, place: Place) -> None:
         first, second = place.open(), place.open()
         assert first.take(after=NO_LEASE).epoch == 1
-        with pytest.raises(FencedError, match=r"taken by another driver \(epoch 1\) meanwhile"):
+        with pytest.raises(FencedError, match=r"another driver \(epoch 1\) has taken over .* in the meantime"):
             second.take(after=NO_LEASE)
         former = second.lease()
         assert second.take(after=former).epoch == 2

@@ -125,7 +125,9 @@ def test_a_reader_is_told_of_batches_that_were_deleted_between_others(tmp_path: 
     shutil.rmtree(tmp_path / "a" / "txid=1")
     assert program.txids("a") == [2, 3, 4], "the oldest batches may go"
     shutil.rmtree(tmp_path / "a" / "txid=3")
-    with pytest.raises(OutputConflictError, match="batch 4 was published after batch 3, but follows batch 2: "):
+    with pytest.raises(
+        OutputConflictError, match="batch 4 was published after batch 3, but the batch before it here is 2: "
+    ):
         publishedFiles(tmp_path / "a")
     assert len(publishedFiles(tmp_path / "a", afterTxid=3)) == 1, "the way out"
     assert len(publishedFiles(tmp_path / "a", afterTxid=4)) == 0
@@ -136,7 +138,7 @@ def test_a_reader_that_goes_on_is_told_of_batches_that_another_one_took_away(tmp
     program.run(4, "a")
     shutil.rmtree(tmp_path / "a" / "txid=2")
     with pytest.raises(
-        OutputConflictError, match="batch 2, which follows batch 1, is missing, .* there is 3: .*afterTxid=2"
+        OutputConflictError, match="batch 2, the next one after batch 1, is missing, .* here is 3: .*afterTxid=2"
     ):
         publishedFiles(tmp_path / "a", afterTxid=1)
     assert len(publishedFiles(tmp_path / "a", afterTxid=2)) == 2, "the way out"

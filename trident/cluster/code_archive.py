@@ -122,9 +122,7 @@ def load_from(archive: Path, program: str) -> TridentTopology:
     topology = imported(program)
     module = sys.modules[split(program)[0]]
     if not _is_from(module, archive):
-        raise TopologyError(
-            f"{program!r} was imported as {module!r} from another place than the stored code in {archive}"
-        )
+        raise TopologyError(f"{program!r} was imported as {module!r} from a file outside the stored code in {archive}")
     return topology
 
 

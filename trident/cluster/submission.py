@@ -231,7 +231,7 @@ def check_spark(engine: str, master: str | None, confs: Mapping[str, str]) -> No
     if master is None or (master.startswith("local") and not master.startswith("local-cluster")):
         _check_local(master, confs)
     elif master.startswith("spark://") and not any(map(_answers, master.removeprefix("spark://").split(","))):
-        raise SparkSetupError(f"--master {master}: no Spark master answers there")
+        raise SparkSetupError(f"--master {master}: no Spark master answers at this address")
 
 
 def _check_local(master: str | None, confs: Mapping[str, str]) -> None:

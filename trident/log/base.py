@@ -71,7 +71,9 @@ class LogBase:
         return holder if holder.epoch == lease.epoch else None
 
     def _overtaken(self, epoch: int) -> FencedError:
-        return FencedError(f"{self._where} was taken by another driver (epoch {epoch}) meanwhile; nothing was written")
+        return FencedError(
+            f"another driver (epoch {epoch}) has taken over {self._where} in the meantime; nothing was written"
+        )
 
     def _other_format(self, format: str, ours: str) -> LogError:
         return LogError(

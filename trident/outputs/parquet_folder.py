@@ -172,7 +172,7 @@ def check_begins(place: str, txid: int, after: int, last: int) -> None:
     """
     if last and after > last:
         raise OutputConflictError(
-            f"{place}: batch {after}, which follows batch {last}, is missing, and the next batch there is {txid}: "
+            f"{place}: batch {after}, the next one after batch {last}, is missing, and the next batch here is {txid}: "
             f"another reader removed it, or the files were damaged. Restore it; or read the batches after it: "
             f"afterTxid={txid - 1}"
         )
@@ -185,9 +185,9 @@ def check_follows(place: str, txid: int, after: int, before: int | None) -> None
     """
     if before is not None and after != before:
         raise OutputConflictError(
-            f"{place}: batch {txid} was published after batch {after or 'none'}, but follows batch "
-            f"{before or 'none'}: batches between were deleted, or a part of the output was restored from an older "
-            f"copy. Restore them; or read the batches after them: afterTxid={txid - 1}"
+            f"{place}: batch {txid} was published after batch {after or 'none'}, but the batch before it here is "
+            f"{before or 'none'}: batches between them were deleted, or a part of the output was restored from an "
+            f"older copy. Restore them; or read the batches after them: afterTxid={txid - 1}"
         )
 
 

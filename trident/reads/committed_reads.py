@@ -253,7 +253,7 @@ def read_consistently(
             return _read_freely(source, groups, body, isolation)
         except (SnapshotMovedError, _TooLarge):
             if not mayWait:
-                raise SnapshotMovedError("the read has to hold commits back") from None
+                raise SnapshotMovedError("the read succeeds only if the driver holds commits back") from None
             # Not an error yet: the short attempts without a hold came first, because a hold delays commits.
             pass
     return _read_held(source, groups, body, isolation, reads)

@@ -325,9 +325,10 @@ def _check_states(
                 continue
             if report.identity is not None:
                 raise StateAheadError(
-                    f"state {name!r} exists, but the log {settings.log_at} does not know it: the log is an old copy. "
-                    f"Restore the newest log. If this is the newest, a replaced driver created the state after a "
-                    f"drop: {settings.drop(drop, node.state.factory.survives)} drops it; or {settings.way_out}"
+                    f"state {name!r} exists, but the log {settings.log_at} has no record of it: the log is an old "
+                    f"copy. Restore the newest log. If this is the newest log, a driver that was replaced created the "
+                    f"state after a drop: {settings.drop(drop, node.state.factory.survives)} drops it; or "
+                    f"{settings.way_out}"
                 )
         if birth is not None and frozen > birth.txid:
             if any(group.marker is None for group in report.groups):

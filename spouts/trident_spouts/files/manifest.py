@@ -86,8 +86,8 @@ class ManifestFile:
             return self.place.look(name)
         except FileNotFoundError:
             raise SourceUnreadableError(
-                f"FileSpout: {self} names {self.place.path(name)}, which does not exist; name a file once it is "
-                f"complete, and keep it until it was read"
+                f"FileSpout: {self} names {self.place.path(name)}, which does not exist; add a file to the manifest "
+                f"when the file is complete, and keep it until the stream has read it"
             ) from None
         except SourceUnreadableError:
             raise

@@ -56,13 +56,13 @@ class Documents:
         try:
             decoded = [self._decoder.decode(text) for text in records.to_pylist() if text is not None]
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise StateCorruptError(f"a record is not the JSON of {self.kind}") from error
+            raise StateCorruptError(f"a stored record is not JSON of type {self.kind}") from error
         if self.bare:
             triples = Triples.bare(self._column(decoded))
         else:
             txids = [record.txid for record in decoded]
             if any(not 0 <= txid < 2**53 for txid in txids):
-                raise StateCorruptError("a record's txid is out of range")
+                raise StateCorruptError("the txid of a stored record is out of range")
             values, prevs = [record.value for record in decoded], [record.prev for record in decoded]
             triples = Triples(np.array(txids, np.int64), self._column(values), self._column(prevs))
         return triples if present.all() else triples.spread(present)
@@ -82,7 +82,7 @@ class Documents:
         try:
             return pa.array(values, self.kind)
         except (pa.ArrowException, ValueError, OverflowError, TypeError) as error:
-            raise StateCorruptError(f"a record is not the JSON of {self.kind}") from error
+            raise StateCorruptError(f"a stored record is not JSON of type {self.kind}") from error
 
 
 def _finite(value: float) -> float | str:

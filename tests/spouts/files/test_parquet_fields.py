@@ -164,7 +164,7 @@ def test_a_column_without_a_type_is_named_when_the_topology_is_built(tmp_path: P
     """Spark has a type for a time of day, so a look at Spark alone would find it only when a batch is read."""
     values = pa.array([0], pa.int64() if pa.types.is_time(kind) else None).cast(kind)
     pq.write_table(pa.table({"page": ["/a"], "x": values}), tmp_path / "a.parquet")
-    with pytest.raises(TypeDeclarationError, match=rf"column 'x' is {re.escape(str(kind))}, for which.* as schema="):
+    with pytest.raises(TypeDeclarationError, match=rf"column 'x' is {re.escape(str(kind))}, a type that .* schema="):
         TridentTopology().newStream("clicks", FileSpout(tmp_path, format="parquet"))
     spout = FileSpout(tmp_path, format="parquet", schema="page string")
     assert spout.open().plan(TransactionAttempt(1, 0), None, 0) is not None
