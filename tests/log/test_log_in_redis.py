@@ -150,10 +150,7 @@ def test_a_folder_is_one_logs_and_another_one_sweeps_nothing_in_it(
             assert running.state("counts")["a"] == times
         before = everything(folder)
         told = (
-            (
-                r"belongs to a log \(.* that is not in "
-                r"it.*log=RedisLog"
-            )
+            r"belongs to a log \(.* that is not in this folder.*log=RedisLog"
             if wrong is None
             else r"another log .* at RedisLog\("
         )
