@@ -4,7 +4,7 @@ from typing import Any
 
 
 def copied(value: Any) -> Any:
-    """Return a value with copies of the lists and dicts in it, however deep.
+    """Return a value with copies of all lists and dicts in it, at any depth.
 
     A spout may keep its position in the metadata that it gets, or reuse one list for all its rows.
 

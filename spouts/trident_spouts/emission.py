@@ -86,7 +86,7 @@ class ArrowEmission(Emission):
         """Return a DataFrame of the table.
 
         A small table is sent inside Spark's plan. A larger table is sent there, too, if the workers run on other
-        machines and do not see the folder `scratch`, or if Parquet cannot hold a type of it. Otherwise the table is
+        machines and do not see the folder `scratch`, or if Parquet cannot hold one of its types. Otherwise the table is
         written to `scratch`, and the workers read it from there.
         """
         schema = spark_schema(self.table.schema)

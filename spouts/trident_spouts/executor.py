@@ -225,8 +225,8 @@ class MeasuredExecutor(Protocol):
     def read_so_far(self, position: Metadata) -> ReadSoFar | None:
         """Return how much of the source the batches up to `position` have read; None if that is not known yet.
 
-        The next `plan` gets `position` as `previous`. Any thread may call this, beside any other call, so it must be
-        quick, and change nothing.
+        The next `plan` gets `position` as `previous`. Any thread may call this at any time, so it must be quick and
+        must not change anything.
         """
         ...
 

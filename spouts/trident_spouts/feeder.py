@@ -24,12 +24,12 @@ from trident_spouts.user_calls import foreign_metadata_error
 class FeederBatchSpout:
     """A spout of batches that the program feeds: each ``feed`` is a batch. The topology is idle until a batch is fed.
 
-    Within the process the spout behaves as a transactional one: it keeps a batch until it is committed, and every
-    replay emits the same tuples. **Nothing of it survives the process**: batches that were fed and not yet committed
-    when the process died are lost unless the program feeds them again, and a batch may have been committed if its
-    ``feed(wait=True)`` had not returned. So its kind is non-transactional: every batch that it emits is committed once,
-    but batches may be lost or repeated at a restart. If that matters, put the input into files or a log, and read
-    those. The spout has one reader at a time.
+    Within the process the spout behaves like a transactional spout: it keeps a batch until it is committed, and every
+    replay emits the same tuples. **No batch survives the process**: batches that were fed but not committed when the
+    process died are lost unless the program feeds them again. If a ``feed(wait=True)`` had not returned, its batch may
+    have been committed. So its kind is non-transactional: every batch that it emits is committed once, but batches may
+    be lost or repeated at a restart. If that matters, put the input into files or a log, and read those. The spout has
+    one reader at a time.
 
     Parameters
     ----------

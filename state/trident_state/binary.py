@@ -171,5 +171,5 @@ def replace_rows(values: pa.Array, rows: Offsets, others: pa.Array) -> pa.Array:
 
 
 def concatenate(arrays: list[pa.Array]) -> pa.Array | pa.ChunkedArray:
-    """Return one column with the given arrays, which have one type, in order. Nothing is copied."""
+    """Return one column with the given arrays, which have one type, in order. The values are not copied."""
     return arrays[0] if len(arrays) == 1 else pa.chunked_array(arrays)

@@ -25,8 +25,8 @@ class GroupFollower:
     """Follows the commits of one batch group with all states in memory, until it is closed.
 
     It treats the copies as a driver treats its states: it applies each batch to all states of the group, then advances
-    `committed`, and readers can hold it back (by a `CommitGate`). So readers always find the values as of the txid that
-    they took, however quickly the driver commits.
+    `committed`, and readers can hold it back (by a `CommitGate`). So readers always find the values as of their txid,
+    even if the driver commits quickly.
     """
 
     def __init__(self, group: str, replicas: Sequence[MemoryReplica]) -> None:

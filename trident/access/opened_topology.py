@@ -65,7 +65,7 @@ def openTopology(
     filesLocation, filesStorage
         The location of the topology's files and the options of its store, if `start` got them.
     timeoutSecs
-        The time for a request that names none.
+        The time limit of requests without a timeout.
 
     Raises
     ------

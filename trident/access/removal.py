@@ -67,8 +67,8 @@ def dropState(
         The location of a state that is not in memory, as for `openState`.
     force
         Drop the state even if a driver may hold it: a running driver is fenced out first, and stops without writing.
-        Also needed if no log is given, because only the log knows of drivers. After such a drop, a start with a log
-        that still lists the state is refused.
+        Also needed if no log is given, because only the log records drivers. After such a drop, a start with a log that
+        still lists the state is refused.
 
     Raises
     ------

@@ -62,8 +62,8 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
 class Wish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The wish of an operator. `number` grows with each change; `kill` is the seconds to wait for planned batches.
 
-    An unknown field (of a later version) is an error, because a driver that ignored it would let an operator wait in
-    vain.
+    An unknown field (of a later version) is an error, because the operator would wait for ever for a driver that
+    ignores it.
     """
 
     number: int = 0

@@ -1,8 +1,8 @@
 """The results that a commit turn computes without the engine: updates of states, late tuples, answers.
 
 An update is computed from the frozen tuples and from the state as of the previous batch: by the driver, or key by key
-by Spark's executors, which write its results into files. Both give the same result. Nothing is written into a state
-here; the returned results are frozen first.
+by Spark's executors, which write its results into files. Both give the same result. This module writes no state; the
+returned results are frozen first.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
 """Committed reads: several states of a batch group are read as of one txid, while further batches are committed.
 
-A store keeps beside each value the value before the last update. So it can answer as of a txid until two further
-batches are written to it. A reader takes the last txid that every state of the group holds, and reads as of it. If the
-store has got two further batches meanwhile, the reader begins again with a newer txid.
+With each value, a store keeps the value before the last update. So it can answer as of a txid until two further batches
+are written to it. A reader takes the last txid that every state of the group holds, and reads as of it. If the store
+has got two further batches meanwhile, the reader begins again with a newer txid.
 
 If that happens too often, or the read is large, the reader holds back the second commit after its txid (`CommitGate`).
 The first commit after it may be under way; the reader does not wait for it. A reader holds commits back from its first

@@ -1,8 +1,8 @@
 """Reads as of the batch before the last committed one.
 
-A store keeps beside each value the value before the last update, so it can be read as of the txid before its marker
-until the next batch begins to be written. Therefore such a read holds commits back from its beginning. A commit that
-has already begun continues; the read is then as of the batch that was the last committed batch before it.
+With each value, a store keeps the value before the last update. So the store can be read as of the txid before its
+marker until the next batch begins to be written. Therefore such a read holds commits back from its beginning. A commit
+that has already begun continues; the read is then as of the batch that was the last committed batch before it.
 """
 
 import time

@@ -105,7 +105,7 @@ class _Paged(Protocol):
 
 
 class StateChanges:
-    """The changes of one state. Any thread may call. Nothing is kept between calls."""
+    """The changes of one state. Any thread may call. The object keeps no data between calls."""
 
     def __init__(
         self, source: ReadSource, view: StateView, log: LogReading, files: FileStore, passing: bool = False
@@ -228,7 +228,7 @@ class StateChanges:
             except SnapshotMovedError:
                 if keys.keys.num_rows <= FREE_ROWS:
                     raise
-                # Nothing holds back the writer, which may commit faster than so many keys can be read. So they are read
+                # The writer is not held back, and may commit faster than so many keys can be read. So they are read
                 # piece by piece, each piece as of a separate txid; the keys that have changed since then follow.
                 self._check_life(life)
                 least = keys.upTo

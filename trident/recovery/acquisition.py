@@ -173,8 +173,8 @@ def _check_waiting(joined: Membership, log: TransactionLog, settings: Settings) 
 
     This happens before the start fences out a driver that could commit them.
 
-    A driver may still run beside this start, and the log may change between two reads here. Therefore a refusal counts
-    only if the log did not change meanwhile; otherwise the check after the log is taken decides.
+    A driver may still be running, and the log may change between two reads here. Therefore a refusal counts only if the
+    log did not change meanwhile; otherwise the check after the log is taken decides.
     """
     before = log.lease(), _Progress.read(joined, log, 0)
     try:

@@ -2,7 +2,7 @@
 
 A group of the log is a sequence of txids. The states of a batch group decide which of these sequences it continues,
 since their markers are txids of that sequence. A batch group without known states continues the group that its streams
-or outputs had. Positions belong to streams (`stream_records`). Everything is decided before anything is written.
+or outputs had. Positions belong to streams (`stream_records`). All decisions come before the first write.
 """
 
 from collections.abc import Mapping

@@ -153,7 +153,7 @@ def _reserved(
 ) -> RunningTopology:
     """Start under the topology's name, which is reserved first. A run without a location gets a temporary folder."""
     name, mine = settings.name, object()
-    # Everything that must be given back is taken within the `try`, because an interrupt may come at any line.
+    # All resources that must be given back are taken within the `try`, because an interrupt may come at any line.
     try:
         registry.reserve(name, settings.replace, mine)
         if not settings.lasting:

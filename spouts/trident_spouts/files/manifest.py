@@ -23,7 +23,7 @@ class ManifestFile:
     place: FilePlace
     name: str
     _known: tuple[ListedFile | None, list[str]] = field(default_factory=lambda: (None, []))
-    """The manifest as it was listed when it was last read, and its names."""
+    """The manifest file (with its status when it was last read), and the names in it."""
 
     def __str__(self) -> str:
         return self.place.path(self.name)

@@ -18,7 +18,9 @@ with a clock that ticks every 1 to 10 ms.)"""
 
 
 class ListedFile(NamedTuple):
-    """A file as it was when it was listed. Files sort by modification time (ns), then name (relative to the root).
+    """A file with its status at the time of the listing.
+
+    Files sort by modification time (ns), then name (relative to the root).
 
     `tag` is the entity tag (ETag) by which an object store identifies a content: other content has another tag. It is
     empty on a disk and in HDFS. Objects have no inode and no device.

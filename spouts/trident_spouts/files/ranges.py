@@ -94,7 +94,9 @@ def iso_time(time_ns: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """A file that a batch reads, as it was when the batch was emitted. It is picklable, because it is sent to workers.
+    """A file that a batch reads, with its status when the batch was emitted.
+
+    It is picklable, because it is sent to workers.
 
     When a worker reads, the path may already belong to another file: log rotation, for example, renames a file and
     gives its name to a new file. So every reader checks the file that it has opened.

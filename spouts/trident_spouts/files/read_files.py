@@ -60,8 +60,8 @@ class ReadFiles:
 
     A file was read if it has an entry, or sorts at or before `cutoff` (modification time in ns, name); every other file
     is unread. If files are read in the order of their names (`by_name`), the time in `cutoff` is 0, and only names are
-    compared. When there are more entries of wholly read files than are remembered, the first of them in that order are
-    dropped, and the cutoff moves up to the last dropped entry, but never past a file that waits to be read. The names
+    compared. If more files were read completely than the number to remember, the first entries in that order are
+    dropped. The cutoff then moves up to the last dropped entry, but never past a file that waits to be read. The names
     of files are relative to the folder `root`.
     """
 

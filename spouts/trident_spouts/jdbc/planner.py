@@ -60,7 +60,7 @@ class IncrementalPlanner:
         self._history = History(description.column, description.origin, self._last_rows)
 
     def next(self, previous: Plan | None, limit: int) -> Plan | None:
-        """Return the batch after `previous`, of about `limit` rows; None if there are no new final rows.
+        """Return the batch after `previous`, of about `limit` rows; None if no new rows are final.
 
         Raises DataLossError if the table is not the one that was read, or ends before rows that were read.
         """

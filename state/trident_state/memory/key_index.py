@@ -163,7 +163,10 @@ def take_rows(encoded: pa.Array, rows: Slots) -> pa.Array:
 
 
 def _with_room(array: npt.NDArray[T], used: int, more: int) -> npt.NDArray[T]:
-    """Return `array` if it has room for `more` elements after `used` ones, else a copy at least twice as large."""
+    """Return `array` if it has room for `more` elements after the first `used`.
+
+    Otherwise a copy at least twice as large.
+    """
     if used + more <= len(array):
         return array
     larger = np.zeros(max(2 * len(array), used + more), array.dtype)
@@ -219,7 +222,7 @@ class Keys(msgspec.Struct, frozen=True):
     def _find_candidates(self, hashes: Hashes, rows: Slots, positions: Slots, candidates: Slots) -> None:
         """Advance each row's position to the next entry that may be its key; put that entry's slot into `candidates`.
 
-        For a row with a search that ends at a free position, `candidates` stays as it is.
+        If the search for a row ends at a free position, its entry in `candidates` does not change.
         """
         mask = _slot_bits(self.table)
         while len(rows):

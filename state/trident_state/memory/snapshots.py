@@ -175,7 +175,7 @@ class Snapshots:
     def base_txid(self) -> int:
         """Return the txid up to which the first segment alone holds the state.
 
-        It is the manifest's txid if there are no segments (the state is empty up to there), and -1 without a manifest.
+        Without segments (the state is empty) it is the manifest's txid; without a manifest it is -1.
         """
         manifest = self._manifest
         if manifest is None:

@@ -34,7 +34,7 @@ class Change(msgspec.Struct, frozen=True):
 def changes_of(
     update: Update, entries: Entries, shape: StateShape, expiry: Expiry, marker: int, where: str
 ) -> list[Change]:
-    """Return the changes of an update: one for all of it, or one for each part if one array cannot hold them."""
+    """Return the changes of an update: one for the whole update, or one for each part if one array cannot hold it."""
     check_update_types(where, shape, update)
     return list(in_halves(partial(_change, update, entries, shape, expiry, marker, where), 0, len(update.deltas)))
 

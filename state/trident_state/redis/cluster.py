@@ -52,7 +52,7 @@ class Servers:
         """Ask the servers in the url, then all known servers, until one knows a master for every hash slot.
 
         If no server knows all masters, return the answer with the most slots. The first server may not know the others:
-        it may have been taken out of the cluster, or have lost its view of it.
+        it may have been removed from the cluster, or have lost its list of servers.
         """
         answers: list[SlotMap] = []
         first_error: StateUnavailableError | None = None

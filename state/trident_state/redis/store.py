@@ -104,7 +104,7 @@ class RedisStore:
         fields = identity_fields(
             self._identity, self._shape.fingerprint, self._kind, self._form, layout.buckets, layout.groups
         )
-        # the first group is created last: as long as it is absent, a report knows that not all groups were created
+        # the first group is created last: as long as it is missing, a report shows that not all groups were created
         last_first = list(reversed(range(layout.groups)))
         missing = [group for group in last_first if groups[group].marker is None] or last_first
         keys = [[layout.packed_metas[group]] for group in missing]
