@@ -1,8 +1,9 @@
-"""Tuples with names where values go by position: the value of one field never becomes that of another."""
+"""Tuples with names where values go by position, and nulls where none may be: no field gets what is not its own."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import pandas as pd
 import pytest
 from pyspark.sql import Row
 
@@ -68,3 +69,26 @@ def test_rows_of_a_spout_and_keys_too() -> None:
         assert (1, 2) in view and Row(a=1, b=2) in view
         with pytest.raises(StateKeyError, match="it has 'a' at another position"):
             view.get(Swapped(b=2, a=1))
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        lambda numbers: numbers.each("n", lambda n: None if n == 2 else n, "m long NOT NULL"),
+        lambda numbers: numbers.map("n", lambda n: (n, None if n == 2 else n), "n long, m long NOT NULL"),
+        lambda numbers: numbers.flatMap("n", lambda n: [None], "m long NOT NULL"),
+        lambda numbers: numbers.each("n", lambda n: {"m": None}, "s struct<m:long NOT NULL>"),
+        lambda numbers: numbers.each("n", _of_series, "m long NOT NULL"),
+        lambda numbers: numbers.each("n", Emits([None]), "m long NOT NULL"),
+    ],
+    ids=["each", "map", "flatMap", "struct", "pandas", "emit"],
+)
+def test_a_null_in_a_field_that_is_not_null_is_refused(of: Callable[..., Any]) -> None:
+    """Spark would fail at it without the step's name."""
+    numbers = TridentTopology().newStream("numbers", FixedBatchSpout("n long", [[1, 2]]))
+    with pytest.raises(UserFunctionError, match=r"'m' is NOT NULL"):
+        of(numbers).take(2)
+
+
+def _of_series(n: pd.Series) -> pd.Series:
+    return n.where(n != 2)

@@ -7,7 +7,7 @@ as a different value (1e-77 as 0.00). So only values that the declared type can 
 
 import datetime
 import decimal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy
@@ -56,6 +56,15 @@ def accept(value: Any, kind: pa.DataType) -> Any:
     raise NotAccepted(value, kind)
 
 
+def check_nulls(values: Sequence[Any], field: pa.Field) -> None:
+    """Raise NotAccepted for the first None if the field is declared NOT NULL.
+
+    Spark trusts the declaration: it would fail at a null without saying where, or read one as 0.
+    """
+    if not field.nullable and None in values:
+        raise NotAccepted(None, field.type, values.index(None), f"{field.name!r} is NOT NULL")
+
+
 def _of_numpy(value: Any, kind: pa.DataType) -> Any:
     """Return a NumPy scalar as a Python value. A time that only fits an int of nanoseconds raises NotAccepted."""
     item = value.item()
@@ -93,6 +102,8 @@ def _accept_struct(value: Any, kind: pa.DataType) -> Any:
         items = list(value)
     else:
         raise NotAccepted(value, kind)
+    for field, item in zip(fields, items, strict=True):
+        check_nulls((item,), field)
     return {field.name: accept(item, field.type) for field, item in zip(fields, items, strict=True)}
 
 

@@ -204,6 +204,9 @@ def _as_declared(batch: pa.RecordBatch, names: Sequence[str | None], target: pa.
             finer = pa.types.is_timestamp(batch.column(name).type) and batch.column(name).type.unit == "ns"
             hint = f"; {IN_MICROSECONDS}" if finer else ""
             raise SpoutContractError(f"FileSpout: {path}, field {field.name!r}: {error}{hint}") from None
+    for column, field in zip(columns, target, strict=True):
+        if column.null_count and not field.nullable:
+            raise SpoutContractError(f"FileSpout: {path}, field {field.name!r}: null, but the field is NOT NULL")
     return pa.RecordBatch.from_arrays(columns, schema=target)
 
 

@@ -16,6 +16,7 @@ import numpy
 import pyarrow as pa
 from pyarrow import types as kinds
 
+from trident.base.accepted_values import check_nulls
 from trident.base.named_values import misplaced
 from trident.base.never_run import NEVER_RUN
 from trident.base.values import NotAccepted, are_exact, type_name
@@ -408,6 +409,7 @@ def tuple_column(
     `are_exact` for these values; None: it was not called yet.
     """
     try:
+        check_nulls(values, field)
         return Column.made(values, field.type, exact)
     except NotAccepted as error:
         raise where.gave(_misfit(error, field), lists, origin(error.row), why_not(error)) from None
@@ -419,6 +421,7 @@ def output_column(where: Where, values: list[Any], field: pa.Field, verb: str = 
     Raises UserFunctionError with the value if one is of another type. `tuple_column` also shows the value's tuple.
     """
     try:
+        check_nulls(values, field)
         return Column.made(values, field.type)
     except NotAccepted as error:
         raise where.error(f"{verb} {_misfit(error, field)}{reason(error)}") from None

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from trident.base.accepted_values import check_nulls
 from trident.base.errors import UserFunctionError
 from trident.base.values import NotAccepted, type_name
 from trident.compiler.columns.columns import Column, Columns, concat
@@ -143,7 +144,9 @@ class PandasKernel:
 
     def _column(self, series: "pd.Series[Any]", field: pa.Field, columns: Columns) -> Column:
         try:
-            return Column.of(from_series(series, field.type))
+            array = from_series(series, field.type)
+            check_nulls(array.to_pylist() if array.null_count and not field.nullable else (), field)
+            return Column.of(array)
         except WrongDtype as error:
             declared = f"{self._expected(field)}{f' {error}' if str(error) else ''}"
             raise self.where.error(f"returned a Series of {series.dtype} for {declared}") from None
