@@ -119,6 +119,33 @@ def test_the_changes_of_a_state_lead_from_each_batch_to_the_next(kind: str, make
         assert {key: row["n"] for key, row in now["sizes"].items()} == wanted["sizes"]
 
 
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("seed", some_of(range(12), range(2)))
+def test_a_join_of_two_tables_is_that_of_their_rows_now(seed: int, place: str, makes: Any, tmp_path: Path) -> None:
+    one, two, topology, make = History(seed), History(seed + 100), TridentTopology(), makes(place, "opaque")
+    feeders = FeederBatchSpout(FIELDS), FeederBatchSpout(FIELDS)
+    left, right = (
+        topology.newStream(name, feeder).asChanges("kind").toTable("id", make(), name=f"table_{name}")
+        for name, feeder in zip("ab", feeders, strict=True)
+    )
+    for how in ("inner", "left"):
+        left.join(right, how, outputFields="h, w").toTable("id", make(), name=how)
+    left.join(left, outputFields="h, w").toTable("id", make(), name="self")
+    for _ in range(3):  # with a restart between
+        with start_local(topology, name="t", checkpointLocation=tmp_path) as running:
+            for _ in range(2):
+                for history, feeder in zip((one, two), feeders, strict=True):
+                    feeder.feed(history.grow(1).batches[-1], wait=True, timeout=20)
+            joined = {key: (*row[1:], *two.rows[key][1:]) for key, row in one.rows.items() if key in two.rows}
+            alone = {key: (*row[1:], None, None) for key, row in one.rows.items()}
+            itself = {key: (*row[1:], *row[1:]) for key, row in one.rows.items()}
+            assert found(running, ["inner", "left", "self"]) == {
+                "inner": joined,
+                "left": alone | joined,
+                "self": itself,
+            }
+
+
 def _note(at: dict[int, list[Any]], batch: Any, txid: int, attempt: int) -> None:
     at[txid] = batch.to_pylist()
 

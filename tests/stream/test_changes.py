@@ -143,6 +143,25 @@ def test_states_without_changes_say_where_their_tuples_are() -> None:
     assert counts.changes().fields == ("k", "n", "_change_type")
 
 
+def test_a_join_of_tables_needs_keys_of_the_same_types() -> None:
+    topology = TridentTopology()
+    stream = topology.newStream("s", FixedBatchSpout("k string, v long", []))
+    counts = stream.groupBy("k").persistentAggregate(M(), Count(), "n", name="counts")
+    by_number = stream.toTable("v", name="numbers")
+    total = stream.persistentAggregate(M(), "v", Sum(), "total", name="total")
+    for write, problem in (
+        (lambda: counts.join(by_number), "state 'numbers' cannot be queried by (k string): its key is (v bigint)"),
+        (lambda: counts.join(stream), "is not a state of this topology; toTable(keyFields) makes a stream a table"),
+        (lambda: counts.join(counts), "output field 'n' is already a field"),
+        (lambda: counts.join(counts, "full"), "joinType='full': expected 'inner' or 'left'"),
+        (lambda: total.join(total), "has no key fields, so there is nothing to join by"),
+    ):
+        with pytest.raises(TopologyError, match=re.escape(problem)):
+            write()
+    joined = counts.join(stream.toTable("k", name="rows"), "left")
+    assert joined.fields == ("k", "n", "v", "_change_type")
+
+
 def test_an_aggregate_over_new_values_names_the_way_out() -> None:
     stream = TridentTopology().newStream("s", FixedBatchSpout("k string", []))
     counts = stream.groupBy("k").persistentAggregate(M(), Count(), "n", name="counts")

@@ -95,23 +95,55 @@ class Images:
     """The change of one entry of a state: no tuple, one, or the two images of an update.
 
     Called with the key, then the value after the batch and the value before it; None means that there is no entry.
-    `spread` is true if the values are structs, whose fields the tuples get.
+    With `spread`, the values are structs, whose fields the tuples get.
     """
 
     keys: int
     spread: bool
 
     def __call__(self, *values: Any) -> Iterator[tuple[Any, ...]]:
-        key, (after, before) = values[: self.keys], values[self.keys :]
-        if after == before:
-            return
-        if before is not None:
-            yield (*key, *self._fields(before), "delete" if after is None else "update_preimage")
-        if after is not None:
-            yield (*key, *self._fields(after), "insert" if before is None else "update_postimage")
+        after, before = values[self.keys :]
+        return _images(values[: self.keys], _fields(after, self.spread), _fields(before, self.spread))
 
-    def _fields(self, value: Any) -> tuple[Any, ...]:
-        return tuple(value) if self.spread else (value,)
+
+@dataclass(frozen=True)
+class JoinedImages:
+    """The change of one row of the join of two tables.
+
+    Called with the key, the values of the left table after the batch and before it, then those of the right table. With
+    `left`, a row of the left table stays without a partner, with `width` nulls.
+    """
+
+    keys: int
+    spread: bool
+    spread_right: bool
+    width: int
+    left: bool
+
+    def __call__(self, *values: Any) -> Iterator[tuple[Any, ...]]:
+        after, before, right_after, right_before = values[self.keys :]
+        return _images(values[: self.keys], self._row(after, right_after), self._row(before, right_before))
+
+    def _row(self, left: Any, right: Any) -> tuple[Any, ...] | None:
+        own, other = _fields(left, self.spread), _fields(right, self.spread_right)
+        if other is None and self.left:
+            other = (None,) * self.width
+        return None if own is None or other is None else (*own, *other)
+
+
+def _images(
+    key: tuple[Any, ...], after: tuple[Any, ...] | None, before: tuple[Any, ...] | None
+) -> Iterator[tuple[Any, ...]]:
+    if after == before:
+        return
+    if before is not None:
+        yield (*key, *before, "delete" if after is None else "update_preimage")
+    if after is not None:
+        yield (*key, *after, "insert" if before is None else "update_postimage")
+
+
+def _fields(value: Any, spread: bool) -> tuple[Any, ...] | None:
+    return None if value is None else tuple(value) if spread else (value,)
 
 
 SAME = {kind: kind for kind in KINDS}

@@ -6,23 +6,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar, cas
 from pyspark.sql.types import StringType, StructField, StructType
 
 from trident.base.changes import CHANGE, KINDS, ChangeKind
-from trident.base.errors import TypeDeclarationError
 from trident.base.names import FieldsLike, brief, did_you_mean, free_name
 from trident.base.step import Step
 from trident.base.types import ddl, select
 from trident.operations.aggregator_kinds import presented_type
 from trident.operations.aggregators import Aggregation, Reduction
-from trident.operations.changes import SAME, Images, Kept, KindOf
+from trident.operations.changes import SAME, Kept, KindOf
 from trident.operations.error_policy import OnErrorLike
-from trident.operations.functions import Call, Operation, Query
+from trident.operations.functions import Call, Operation
 from trident.operations.output_fields import OutputsLike
-from trident.operations.query_functions import MapGet, SnapshotGet
 from trident.operations.retractions import retractable, retracting
 from trident.operations.signed_sums import SignedPlan, signed_plan
 from trident.plan import nodes, rules
 from trident.plan.replays import with_replays
-from trident.plan.state_schema import function_of, keys_of, shown_type, value_of
-from trident.plan.states import state_traits
 from trident.stream import names_elsewhere
 from trident.stream.arguments import Arguments
 from trident.stream.base import NotASequence, StreamBase, StreamT, unknown_verb
@@ -31,7 +27,7 @@ from trident.stream.each import EachVerbs
 from trident.stream.joins import merged
 from trident.stream.map import MapVerbs
 from trident.stream.persist import PersistentVerbs
-from trident.stream.state import StateBase, StateT
+from trident.stream.state import StateT
 from trident.stream.tables import add_table
 
 ChangesT = TypeVar("ChangesT", bound="StreamBase[Any]")
@@ -87,7 +83,7 @@ class AsChangesVerbs(EachVerbs[StreamT], Generic[StreamT, ChangesT]):
         >>> changes.take(2)
         [Row(name='dog', n=2, _change_type='insert'), Row(name='cat', n=1, _change_type='insert')]
         >>> changes.persistentAggregate(MemoryMapState.opaque(), "n", Sum(), "total")
-        TridentState('pets.total': total struct<value:bigint,tuples:bigint>; opaque)
+        TridentState('pets.total': total struct<tuples:bigint,total_sum:bigint>; opaque)
         """
         step = self._step("asChanges")
         if not isinstance(kindField, str):
@@ -334,75 +330,3 @@ class GroupedChangeVerbs(NotASequence, Drawable, PersistentVerbs[StreamT, StateT
             if not name.startswith("_") and hasattr(type(self._stream), name):
                 message = f"grouped changes have no verb {name!r}; the stream has it: toStream().{name}"
             raise AttributeError(message, name=name, obj=self)
-
-
-class StateChangesVerbs(Generic[StreamT]):
-    """The verb of a state that gives its changes."""
-
-    __slots__ = ()
-
-    def changes(self) -> StreamT:
-        """Return the changes of each batch as a stream of changes: the values before the batch and after it.
-
-        For each key that the batch changed: ``insert`` if the key is new, ``delete`` if it left the state, otherwise
-        ``update_preimage`` with the value before, and ``update_postimage`` with the value after. A key with the same
-        value as before gives nothing. Values come as queries see them: the mean, for `Average`. A later aggregate over
-        the changes is exact; one over `newValuesStream` would count a key again at each change.
-
-        >>> from trident import Count, TridentTopology
-        >>> from trident.spouts import FixedBatchSpout
-        >>> from trident.state import MemoryMapState
-        >>> words = TridentTopology().newStream("words", FixedBatchSpout("word string", [["dog"]]))
-        >>> counts = words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="counts")
-        >>> counts.changes().groupBy("n").persistentAggregate(MemoryMapState.opaque(), Count(), "words", name="having")
-        TridentState('having': n bigint, words struct<value:bigint,tuples:bigint>; opaque)
-        """
-        state = cast("StateBase[Any]", self)
-        stream: StreamT = state._of_changes(changes_of(state))
-        return stream
-
-
-def changes_of(state: StateBase[Any]) -> nodes.Node:
-    """Add the steps that give the changes of a state, and return the last one."""
-    register, label, held = state._register, state._label, state._node
-    step = register.step(label, "changes")
-    known = register.changes.get(held)
-    if known is not None:
-        return known
-    if not state_traits(held).replaces(held):
-        raise step.wrong(
-            f"the changes of state {state.name!r} are not known: persistentAggregate and toTable have changes(); the "
-            f"results of windows and the tuples of updaters are final, so newValuesStream() has all of them"
-        )
-    kind, keys = shown_type(held), keys_of(held)
-    if kind is None:
-        raise step.error(
-            TypeDeclarationError,
-            f"the type of the values is not declared: {function_of(held)} presents them; annotate the return type of "
-            f"present(acc)",
-        )
-    spread = isinstance(kind, StructType)
-    fields = kind.fields if isinstance(kind, StructType) else [StructField(value_of(held).name, kind)]
-    schema = rules.appended(keys, StructType([StructField(f.name, f.dataType) for f in fields]), step, of="the key")
-    schema = rules.appended(schema, StructType([_KIND]), step)
-    after, before = free_name("after", keys.names), free_name("before", keys.names)
-    node: nodes.Node = state._new_values()
-    node = _add(state, nodes.Project(node, tuple(keys.names), **step.gives(keys, ".keys"))) if keys.names else node
-    start = tuple(keys.names)
-    function = MapGet() if keys.names else SnapshotGet()
-    for name, earlier in ((after, False), (before, True)):
-        output = StructType([StructField(name, kind)])
-        query = Query(function, step.called, get=True)
-        gives = step.gives(rules.appended(node.schema, output, step), f".{name}")
-        node = _add(state, nodes.StateQuery(node, start, held, query, output, earlier, **gives))
-    operation = Operation(Images(len(start), spread), step.called, Call.VALUES, many=True)
-    node = nodes.Map(node, (*start, after, before), operation, **step.gives(schema))
-    register.add(label, node)
-    register.everyChange.add(node)  # a change says what it replaces, so that nothing is counted again
-    register.changes[held] = node
-    return node
-
-
-def _add(state: StateBase[Any], node: nodes.Node) -> nodes.Node:
-    state._register.add(state._label, node, part=True)
-    return node

@@ -9,7 +9,7 @@ from trident.plan.register import Register
 from trident.stream.aggregate import AggregateVerbs
 from trident.stream.aggregator_chain import ChainVerbs
 from trident.stream.apply_assembly import AssemblyVerbs
-from trident.stream.changes import AsChangesVerbs, ChangeVerbs, GroupedChangeVerbs, StateChangesVerbs
+from trident.stream.changes import AsChangesVerbs, ChangeVerbs, GroupedChangeVerbs
 from trident.stream.dead_letters import DeadLetterVerbs
 from trident.stream.duplicates import DuplicateVerbs
 from trident.stream.extremes import ExtremeVerbs
@@ -26,6 +26,7 @@ from trident.stream.query import QueryVerbs
 from trident.stream.repartition import RepartitionVerbs
 from trident.stream.split import SplitVerbs
 from trident.stream.state import StateBase
+from trident.stream.state_changes import StateChangesVerbs
 from trident.stream.stateful import StatefulVerbs
 from trident.stream.stateful_each import StatefulEachVerbs
 from trident.stream.tables import TableVerbs
