@@ -160,7 +160,8 @@ def _asked(
     for name, earlier in (("after", False), ("before", True)):
         names.append(free_name(f"{name} {state.name}", node.schema.names))
         output = StructType([StructField(names[-1], kind)])
-        query, gives = Query(function, step.called, get=True), step.gives(rules.appended(node.schema, output, step))
+        query = Query(function, step.called, get=True)
+        gives = step.gives(rules.appended(node.schema, output, step), f".{name}.{state.name}")
         inputs = tuple(keys) if by is None else by
         node = _part(at, nodes.StateQuery(node, inputs, held, query, output, earlier, **gives))
     return node, (names[0], names[1])
