@@ -188,7 +188,7 @@ def test_a_frozen_batch_with_one_names_the_key_and_dropstate_is_a_way_out(
         run(tmp_path)
     monkeypatch.undo()
     for _ in range(2):
-        with pytest.raises(StateValueError, match=r"state 'p', batch 1, id=2.*0000-12-31 23:06:32.*\(dropState"):
+        with pytest.raises(StateValueError, match=r"state 'p', batch 1, id=2.*0000-12-31 23:06:32.*\(with dropState"):
             run(tmp_path, GOOD)
     dropState("t", "p", tmp_path)
     assert run(tmp_path, GOOD) == {}

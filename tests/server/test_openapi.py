@@ -89,7 +89,7 @@ def test_ranking_by_a_field_that_there_is_not(serving: Serving) -> None:
 
 def test_a_parameter_that_came_twice(serving: Serving) -> None:
     told = serving.get("/state/counts?top=3&limit=1&limit=2")
-    assert (told.status_code, told.json()["error"]["message"]) == (400, "limit came 2 times")
+    assert (told.status_code, told.json()["error"]["message"]) == (400, "limit is given 2 times; give it once")
     assert serving.get("/state/counts?top=3&limit=many").status_code == 400
 
 
