@@ -189,7 +189,7 @@ class _Telling:
         self._outlets(sink, result, txid)
         if sink.name in self._places:
             self._places[sink.name].take(result, txid)
-            self._driver.world.places.took(sink.name)
+            self._driver.world.places.took(sink.name, result.num_rows)
 
 
 class OfGroup:

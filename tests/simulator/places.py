@@ -131,9 +131,10 @@ class Places:
 
     # --- what happens ----------------------------------------------------------------------------------------------
 
-    def took(self, output: str) -> None:
-        """An output took a batch. Somebody copies its place, or puts it back to the copy a little later."""
-        self._unseen.discard(output)
+    def took(self, output: str, rows: int) -> None:
+        """An output took a batch of so many rows. Its user copies the place, or puts it back to the copy a bit later."""
+        if rows:  # for a batch without rows the output does not look at what its place holds
+            self._unseen.discard(output)
         if self._left and not self._world.ending:
             if output not in self._copies:
                 self._copies[output] = dict(self.files[output])
