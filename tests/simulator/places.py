@@ -132,7 +132,7 @@ class Places:
     # --- what happens ----------------------------------------------------------------------------------------------
 
     def took(self, output: str, rows: int) -> None:
-        """An output took a batch of so many rows. Its user copies the place, or puts it back to the copy a bit later."""
+        """An output took a batch of so many rows. Its user copies the place, or puts it back to the copy later."""
         if rows:  # for a batch without rows the output does not look at what its place holds
             self._unseen.discard(output)
         if self._left and not self._world.ending:
