@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from trident import Average, Count, Sum, TridentTopology
+from trident import Average, Count, CountDistinct, Min, Sum, TridentTopology
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
 from trident.testing.local import start_local
@@ -65,3 +65,79 @@ def test_the_opposite_of_the_least_bigint_is_an_error_that_names_it() -> None:
 def test_a_sum_of_infinite_numbers_has_no_rest_that_is_a_number() -> None:
     held = results("double", [[(1, math.inf, "insert"), (1, 2.0, "insert")], [(1, math.inf, "delete")]], Sum("v"))
     assert math.isnan(held[1])
+
+
+LONG = Decimal("12345678901234567890123456789012.345678")
+"""More digits than Python's default context keeps."""
+
+
+class Own(Sum):
+    """A subclass, which is called for each tuple."""
+
+    def init(self, tuple: Any) -> Any:
+        return tuple[0]
+
+
+class Greatest(Sum):
+    """A subclass that combines in another way, so that it cannot use the `retract` of Sum."""
+
+    def combine(self, a: Any, b: Any) -> Any:
+        return max(a, b)
+
+
+@pytest.mark.filterwarnings("ignore:.*no checkpointLocation")
+@pytest.mark.parametrize("size", [0, 100])
+@pytest.mark.parametrize("aggregator", [Sum("v"), Average("v"), Own("v"), {"s": Sum("v"), "m": Min("v")}])
+def test_a_decimal_is_taken_away_to_its_last_digit(size: int, aggregator: Any) -> None:
+    others = [(2, Decimal(0), "insert")] * size
+    batches = [[(1, LONG, "insert"), (1, Decimal("1.5"), "insert")], [(1, LONG, "delete"), *others]]
+    held = results("decimal(38,6)", batches, aggregator)[1]
+    assert set(held if isinstance(held, tuple) else [held]) == {Decimal("1.5")}
+
+
+@pytest.mark.filterwarnings("ignore:.*no checkpointLocation")
+def test_a_subclass_that_combines_otherwise_keeps_its_rows() -> None:
+    batches = [[(1, 3, "insert"), (1, 7, "insert"), (1, 5, "insert")], [(1, 7, "delete")]]
+    assert results("long", batches, Greatest("v")) == {1: 5}
+
+
+@pytest.mark.filterwarnings("ignore:.*no checkpointLocation")
+@pytest.mark.parametrize(
+    ("kind", "one", "two"),
+    [
+        ("struct<a:double>", (math.nan,), (1.0,)),
+        ("struct<a:array<long>>", ([1],), ([2],)),
+        ("array<double>", [math.nan], [1.0]),
+        ("double", math.nan, 1.0),
+    ],
+)
+def test_kept_rows_of_any_type_are_taken_away(kind: str, one: Any, two: Any) -> None:
+    batches = [[(1, one, "insert"), (1, two, "insert")], [(1, one, "delete")]]
+    assert results(kind, batches, {"n": ("v", CountDistinct())}) == {1: (1,)}
+    assert results(kind, [*batches, [(1, two, "delete")]], {"n": ("v", CountDistinct())}) == {}
+
+
+class Forgets(Sum):
+    """A retract that returns nothing."""
+
+    def retract(self, a: Any, b: Any) -> Any:
+        a -= b
+
+
+@pytest.mark.filterwarnings("ignore:.*no checkpointLocation")
+def test_a_retract_that_returns_nothing_is_an_error() -> None:
+    with pytest.raises(Exception, match=r"retract\(a, b\) of .* returned None"):
+        results("long", [[(1, 3, "insert")], [(1, 3, "delete")]], Forgets("v"))
+
+
+@pytest.mark.filterwarnings("ignore:.*no checkpointLocation")
+@pytest.mark.parametrize("size", [1, 100])
+def test_a_struct_may_say_the_kind(size: int) -> None:
+    topology = TridentTopology()
+    rows = [[(1, (True,))] * size, [(1, (False,))]]
+    changes = topology.newStream("s", FixedBatchSpout("g long, op struct<new:boolean>", rows))
+    state = changes.asChanges("op", {(True,): "insert", (False,): "delete"})
+    state.groupBy("g").persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="n")
+    with start_local(topology, name="t") as running:
+        running.processAllAvailable(timeout=30)
+        assert running.state("n").get(1) == (size - 1 or None)

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from trident.base.changes import ADDS, KINDS
 from trident.base.short_texts import short_repr
+from trident.operations.aggregates.base import negated
 from trident.operations.column_functions import ColumnFunction
 
 
@@ -30,7 +31,10 @@ class KindOf(ColumnFunction):
         return kind
 
     def columns(self, inputs: Sequence[pa.Array]) -> list[pa.Array] | None:
-        encoded = inputs[0].dictionary_encode(null_encoding="encode")
+        try:
+            encoded = inputs[0].dictionary_encode(null_encoding="encode")
+        except pa.ArrowNotImplementedError:  # structs
+            return None
         kinds = [self.kinds.get(value) for value in encoded.dictionary.to_pylist()]
         return None if None in kinds else [pa.array(kinds, pa.string()).take(encoded.indices)]
 
@@ -79,7 +83,7 @@ class Signed(ColumnFunction):
 def _of_row(how: str, value: Any, sign: int) -> Any:
     if how == "count":
         return 0 if value is None else sign
-    return None if value is None else value if sign > 0 else -value
+    return None if value is None else value if sign > 0 else negated(value)
 
 
 def _wide(kind: pa.DataType) -> pa.DataType:

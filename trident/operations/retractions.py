@@ -5,7 +5,7 @@ number. A deleted tuple counts as the opposite of an inserted one, so parts of a
 process and in the state, as those of any other combiner. A key without tuples leaves the state.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any
@@ -67,7 +67,10 @@ class Retracting(BuiltinAggregator):
         return self.shown
 
     def _opposite(self, acc: Any) -> Any:
-        return retract(self.inner)(self.inner.zero(), acc)
+        opposite = retract(self.inner)(self.inner.zero(), acc)
+        if opposite is None and acc is not None:
+            raise TypeError(f"retract(a, b) of {brief(self.inner)} returned None; it has to return an accumulator")
+        return opposite
 
     @cached_property
     def _make(self) -> Callable[[Any], Any]:
@@ -181,17 +184,27 @@ def retracting(how: Aggregation, inputs: tuple[str, ...], shown: DataType | None
 
 def _together(a: Any, b: Any, sign: int) -> list[tuple[Any, ...]]:
     """Return the entries of `a` with those of `b` added or taken away. Entries without tuples are left out."""
-    counts: dict[Any, int] = {}
+    counts, tuples = dict[Any, int](), dict[Any, Any]()
     for entries, factor in ((a, 1), (b, sign)):
         for entry in entries:
             *values, number = entry
-            key = tuple(_NAN if value != value else value for value in values)
+            key = _comparable(values)
             counts[key] = counts.get(key, 0) + factor * number
-    return [(*values, number) for values, number in counts.items() if number]
+            tuples.setdefault(key, values)
+    return [(*tuples[key], number) for key, number in counts.items() if number]
 
 
 _NAN = float("nan")
 """One object for all NaN, so that they are one key."""
+
+
+def _comparable(value: Any) -> Any:
+    """Return what stands for a value as a key: structs and arrays as tuples, any NaN as the same object."""
+    if isinstance(value, list | tuple):
+        return tuple([_comparable(each) for each in value])
+    if isinstance(value, Mapping):
+        return frozenset((key, _comparable(each)) for key, each in value.items())
+    return _NAN if value != value else value
 
 
 def _free(name: str, taken: Iterable[str]) -> str:

@@ -11,6 +11,7 @@ from trident.base.step import Step
 from trident.base.types import ddl, select
 from trident.operations.aggregator_kinds import presented_type
 from trident.operations.aggregators import Aggregation, Reduction
+from trident.operations.bundles import bundle_of
 from trident.operations.changes import SAME, Kept, KindOf
 from trident.operations.error_policy import OnErrorLike
 from trident.operations.functions import Call, Operation
@@ -105,6 +106,16 @@ class AsChangesVerbs(EachVerbs[StreamT], Generic[StreamT, ChangesT]):
         node = nodes.Project(kind, (*others, made), **step.gives(schema))
         self._register.add(self._label, node)
         return self._of_changes(node)
+
+
+def _refuse_kind(read: tuple[str, ...], how: Aggregation | Reduction, step: Step) -> None:
+    """Refuse an aggregate by the kind or of the kind: every row that is there was added, and has no other kind."""
+    bundle = bundle_of(how)
+    if CHANGE in read or any(CHANGE in member.inputs for member in (() if bundle is None else bundle.members)):
+        raise step.wrong(
+            f"{CHANGE!r} says whether a row is added or taken away, and an aggregate has only the rows that are there; "
+            f"to count the changes themselves, aggregate toStream()"
+        )
 
 
 def _checked(kinds: object, step: Step) -> Mapping[Any, str]:
@@ -251,7 +262,7 @@ class ChangeVerbs(MapVerbs[StreamT], Generic[StreamT, StateT, PlainT]):
         self, group: tuple[str, ...], inputs: tuple[str, ...], how: Aggregation | Reduction, step: Step
     ) -> tuple[nodes.Node, tuple[str, ...], Aggregation, StructType]:
         """Return the step whose tuples are read, the fields, an aggregation that takes rows away, and the state's."""
-        inputs = tuple(name for name in inputs if name != CHANGE)
+        _refuse_kind((*group, *inputs), how, step)
         plan = None
         if isinstance(how, Aggregation):
             plan = signed_plan(how, inputs, self.schema, presented_type(how))

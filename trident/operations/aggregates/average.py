@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from pyspark.sql import types as spark
 
-from trident.operations.aggregates.base import NUMERIC, OneFieldAggregator, added, one_field
+from trident.operations.aggregates.base import NUMERIC, OneFieldAggregator, added, negated, one_field
 from trident.operations.aggregates.sum import Sum
 from trident.operations.aggregators import Native
 
@@ -37,7 +37,7 @@ class Average(OneFieldAggregator):
 
     def retract(self, a: Any, b: Any) -> Any:
         """Return the sum and the count of the tuples of `a` without those of `b`."""
-        return added(a[0], -b[0]), a[1] - b[1]
+        return added(a[0], negated(b[0])), a[1] - b[1]
 
     def zero(self) -> Any:
         return 0, 0

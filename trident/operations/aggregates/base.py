@@ -69,6 +69,9 @@ class BuiltinAggregator(CombinerAggregator):
                 cls.native = None
             if "gathered" not in vars(cls):
                 cls.gathers = False
+        # A subclass that combines in another way cannot take tuples away by the `retract` of its base class.
+        if {"combine", "zero"} & vars(cls).keys() and "retract" not in vars(cls) and hasattr(cls, "retract"):
+            cls.retract = None
         if {"init", "combine", "zero"} & vars(cls).keys():
             for method in ("initColumn", "combineColumn"):
                 if method not in vars(cls) and hasattr(cls, method):
@@ -125,6 +128,15 @@ def added(a: Any, b: Any) -> Any:
     """
     exact = isinstance(a, decimal.Decimal) or isinstance(b, decimal.Decimal)  # one of the two may be zero(), an int
     return EXACT.add(a, b) if exact else a + b
+
+
+def negated(a: Any) -> Any:
+    """Return the opposite of a number. Decimals are exact to the last digit, as in `added`.
+
+    >>> negated(decimal.Decimal(10**30 + 1))
+    Decimal('-1000000000000000000000000000001')
+    """
+    return EXACT.minus(a) if isinstance(a, decimal.Decimal) else -a
 
 
 def check_parameter(name: str, parameter: str, value: object, least: int = 1, most: int | None = None) -> None:

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from pyspark.sql import types as spark
 
-from trident.operations.aggregates.base import INTEGRAL, NUMERIC, OneFieldAggregator, added, one_field
+from trident.operations.aggregates.base import INTEGRAL, NUMERIC, OneFieldAggregator, added, negated, one_field
 from trident.operations.aggregators import Native
 
 
@@ -35,7 +35,7 @@ class Sum(OneFieldAggregator):
 
     def retract(self, a: Any, b: Any) -> Any:
         """Return the sum of the tuples of `a` without those of `b`."""
-        return a if b is None else added(0 if a is None else a, -b)
+        return a if b is None else added(0 if a is None else a, negated(b))
 
     def zero(self) -> Any:
         return 0
