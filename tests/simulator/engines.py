@@ -13,6 +13,7 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.errors import AttemptCancelledError, SparkFailedError, SparkSetupError, UserFunctionError
 from trident.compiler.auto.choice import EngineChoice, Side, Size
 from trident.compiler.auto.engine import AutoSlot
+from trident.compiler.auto.spark_later import SparkLater
 from trident.compiler.engine import Slot
 from trident.compiler.program import Group, Stage
 from trident.frozen.results import StageResult
@@ -40,7 +41,7 @@ class Engines:
         if not self._used:
             return one(group)
         here: Any = _Side(self, "embedded", one)
-        later: Any = _Later(self, _Side(self, "spark", one))
+        later = _Later(self, _Side(self, "spark", one))
         most = self.dice.choice((2, 5, 10**6, 10**6))
         return AutoSlot(group, here, later, _DrawnTimes(self.dice, most))
 
@@ -75,22 +76,23 @@ class _DrawnTimes(EngineChoice):
         return super().is_longer(group, stage, side, size, self._dice.choice(_TOOK))
 
 
-class _Later:
-    """Spark, which comes up in the world's time. As `SparkLater`."""
+class _Later(SparkLater):
+    """Spark, which comes up in the world's time."""
 
     def __init__(self, engines: Engines, spark: "_Side") -> None:
+        super().__init__(lambda: spark, session=engines.dice.random() < 0.5)  # type: ignore[arg-type, return-value]
         self._scheduler, self._spark = engines.world.scheduler, spark
         self._takes = engines.dice.choice((0.0, 0.05, 2.0))
         self._up_at = 0.0 if engines.dice.random() < 0.4 else float("inf")
 
     @property
-    def engine(self) -> "_Side | None":
+    def engine(self) -> Any:
         return self._spark if self._scheduler.now >= self._up_at else None
 
     def begin(self, why: str) -> None:
         self._up_at = min(self._up_at, self._scheduler.now + self._takes)
 
-    def get(self, check: Callable[[], None]) -> "_Side":
+    def get(self, check: Callable[[], None] = lambda: None) -> Any:
         self.begin("it is needed")
         cancelled: list[AttemptCancelledError] = []
 

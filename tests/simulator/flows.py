@@ -23,6 +23,7 @@ FLOWS = {
     **{"recent": 6, "table": 8, "several": 8, "stateful": 5},
     **{"sessions": 8, "sessions late": 3},
     **{"interval inner": 2, "interval left": 2, "interval right": 2, "interval full": 6},
+    **{"changes": 8},
 }
 """And how often each is drawn."""
 
@@ -79,7 +80,7 @@ def keys_of(flow: str, state: str) -> pa.Table | None:
     keys = program(flow).shapes[state].keys
     if keys.names == []:
         return kept(pa.table({"": pa.nulls(1)}).select([]))
-    if len(keys) > 1:
+    if len(keys) > 1 or keys.types != [pa.string()]:
         return None
     return kept(pa.table({keys.names[0]: pa.array(LETTERS if keys.names[0] == "letter" else KEYS, pa.string())}))
 

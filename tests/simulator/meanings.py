@@ -15,7 +15,20 @@ from typing import Any
 
 from tests.simulator.in_world import checksum, first_letter, moment, onward
 from tests.simulator.spouts import Row
-from tests.simulator.verbs import BETWEEN, GAP, LATENESS, NUMBERS, OTHERS, SLACK, WITHIN, WORDS, pair, score, visit
+from tests.simulator.verbs import (
+    BETWEEN,
+    GAP,
+    LATENESS,
+    NUMBERS,
+    OTHERS,
+    SLACK,
+    WITHIN,
+    WORDS,
+    change,
+    pair,
+    score,
+    visit,
+)
 
 Batch = Mapping[str, list[Row]]
 """The tuples of each stream, in their order."""
@@ -127,6 +140,26 @@ def _table(history: list[Batch]) -> dict[str, Held | Waiting]:
         latest |= dict(batch[NUMBERS])
     held = {word: {"seq": seq, "check": checksum(seq)} for word, seq in latest.items()}
     return {"latest": held, "joined": _sums(joined), "own": _sums(own)}
+
+
+def _changes(history: list[Batch]) -> dict[str, Held | Waiting]:
+    by_word, latest = dict[str, Counter[int]](), dict[str, int]()
+    for word, seq in [row for batch in history for row in batch[NUMBERS]]:
+        adds = change(seq) == "insert"
+        by_word.setdefault(word, Counter())[seq] += 1 if adds else -1
+        latest.pop(word, None)
+        latest |= {word: seq} if adds else {}
+    sizes = {word: sum(rows.values()) for word, rows in by_word.items() if sum(rows.values()) > 0}
+    held = {
+        word: {
+            "total": sum(seq * number for seq, number in by_word[word].items()),
+            "least": min(seq for seq, number in by_word[word].items() if number > 0),
+        }
+        for word in sizes
+    }
+    joined = {word: {"seq": seq, "n": sizes.get(word)} for word, seq in latest.items()}
+    rows = {word: {"seq": seq} for word, seq in latest.items()}
+    return {"held": held, "sizes": sizes, "having": Counter(sizes.values()), "rows": rows, "joined": joined}
 
 
 def _stateful(history: list[Batch]) -> dict[str, Held | Waiting]:
@@ -300,5 +333,6 @@ MEANINGS: dict[str, Callable[[list[Batch]], dict[str, Held | Waiting]]] = {
     "sessions": partial(_sessions, with_late=False),
     "sessions late": partial(_sessions, with_late=True),
     **{f"interval {kind}": partial(_interval, outer=outer) for kind, outer in _OUTER.items()},
+    "changes": _changes,
 }
 """What the states of each flow hold after these batches."""

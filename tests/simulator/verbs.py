@@ -108,6 +108,20 @@ def _several(stream: Streams, topology: TridentTopology) -> None:
     letters.persistentAggregate(InWorld("totals"), {"n": Sum("n"), "greatest": Max("total")}, name="totals")
 
 
+def _changes(stream: Streams, topology: TridentTopology) -> None:
+    """held: of the rows of each word that are there, by aggregators with and without `retract`. sizes: their number.
+    having: how many words have how many rows. rows: the last row of each word, unless it was deleted; joined: with the
+    word's size."""
+    changes = stream(NUMBERS).each("seq", change, "kind string").asChanges("kind")
+    by_word = changes.groupBy("word")
+    by_word.persistentAggregate(InWorld("held"), {"total": Sum("seq"), "least": Min("seq")}, name="held")
+    sizes = by_word.persistentAggregate(InWorld("sizes"), Count(), "n", name="sizes")
+    by_size = sizes.changes().groupBy("n")
+    by_size.persistentAggregate(InWorld("having"), Count(), "words", name="having")
+    rows = changes.toTable("word", InWorld("rows"), name="rows")
+    rows.join(sizes, "left").toTable("word", InWorld("joined"), name="joined")
+
+
 AGGREGATES: dict[str, Any] = {
     "n": Count(),
     "total": Sum("seq"),
@@ -268,6 +282,7 @@ MADE: dict[str, Callable[[Streams, TridentTopology], None]] = {
     "sessions": _sessions(with_late=False),
     "sessions late": _sessions(with_late=True),
     **{f"interval {kind}": _interval(kind) for kind in ("inner", "left", "right", "full")},
+    "changes": _changes,
 }
 """The programs, by the names of their flows."""
 
@@ -283,6 +298,11 @@ def streams_of(flow: str) -> tuple[str, ...]:
 def score(seq: int) -> int:
     """A number that several tuples share."""
     return seq * 7 % 5
+
+
+def change(seq: int) -> str:
+    """What happened to a row. Some rows are deleted that were never inserted."""
+    return "delete" if checksum(seq) % 3 == 0 else "insert"
 
 
 def pair(left: int | None, right: int | None) -> int:
