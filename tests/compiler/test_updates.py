@@ -336,9 +336,13 @@ def misuse(body: Callable[[Any], Any]) -> Any:
         (
             lambda s: s.multiPut(["a", "b"], [1]),
             StateValueError,
-            r": multiPut takes one value for each key, 2 here, not \[1\]",
+            r": multiPut takes a list of as many values as keys: expected 2, got \[1\]",
         ),
-        (lambda s: s.multiUpdate(["a"], []), StateValueError, r": multiUpdate takes one updater for each key, 1 here"),
+        (
+            lambda s: s.multiUpdate(["a"], []),
+            StateValueError,
+            r": multiUpdate takes a list of as many updaters as keys: expected 1, got \[\]",
+        ),
         (
             lambda s: s.multiUpdate(["a"], [lambda v: "x"]),
             StateValueError,

@@ -185,7 +185,7 @@ def _follow(
     reporter: _Reporter,
     seat: contextlib.ExitStack | None,
 ) -> None:
-    """Carry out each new wish, until the run ends or a wish removes the topology.
+    """Carry out each new request of the operators (`Wish`), until the run ends or a request removes the topology.
 
     `seat`, for a standby, receives the driver's lock as soon as the lock is free. A suspended former driver may still
     hold it.

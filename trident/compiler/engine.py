@@ -142,7 +142,7 @@ class Engine(Protocol):
     """The name by which `start` chooses the engine."""
 
     def slot(self, group: Group) -> Slot:
-        """Make a slot for batches of this group."""
+        """Return a new slot, which runs the attempts of this group's batches, one at a time."""
         ...
 
     @property

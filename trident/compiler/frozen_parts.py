@@ -42,7 +42,7 @@ def parts_of(frozen: FrozenFiles) -> tuple[Part, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ReadPart:
-    """The function by which a worker reads a part. `frozen.folder` is relative to the store `files`."""
+    """The function by which a worker reads a part of a frozen file. `frozen.folder` is relative to `files`."""
 
     files: FileStore
     frozen: FrozenFiles

@@ -214,9 +214,9 @@ def escaped(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WriteFrozen(OnWorker):
-    """A function from numbers of frozen files to Parquet files of the same rows.
+    """A function by which a worker writes the rows of frozen files into Parquet files.
 
-    It yields a row for each Parquet file.
+    It gets the numbers of the frozen files, and yields a row for each Parquet file.
     """
 
     files: FileStore

@@ -101,7 +101,7 @@ def presented_type(aggregation: Aggregation | Reduction) -> spark.DataType | Non
 
 
 def bundle_member(inputs: tuple[str, ...], folding: Aggregation | Reduction, step: Step) -> BundleMember:
-    """Return an aggregator as a member of a bundle.
+    """Return an aggregator as a member of a bundle: several combiners used as one.
 
     Raises an error for a reducer, or a ``present`` without annotation.
     """

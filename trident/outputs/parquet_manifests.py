@@ -144,7 +144,7 @@ class ManifestBatches:
         return [self.place.path(name) for name, _ in self.named(txids, after)]
 
     def named(self, txids: Sequence[int], after: int = 0) -> list[tuple[str, Part]]:
-        """Return the files of published batches, each with its name below the prefix, after the checks of `files`."""
+        """Check published batches as `files` does, and return their files, each with its name below the prefix."""
         if not txids:
             return []
         sizes = {file.name: file.size for file in self.place.files()}

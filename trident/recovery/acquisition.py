@@ -326,9 +326,9 @@ def _check_states(
             if report.identity is not None:
                 raise StateAheadError(
                     f"state {name!r} exists, but the log {settings.log_at} has no record of it: the log is an old "
-                    f"copy. Restore the newest log. If this is the newest log, a driver that was replaced created the "
-                    f"state after a drop: {settings.drop(drop, node.state.factory.survives)} drops it; or "
-                    f"{settings.way_out}"
+                    f"copy. Restore the newest log. If this is already the newest log, the state was dropped, and then "
+                    f"an earlier driver created it again: {settings.drop(drop, node.state.factory.survives)} drops it "
+                    f"once more; or {settings.way_out}"
                 )
         if birth is not None and frozen > birth.txid:
             if any(group.marker is None for group in report.groups):

@@ -320,9 +320,9 @@ class Planner:
         if commit.changes and self._policy == "fail":
             raise SourceChangedError(
                 f"{self._folder.shown}: version {commit.version} ({commit.operation or 'no operation named'}) {what} "
-                f"that the table had: {commit.removed or len(commit.files)} of its files are "
-                f"{'replaced or removed' if commit.removed else 'there again'}. To skip such versions, including "
-                f"the rows that they add, start with onChange='skip'"
+                f"that the table had (files {'replaced or removed' if commit.removed else 'added again'}: "
+                f"{commit.removed or len(commit.files)}). To skip such versions, including the rows that they add, "
+                f"start with onChange='skip'"
             )
         if commit.changes:
             if commit.version not in self._skipped:

@@ -185,7 +185,11 @@ def _expression(column: ColumnType, field: StructField, relation: Relation, sour
 
 
 def _holds(declared: spark.DecimalType, natural: DataType | None) -> bool:
-    """Return whether a decimal can hold every value of a column, or is checked for each value when it is read."""
+    """Return whether a decimal type can be the field type of a numeric column.
+
+    It must hold every value of `natural`, the column's own type. If `natural` is None, the type can be any: each value
+    is checked when it is read.
+    """
     if not isinstance(natural, spark.DecimalType):
         return True
     return declared.scale >= natural.scale and declared.precision - declared.scale >= natural.precision - natural.scale

@@ -69,7 +69,7 @@ def proof_from(stored: list[Any]) -> Proof:
 
 
 class Again(NamedTuple):
-    """The rows that have the values of a proof's rows now."""
+    """The rows that now have the same values of orderBy as the rows in a proof."""
 
     rows: list[Row]
     comparable: bool
@@ -112,7 +112,7 @@ class LastRows:
         return str(session.one(_LAYOUT.format(table=self._table, named=named))[0])
 
     def again(self, session: Session, proof: Proof) -> Again:
-        """Return the rows that have the values of a proof's rows now."""
+        """Return the rows that now have the same values of orderBy as the rows in a proof."""
         values = ", ".join(sorted({self._column.literal(row.value) for row in proof.rows}))
         readable = self._there.issuperset(proof.fields)  # whichever columns the program reads now
         fields = proof.fields if readable else self._names

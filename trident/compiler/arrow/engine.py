@@ -36,7 +36,7 @@ class ArrowEngine(Engine):
         self._secret = secrets.token_bytes(16) if ledger else None
 
     def slot(self, group: Group) -> "ArrowSlot":
-        """Return a new slot for batches of this group."""
+        """Return a new slot, which runs the attempts of this group's batches, one at a time."""
         return ArrowSlot(group, self._secret)
 
     def compile_request(self, plan: RequestPlan) -> Answer:

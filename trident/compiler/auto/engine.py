@@ -57,7 +57,7 @@ class AutoEngine(Engine):
         self._puts = _LaterPuts(spark) if files else None
 
     def slot(self, group: Group) -> "AutoSlot":
-        """Return a new slot for batches of this group."""
+        """Return a new slot, which runs the attempts of this group's batches, one at a time."""
         return AutoSlot(group, self._embedded, self._spark, self._choice)
 
     @property

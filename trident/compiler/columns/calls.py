@@ -187,7 +187,7 @@ class CallKernel:
 
 
 def _calling(operation: Operation, where: Where) -> Callable[[Columns, FailedRows | None], Called]:
-    """Return the first part of a kernel for a function that returns one result for each tuple."""
+    """Return `CallKernel.call` for a function of the user that returns one result for each tuple."""
     call = call_rows(operation, where.inputs)
 
     def called(columns: Columns, failed: FailedRows | None) -> Called:

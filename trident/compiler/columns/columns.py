@@ -261,5 +261,8 @@ def joined(values: Sequence[T], stretches: Stretches) -> list[T]:
 
 
 def made_tuples(make: Callable[[Iterable[Any]], Any], lists: Sequence[list[Any]], rows: int) -> Iterator[Any]:
-    """Yield the tuples that operations see: `make` of each row of `lists`, or of `rows` empty rows without lists."""
+    """Yield the tuples that operations see. `make` makes a tuple from each row of `lists`.
+
+    If `lists` is empty, yield `rows` tuples without values.
+    """
     return map(make, zip(*lists, strict=True)) if lists else (make(()) for _ in range(rows))

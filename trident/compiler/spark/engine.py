@@ -78,7 +78,7 @@ class SparkEngine:
         self.puts = None if self._folders is None else SparkPuts(spark, self._folders.files)
 
     def slot(self, group: Group) -> "SparkSlot":
-        """Return a new slot, with a separate session, for batches of this group."""
+        """Return a new slot with a separate session. It runs the attempts of this group's batches, one at a time."""
         return SparkSlot(group, run_session(self._spark), self._sizes, self)
 
     @property

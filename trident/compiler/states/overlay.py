@@ -94,7 +94,7 @@ class Overlay:
     def put(self, keys: Columns, values: Sequence[Any], verb: str) -> None:
         if isinstance(values, str | bytes | dict) or not isinstance(values, Sequence) or len(values) != keys.rows:
             raise StateValueError(
-                f"{self.about(verb)} takes one value for each key, {keys.rows} here, not {short(values)}"
+                f"{self.about(verb)} takes a list of as many values as keys: expected {keys.rows}, got {short(values)}"
             )
         checked = self._checked(list(values), verb)
         for number, value in zip(self._numbers(keys, read=False), checked, strict=True):
@@ -104,7 +104,8 @@ class Overlay:
     def update(self, keys: Columns, updaters: Updates, verb: str) -> list[Any]:
         if not isinstance(updaters, Sequence) or len(updaters) != keys.rows:
             raise StateValueError(
-                f"{self.about(verb)} takes one updater for each key, {keys.rows} here, not {short(updaters)}"
+                f"{self.about(verb)} takes a list of as many updaters as keys: expected {keys.rows}, "
+                f"got {short(updaters)}"
             )
         new_values = []
         for number, updater in zip(self._numbers(keys, read=True), updaters, strict=True):

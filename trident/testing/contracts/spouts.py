@@ -401,7 +401,11 @@ class SpoutContract:
     def test_a_topology_that_ends_by_itself_gets_every_row_once(
         self, make_spout: MakeSpout, expected: list[Step]
     ) -> None:
-        """It ends when the source is empty. A source that is at its limit, or has not answered yet, is not empty."""
+        """A run with `availableNow` ends when the source is empty.
+
+        A queue that delivers no more messages until some are acknowledged is not empty, nor is a source that has not
+        answered yet.
+        """
         output, topology = TestOutput(), TridentTopology()
         topology.newStream("source", make_spout()).foreachArrow(output)
         with start_local(topology, name="contract", availableNow=True) as running:
