@@ -146,6 +146,30 @@ def test_a_join_of_two_tables_is_that_of_their_rows_now(seed: int, place: str, m
             }
 
 
+def test_rows_of_a_table_may_exchange_the_keys_of_another(tmp_path: Path) -> None:
+    """The changes of a table come in the order of its keys, so a key may be added before its former row leaves."""
+    topology, chance = TridentTopology(), Random(5)
+    feeder = FeederBatchSpout("id long, seat long, kind string")
+    table = topology.newStream("s", feeder).asChanges("kind").toTable("id", name="table")
+    kept = table.changes().filter("id", lambda each: each != 3)
+    kept.map(lambda t: (t.seat, t.id), outputFields="at long, who long").toTable("at", name="seats")
+    table.join(table, outputFields="same").toTable("seat", valueFields="id", name="joined")
+    seats = dict(zip(range(8), range(8), strict=True))
+    with start_local(topology, name="t", checkpointLocation=tmp_path) as running:
+        feeder.feed([(key, seat, "insert") for key, seat in seats.items()], wait=True, timeout=20)
+        for _ in range(6):
+            moved = chance.sample(sorted(seats), 4)
+            now = dict(zip(moved, chance.sample([seats[key] for key in moved], 4), strict=True))
+            images = [((key, seats[key], "update_preimage"), (key, now[key], "update_postimage")) for key in moved]
+            feeder.feed([image for pair in images for image in pair], wait=True, timeout=20)
+            seats |= now
+            at = {seat: key for key, seat in seats.items()}
+            assert found(running, ["seats", "joined"]) == {
+                "seats": {seat: (key,) for seat, key in at.items() if key != 3},
+                "joined": {seat: (key,) for seat, key in at.items()},
+            }
+
+
 def _note(at: dict[int, list[Any]], batch: Any, txid: int, attempt: int) -> None:
     at[txid] = batch.to_pylist()
 

@@ -147,6 +147,23 @@ def test_states_without_changes_say_where_their_tuples_are() -> None:
     assert counts.changes().fields == ("k", "n", "_change_type")
 
 
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (MemoryMapState.nonTransactional, "does not keep the value of before a batch; make it opaque or transactional"),
+        (lambda: M(ttlSecs=60), "has ttlSecs, and a key that expires gives no deletion"),
+    ],
+)
+def test_the_changes_of_a_state_need_the_value_before_and_every_deletion(make: Any, problem: str) -> None:
+    topology = TridentTopology()
+    stream = topology.newStream("s", FixedBatchSpout("k string, v long", []))
+    table = stream.toTable("k", make(), name="table")
+    other = stream.toTable("k", M(), name="other")
+    for write in (table.changes, lambda: table.join(other, outputFields="w"), lambda: other.join(table, "left", "w")):
+        with pytest.raises(TopologyError, match=problem):
+            write()
+
+
 def test_a_join_of_tables_needs_keys_of_the_same_types() -> None:
     topology = TridentTopology()
     stream = topology.newStream("s", FixedBatchSpout("k string, v long", []))

@@ -28,10 +28,13 @@ class ColumnUpdater(UpdateForm):
 class LastOfKey(ColumnUpdater):
     """The update of `toTable`: keep the last tuple of each key, as a struct of the fields in `values`.
 
-    With `change`, the field with the kind of a change, a key leaves the state whose last tuple takes its row away.
+    With `change`, the field with the kind of a change, a key leaves the state whose last tuple takes its row away. With
+    `consolidated`, the tuples are the changes of a state, where each row is taken away once and added once in a batch:
+    then a key leaves only if no tuple adds a row, because several rows may exchange their keys.
     """
 
     replaces: ClassVar[bool] = True
 
     values: tuple[str, ...]
     change: str | None = None
+    consolidated: bool = False

@@ -9,7 +9,23 @@ from typing import Any
 
 from trident.base.step import Step
 from trident.operations.bundles import Bundle
-from trident.plan.nodes import Emitted, Join, MultiReduce, Node, StateWriter, sources_of
+from trident.operations.changes import Images, JoinedImages
+from trident.plan.nodes import (
+    Each,
+    Emitted,
+    Filter,
+    Join,
+    Map,
+    Merge,
+    MultiReduce,
+    Node,
+    ParallelismHint,
+    Peek,
+    Project,
+    Repartition,
+    StateWriter,
+    sources_of,
+)
 from trident.plan.states import state_traits
 
 
@@ -31,6 +47,19 @@ def check_counts_once(source: Node, aggregator: Any, every_change: Container[Nod
         f"idempotent = True (a repeated value changes nothing). To count the changes themselves, write "
         f"newValuesStream(everyChange=True)"
     )
+
+
+def consolidated(node: Node) -> bool:
+    """Return whether tuples are changes of states, of which a batch has one for a key: a row leaves or comes once."""
+    if isinstance(node, Map) and isinstance(node.function.target, Images | JoinedImages):
+        return True
+    if not isinstance(node, _ROW_BY_ROW):
+        return False
+    return all(map(consolidated, sources_of(node)))
+
+
+_ROW_BY_ROW = (Each, Filter, Map, Merge, ParallelismHint, Peek, Project, Repartition)
+"""The steps that leave the changes of each row as they are."""
 
 
 def _counting(aggregator: Any) -> str | None:

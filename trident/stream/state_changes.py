@@ -17,6 +17,8 @@ from trident.plan.state_schema import function_of, keys_of, shown_type, value_of
 from trident.plan.states import state_traits
 from trident.stream.base import StreamT
 from trident.stream.state import StateBase
+from trident_state.state_shape import StateKind
+from trident_state.store import ttl_of_factory
 
 _KIND = StructType([StructField(CHANGE, StringType())])
 _TYPES = ("inner", "left")
@@ -175,6 +177,7 @@ def _fields_of_values(state: StateBase[Any], step: Step) -> StructType:
             f"the changes of state {state.name!r} are not known: persistentAggregate and toTable have changes(); the "
             f"results of windows and the tuples of updaters are final, so newValuesStream() has all of them"
         )
+    _check_keeps_before(held, step)
     kind = shown_type(held)
     if kind is None:
         raise step.error(
@@ -184,6 +187,22 @@ def _fields_of_values(state: StateBase[Any], step: Step) -> StructType:
         )
     fields = kind.fields if isinstance(kind, StructType) else [StructField(value_of(held).name, kind)]
     return StructType([StructField(field.name, field.dataType) for field in fields])
+
+
+def _check_keeps_before(held: nodes.HeldState, step: Step) -> None:
+    """Refuse a state that has no value of before a batch, or whose keys leave it without a deletion."""
+    factory = held.state.factory
+    if factory.kind is StateKind.NON_TRANSACTIONAL:
+        raise step.wrong(
+            f"the changes of state {held.state.name!r} are not known: a nonTransactional state does not keep the "
+            f"value of before a batch; make it opaque or transactional"
+        )
+    if ttl_of_factory(factory) is not None:
+        raise step.wrong(
+            f"state {held.state.name!r} has ttlSecs, and a key that expires gives no deletion, so what is built on "
+            f"its changes would keep the key: remove ttlSecs, and delete rows by a stream of changes; "
+            f"newValuesStream() has the new values of a state with ttlSecs"
+        )
 
 
 def _is_struct(state: StateBase[Any]) -> bool:

@@ -14,6 +14,7 @@ from trident.operations.functions import Query
 from trident.operations.output_fields import OutputsLike
 from trident.operations.query_functions import MapGet
 from trident.plan import joins, nodes, rules
+from trident.plan.replaced_values import consolidated
 from trident.plan.state_schema import function_of, keys_of, shown_type, value_of
 from trident.stream.arguments import is_factory
 from trident.stream.base import StreamBase, StreamT
@@ -164,7 +165,7 @@ def add_table(
     node = nodes.PartitionPersist(
         stream._node,
         inputs,
-        LastOfKey(step.called, tuple(values.names), change),
+        LastOfKey(step.called, tuple(values.names), change, consolidated(stream._node)),
         select(stream.schema, inputs),
         keys,
         spec,

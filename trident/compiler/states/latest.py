@@ -21,12 +21,15 @@ def last_of_key(node: PartitionPersist) -> RunWindow:
     """Return the function that puts the last tuple of each key in a batch into the state."""
     assert isinstance(node.updating, LastOfKey)
     names, change, shape = node.updating.values, node.updating.change, shape_of(node)
+    consolidated = node.updating.consolidated
     puts = shape.keys.append(pa.field(node.schema.names[-1], shape.value))
     leaving = nullable(arrow_schema(node.outputs))
 
     def update(table: pa.Table, stored: Stored, batch: WindowBatch) -> Updated:
         del stored, batch
         tuples = conform(table.select(leaving.names), leaving)
+        if change is not None and consolidated:
+            tuples = _added_last(tuples, change)
         tuples = tuples.take(pa.array(last_rows(tuples.select(shape.keys.names))))
         fields = [one_chunk(tuples.column(name)) for name in names]
         value = pa.StructArray.from_arrays(fields, fields=list(shape.value), mask=_gone(tuples, change))
@@ -40,7 +43,17 @@ def _gone(tuples: pa.Table, change: str | None) -> pa.Array | None:
     """Return which tuples take the rows of their keys away; None if all of them are rows."""
     if change is None:
         return None
-    return pc.invert(pc.is_in(one_chunk(tuples.column(change)), pa.array(sorted(ADDS))))
+    return pc.invert(_adds(tuples, change))
+
+
+def _added_last(tuples: pa.Table, change: str) -> pa.Table:
+    """Return the tuples, those that take rows away before those that add rows, otherwise in their order."""
+    adds = _adds(tuples, change).to_numpy(zero_copy_only=False)
+    return tuples.take(pa.array(np.argsort(adds, kind="stable")))
+
+
+def _adds(tuples: pa.Table, change: str) -> pa.Array:
+    return pc.is_in(one_chunk(tuples.column(change)), pa.array(sorted(ADDS)))
 
 
 def last_rows(keys: pa.Table) -> "np.typing.NDArray[np.int64]":
