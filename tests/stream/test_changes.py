@@ -56,6 +56,12 @@ def test_verbs_that_work_row_by_row_keep_the_kind_as_the_last_field() -> None:
     assert type(stream.toStream()) is Stream
 
 
+def test_a_table_takes_changes_whose_keys_stay_in_one_partition() -> None:
+    table = changes().partitionBy("id").toTable(["id", "g"], name="table")
+    table.changes().shuffle().toTable("g", name="of_changes")
+    changes().global_().toTable("id")
+
+
 def test_functions_do_not_see_the_kind_unless_they_ask_for_it() -> None:
     rows = [[(1, "a", 2, "c")]]
     stream = TridentTopology().newStream("s", FixedBatchSpout(FIELDS, rows)).asChanges("op", KINDS)
@@ -94,6 +100,9 @@ class Path:
             "cannot take tuples away: give it a method retract",
         ),
         (lambda s: s.persistentAggregate(M(), "g", Path(), "x"), "a ReducerAggregator, which folds tuples"),
+        (lambda s: s.shuffle().toTable("id"), "which have no order among them: write the step behind toTable, or"),
+        (lambda s: s.partitionBy("g").peek(print).toTable("id"), "partition by fields of the key, partitionBy('id')"),
+        (lambda s: s.toStream().localOrShuffle().asChanges().toTable("id"), "the last change of a key decides"),
         (lambda s: s.groupBy("_change_type").persistentAggregate(M(), Count(), "n"), "an aggregate has only the rows"),
         (lambda s: s.persistentAggregate(M(), "_change_type", Max(), "n"), "an aggregate has only the rows"),
         (lambda s: s.persistentAggregate(M(), {"n": Max("_change_type")}, name="n"), "an aggregate has only the rows"),

@@ -21,6 +21,7 @@ from trident.plan.nodes import (
     Node,
     ParallelismHint,
     Peek,
+    Placing,
     Project,
     Repartition,
     StateWriter,
@@ -57,6 +58,20 @@ def consolidated(node: Node) -> bool:
         return False
     return all(map(consolidated, sources_of(node)))
 
+
+def disordered(node: Node, keys: Container[str]) -> Repartition | None:
+    """Return the step behind which the tuples of a key may have another order than in their source; None if none."""
+    if not isinstance(node, _ROW_BY_ROW):
+        return None
+    if isinstance(node, Repartition) and node.how not in _ORDERLY:
+        by_key = node.how in (Placing.FIELDS, Placing.CUSTOM) and all(name in keys for name in node.names)
+        if not by_key:
+            return node
+    return next(filter(None, (disordered(source, keys) for source in sources_of(node))), None)
+
+
+_ORDERLY = (Placing.BROADCAST, Placing.GLOBAL, Placing.BATCH_GLOBAL, Placing.IDENTITY)
+"""The ways to repartition that keep the tuples of one source partition together."""
 
 _ROW_BY_ROW = (Each, Filter, Map, Merge, ParallelismHint, Peek, Project, Repartition)
 """The steps that leave the changes of each row as they are."""

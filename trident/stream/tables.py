@@ -14,7 +14,7 @@ from trident.operations.functions import Query
 from trident.operations.output_fields import OutputsLike
 from trident.operations.query_functions import MapGet
 from trident.plan import joins, nodes, rules
-from trident.plan.replaced_values import consolidated
+from trident.plan.replaced_values import consolidated, disordered
 from trident.plan.state_schema import function_of, keys_of, shown_type, value_of
 from trident.stream.arguments import is_factory
 from trident.stream.base import StreamBase, StreamT
@@ -157,6 +157,9 @@ def add_table(
     if change in keys.names:
         raise step.wrong(f"{change!r} holds the kind of each change, and is not a key")
     step = Step(f"{step.label}({', '.join(keys.names)})", step.called)
+    of_states = consolidated(stream._node)
+    if change is not None and not of_states:
+        _check_order(stream._node, keys.names, step)
     factory = factory_or_memory(stateFactory, step, _TABLE)
     rules.check_comparable(keys, step)
     values = _values(stream, valueFields, (*keys.names, change), step)
@@ -165,7 +168,7 @@ def add_table(
     node = nodes.PartitionPersist(
         stream._node,
         inputs,
-        LastOfKey(step.called, tuple(values.names), change, consolidated(stream._node)),
+        LastOfKey(step.called, tuple(values.names), change, of_states),
         select(stream.schema, inputs),
         keys,
         spec,
@@ -173,6 +176,17 @@ def add_table(
     )
     stream._register.add(stream._label, node)
     return node
+
+
+def _check_order(node: nodes.Node, keys: Sequence[str], step: Step) -> None:
+    """Refuse changes whose order within a batch a step may have changed: the last change of a key decides."""
+    moved = disordered(node, keys)
+    if moved is not None:
+        raise step.wrong(
+            f"the last change of a key decides whether its row is there, and {moved.step} ({moved.site.location}) "
+            f"may bring changes of a key into several partitions, which have no order among them: write the step "
+            f"behind toTable, or partition by fields of the key, partitionBy({', '.join(map(repr, keys))})"
+        )
 
 
 def _values(
