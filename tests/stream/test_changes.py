@@ -197,6 +197,9 @@ def test_an_aggregate_over_new_values_names_the_way_out() -> None:
     counts = stream.groupBy("k").persistentAggregate(M(), Count(), "n", name="counts")
     with pytest.raises(TopologyError, match=r"changes\(\)"):
         counts.newValuesStream().groupBy("n").persistentAggregate(M(), Count(), "k", name="having")
+    added = counts.newValuesStream().each("n", lambda n: "insert", "op string").asChanges("op")
+    with pytest.raises(TopologyError, match=r"changes\(\)"):
+        added.groupBy("n").persistentAggregate(M(), Count(), "k", name="having")
 
 
 def test_a_query_may_ask_a_state_over_changes() -> None:

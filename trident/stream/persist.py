@@ -192,10 +192,9 @@ def _aggregating(
     step = call.step
     inputs, how, schema = folded(stream, group, call, _USAGE)
     node = stream._node
+    check_counts_once(node, how.aggregator, stream._register.everyChange, step)
     if isinstance(stream, Changing):
         node, inputs, how, schema = stream._folded_changes(group, inputs, how, step)
-    else:
-        check_counts_once(node, how.aggregator, stream._register.everyChange, step)
     if isinstance(how, Reduction):
         return nodes.PersistentReduce(node, group, inputs, how, spec(how.output), **step.gives(schema))
     return nodes.PersistentAggregate(node, group, inputs, how, spec(how.output), **step.gives(schema))
