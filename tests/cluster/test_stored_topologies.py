@@ -200,7 +200,7 @@ def submitted(stored: Stored, program: str, **given: object) -> None:
         ({"options": {"log": "redis://127.0.0.1:PORT"}}, LogError, "127.0.0.1:PORT"),
         ({"options": {"log": "redis://:secret@127.0.0.1"}}, TridentError, "password"),
         ({"options": {"checkpointLocation": "/proc/none"}}, LogError, "/proc/none cannot be written"),
-        ({"include": ["no_such_file.py"]}, TopologyError, "the code no_such_file.py does not exist"),
+        ({"include": ["no_such_file.py"]}, TopologyError, "the file or folder of code no_such_file.py does not exist"),
     ],
 )
 def test_wrong_submissions_store_nothing(

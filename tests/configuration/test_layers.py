@@ -123,7 +123,7 @@ def test_a_file_that_is_wrong_is_refused_with_its_place(here: Path, text: str, m
         ({"TRIDENT_START_MAX_ATTEMPTS": "many"}, "TRIDENT_START_MAX_ATTEMPTS: maxAttempts='many'"),
         ({"TRIDENT_START_AVAILABLE_NOW": "1"}, "availableNow='1': expected True or False"),
         ({"TRIDENT_CONFIG": "missing.toml"}, "missing.toml cannot be read: No such file"),
-        ({"TRIDENT_PROFILE": "prod"}, "profile 'prod': there is no trident.toml here"),
+        ({"TRIDENT_PROFILE": "prod"}, "profile 'prod': there is no trident.toml in the working directory"),
     ],
 )
 def test_an_environment_that_is_wrong_is_refused(here: Path, variables: dict[str, str], message: str) -> None:

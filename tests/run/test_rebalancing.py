@@ -177,7 +177,7 @@ def test_a_rebalance_tells_of_tuples_that_wait_in_partitions_that_are_gone() -> 
     source = TestSource("n long", [list(range(6)), PAUSE, list(range(6, 10))])
     with start_local(windows(4, source, out)) as running:
         running.processAllAvailable(20)
-        with pytest.warns(RuntimeWarning, match=r"state 'fours': .* 2 of its tuples .* there are now 2"):
+        with pytest.warns(RuntimeWarning, match=r"state 'fours': .* 2 of its tuples .* the step now has 2"):
             running.rebalance({"numbers": 2})
         with warnings.catch_warnings():
             warnings.simplefilter("error")

@@ -348,21 +348,21 @@ TENS, AT = SlidingEventTimeWindow(10, 5, "at"), "at"
         (
             TumblingCountWindow(3),
             SlidingCountWindow(3, 2),
-            "(another kind of window: TumblingCountWindow then, SlidingCountWindow now)",
+            "(another kind of window: TumblingCountWindow before, SlidingCountWindow now)",
         ),
-        (TumblingCountWindow(3), TumblingCountWindow(4), "(another length of the window: 3 then, 4 now)"),
-        (TENS, SlidingEventTimeWindow(10, 2, AT), "(another slide of the window: 5 seconds then, 2 seconds now)"),
+        (TumblingCountWindow(3), TumblingCountWindow(4), "(another length of the window: 3 before, 4 now)"),
+        (TENS, SlidingEventTimeWindow(10, 2, AT), "(another slide of the window: 5 seconds before, 2 seconds now)"),
         (
             SlidingEventTimeWindow(9, 9, AT),
             TENS,
-            "(another length of the window: 9 seconds then, 10 seconds now and slide of the window: 9 seconds then, 5 "
-            "seconds now)",
+            "(another length of the window: 9 seconds before, 10 seconds now and slide of the window: 9 seconds "
+            "before, 5 seconds now)",
         ),
         (TENS, SlidingEventTimeWindow(10, 5, "a, (b)"), "(the window used 'at' and now uses 'a, (b)')"),
         (
             SessionWindow("1 minute", "a, (b)"),
             SessionWindow(59, AT),
-            "(another gap of the window: 1 minute then, 59 seconds now, the window used 'a, (b)' and now uses 'at')",
+            "(another gap of the window: 1 minute before, 59 seconds now, the window used 'a, (b)' and now uses 'at')",
         ),
         (TENS, SlidingEventTimeWindow(10, 5, AT, lateness=3), ""),
     ],

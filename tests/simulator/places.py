@@ -194,7 +194,15 @@ _OLDER = ("restored from an older copy", "was published after batch")
 """The words of errors about a place that fell back."""
 _OF_ANOTHER_LOG = ("that this log did not start", "the log is an old copy")
 """The words of errors about a writer, or a batch, that the log does not know."""
-_LEFT_OUT = ("line removed", "stream removed", "rolled back", "line put back", "stream put back", "stream moved")
+_LEFT_OUT = (
+    "line removed",
+    "stream removed",
+    "rolled back",
+    "line put back",
+    "stream put back",
+    "stream moved",
+    "output renamed",
+)
 """Changes by which an output is left out of a program."""
 
 

@@ -88,7 +88,7 @@ def hint_of_compression(data: bytes) -> str:
     """Return a hint for an error about a file that begins with `data`, if these bytes look compressed.
 
     >>> hint_of_compression(bytes([0x1F, 0x8B, 8]))
-    '; it looks compressed: give its name the suffix .gz, by which a file is decompressed'
+    '; it looks compressed: give its name the suffix .gz, because FileSpout recognizes compression by the suffix'
     >>> hint_of_compression(b"the cow")
     ''
     """

@@ -117,7 +117,8 @@ def test_a_manifest_that_other_names_stand_in_stops_the_stream(named: Named) -> 
 def test_a_named_file_that_is_not_there_is_told(named: Named) -> None:
     named.name([named.write("a", 1), "in/b"])
     with pytest.raises(
-        SourceUnreadableError, match=r"manifest.txt names .*/in/b, which does not exist; name a file once it is comp"
+        SourceUnreadableError,
+        match=r"manifest.txt names .*/in/b, which does not exist; add a file to the manifest",
     ):
         named.spout().open().plan(ATTEMPT, None, NOW)
     named.write("b", 1)

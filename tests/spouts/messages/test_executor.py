@@ -372,7 +372,7 @@ def test_an_outcome_that_raises_is_told_again_with_growing_pauses(
         ("tracked", None, "expected the message's id, a str or an int"),
         ("tracked", True, "expected the message's id"),
         ("emission", 1.5, "expected the message's id"),
-        ("none", 7, "tracking is 'none'"),
+        ("none", 7, "tracking = 'none'"),
     ],
 )
 def test_an_id_that_does_not_fit_the_tracking_is_refused(tracking: Any, message: Any, expected: str) -> None:

@@ -29,7 +29,7 @@ def test_a_state_that_outgrows_its_limit_refuses_and_changes_nothing(tmp_path: P
         setting.apply(store, 2, {n: 1 for n in range(400, 2_000)})
     assert "state 'counts' holds" in str(caught.value)
     assert "exceed maxBytes=100,000. Nothing was changed; raise maxBytes" in str(caught.value)
-    assert "export them first" in str(caught.value)
+    assert "export the values of this state first" in str(caught.value)
     assert marker(store) == 1
     assert entries(store, None) == {(f"w{n}",): 1 for n in range(500)}
     setting.apply(store, 2, {n: 1 for n in range(500)})  # keys that are there take no more room
