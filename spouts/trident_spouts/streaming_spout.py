@@ -146,10 +146,11 @@ class _StreamingExecutor(SpoutExecutor):
             query.start()  # the query may have failed meanwhile
             return None
         if batch != last + 1:
+            has = f"ends with batch {last}" if last >= 0 else "has no batch of it"
             raise DataLossError(
                 f"StreamingSpout: the query under {self._spout.checkpointLocation} continues with its batch {batch}, "
-                f"but the topology's log {'ends with batch ' + str(last) if last >= 0 else 'has no batch of it'}: another "
-                f"topology read the batches between them, or the log is an old copy. Start over with a new checkpointLocation for both"
+                f"but the topology's log {has}: another topology read the batches between them, or the log is an old "
+                f"copy. Start over with a new checkpointLocation for both"
             )
         return {"query": query.id, "batch": batch, "offsets": query.offsets(batch)}
 
