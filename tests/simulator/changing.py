@@ -185,6 +185,7 @@ class Changing(World):
         if conflict is not None and self.places.used:
             later = self.drivers[self.drivers.index(driver) + 1 :]
             over = driver.life != self.lives or any(other in self._at_work for other in later)
+            over = over or bool(later and self.result.faults["output fell back"])  # a later one has said it meanwhile
             return over or self.places.told(conflict)
         if core.caused(
             error, errors.DataLossError
