@@ -42,7 +42,7 @@ class StaticMapState:
 
     @property
     def survives(self) -> Literal["process", "checkpoint", "server"]:
-        """Where the state is kept between runs: the "process", because the state is part of the program."""
+        """The component that keeps the state between runs: the "process", because the state is part of the program."""
         return "process"
 
     def open(

@@ -37,7 +37,7 @@ _RUN = settings(
 
 
 def agrees(plan: Plan, slots: Slots, native: bool, batches: int = BATCHES, used: bool = False) -> None:
-    """What the engine makes of each batch is what the oracle makes of it.
+    """The engine gives the same results as the oracle for each batch.
 
     A slot that is `used` has run the other batch twice before: what it kept of that does not show.
     """

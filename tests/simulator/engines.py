@@ -58,7 +58,7 @@ class Engines:
         return kind
 
     def stopped(self, error: BaseException | None) -> bool:
-        """Whether a driver stopped because Spark is not set up, and only Spark can run one of its stages."""
+        """Return whether a driver stopped because Spark is not set up, and only Spark can run one of its stages."""
         return error is not None and (isinstance(error, SparkSetupError) or self.stopped(error.__cause__))
 
 

@@ -301,7 +301,7 @@ def score(seq: int) -> int:
 
 
 def change(seq: int) -> str:
-    """What happened to a row. Some rows are deleted that were never inserted."""
+    """Return the kind of change of a tuple. Some rows are deleted that were never inserted."""
     return "delete" if checksum(seq) % 3 == 0 else "insert"
 
 

@@ -100,7 +100,7 @@ class Path:
             "cannot take tuples away: give it a method retract",
         ),
         (lambda s: s.persistentAggregate(M(), "g", Path(), "x"), "a ReducerAggregator, which folds tuples"),
-        (lambda s: s.shuffle().toTable("id"), "which have no order among them: write the step behind toTable, or"),
+        (lambda s: s.shuffle().toTable("id"), "which have no order among them: call the verb after toTable, or"),
         (lambda s: s.partitionBy("g").peek(print).toTable("id"), "partition by fields of the key, partitionBy('id')"),
         (lambda s: s.toStream().localOrShuffle().asChanges().toTable("id"), "the last change of a key decides"),
         (lambda s: s.groupBy("_change_type").persistentAggregate(M(), Count(), "n"), "an aggregate has only the rows"),

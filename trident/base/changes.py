@@ -6,6 +6,9 @@ before it, then the row after it.
 
 from typing import Literal, get_args
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 CHANGE = "_change_type"
 """The field of a stream of changes that holds the kind of each tuple."""
 
@@ -18,10 +21,10 @@ ADDS = frozenset({"insert", "update_postimage"})
 """The kinds that add a row to a table. The other two take one away."""
 
 
-def adds(kind: str) -> bool:
-    """Return whether a tuple of this kind adds a row.
+def adding(kinds: pa.Array) -> pa.Array:
+    """Return for each kind whether its tuple adds a row.
 
-    >>> adds("update_postimage"), adds("delete")
-    (True, False)
+    >>> adding(pa.array(["update_postimage", "delete"])).to_pylist()
+    [True, False]
     """
-    return kind in ADDS
+    return pc.is_in(kinds, pa.array(sorted(ADDS)))

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trident.base.changes import ADDS, KINDS
+from trident.base.changes import ADDS, KINDS, adding
 from trident.base.short_texts import short_repr
 from trident.operations.aggregates.base import negated
 from trident.operations.column_functions import ColumnFunction
@@ -40,14 +40,14 @@ class KindOf(ColumnFunction):
 
 
 @dataclass(frozen=True)
-class Kept(ColumnFunction):
-    """The kind of a tuple behind a filter: the filter may have dropped the other image of an update."""
+class KindAfterFilter(ColumnFunction):
+    """The kind of a tuple that a filter kept: the filter may have dropped the other image of an update."""
 
     def __call__(self, kind: str) -> str:
         return "insert" if kind in ADDS else "delete"
 
     def columns(self, inputs: Sequence[pa.Array]) -> list[pa.Array] | None:
-        return [pc.if_else(_adds(inputs[0]), "insert", "delete")]
+        return [pc.if_else(adding(inputs[0]), "insert", "delete")]
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Signed(ColumnFunction):
         return (sign, *(_of_row(how, value, sign) for how, value in numbers))
 
     def columns(self, inputs: Sequence[pa.Array]) -> list[pa.Array] | None:
-        adds, made = _adds(inputs[0]), list[pa.Array]()
+        adds, made = adding(inputs[0]), list[pa.Array]()
         sign = pc.if_else(adds, pa.scalar(1, pa.int64()), pa.scalar(-1, pa.int64()))
         for how, value in zip(self.wanted, inputs[1:], strict=True):
             if how == "count":
@@ -88,10 +88,6 @@ def _of_row(how: str, value: Any, sign: int) -> Any:
 
 def _wide(kind: pa.DataType) -> pa.DataType:
     return pa.float64() if pa.types.is_floating(kind) else pa.int64()
-
-
-def _adds(kinds: pa.Array) -> pa.Array:
-    return pc.is_in(kinds, pa.array(sorted(ADDS)))
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any
 from pyspark.sql.types import ArrayType, DataType, LongType, StructField, StructType
 
 from trident.base.changes import ADDS
+from trident.base.names import free_name
 from trident.base.short_texts import brief
 from trident.base.step import Step
 from trident.base.types import select
@@ -84,7 +85,7 @@ class Retracting(BuiltinAggregator):
 class KeepingTuples(BuiltinAggregator):
     """An aggregator that cannot retract, over the tuples that are there, which are all kept with their numbers.
 
-    The aggregate is made anew when it is read. So `inner` must not depend on the order of the tuples.
+    The aggregate is computed at each read. So `inner` must not depend on the order of the tuples.
     """
 
     inner: BuiltinAggregator
@@ -120,7 +121,7 @@ class KeepingTuples(BuiltinAggregator):
         return b if a is None else self.inner.combine(a, b)
 
     def type_of(self, inputs: StructType) -> DataType:
-        kept = StructType([*inputs.fields, StructField(_free("n", inputs.names), LongType())])
+        kept = StructType([*inputs.fields, StructField(free_name("n", inputs.names), LongType())])
         return ArrayType(kept)
 
     def problem(self, inputs: StructType) -> str:
@@ -205,9 +206,3 @@ def _comparable(value: Any) -> Any:
     if isinstance(value, Mapping):
         return frozenset((key, _comparable(each)) for key, each in value.items())
     return _NAN if value != value else value
-
-
-def _free(name: str, taken: Iterable[str]) -> str:
-    while name in {each.lower() for each in taken}:
-        name += "_"
-    return name

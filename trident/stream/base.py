@@ -8,6 +8,7 @@ from pyspark.sql.types import StructType
 from trident.base.names import FieldsLike, by_any_case, did_you_mean
 from trident.base.step import Step
 from trident.base.types import ddl
+from trident.operations.aggregators import Aggregation, Reduction
 from trident.plan import rules
 from trident.plan.nodes import Node
 from trident.plan.register import Register
@@ -84,6 +85,20 @@ class StreamBase(NotASequence, Drawable, Generic[StreamT]):
     def _inputs(self, fields: FieldsLike | None, step: Step) -> tuple[str, ...]:
         """Return the names in `fields`, checked; the names of all fields of this stream if `fields` is None."""
         return self.fields if fields is None else rules.known_fields(self.schema, fields, step)
+
+    def _to_fold(
+        self,
+        group: tuple[str, ...],
+        inputs: tuple[str, ...],
+        how: Aggregation | Reduction,
+        schema: StructType,
+        step: Step,
+    ) -> tuple[Node, tuple[str, ...], Aggregation | Reduction, StructType]:
+        """Return the step whose tuples a state folds, the fields that it reads, the folding and the state's fields.
+
+        A stream of changes returns another folding than the user's.
+        """
+        return self._node, inputs, how, schema
 
     def _named(self, fields: tuple[FieldsLike, ...], step: Step) -> tuple[str, ...]:
         """Return the checked field names in `fields`, the arguments of a verb such as `project`."""

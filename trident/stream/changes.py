@@ -1,4 +1,4 @@
-"""Streams of changes: asChanges, the verbs that a stream of changes has, and the changes of a state."""
+"""Streams of changes: the verb asChanges, and the verbs that a stream of changes has."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar, cast
@@ -8,11 +8,11 @@ from pyspark.sql.types import StringType, StructField, StructType
 from trident.base.changes import CHANGE, KINDS, ChangeKind
 from trident.base.names import FieldsLike, brief, did_you_mean, free_name
 from trident.base.step import Step
-from trident.base.types import ddl, select
+from trident.base.types import select
 from trident.operations.aggregator_kinds import presented_type
 from trident.operations.aggregators import Aggregation, Reduction
 from trident.operations.bundles import bundle_of
-from trident.operations.changes import SAME, Kept, KindOf
+from trident.operations.changes import SAME, KindAfterFilter, KindOf
 from trident.operations.error_policy import OnErrorLike
 from trident.operations.functions import Call, Operation
 from trident.operations.output_fields import OutputsLike
@@ -22,9 +22,9 @@ from trident.plan import nodes, rules
 from trident.plan.replays import with_replays
 from trident.stream import names_elsewhere
 from trident.stream.arguments import Arguments
-from trident.stream.base import NotASequence, StreamBase, StreamT, unknown_verb
-from trident.stream.display import Drawable
+from trident.stream.base import StreamBase, StreamT, unknown_verb
 from trident.stream.each import EachVerbs
+from trident.stream.grouped import Grouped
 from trident.stream.joins import merged
 from trident.stream.map import MapVerbs
 from trident.stream.persist import PersistentVerbs
@@ -38,6 +38,7 @@ PlainT = TypeVar("PlainT", bound="StreamBase[Any]")
 """The class of ordinary streams."""
 
 _KIND = StructField(CHANGE, StringType())
+_HOLDS = f"{CHANGE!r} holds the kind of each change"
 _AS_CHANGES = "asChanges([kindField,] [kinds])"
 
 
@@ -159,14 +160,14 @@ class ChangeVerbs(MapVerbs[StreamT], Generic[StreamT, StateT, PlainT]):
     def drop(self, *fields: FieldsLike) -> StreamT:
         """Drop the named fields, and keep all others. The kind of change cannot be dropped."""
         if CHANGE in self._named(fields, step := self._step("drop")):
-            raise step.wrong(f"{CHANGE!r} holds the kind of each change; toStream() returns an ordinary stream")
+            raise step.wrong(f"{_HOLDS}; toStream() returns an ordinary stream")
         return super().drop(*fields)
 
     def rename(self, old: str | Mapping[str, str], new: str | None = None) -> StreamT:
         """Rename one field, or several by a dict. The kind of change keeps its name."""
         if CHANGE in (old if isinstance(old, Mapping) else (old,)):
             step = self._step("rename")
-            raise step.wrong(f"{CHANGE!r} holds the kind of each change; toStream() returns an ordinary stream")
+            raise step.wrong(f"{_HOLDS}; toStream() returns an ordinary stream")
         return super().rename(old, new)
 
     def transform(self, function: Any, outputFields: OutputsLike | None = None, **frames: Any) -> StreamT:
@@ -215,12 +216,18 @@ class ChangeVerbs(MapVerbs[StreamT], Generic[StreamT, StateT, PlainT]):
         return self.fields[:-1] if fields is None else super()._inputs(fields, step)
 
     def _each(self, *args: Any, **keywords: Any) -> StreamT:
-        stream = super()._each(*args, **keywords)
-        node = stream._node
-        if isinstance(node, nodes.Each) and CHANGE in node.outputs.names and not isinstance(node.function.target, Kept):
-            step = Step(node.step, node.site)
-            raise step.wrong(f"{CHANGE!r} holds the kind of each change, and cannot be replaced; use toStream() before")
-        return self._with_kind_last(stream)
+        return self._with_kind_last(super()._each(*args, **keywords))
+
+    def _function(self, call: Arguments) -> tuple[tuple[str, ...], Operation, StructType]:
+        inputs, operation, outputs = super()._function(call)
+        if CHANGE in outputs.names:
+            raise call.step.wrong(f"{_HOLDS}, and cannot be replaced; use toStream() before")
+        return inputs, operation, outputs
+
+    def _part(self, node: nodes.Node) -> StreamT:
+        """Add a further step of the verb that is called, and return its stream."""
+        self._register.add(self._label, node, part=True)
+        return self._new(node, self._label)
 
     def _with_kind_last(self, stream: StreamT) -> StreamT:
         """Return the stream with the kind as the last field, behind those that a function appended."""
@@ -229,25 +236,22 @@ class ChangeVerbs(MapVerbs[StreamT], Generic[StreamT, StateT, PlainT]):
             return stream
         step = Step(stream._node.step, stream._node.site)
         ordered = (*(name for name in names if name != CHANGE), CHANGE)
-        node = nodes.Project(stream._node, ordered, **step.gives(select(stream.schema, ordered), ".kind last"))
-        self._register.add(self._label, node, part=True)
-        return self._new(node, self._label)
+        gives = step.gives(select(stream.schema, ordered), ".kind last")
+        return self._part(nodes.Project(stream._node, ordered, **gives))
 
     def _filtered(self, call: Arguments, onError: object) -> StreamT:
         """Filter row by row. An update of which one image is left is an insert or a delete, so no image is marked."""
         kept = super()._filtered(call, onError)
         step = Step(kept._node.step, kept._node.site)
-        operation = Operation(Kept(), step.called, Call.VALUES)
-        node = nodes.Each(kept._node, (CHANGE,), operation, StructType([_KIND]), **step.gives(self.schema, ".kinds"))
-        self._register.add(self._label, node, part=True)
-        return self._new(node, self._label)
+        operation, gives = Operation(KindAfterFilter(), step.called, Call.VALUES), step.gives(self.schema, ".kinds")
+        return self._part(nodes.Each(kept._node, (CHANGE,), operation, StructType([_KIND]), **gives))
 
     def _mapped(self, call: Arguments, onError: object, many: bool) -> StreamT:
         """Replace the fields by the function's, and keep the kind."""
         node = self._map_node(call, onError, many)
         step, outputs = Step(node.step, node.site), node.schema
         if CHANGE.lower() in map(str.lower, outputs.names):
-            raise step.wrong(f"{CHANGE!r} holds the kind of each change; give the output field another name")
+            raise step.wrong(f"{_HOLDS}; give the output field another name")
         schema = rules.appended(self.schema, outputs, step, replace=True)
         gives = step.gives(schema, ".values")
         each: nodes.Node = nodes.Each(self._node, node.inputs, node.function, outputs, node.onError, **gives)
@@ -258,10 +262,15 @@ class ChangeVerbs(MapVerbs[StreamT], Generic[StreamT, StateT, PlainT]):
         self._register.add(self._label, project)
         return self._new(project, self._label)
 
-    def _folded_changes(
-        self, group: tuple[str, ...], inputs: tuple[str, ...], how: Aggregation | Reduction, step: Step
-    ) -> tuple[nodes.Node, tuple[str, ...], Aggregation, StructType]:
-        """Return the step whose tuples are read, the fields, an aggregation that takes rows away, and the state's."""
+    def _to_fold(
+        self,
+        group: tuple[str, ...],
+        inputs: tuple[str, ...],
+        how: Aggregation | Reduction,
+        schema: StructType,
+        step: Step,
+    ) -> tuple[nodes.Node, tuple[str, ...], Aggregation | Reduction, StructType]:
+        """Return an aggregation that takes rows away, the step and the fields that it reads, and the state's fields."""
         _refuse_kind((*group, *inputs), how, step)
         plan = None
         if isinstance(how, Aggregation):
@@ -298,41 +307,10 @@ class ChangeVerbs(MapVerbs[StreamT], Generic[StreamT, StateT, PlainT]):
             raise AttributeError(message, name=name, obj=self)
 
 
-class GroupedChangeVerbs(NotASequence, Drawable, PersistentVerbs[StreamT, StateT], Generic[StreamT, StateT]):
+class GroupedChangeVerbs(Grouped[StreamT], PersistentVerbs[StreamT, StateT], Generic[StreamT, StateT]):
     """The verbs of grouped changes."""
 
-    __slots__ = ("_group", "_stream")
-
-    def __init__(self, stream: EachVerbs[StreamT], group: tuple[str, ...]) -> None:
-        self._stream, self._group = stream, group
-
-    @property
-    def schema(self) -> StructType:
-        """The fields of the tuples with their types."""
-        return self._stream.schema
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """The names of the fields."""
-        return self._stream.fields
-
-    @property
-    def groupFields(self) -> tuple[str, ...]:
-        """The names of the fields by which the changes are grouped."""
-        return self._group
-
-    def _by_group(self) -> tuple[StreamBase[StreamT], tuple[str, ...]]:
-        return self._stream, self._group
-
-    def toStream(self) -> StreamT:
-        """Return the stream of the same changes, without groups."""
-        return cast("StreamT", self._stream)
-
-    def _ends(self) -> Any:
-        return self._stream._ends()
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._stream._node.step}: {ddl(self.schema)}; by {', '.join(self._group)})"
+    __slots__ = ()
 
     if not TYPE_CHECKING:  # see `StreamBase`
 

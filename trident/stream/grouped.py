@@ -15,7 +15,7 @@ from trident.stream import names_elsewhere
 from trident.stream.aggregate import AggregateVerbs
 from trident.stream.aggregator_chain import ChainVerbs
 from trident.stream.argument_types import FunctionArgument
-from trident.stream.base import NotASequence, StatefulT, StreamBase, StreamT, unknown_verb
+from trident.stream.base import GroupwiseVerbs, NotASequence, StatefulT, StreamBase, StreamT, unknown_verb
 from trident.stream.display import Drawable
 from trident.stream.each import EachVerbs
 from trident.stream.persist import PersistentVerbs
@@ -25,18 +25,8 @@ from trident.stream.stateful_each import StatefulEachVerbs
 from trident.stream.window import WindowedT, WindowVerbs
 
 
-class GroupedVerbs(
-    NotASequence,
-    Drawable,
-    AggregateVerbs[StreamT],
-    ChainVerbs[StreamT],
-    PersistentVerbs[StreamT, StateT],
-    QueryVerbs[StreamT],
-    WindowVerbs[WindowedT],
-    StatefulEachVerbs[StreamT, StatefulT],
-    Generic[StreamT, StateT, WindowedT, StatefulT],
-):
-    """The verbs of a grouped stream."""
+class Grouped(NotASequence, Drawable, GroupwiseVerbs[StreamT], Generic[StreamT]):
+    """A stream, and the fields by which its tuples are grouped."""
 
     __slots__ = ("_group", "_stream")
 
@@ -65,6 +55,27 @@ class GroupedVerbs(
     def toStream(self) -> StreamT:
         """Return the stream of the same tuples, without groups."""
         return cast("StreamT", self._stream)
+
+    def _ends(self) -> Sequence[nodes.Node]:
+        return self._stream._ends()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._stream._node.step}: {ddl(self.schema)}; by {', '.join(self._group)})"
+
+
+class GroupedVerbs(
+    Grouped[StreamT],
+    AggregateVerbs[StreamT],
+    ChainVerbs[StreamT],
+    PersistentVerbs[StreamT, StateT],
+    QueryVerbs[StreamT],
+    WindowVerbs[WindowedT],
+    StatefulEachVerbs[StreamT, StatefulT],
+    Generic[StreamT, StateT, WindowedT, StatefulT],
+):
+    """The verbs of a grouped stream."""
+
+    __slots__ = ()
 
     def each(
         self,
@@ -135,12 +146,6 @@ class GroupedVerbs(
     def _with_stream(self, stream: StreamT, group: tuple[str, ...] | None = None) -> Self:
         """Return `stream` grouped by the fields `group`; by the group fields of this stream if None."""
         return type(self)(cast("EachVerbs[StreamT]", stream), self._group if group is None else group)
-
-    def _ends(self) -> Sequence[nodes.Node]:
-        return self._stream._ends()
-
-    def __repr__(self) -> str:
-        return f"GroupedStream({self._stream._node.step}: {ddl(self.schema)}; by {', '.join(self._group)})"
 
     if not TYPE_CHECKING:  # see `StreamBase`
 

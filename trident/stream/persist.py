@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Generic, Protocol, runtime_checkable
+from typing import Any, Generic
 
 from pyspark.sql.types import DataType, StructType
 
 from trident.base.names import FieldsLike
-from trident.base.step import Step
-from trident.operations.aggregators import Aggregation, Reduction
+from trident.operations.aggregators import Reduction
 from trident.operations.output_fields import OutputsLike
 from trident.operations.updater_checks import emitted_fields, held_fields, read_updater
 from trident.plan import nodes, rules
@@ -22,17 +21,6 @@ from trident.stream.state_specs import check_no_requests, state_spec
 
 _USAGE = "persistentAggregate(stateFactory, [inputFields,] aggregator, outputField, name=...)"
 _UPDATE_USAGE = "partitionPersist(stateFactory, [inputFields,] updater, [outputFields,] keyFields=, valueType=, name=)"
-
-
-@runtime_checkable
-class Changing(Protocol):
-    """A stream of changes. It says how an aggregator takes rows away."""
-
-    def _folded_changes(
-        self, group: tuple[str, ...], inputs: tuple[str, ...], how: Aggregation | Reduction, step: Step
-    ) -> tuple[nodes.Node, tuple[str, ...], Aggregation, StructType]:
-        """Return the step whose tuples are read, the fields, an aggregation that takes rows away, and the state's."""
-        ...
 
 
 class PersistentVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StateT]):
@@ -191,10 +179,8 @@ def _aggregating(
 ) -> nodes.PersistentAggregate | nodes.PersistentReduce:
     step = call.step
     inputs, how, schema = folded(stream, group, call, _USAGE)
-    node = stream._node
-    check_counts_once(node, how.aggregator, stream._register.everyChange, step)
-    if isinstance(stream, Changing):
-        node, inputs, how, schema = stream._folded_changes(group, inputs, how, step)
+    check_counts_once(stream._node, how.aggregator, stream._register.everyChange, step)
+    node, inputs, how, schema = stream._to_fold(group, inputs, how, schema, step)
     if isinstance(how, Reduction):
         return nodes.PersistentReduce(node, group, inputs, how, spec(how.output), **step.gives(schema))
     return nodes.PersistentAggregate(node, group, inputs, how, spec(how.output), **step.gives(schema))

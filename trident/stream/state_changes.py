@@ -5,7 +5,6 @@ from typing import Any, Generic, cast
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from trident.base.changes import CHANGE
-from trident.base.errors import TypeDeclarationError
 from trident.base.names import free_name
 from trident.base.step import Step
 from trident.operations.changes import Images, JoinedImages
@@ -13,10 +12,11 @@ from trident.operations.functions import Call, Operation, Query
 from trident.operations.output_fields import OutputsLike
 from trident.operations.query_functions import MapGet, SnapshotGet
 from trident.plan import joins, nodes, rules
-from trident.plan.state_schema import function_of, keys_of, shown_type, value_of
+from trident.plan.state_schema import keys_of, shown_type
 from trident.plan.states import state_traits
 from trident.stream.base import StreamT
 from trident.stream.state import StateBase
+from trident.stream.tables import shown_fields
 from trident_state.state_shape import StateKind
 from trident_state.store import ttl_of_factory
 
@@ -178,15 +178,7 @@ def _fields_of_values(state: StateBase[Any], step: Step) -> StructType:
             f"results of windows and the tuples of updaters are final, so newValuesStream() has all of them"
         )
     _check_keeps_before(held, step)
-    kind = shown_type(held)
-    if kind is None:
-        raise step.error(
-            TypeDeclarationError,
-            f"the type of the values is not declared: {function_of(held)} presents them; annotate the return type of "
-            f"present(acc)",
-        )
-    fields = kind.fields if isinstance(kind, StructType) else [StructField(value_of(held).name, kind)]
-    return StructType([StructField(field.name, field.dataType) for field in fields])
+    return shown_fields(held, step)
 
 
 def _check_keeps_before(held: nodes.HeldState, step: Step) -> None:

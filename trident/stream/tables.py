@@ -14,7 +14,7 @@ from trident.operations.functions import Query
 from trident.operations.output_fields import OutputsLike
 from trident.operations.query_functions import MapGet
 from trident.plan import joins, nodes, rules
-from trident.plan.replaced_values import consolidated, disordered
+from trident.plan.change_order import consolidated, disordered
 from trident.plan.state_schema import function_of, keys_of, shown_type, value_of
 from trident.stream.arguments import is_factory
 from trident.stream.base import StreamBase, StreamT
@@ -134,7 +134,7 @@ class TableVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
         inputs = self._inputs(list(held.names) if keys is None else keys, step)
         step = Step(f"{step.label}({', '.join(inputs)})", step.called)
         rules.check_query_keys(select(self.schema, inputs), held, state.name, step)
-        outputs = joins.renamed(_value_fields(updated, step), outputFields, step)
+        outputs = joins.renamed(shown_fields(updated, step), outputFields, step)
         query = Query(MapGet(), step.called, joining=joinType)
         schema = rules.appended(self.schema, outputs, step)
         return self._then(nodes.StateQuery(self._node, inputs, updated, query, outputs, **step.gives(schema)))
@@ -184,8 +184,8 @@ def _check_order(node: nodes.Node, keys: Sequence[str], step: Step) -> None:
     if moved is not None:
         raise step.wrong(
             f"the last change of a key decides whether its row is there, and {moved.step} ({moved.site.location}) "
-            f"may bring changes of a key into several partitions, which have no order among them: write the step "
-            f"behind toTable, or partition by fields of the key, partitionBy({', '.join(map(repr, keys))})"
+            f"may bring changes of a key into several partitions, which have no order among them: call the verb "
+            f"after toTable, or partition by fields of the key, partitionBy({', '.join(map(repr, keys))})"
         )
 
 
@@ -204,17 +204,16 @@ def _values(
     return _nullable(select(stream.schema, left))
 
 
-def _value_fields(updated: nodes.HeldState, step: Step) -> StructType:
-    """Return the fields that the value of a state adds to the tuples of a join. Each of them may be null."""
-    kind = shown_type(updated)
+def shown_fields(held: nodes.HeldState, step: Step) -> StructType:
+    """Return the fields of a state's value as queries see it: those of a struct, or one. Each of them may be null."""
+    kind = shown_type(held)
     if kind is None:
         raise step.error(
             TypeDeclarationError,
-            f"the type of the values is not declared: {function_of(updated)} presents them; annotate the return "
+            f"the type of the values is not declared: {function_of(held)} presents them; annotate the return "
             f"type of present(acc)",
         )
-    fields = kind.fields if isinstance(kind, StructType) else [StructField(value_of(updated).name, kind)]
-    return _nullable(StructType(fields))
+    return _nullable(kind if isinstance(kind, StructType) else StructType([StructField(value_of(held).name, kind)]))
 
 
 def _nullable(fields: StructType) -> StructType:

@@ -95,7 +95,7 @@ class BackingMapState:
 
     @property
     def survives(self) -> Literal["process", "checkpoint", "server"]:
-        """Where the state is kept between runs: "server", which here means the store of the map."""
+        """The component that keeps the state between runs: "server", which here means the store of the map."""
         return "server"
 
     @property

@@ -81,7 +81,7 @@ class MemoryMapState:
 
     @property
     def survives(self) -> Literal["process", "checkpoint", "server"]:
-        """Where the state is kept between runs: the "checkpoint", which holds the snapshots and the log."""
+        """The component that keeps the state between runs: the "checkpoint", which holds the snapshots and the log."""
         return "checkpoint"
 
     def open(self, identity: StateIdentity, shape: StateShape, home: Home) -> MemoryStore:

@@ -184,7 +184,7 @@ class RedisMapState:
 
     @property
     def survives(self) -> Literal["process", "checkpoint", "server"]:
-        """Where the state is kept between runs: "server"."""
+        """The component that keeps the state between runs: "server"."""
         return "server"
 
     def open(self, identity: StateIdentity, shape: StateShape, home: Home) -> RedisStore:

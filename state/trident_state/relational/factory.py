@@ -30,7 +30,7 @@ class _RelationalState:
 
     @property
     def survives(self) -> Literal["process", "checkpoint", "server"]:
-        """Where the state is kept between runs: a "server", which here means the database."""
+        """The component that keeps the state between runs: a "server", which here means the database."""
         return "server"
 
     @property

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trident.base.changes import ADDS
+from trident.base.changes import adding
 from trident.base.types import arrow_schema
 from trident.base.values import conform
 from trident.compiler.states.overlay import Stored
@@ -43,17 +43,13 @@ def _gone(tuples: pa.Table, change: str | None) -> pa.Array | None:
     """Return which tuples take the rows of their keys away; None if all of them are rows."""
     if change is None:
         return None
-    return pc.invert(_adds(tuples, change))
+    return pc.invert(adding(one_chunk(tuples.column(change))))
 
 
 def _added_last(tuples: pa.Table, change: str) -> pa.Table:
     """Return the tuples, those that take rows away before those that add rows, otherwise in their order."""
-    adds = _adds(tuples, change).to_numpy(zero_copy_only=False)
+    adds = adding(one_chunk(tuples.column(change))).to_numpy(zero_copy_only=False)
     return tuples.take(pa.array(np.argsort(adds, kind="stable")))
-
-
-def _adds(tuples: pa.Table, change: str) -> pa.Array:
-    return pc.is_in(one_chunk(tuples.column(change)), pa.array(sorted(ADDS)))
 
 
 def last_rows(keys: pa.Table) -> "np.typing.NDArray[np.int64]":

@@ -1,0 +1,45 @@
+"""The order in which the changes of a key reach a table: steps that may change it, and changes that need none."""
+
+from collections.abc import Container
+
+from trident.operations.changes import Images, JoinedImages
+from trident.plan.nodes import (
+    Each,
+    Filter,
+    Map,
+    Merge,
+    Node,
+    ParallelismHint,
+    Peek,
+    Placing,
+    Project,
+    Repartition,
+    sources_of,
+)
+
+
+def consolidated(node: Node) -> bool:
+    """Return whether tuples are changes of states, of which a batch has one for a key: a row leaves or comes once."""
+    if isinstance(node, Map) and isinstance(node.function.target, Images | JoinedImages):
+        return True
+    if not isinstance(node, _ROW_BY_ROW):
+        return False
+    return all(map(consolidated, sources_of(node)))
+
+
+def disordered(node: Node, keys: Container[str]) -> Repartition | None:
+    """Return the step behind which the tuples of a key may have another order than in their source; None if none."""
+    if not isinstance(node, _ROW_BY_ROW):
+        return None
+    if isinstance(node, Repartition) and node.how not in _ORDERLY:
+        by_key = node.how in (Placing.FIELDS, Placing.CUSTOM) and all(name in keys for name in node.names)
+        if not by_key:
+            return node
+    return next(filter(None, (disordered(source, keys) for source in sources_of(node))), None)
+
+
+_ORDERLY = (Placing.BROADCAST, Placing.GLOBAL, Placing.BATCH_GLOBAL, Placing.IDENTITY)
+"""The ways to repartition that keep the tuples of one source partition together."""
+
+_ROW_BY_ROW = (Each, Filter, Map, Merge, ParallelismHint, Peek, Project, Repartition)
+"""The steps that leave the changes of each row as they are."""
