@@ -279,7 +279,7 @@ def test_a_runs_session_has_the_same_confs_and_database(spark: SparkSession) -> 
 @pytest.mark.connect
 def test_cancel_stops_this_batch_and_no_other(on_spark: OnSpark, spark: SparkSession, tmp_path: Path) -> None:
     slow, other = TridentTopology(), TridentTopology()
-    for topology, seconds, name in ((slow, 30.0, "slow"), (other, 3.0, "other")):
+    for topology, seconds, name in ((slow, 120.0, "slow"), (other, 3.0, "other")):
         words = stream(topology, "word string", ["a"]).each("word", Sleeper(seconds, tmp_path / name), "w string")
         words.groupBy("w").persistentAggregate(STATE, Count(), "count", name="counts")
     engine = SparkEngine(spark)
