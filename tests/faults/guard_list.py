@@ -1890,6 +1890,22 @@ GUARDS = [
         "tests/outputs/kafka/test_exactly_once.py -k old_copy",
     ),
     Guard(
+        "order of the changes of states (outputs)",
+        "rows exchange their keys within a batch, and an output deletes the row that came last to a key",
+        "trident/outputs/last_changes.py",
+        "if change is not None and consolidated:",
+        "if False:",
+        "tests/outputs/test_last_changes.py",
+    ),
+    Guard(
+        "the last change of a key alone (Kafka)",
+        "a topic of rows holds a former row or deletion of a key after a later one",
+        "trident/outputs/kafka/outlet.py",
+        "if not self._target.changes:",
+        "if True:",
+        "tests/outputs/kafka/test_changes.py -k as_of_each",
+    ),
+    Guard(
         "kafka output, the same batch",
         "a batch of another history is treated as the batch in Kafka, and left out",
         "trident/outputs/kafka/outlet.py",

@@ -25,3 +25,7 @@ class KafkaTarget:
     guarantee: KafkaGuarantee
     options: Mapping[str, Option] = field(repr=False)
     """The options of the clients, as users wrote them. They may hold a password, so no `repr` shows them."""
+    changes: bool = False
+    """True if tuples are changes: the topic gets only the last one of each key in a batch."""
+    consolidated: bool = False
+    """True if they are changes of a state; see `trident.plan.change_order`."""

@@ -103,24 +103,14 @@ class KafkaOutputVerbs(StreamBase[StreamT]):
         """
         step = self._step("writeKafka")
         check_output(self, step)
-        if not isinstance(bootstrapServers, str) or not bootstrapServers:
-            raise step.wrong(
-                f"bootstrapServers={typed_brief(bootstrapServers)}: expected 'host:port', several separated by commas"
-            )
-        if not isinstance(topic, str) or not _TOPIC.fullmatch(topic):
-            raise step.wrong(f"topic={typed_brief(topic)}: expected the name of a topic, such as 'orders'")
-        try:
-            check_choice("guarantee", guarantee, get_args(KafkaGuarantee))
-        except TopologyError as error:
-            raise step.wrong(str(error)) from None
         options = {} if options is None else options
-        check_options("options", options, "writeKafka", _OURS, step.wrong)
+        check_kafka(step, "writeKafka", bootstrapServers, topic, guarantee, options)
         field = partial(_field, self.schema, step)
         target = KafkaTarget(
             bootstrapServers,
             topic,
-            field("key", key, "string or binary", _is_text),
-            cast("str", field("value", value, "string or binary", _is_text)),
+            field("key", key, "string or binary", is_text),
+            cast("str", field("value", value, "string or binary", is_text)),
             field("headers", headers, "array<struct<key: string, value: binary>>", _is_headers),
             field("topicField", topicField, "string", lambda kind: isinstance(kind, spark.StringType)),
             guarantee,
@@ -131,10 +121,27 @@ class KafkaOutputVerbs(StreamBase[StreamT]):
         return cast("StreamT", self)
 
 
+def check_kafka(
+    step: Step, verb: str, bootstrapServers: object, topic: object, guarantee: object, options: Mapping[str, Option]
+) -> None:
+    """Refuse wrong arguments of a verb that writes into Kafka."""
+    if not isinstance(bootstrapServers, str) or not bootstrapServers:
+        raise step.wrong(
+            f"bootstrapServers={typed_brief(bootstrapServers)}: expected 'host:port', several separated by commas"
+        )
+    if not isinstance(topic, str) or not _TOPIC.fullmatch(topic):
+        raise step.wrong(f"topic={typed_brief(topic)}: expected the name of a topic, such as 'orders'")
+    try:
+        check_choice("guarantee", guarantee, get_args(KafkaGuarantee))
+    except TopologyError as error:
+        raise step.wrong(str(error)) from None
+    check_options("options", options, verb, _OURS, step.wrong)
+
+
 Fits = Callable[[spark.DataType], bool]
 
 
-def _is_text(kind: spark.DataType) -> bool:
+def is_text(kind: spark.DataType) -> bool:
     return isinstance(kind, spark.StringType | spark.BinaryType)
 
 
@@ -145,7 +152,7 @@ def _is_headers(kind: spark.DataType) -> bool:
     return (
         header.names == ["key", "value"]
         and isinstance(header["key"].dataType, spark.StringType)
-        and _is_text(header["value"].dataType)
+        and is_text(header["value"].dataType)
     )
 
 
@@ -166,7 +173,7 @@ def _field(
     kind = schema[names[0]].dataType
     if not fits(kind):
         way_out = (
-            ("; create one, such as with each(expr('to_json(struct(*))'), 'value string')") if fits is _is_text else ""
+            ("; create one, such as with each(expr('to_json(struct(*))'), 'value string')") if fits is is_text else ""
         )
         raise step.error(
             TypeDeclarationError, f"{parameter}: field {names[0]!r} is {type_ddl(kind)}: expected {accepted}{way_out}"

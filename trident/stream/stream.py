@@ -16,6 +16,7 @@ from trident.stream.extremes import ExtremeVerbs
 from trident.stream.grouped import GroupedVerbs
 from trident.stream.interval_joins import IntervalJoinVerbs, JoinedVerbs
 from trident.stream.joins import JoinVerbs
+from trident.stream.kafka_changes import KafkaChangeVerbs
 from trident.stream.kafka_output import KafkaOutputVerbs
 from trident.stream.map import MapVerbs
 from trident.stream.metrics import MetricVerbs
@@ -136,6 +137,7 @@ class ChangeStream(
     PersistentVerbs["ChangeStream", "TridentState"],
     OutputVerbs["ChangeStream"],
     KafkaOutputVerbs["ChangeStream"],
+    KafkaChangeVerbs["ChangeStream"],
     MetricVerbs["ChangeStream"],
     PreviewVerbs["ChangeStream"],
 ):

@@ -159,7 +159,7 @@ def add_table(
     step = Step(f"{step.label}({', '.join(keys.names)})", step.called)
     of_states = consolidated(stream._node)
     if change is not None and not of_states:
-        _check_order(stream._node, keys.names, step)
+        check_order(stream._node, keys.names, step)
     factory = factory_or_memory(stateFactory, step, _TABLE)
     rules.check_comparable(keys, step)
     values = _values(stream, valueFields, (*keys.names, change), step)
@@ -178,7 +178,7 @@ def add_table(
     return node
 
 
-def _check_order(node: nodes.Node, keys: Sequence[str], step: Step) -> None:
+def check_order(node: nodes.Node, keys: Sequence[str], step: Step) -> None:
     """Refuse changes whose order within a batch a step may have changed: the last change of a key decides."""
     moved = disordered(node, keys)
     if moved is not None:

@@ -7,7 +7,7 @@ from tests.support.kafka import KafkaBroker
 from tests.support.pages import blocks_of
 from tests.support.server import RedisServer
 from trident import TridentTopology
-from trident.spouts import KafkaSpout
+from trident.spouts import FixedBatchSpout, KafkaSpout
 from trident.testing import TestOutput
 from trident.testing.local import start_local
 
@@ -37,6 +37,16 @@ def test_the_guides_output_writes_each_tuple_once(kafka: KafkaBroker, tmp_path: 
     with start_local(page["shop"], name="shop", checkpointLocation=tmp_path) as running:
         running.processAllAvailable(timeout=60)
     assert [message.key() for message in kafka.messages(topic)] == [b"ann", b"bob", b"ann"]
+
+
+def test_the_guides_changes_write_a_row_and_its_deletion(kafka: KafkaBroker, tmp_path: Path) -> None:
+    topic = kafka.create("stock")
+    page: dict[str, Any] = {"shop": TridentTopology(), "FixedBatchSpout": FixedBatchSpout}
+    exec(block("writeChanges").replace("localhost:9092", kafka.servers), page)
+    with start_local(page["shop"], name="shop", checkpointLocation=tmp_path) as running:
+        running.processAllAvailable(timeout=60)
+    written = [(message.key(), message.value()) for message in kafka.messages(topic)]
+    assert written == [(b'{"item":"pen"}', b'{"item":"pen","n":3}'), (b'{"item":"pen"}', None)]
 
 
 def test_the_guides_functions_read_json_and_avro(kafka: KafkaBroker, topic: str, tmp_path: Path) -> None:

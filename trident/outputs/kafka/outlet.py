@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from trident.base.changes import CHANGE
 from trident.base.crash_points import reach
 from trident.base.errors import TopologyError
 from trident.frozen.results import Result
@@ -25,6 +26,7 @@ from trident.outputs.kafka.errors import OutputErrors
 from trident.outputs.kafka.messages import Message, messages
 from trident.outputs.kafka.record import Place, Record, RecordKeeper
 from trident.outputs.kafka.sender import Sender
+from trident.outputs.last_changes import last_of_keys
 from trident.outputs.run_identity import RunIdentity
 from trident.plan.nodes import WriteKafka
 from trident_spouts.kafka.cluster import kafka_client
@@ -223,11 +225,18 @@ class KafkaOutlet:
         if self._exactly_once:
             self._look_again()
             self._sender.call("begin a transaction", "begin_transaction")
-        self._sender.send(messages(self._read(result), self._target, self._output, txid), self._prepare)
+        self._sender.send(messages(self._tuples(result), self._target, self._output, txid), self._prepare)
         if self._exactly_once:
             self._commit(self._sender, self._keeper.record(txid, result.num_rows, self._place))
         else:
             reach("output.published")
+
+    def _tuples(self, result: Result) -> Iterable[pa.Table]:
+        """Return the tuples that become messages: of changes, the last one of each key."""
+        if not self._target.changes:
+            return self._read(result)
+        assert self._target.key is not None
+        return last_of_keys(lambda: self._read(result), [self._target.key], CHANGE, self._target.consolidated)
 
     def _look_again(self) -> None:
         """Record the current id of the topic. It may have been re-created while the producer continues."""

@@ -1,0 +1,75 @@
+"""Functions that prepare tuples for outputs that keep one row or one message for each key."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from trident.base.changes import ADDS
+from trident.base.json_values import jsonable
+from trident.operations.column_functions import ColumnFunction
+
+
+@dataclass(frozen=True)
+class KeyPresent(ColumnFunction):
+    """The key fields of a tuple, unchanged. Raises ValueError if one of them is null."""
+
+    fields: tuple[str, ...]
+
+    def __call__(self, *values: Any) -> Any:
+        check_present(self.fields, values)
+        return values if len(values) > 1 else values[0]
+
+    def columns(self, inputs: Sequence[pa.Array]) -> list[pa.Array] | None:
+        return None if any(column.null_count for column in inputs) else list(inputs)
+
+
+@dataclass(frozen=True)
+class UpsertMessage:
+    """The key and the value of a message for a change: a row that is taken away has the value null.
+
+    Called with the kind, then the values of the key fields and of the value fields. With `raw_key` or `raw_value`, the
+    one field is taken as it is; otherwise the fields become a JSON object.
+    """
+
+    keys: tuple[str, ...]
+    values: tuple[str, ...]
+    raw_key: bool
+    raw_value: bool
+
+    def __call__(self, kind: str, *fields: Any) -> tuple[Any, Any]:
+        own, others = fields[: len(self.keys)], fields[len(self.keys) :]
+        check_present(self.keys, own)
+        key = own[0] if self.raw_key else _json(self.keys, map(_one_zero, own))
+        if kind not in ADDS:
+            return key, None
+        if not self.raw_value:
+            return key, _json(self.values, others)
+        if others[0] is None:
+            raise ValueError(
+                f"field {self.values[0]!r} is null, and a message without value deletes the key from the topic; give "
+                f"each row a value, or filter such rows out before it"
+            )
+        return key, others[0]
+
+
+def check_present(names: Sequence[str], values: Sequence[Any]) -> None:
+    """Raise ValueError if a value of a key is null."""
+    for name, value in zip(names, values, strict=True):
+        if value is None:
+            raise ValueError(
+                f"key field {name!r} is null: expected a value in each key field; filter such tuples out before it, or "
+                f"give them a value"
+            )
+
+
+def _one_zero(value: Any) -> Any:
+    """Return the value. The two zeros of floating-point numbers are one key, as in states, and so one text."""
+    return value + 0.0 if isinstance(value, float) else value
+
+
+def _json(names: Sequence[str], values: Any) -> str:
+    document = {name: jsonable(value) for name, value in zip(names, values, strict=True)}
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
