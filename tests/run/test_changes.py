@@ -1,5 +1,6 @@
 """Streams of changes end to end: states over them are those of a model that keeps whole tables."""
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -129,7 +130,7 @@ def test_a_join_of_two_tables_is_that_of_their_rows_now(seed: int, place: str, m
         for name, feeder in zip("ab", feeders, strict=True)
     )
     for how in ("inner", "left"):
-        left.join(right, how, outputFields="h, w").toTable("id", make(), name=how)
+        left.join(right, joinType=how, outputFields="h, w").toTable("id", make(), name=how)
     left.join(left, outputFields="h, w").toTable("id", make(), name="self")
     for _ in range(3):  # with a restart between
         with start_local(topology, name="t", checkpointLocation=tmp_path) as running:
@@ -144,6 +145,44 @@ def test_a_join_of_two_tables_is_that_of_their_rows_now(seed: int, place: str, m
                 "left": alone | joined,
                 "self": itself,
             }
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("seed", some_of(range(12), range(2)))
+def test_a_join_by_a_foreign_key_is_that_of_the_rows_now(seed: int, place: str, makes: Any, tmp_path: Path) -> None:
+    orders, groups, topology, make = History(seed), History(seed + 100), TridentTopology(), makes(place, "opaque")
+    feeders = FeederBatchSpout(FIELDS), FeederBatchSpout(FIELDS)
+    left = topology.newStream("a", feeders[0]).asChanges("kind").toTable("id", make(), name="orders")
+    other = topology.newStream("b", feeders[1]).asChanges("kind")
+    by_name = other.groupBy("g").persistentAggregate(make(), {"n": Count(), "total": Sum("v")}, name="groups")
+    rows = other.toTable("id", make(), name="rows")
+    for how in ("inner", "left"):
+        joined = left.join(by_name, "g", how)
+        joined.toTable("id", make(), name=how)
+        joined.groupBy("n").persistentAggregate(make(), Count(), "orders", name=f"{how}.by_n")
+    left.join(rows, "v", outputFields="h, w").toTable("id", make(), name="values")
+    left.join(left, "v", outputFields="h, w").toTable("id", make(), name="self")
+    for _ in range(3):  # with a restart between
+        with start_local(topology, name="t", checkpointLocation=tmp_path) as running:
+            for _ in range(2):
+                for history, feeder in zip((orders, groups), feeders, strict=True):
+                    feeder.feed(history.grow(1).batches[-1], wait=True, timeout=20)
+            of_group: dict[Any, tuple[Any, ...]] = {}
+            for _, g, v in groups.rows.values():
+                n, total = of_group.get(g, (0, 0))
+                of_group[g] = (n + 1, total + (v or 0))
+            of_group.pop(None, None)  # a null refers to nothing
+            inner = {key: (g, v, *of_group[g]) for key, g, v in orders.rows.values() if g in of_group}
+            left_rows = {key: (g, v, *of_group.get(g, (None, None))) for key, g, v in orders.rows.values()}
+            wanted: dict[str, Any] = {
+                "inner": inner,
+                "left": left_rows,
+                "inner.by_n": dict(Counter(row[2] for row in inner.values())),
+                "left.by_n": dict(Counter(row[2] for row in left_rows.values())),
+            }
+            for name, them in (("values", groups.rows), ("self", orders.rows)):
+                wanted[name] = {key: (g, v, *them[v][1:]) for key, g, v in orders.rows.values() if v in them}
+            assert found(running, wanted) == wanted
 
 
 def test_rows_of_a_table_may_exchange_the_keys_of_another(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """What the states of `verbs.py` must hold after each batch: from all tuples so far, by the plainest means.
 
-Nothing of the library is used, and nothing is carried from batch to batch.
+Nothing of the library is used but the number of a part of an index, and nothing is carried from batch to batch.
 """
 
 import json
@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
+
+from pyspark.sql.types import StringType, StructField, StructType
 
 from tests.simulator.in_world import checksum, first_letter, moment, onward
 from tests.simulator.spouts import Row
@@ -29,6 +31,7 @@ from tests.simulator.verbs import (
     score,
     visit,
 )
+from trident.operations.references import PartOf
 
 Batch = Mapping[str, list[Row]]
 """The tuples of each stream, in their order."""
@@ -38,6 +41,8 @@ Held = dict[Any, Any]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 PART = WITHIN / 64
 """Keys whose times lie in one part of WITHIN are forgotten together."""
+_PART = PartOf(StructType([StructField("word", StringType())]))
+"""The part of an index to which a word belongs. Which one it is does not matter, as long as it is always the same."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,18 @@ class Maybe:
     watermark is past its time by a PART: else a state would grow for ever."""
 
     value: Any
+
+
+class AnyOrder(tuple[Any, ...]):
+    """Values that a list may hold in any order."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, list | tuple) and sorted(self) == sorted(map(tuple, other))
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = tuple.__hash__
 
 
 @dataclass(frozen=True)
@@ -159,7 +176,14 @@ def _changes(history: list[Batch]) -> dict[str, Held | Waiting]:
     }
     joined = {word: {"seq": seq, "n": sizes.get(word)} for word, seq in latest.items()}
     rows = {word: {"seq": seq} for word, seq in latest.items()}
-    return {"held": held, "sizes": sizes, "having": Counter(sizes.values()), "rows": rows, "joined": joined}
+    having = Counter(sizes.values())
+    shared = {word: {"n": n, "words": having[n]} for word, n in sizes.items()}
+    index = dict[tuple[int, int], AnyOrder]()
+    for word, n in sizes.items():
+        at = n, _PART(word)
+        index[at] = AnyOrder((*index.get(at, ()), (word,)))
+    held_too = {"joined": joined, "shared": shared, "sizes.by.n": index}
+    return {"held": held, "sizes": sizes, "having": having, "rows": rows, **held_too}
 
 
 def _stateful(history: list[Batch]) -> dict[str, Held | Waiting]:

@@ -111,15 +111,16 @@ def _several(stream: Streams, topology: TridentTopology) -> None:
 def _changes(stream: Streams, topology: TridentTopology) -> None:
     """held: of the rows of each word that are there, by aggregators with and without `retract`. sizes: their number.
     having: how many words have how many rows. rows: the last row of each word, unless it was deleted; joined: with the
-    word's size."""
+    word's size. shared: each word's size, and how many words have it."""
     changes = stream(NUMBERS).each("seq", change, "kind string").asChanges("kind")
     by_word = changes.groupBy("word")
     by_word.persistentAggregate(InWorld("held"), {"total": Sum("seq"), "least": Min("seq")}, name="held")
     sizes = by_word.persistentAggregate(InWorld("sizes"), Count(), "n", name="sizes")
     by_size = sizes.changes().groupBy("n")
-    by_size.persistentAggregate(InWorld("having"), Count(), "words", name="having")
+    having = by_size.persistentAggregate(InWorld("having"), Count(), "words", name="having")
+    sizes.join(having, "n").toTable("word", InWorld("shared"), name="shared")
     rows = changes.toTable("word", InWorld("rows"), name="rows")
-    rows.join(sizes, "left").toTable("word", InWorld("joined"), name="joined")
+    rows.join(sizes, joinType="left").toTable("word", InWorld("joined"), name="joined")
 
 
 AGGREGATES: dict[str, Any] = {

@@ -168,7 +168,11 @@ def test_the_changes_of_a_state_need_the_value_before_and_every_deletion(make: A
     stream = topology.newStream("s", FixedBatchSpout("k string, v long", []))
     table = stream.toTable("k", make(), name="table")
     other = stream.toTable("k", M(), name="other")
-    for write in (table.changes, lambda: table.join(other, outputFields="w"), lambda: other.join(table, "left", "w")):
+    for write in (
+        table.changes,
+        lambda: table.join(other, outputFields="w"),
+        lambda: other.join(table, None, "left", "w"),
+    ):
         with pytest.raises(TopologyError, match=problem):
             write()
 
@@ -183,12 +187,12 @@ def test_a_join_of_tables_needs_keys_of_the_same_types() -> None:
         (lambda: counts.join(by_number), "state 'numbers' cannot be queried by (k string): its key is (v bigint)"),
         (lambda: counts.join(stream), "is not a state of this topology; toTable(keyFields) makes a stream a table"),
         (lambda: counts.join(counts), "output field 'n' is already a field"),
-        (lambda: counts.join(counts, "full"), "joinType='full': expected 'inner' or 'left'"),
+        (lambda: counts.join(counts, joinType="full"), "joinType='full': expected 'inner' or 'left'"),
         (lambda: total.join(total), "has no key fields, so there is nothing to join by"),
     ):
         with pytest.raises(TopologyError, match=re.escape(problem)):
             write()
-    joined = counts.join(stream.toTable("k", name="rows"), "left")
+    joined = counts.join(stream.toTable("k", name="rows"), joinType="left")
     assert joined.fields == ("k", "n", "v", "_change_type")
 
 

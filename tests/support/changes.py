@@ -77,7 +77,8 @@ class Net:
 
 
 def program(topology: TridentTopology, stream: Stream, make: Callable[..., Any]) -> ChangeStream:
-    """Add states over a stream of changes: aggregates, a table, aggregates of its changes and of another aggregate."""
+    """Add states over a stream of changes: aggregates, a table, aggregates of its changes and of another aggregate,
+    and a join of both."""
     changes = stream.asChanges("kind")
     by_group = changes.groupBy("g")
     sizes = by_group.persistentAggregate(make(), Count(), "n", name="sizes")
@@ -101,6 +102,7 @@ def program(topology: TridentTopology, stream: Stream, make: Callable[..., Any])
     table = changes.toTable("id", make(), name="rows")
     table.changes().groupBy("g").persistentAggregate(make(), "v", Sum(), "v", name="of_table")
     sizes.changes().groupBy("n").persistentAggregate(make(), Count(), "groups", name="having")
+    table.join(sizes, "g").toTable("id", make(), name="beside")
     return changes
 
 
@@ -134,6 +136,7 @@ def expected(rows: Iterable[Row]) -> dict[str, dict[Any, Any]]:
         "large": dict(large),
         "names": dict(names),
         "rows": {key: (group, value) for key, group, value in held},
+        "beside": {key: (group, value, sizes[group]) for key, group, value in held if group is not None},
         "of_table": {group: sum(values[group]) for group in sizes},
         "having": dict(Counter(sizes.values())),
     }

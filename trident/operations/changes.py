@@ -111,7 +111,9 @@ class JoinedImages:
     """The change of one row of the join of two tables.
 
     Called with the key, the values of the left table after the batch and before it, then those of the right table. With
-    `left`, a row of the left table stays without a partner, with `width` nulls.
+    `left`, a row of the left table stays without a partner, with `width` nulls. `refers` has the positions of the
+    fields of a left row that refer to the right table, if those are not the key: a row refers to nothing if one of them
+    is null.
     """
 
     keys: int
@@ -119,16 +121,22 @@ class JoinedImages:
     spread_right: bool
     width: int
     left: bool
+    refers: tuple[int, ...] = ()
 
     def __call__(self, *values: Any) -> Iterator[tuple[Any, ...]]:
-        after, before, right_after, right_before = values[self.keys :]
-        return _images(values[: self.keys], self._row(after, right_after), self._row(before, right_before))
+        key, (after, before, right_after, right_before) = values[: self.keys], values[self.keys :]
+        return _images(key, self._row(key, after, right_after), self._row(key, before, right_before))
 
-    def _row(self, left: Any, right: Any) -> tuple[Any, ...] | None:
+    def _row(self, key: tuple[Any, ...], left: Any, right: Any) -> tuple[Any, ...] | None:
         own, other = _fields(left, self.spread), _fields(right, self.spread_right)
+        if own is None:
+            return None
+        row = (*key, *own)
+        if any(row[at] is None for at in self.refers):
+            other = None
         if other is None and self.left:
             other = (None,) * self.width
-        return None if own is None or other is None else (*own, *other)
+        return None if other is None else (*own, *other)
 
 
 def _images(

@@ -53,6 +53,8 @@ class Register:
         """The steps that output the emissions of updaters, by the updater's step. Each updater has at most one."""
         self.changes: dict[Node, Node] = {}
         """The steps that output the changes of states, by the state's step. Each state has at most one."""
+        self.indexes: dict[tuple[Node, tuple[str, ...]], StateWriter] = {}
+        """The states with the keys of the rows of a table that refer to others, by the table's step and the fields."""
         self.everyChange: set[Node] = set()
         """The nodes after which each change of a value counts, because the program passed ``everyChange=True``."""
         self.late: dict[tuple[Window | PartitionPersist | IntervalJoin, int | None], LateTuples] = {}
@@ -195,7 +197,7 @@ class Register:
         self._looked_at -= gone
         self._cells.replace(gone)
         by_name = (self.streams, self.functions, self.states, self.statics, self.sinks, self.replayable)
-        by_step = (self.letters, self.emitted, self.changes, self.late)
+        by_step = (self.letters, self.emitted, self.changes, self.indexes, self.late)
         tables: tuple[dict[Any, Any], ...] = (*by_name, *by_step)
         for table in tables:
             for key in [key for key, node in table.items() if node in gone]:
