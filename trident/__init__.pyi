@@ -40,6 +40,7 @@ from trident.operations.builtin_filters import Equals as Equals
 from trident.operations.builtin_filters import FilterNull as FilterNull
 from trident.operations.builtin_filters import Negate as Negate
 from trident.operations.context import OperationContext as OperationContext
+from trident.operations.debezium import Debezium as Debezium
 from trident.operations.debug import Debug as Debug
 from trident.operations.error_policy import DeadLetter as DeadLetter
 from trident.operations.expressions import expr as expr
@@ -77,6 +78,7 @@ from trident.stream import JoinedStream as JoinedStream
 from trident.stream import StatefulStream as StatefulStream
 from trident.stream import Stream as Stream
 from trident.stream import TridentState as TridentState
+from trident.stream import UpsertStream as UpsertStream
 from trident.stream import WindowedStream as WindowedStream
 from trident.stream.apply_assembly import Assembly as Assembly
 from trident.stream.apply_assembly import FirstN as FirstN

@@ -1,24 +1,16 @@
 """FromAvro: a function that reads values of Avro, such as those of Kafka's messages, into fields."""
 
-import io
-import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 from pyarrow import types as kinds
 from pyspark.sql.types import StructType
 
-from trident.base.errors import MissingPackageError, TopologyError
-from trident.base.optional_packages import optional_package
-from trident.base.short_texts import brief, typed_brief
 from trident.base.types import arrow_schema, ddl
+from trident.operations.avro_records import AvroRecords, AvroSchema
 from trident.operations.output_fields import value_fields
-from trident.operations.registry_form import HEAD, looks_registered, schema_number
-
-AvroSchema = str | Mapping[str, Any] | Sequence[Any]
-"""A schema of Avro: its JSON as text, or the object that this text describes."""
 
 
 class FromAvro:
@@ -77,95 +69,29 @@ class FromAvro:
         registry: Mapping[int, AvroSchema] | None = None,
     ) -> None:
         self.outputFields = value_fields("FromAvro", fields)
-        if (schema is None) == (registry is None):
-            raise TopologyError(
-                "FromAvro: expected either schema=, the schema of all values, or registry={number: schema} for "
-                "values of a schema registry's serializer"
-            )
+        self._records = AvroRecords("FromAvro", schema, registry)
         self._members = [(field.name, field.type) for field in arrow_schema(self.outputFields)]
-        self._schema = None if schema is None else _parsed("schema", schema)
-        self._registry = None if registry is None else _parsed_registry(registry)
 
     def __call__(self, value: bytes | None) -> Any:
         """Return the fields of one value, as a tuple."""
         if value is None:
             return (None,) * len(self._members)
-        if not isinstance(value, bytes):
-            raise ValueError(f"expected binary, got {typed_brief(value)}: Avro values are not text")
-        record = _read(value, self._schema) if self._registry is None else self._of_registry(value, self._registry)
-        if not isinstance(record, dict):
-            raise ValueError(f"expected a record, got {typed_brief(record)}")
-        return tuple([_converted(record.get(name), kind) for name, kind in self._members])
-
-    def _of_registry(self, value: bytes, registry: Mapping[int, Any]) -> Any:
-        number = schema_number(value)
-        if number not in registry:
-            known = ", ".join(map(str, sorted(registry)))
-            raise ValueError(f"its schema has the number {number}, but registry= has {known}: add it there")
-        return _read(value[HEAD:], registry[number])
+        record = self._records.read(value)
+        return tuple([plain_value(record.get(name), kind) for name, kind in self._members])
 
     def __repr__(self) -> str:
         return f"FromAvro({ddl(self.outputFields)!r})"
 
 
-def _fastavro() -> Any:
-    return optional_package("fastavro", "avro", "FromAvro needs the package fastavro, also where Spark's workers run")
-
-
-def _parsed_registry(registry: object) -> dict[int, Any]:
-    if not isinstance(registry, Mapping) or not registry or not all(type(number) is int for number in registry):
-        raise TopologyError(
-            f"FromAvro: registry={brief(registry)}: expected the schema of each number, such as {{7: '{{...}}'}}"
-        )
-    return {number: _parsed(f"registry[{number}]", schema) for number, schema in registry.items()}
-
-
-def _parsed(name: str, schema: object) -> Any:
-    """Return a schema in the form that fastavro needs to read values. Raises TopologyError if it is not a schema."""
-    fastavro = _fastavro()
-    try:
-        found = json.loads(schema) if isinstance(schema, str) and schema.lstrip()[:1] in ("{", "[") else schema
-        return fastavro.parse_schema(found)
-    except Exception as error:  # fastavro raises errors of many kinds for an invalid schema
-        raise TopologyError(
-            f"FromAvro: {name}={brief(schema)} is not an Avro schema ({type(error).__name__}: {error})"
-        ) from None
-
-
-def _read(value: bytes, schema: Any) -> Any:
-    """Return the value that these bytes encode under the schema.
-
-    Raises ValueError if bytes are missing or left over.
-    """
-    stream = io.BytesIO(value)
-    try:
-        read = _fastavro().schemaless_reader(stream, schema)
-    except MissingPackageError:
-        raise
-    except Exception as error:  # as above, for bytes that do not fit the schema
-        raise ValueError(f"not written with this schema ({type(error).__name__}: {error}){_hint(value)}") from None
-    if stream.tell() < len(value):
-        raise ValueError(
-            f"not written with this schema: {len(value) - stream.tell()} bytes are left over{_hint(value)}"
-        )
-    return read
-
-
-def _hint(value: bytes) -> str:
-    if not looks_registered(value):
-        return ""
-    return "; it looks like a value of a schema registry's serializer: give registry={number: schema}, not schema="
-
-
-def _converted(value: Any, kind: pa.DataType) -> Any:
+def plain_value(value: Any, kind: pa.DataType) -> Any:
     """Return a value of a record as a value of the declared type, without nested fields that are not declared."""
     if value is None:
         return None
     if kinds.is_list(kind) and isinstance(value, list):
-        return [_converted(item, kind.value_type) for item in value]
+        return [plain_value(item, kind.value_type) for item in value]
     if kinds.is_struct(kind) and isinstance(value, dict):
         fields = [kind.field(at) for at in range(kind.num_fields)]
-        return {field.name: _converted(value.get(field.name), field.type) for field in fields}
+        return {field.name: plain_value(value.get(field.name), field.type) for field in fields}
     if kinds.is_map(kind) and isinstance(value, dict):
-        return {key: _converted(item, kind.item_type) for key, item in value.items()}
+        return {key: plain_value(item, kind.item_type) for key, item in value.items()}
     return str(value) if isinstance(value, uuid.UUID) and kinds.is_string(kind) else value

@@ -40,6 +40,17 @@ class KindOf(ColumnFunction):
 
 
 @dataclass(frozen=True)
+class DeletesNull(ColumnFunction):
+    """The kind of change of a keyed message: a deletion if its value is null, as Kafka's compacted topics have it."""
+
+    def __call__(self, value: Any) -> str:
+        return "delete" if value is None else "insert"
+
+    def columns(self, inputs: Sequence[pa.Array]) -> list[pa.Array] | None:
+        return [pc.if_else(inputs[0].is_null(), "delete", "insert")]
+
+
+@dataclass(frozen=True)
 class KindAfterFilter(ColumnFunction):
     """The kind of a tuple that a filter kept: the filter may have dropped the other image of an update."""
 

@@ -78,7 +78,7 @@ class FromJson:
         self._registry = registry
         self._values = ValueReader(numbers == "lenient", timeZone)
         self._schema = arrow_schema(self.outputFields)
-        self._members = [(field.name, field.type, _accepted(field.type)) for field in self._schema]
+        self._members = [(field.name, field.type, accepted_types(field.type)) for field in self._schema]
         self._quick = all(field.nullable and not _holds_decimals(field.type) for field in self._schema)
 
     def __call__(self, value: bytes | str | None) -> Any:
@@ -86,7 +86,7 @@ class FromJson:
         if value is None:
             return (None,) * len(self._members)
         if self._registry:
-            value = _body(value)
+            value = unregistered(value)
         quick = self._read_quickly(value) if self._quick else None
         return self._read_exactly(value) if quick is None else quick
 
@@ -109,11 +109,7 @@ class FromJson:
         return tuple(fields)
 
     def _read_exactly(self, value: bytes | str) -> tuple[Any, ...]:
-        if looks_registered(value):
-            raise ValueError(
-                "it looks like a value of a schema registry's serializer, since it begins with a zero byte: for "
-                "JSON use FromJson(..., registry=True), for Avro FromAvro(..., registry={number: schema})"
-            )
+        refuse_registered(value, "FromJson")
         text = value if isinstance(value, str) else bytes(value).decode()
         return tuple(read_object(text, self._schema, self._values).values())
 
@@ -121,17 +117,27 @@ class FromJson:
         return f"FromJson({ddl(self.outputFields)!r})"
 
 
-def _body(value: bytes | str) -> bytes:
+def refuse_registered(value: bytes | str, reader: str) -> None:
+    """Raise ValueError for a value that begins as those of a schema registry's serializer. `reader` is a function."""
+    if looks_registered(value):
+        raise ValueError(
+            f"it looks like a value of a schema registry's serializer, since it begins with a zero byte: for JSON use "
+            f"{reader}(..., registry=True), for Avro {'FromAvro' if reader == 'FromJson' else reader}(..., "
+            f"registry={{number: schema}})"
+        )
+
+
+def unregistered(value: bytes | str) -> bytes:
     """Return the JSON in a value from a schema registry's serializer. The schema need not be known for that."""
     written = value.encode() if isinstance(value, str) else value
     schema_number(written)
     return written[HEAD:]
 
 
-def _accepted(kind: pa.DataType) -> tuple[type, ...]:
+def accepted_types(kind: pa.DataType) -> tuple[type, ...]:
     """Return the Python types whose values a column of this type holds unchanged; none if values need a closer check.
 
-    >>> _accepted(pa.float64()), _accepted(pa.list_(pa.int64()))
+    >>> accepted_types(pa.float64()), accepted_types(pa.list_(pa.int64()))
     ((<class 'float'>, <class 'int'>), ())
     """
     exact = exact_type(kind)

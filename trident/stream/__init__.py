@@ -8,6 +8,7 @@ from trident.stream.stream import (
     StatefulStream,
     Stream,
     TridentState,
+    UpsertStream,
     WindowedStream,
 )
 
@@ -19,5 +20,6 @@ __all__ = [
     "StatefulStream",
     "Stream",
     "TridentState",
+    "UpsertStream",
     "WindowedStream",
 ]

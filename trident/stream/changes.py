@@ -3,16 +3,17 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar, cast
 
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import StructField, StructType
 
 from trident.base.changes import CHANGE, KINDS, ChangeKind
-from trident.base.names import FieldsLike, brief, did_you_mean, free_name
+from trident.base.names import FieldsLike, brief, did_you_mean
 from trident.base.step import Step
 from trident.base.types import select
 from trident.operations.aggregator_kinds import presented_type
 from trident.operations.aggregators import Aggregation, Reduction
 from trident.operations.bundles import bundle_of
 from trident.operations.changes import SAME, KindAfterFilter, KindOf
+from trident.operations.debezium import Debezium
 from trident.operations.error_policy import OnErrorLike
 from trident.operations.functions import Call, Operation
 from trident.operations.output_fields import OutputsLike
@@ -23,6 +24,7 @@ from trident.plan.replays import with_replays
 from trident.stream import names_elsewhere
 from trident.stream.arguments import Arguments
 from trident.stream.base import StreamBase, StreamT, unknown_verb
+from trident.stream.change_kinds import KIND, add_events, add_kinds
 from trident.stream.each import EachVerbs
 from trident.stream.grouped import Grouped
 from trident.stream.joins import merged
@@ -37,9 +39,8 @@ ChangesT = TypeVar("ChangesT", bound="StreamBase[Any]")
 PlainT = TypeVar("PlainT", bound="StreamBase[Any]")
 """The class of ordinary streams."""
 
-_KIND = StructField(CHANGE, StringType())
 _HOLDS = f"{CHANGE!r} holds the kind of each change"
-_AS_CHANGES = "asChanges([kindField,] [kinds])"
+_AS_CHANGES = "asChanges([kindField,] [kinds]), or asChanges(Debezium(fields))"
 
 
 class AsChangesVerbs(EachVerbs[StreamT], Generic[StreamT, ChangesT]):
@@ -53,7 +54,7 @@ class AsChangesVerbs(EachVerbs[StreamT], Generic[StreamT, ChangesT]):
 
     def asChanges(
         self,
-        kindField: str = CHANGE,
+        kindField: str | Debezium = CHANGE,
         kinds: Mapping[Any, ChangeKind] | None = None,
         onError: OnErrorLike = "fail",
     ) -> ChangesT:
@@ -66,13 +67,15 @@ class AsChangesVerbs(EachVerbs[StreamT], Generic[StreamT, ChangesT]):
 
         Parameters
         ----------
-        kindField : str
-            The field that says the kind. It is replaced by ``_change_type``, which is the default.
+        kindField : str or Debezium
+            The field that says the kind. It is replaced by ``_change_type``, which is the default. Or a reader of
+            events, ``Debezium("id long, name string")``: it reads the field ``value``, and its fields replace all
+            others.
         kinds : mapping, optional
             The kind that each value of the field means: ``{"c": "insert", "d": "delete"}``, ``{1: "insert", -1:
             "delete"}``. Omitted: the field holds the kinds themselves.
         onError : "fail", "skip", "deadLetter" or DeadLetter
-            The treatment of a tuple whose field has another value, as in `each`.
+            The treatment of a tuple whose field has another value, or whose event cannot be read, as in `each`.
 
         Examples
         --------
@@ -88,25 +91,15 @@ class AsChangesVerbs(EachVerbs[StreamT], Generic[StreamT, ChangesT]):
         TridentState('pets.total': total struct<tuples:bigint,total_sum:bigint>; opaque)
         """
         step = self._step("asChanges")
+        if isinstance(kindField, Debezium):
+            if kinds is not None:
+                raise step.wrong("kinds are for a field; the events of Debezium say their kinds themselves")
+            return self._of_changes(add_events(self, kindField, kindField, step, onError))
         if not isinstance(kindField, str):
             raise step.wrong(f"{brief(kindField)} is not the name of a field; write {_AS_CHANGES}")
         (name,) = rules.known_fields(self.schema, [kindField], step)
         read = KindOf(name, SAME if kinds is None else _checked(kinds, step))
-        others = [field for field in self.schema.names if field != name]
-        rules.chosen(self.schema, others, step)
-        if CHANGE.lower() in map(str.lower, others):
-            raise step.wrong(f"the stream has a field {CHANGE!r} already, which would hold the kinds: rename it")
-        schema = StructType([*select(self.schema, others).fields, _KIND])
-        made = free_name(CHANGE, self.schema.names)  # the user's field may have this name and another type
-        both = StructType([*self.schema.fields, StructField(made, StringType())])
-        operation = Operation(read, step.called, Call.VALUES)
-        policy, output = self._policy(onError, operation, step), StructType([both.fields[-1]])
-        kind: nodes.Node = nodes.Each(self._node, (name,), operation, output, policy, **step.gives(both, ".kinds"))
-        kind = with_replays(self._register, self._label, kind)
-        self._register.add(self._label, kind, part=True)
-        node = nodes.Project(kind, (*others, made), **step.gives(schema))
-        self._register.add(self._label, node)
-        return self._of_changes(node)
+        return self._of_changes(add_kinds(self, name, read, step, onError))
 
 
 def _refuse_kind(read: tuple[str, ...], how: Aggregation | Reduction, step: Step) -> None:
@@ -244,7 +237,7 @@ class ChangeVerbs(MapVerbs[StreamT], Generic[StreamT, StateT, PlainT]):
         kept = super()._filtered(call, onError)
         step = Step(kept._node.step, kept._node.site)
         operation, gives = Operation(KindAfterFilter(), step.called, Call.VALUES), step.gives(self.schema, ".kinds")
-        return self._part(nodes.Each(kept._node, (CHANGE,), operation, StructType([_KIND]), **gives))
+        return self._part(nodes.Each(kept._node, (CHANGE,), operation, StructType([KIND]), **gives))
 
     def _mapped(self, call: Arguments, onError: object, many: bool) -> StreamT:
         """Replace the fields by the function's, and keep the kind."""

@@ -31,6 +31,7 @@ from trident.stream.state_changes import StateChangesVerbs
 from trident.stream.stateful import StatefulVerbs
 from trident.stream.stateful_each import StatefulEachVerbs
 from trident.stream.tables import TableVerbs
+from trident.stream.upserts import AsUpsertsVerbs, UpsertVerbs
 from trident.stream.window import WindowVerbs
 from trident.stream.windowed import WindowedVerbs
 
@@ -57,6 +58,7 @@ class Stream(
     IntervalJoinVerbs["Stream", "JoinedStream"],
     AssemblyVerbs["Stream"],
     AsChangesVerbs["Stream", "ChangeStream"],
+    AsUpsertsVerbs["Stream", "UpsertStream"],
 ):
     """A description of the steps that every batch takes, begun by `TridentTopology.newStream`.
 
@@ -89,6 +91,9 @@ class Stream(
 
     def _of_changes(self, node: nodes.Node) -> "ChangeStream":
         return ChangeStream(self._register, node, self._label)
+
+    def _of_upserts(self, node: nodes.Node) -> "UpsertStream":
+        return UpsertStream(self._register, node, self._label)
 
 
 class GroupedStream(GroupedVerbs[Stream, "TridentState", "WindowedStream", "StatefulStream"]):
@@ -158,6 +163,27 @@ class ChangeStream(
 
     def _by_group(self) -> "tuple[ChangeStream, tuple[str, ...]]":
         return self, ()
+
+    def _plain(self) -> Stream:
+        return Stream(self._register, self._node, self._label)
+
+    def _state_of(self, node: nodes.StateWriter) -> "TridentState":
+        return TridentState(self._register, node, self._label)
+
+
+class UpsertStream(UpsertVerbs["UpsertStream", "TridentState", Stream], PreviewVerbs["UpsertStream"]):
+    """A stream of upserts: each tuple is the latest row of its key, or deletes the key. `asUpserts` returns it.
+
+    Its last field is ``_change_type``. A row that is replaced or deleted comes without its values, which only a table
+    knows: `toTable` keeps the rows, and `changes` of the table is a stream of changes.
+    """
+
+    __slots__ = ()
+
+    _plain_type = Stream
+
+    def _new(self, node: nodes.Node, label: str, register: Register | None = None) -> "UpsertStream":
+        return UpsertStream(self._register if register is None else register, node, label)
 
     def _plain(self) -> Stream:
         return Stream(self._register, self._node, self._label)

@@ -179,7 +179,7 @@ def read_object(line: str, target: pa.Schema, values: ValueReader = STRICT) -> d
         raise ValueError("expected a JSON object: nested too deeply") from None
     if not isinstance(value, dict):
         raise ValueError(f"expected a JSON object, got {_brief_json(value)}{_hint_of_lines(line)}")
-    return {field.name: _read_field(value.get(field.name), field, values) for field in target}
+    return {field.name: read_field(value.get(field.name), field, values) for field in target}
 
 
 def _hint_of_lines(line: str) -> str:
@@ -208,7 +208,8 @@ def _no_constant(text: str) -> NoReturn:
     raise ValueError(f"expected a JSON object: {text} is not a JSON value")
 
 
-def _read_field(value: Any, field: pa.Field, reader: ValueReader) -> Any:
+def read_field(value: Any, field: pa.Field, reader: ValueReader) -> Any:
+    """Return a member of an object as a value of its field. Raises ValueError, with the reason, if it is not one."""
     if value is None:
         if not field.nullable:
             raise ValueError(f"field {field.name!r}: null, but the field is NOT NULL")

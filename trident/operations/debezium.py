@@ -1,0 +1,188 @@
+"""Debezium: a function that reads the changes of a table in the envelope in which Debezium writes them to Kafka."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from pyspark.sql.types import StringType, StructField, StructType
+
+from trident.base.changes import CHANGE
+from trident.base.errors import TopologyError
+from trident.base.short_texts import brief, short_repr
+from trident.base.types import arrow_schema, ddl
+from trident.operations.avro_records import AvroRecords, AvroSchema
+from trident.operations.debezium_values import UNAVAILABLE, Decimals, RowReader, Timestamps
+from trident.operations.json_values import refuse_registered, unregistered
+from trident.operations.output_fields import value_fields
+from trident_spouts.files.values import JsonNumber
+
+_JSON = msgspec.json.Decoder(float_hook=JsonNumber)
+
+
+class Debezium:
+    """A function that reads Debezium's change events into changes of rows: ``asChanges(Debezium("id long, n long"))``.
+
+    An event is an object with ``op``, ``before`` and ``after``, alone or as the ``payload`` beside its ``schema``. A
+    created row (``c``) and one of a snapshot (``r``) are an insert, an update (``u``) the row before it and the row
+    after it, a deletion (``d``) the deleted row. A null value, the tombstone after a deletion, and a message of the
+    database's log (``m``) give nothing. A truncated table (``t``) is refused.
+
+    Members of the rows are matched with the fields by name, and have their types, as for `FromJson` and `FromAvro`. A
+    member that is not declared is ignored. A field that ``after`` lacks is null; one that ``before`` lacks fails the
+    event, since the row that is taken away would not be the one that was added.
+
+    Parameters
+    ----------
+    fields : str or StructType
+        The fields of the table to read, with their types.
+    schema : str, dict or list, optional
+        The schema of Avro by which all values were written. Omitted, and no mapping as `registry`: JSON.
+    registry : bool or mapping of int to schema, optional
+        For values of a schema registry's serializer: True for JSON, the schema of each number for Avro.
+    decimals : "precise", "string" or "double", optional
+        The connector's ``decimal.handling.mode``: in JSON, a field of type decimal is bytes in base64, a text or a
+        number. Needed for the first two. "precise" needs fields with the scale of their columns.
+    timestamps : "millis", "micros" or "nanos", optional
+        The unit of numbers in fields of type timestamp (``io.debezium.time.MicroTimestamp``: micros). Needed if a
+        column is written as a number; texts in ISO 8601 (``ZonedTimestamp``) need no unit. A number in a field of type
+        date counts days.
+
+    Raises
+    ------
+    TopologyError, TypeDeclarationError
+        An argument is wrong.
+    MissingPackageError
+        The package fastavro is not installed, and the values are Avro.
+    ValueError
+        An event cannot be read. So the tuple fails, and `onError` of the verb decides.
+
+    Examples
+    --------
+    >>> from trident import Debezium
+    >>> read = Debezium("id bigint, name string")
+    >>> read(b'{"op": "u", "before": {"id": 7, "name": "Ann"}, "after": {"id": 7, "name": "Bob"}}')
+    [(7, 'Ann', 'update_preimage'), (7, 'Bob', 'update_postimage')]
+    >>> read(b'{"op": "d", "before": {"id": 7, "name": "Bob"}, "after": null}'), read(None)
+    ([(7, 'Bob', 'delete')], [])
+    """
+
+    inputFields = ("value",)
+
+    def __init__(
+        self,
+        fields: str | StructType,
+        *,
+        schema: AvroSchema | None = None,
+        registry: bool | Mapping[int, AvroSchema] | None = None,
+        decimals: Decimals | None = None,
+        timestamps: Timestamps | None = None,
+    ) -> None:
+        self.fields = value_fields("Debezium", fields)
+        if CHANGE.lower() in map(str.lower, self.fields.names):
+            raise TopologyError(f"Debezium: a field {CHANGE!r} would hold the kinds of change: leave it out")
+        nullable = [StructField(field.name, field.dataType) for field in self.fields.fields]
+        self.outputFields = StructType([*nullable, StructField(CHANGE, StringType())])
+        avro = schema is not None or isinstance(registry, Mapping)
+        if not avro and not isinstance(registry, bool | None):
+            raise TopologyError(f"Debezium: registry={brief(registry)}: expected True, or the schema of each number")
+        self._avro = AvroRecords("Debezium", schema, registry or None) if avro else None  # type: ignore[arg-type]
+        self._registry = registry is True
+        self._rows = RowReader(arrow_schema(self.fields), decimals, timestamps)
+        self._deleted = RowReader(arrow_schema(StructType(nullable)), decimals, timestamps)
+
+    def __call__(self, value: bytes | str | None) -> list[tuple[Any, ...]]:
+        """Return the changes of one event: none, one, or the two images of an update."""
+        event = self._event(value)
+        if event is None:
+            return []
+        if event["op"] == "d":
+            return [(*self._before(event, "the deleted row"), "delete")]
+        if event["op"] != "u":
+            return [(*self._after(event), "insert")]
+        before = self._before(event, "the row before the update")
+        return [(*before, "update_preimage"), (*self._after(event), "update_postimage")]
+
+    def upsert(self, value: bytes | str | None) -> list[tuple[Any, ...]]:
+        """Return the row after an event, or the deletion of a row, of which only the key need be known."""
+        event = self._event(value)
+        if event is None:
+            return []
+        if event["op"] == "d":
+            return [(*self._deleted.read(_row(event, "before")), "delete")]
+        return [(*self._after(event), "insert" if event["op"] != "u" else "update_postimage")]
+
+    def _after(self, event: Mapping[str, Any]) -> tuple[Any, ...]:
+        row, before = _row(event, "after"), event.get("before")
+        if isinstance(before, Mapping):  # values that the update left unchanged, and that only `before` has
+            row = {**row, **{name: before[name] for name in before if row.get(name) == UNAVAILABLE}}
+        return self._rows.read(row)
+
+    def _before(self, event: Mapping[str, Any], what: str) -> tuple[Any, ...]:
+        row = event.get("before")
+        missing = [name for name in self.fields.names if row is None or name not in row]
+        if missing:
+            raise ValueError(
+                f"{what} {'is missing' if row is None else f'lacks {missing[0]!r}'}, so that no aggregate could take "
+                f"it away. In PostgreSQL, ALTER TABLE ... REPLICA IDENTITY FULL lets later events have it; otherwise "
+                f"keep the rows by key, asUpserts(Debezium(...)).toTable(key), and take the table's changes()"
+            )
+        return self._rows.read(_row(event, "before"))
+
+    def _event(self, value: bytes | str | None) -> Mapping[str, Any] | None:
+        """Return the envelope in a value; None if the value changes no row. Raises ValueError for anything else."""
+        message = None if value is None else self._avro.read(value) if self._avro else self._object(value)
+        if isinstance(message, Mapping) and "payload" in message and "op" not in message:
+            message = message["payload"]
+        if message is None:
+            return None
+        op = message.get("op") if isinstance(message, Mapping) else None
+        if op == "t":
+            raise ValueError(
+                "the table was truncated, which says of no row that it was deleted, so states would keep all rows. "
+                "Reset the topology and read a new snapshot; onError='skip' keeps the rows that are gone"
+            )
+        if op not in ("c", "r", "u", "d", "m"):
+            raise ValueError(
+                f"expected an event of Debezium, with 'op' one of 'c', 'r', 'u', 'd', 't', 'm'; got {_shown(message)}. "
+                f"If a transform of the connector flattens events, read them with FromJson and asUpserts"
+            )
+        return None if op == "m" else message
+
+    def _object(self, value: bytes | str) -> Any:
+        if self._registry:
+            value = unregistered(value)
+        else:
+            refuse_registered(value, "Debezium")
+        try:
+            return _JSON.decode(value)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            raise ValueError(f"expected an event of Debezium in JSON: {error}") from None
+
+    def __repr__(self) -> str:
+        return f"Debezium({ddl(self.fields)!r})"
+
+
+class DebeziumUpserts:
+    """The function of `asUpserts`: the row after an event, or a deletion with what the source sent of the row."""
+
+    inputFields = Debezium.inputFields
+
+    def __init__(self, reader: Debezium) -> None:
+        self._reader = reader
+        self.outputFields = reader.outputFields
+
+    def __call__(self, value: bytes | str | None) -> list[tuple[Any, ...]]:
+        return self._reader.upsert(value)
+
+
+def _row(event: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    row = event.get(name)
+    if not isinstance(row, Mapping):
+        raise ValueError(f"expected an object as {name!r} of an event with op {event['op']!r}, got {short_repr(row)}")
+    return row
+
+
+def _shown(message: object) -> str:
+    if not isinstance(message, Mapping):
+        return short_repr(message)
+    return f"an object with {', '.join(map(repr, message)) or 'no members'}, op {short_repr(message.get('op'))}"

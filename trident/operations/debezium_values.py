@@ -1,0 +1,126 @@
+"""The forms in which Debezium writes values: days, numbers since 1970, decimals as bytes, values that it left out."""
+
+import base64
+import binascii
+import datetime
+import decimal
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypeVar, get_args
+
+import pyarrow as pa
+from pyarrow import types as kinds
+
+from trident.base.checks import check_choice
+from trident.base.values import type_name
+from trident.operations.avro_values import plain_value
+from trident.operations.json_values import accepted_types
+from trident_spouts.files.jsonlines import read_field
+from trident_spouts.files.values import JsonNumber, ValueReader
+
+Decimals = Literal["precise", "string", "double"]
+Timestamps = Literal["millis", "micros", "nanos"]
+
+_T = TypeVar("_T")
+UNAVAILABLE = "__debezium_unavailable_value"
+"""The text in place of a large value that an update left unchanged, so that the database did not send it."""
+_PER_SECOND = {"millis": 10**3, "micros": 10**6, "nanos": 10**9}
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_DAY_1970 = datetime.date(1970, 1, 1).toordinal()
+
+
+class RowReader:
+    """Reads rows of an envelope: the values of `fields`, whose forms the two options say."""
+
+    def __init__(self, fields: pa.Schema, decimals: Decimals | None, timestamps: Timestamps | None) -> None:
+        if decimals is not None:
+            check_choice("Debezium: decimals", decimals, get_args(Decimals))
+        if timestamps is not None:
+            check_choice("Debezium: timestamps", timestamps, get_args(Timestamps))
+        self._members = [(field.name, field, accepted_types(field.type)) for field in fields]
+        self._decimals = decimals
+        self._timestamps = timestamps
+
+    def read(self, row: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return the values of the fields in a row; a missing one is null. Raises ValueError for the first wrong one.
+
+        >>> reader = RowReader(pa.schema([("id", pa.int64()), ("day", pa.date32())]), None, None)
+        >>> reader.read({"id": 7, "day": 19782, "more": 1})
+        (7, datetime.date(2024, 2, 29))
+        """
+        return tuple([self._value(row.get(name), field, accepted) for name, field, accepted in self._members])
+
+    def _value(self, value: Any, field: pa.Field, accepted: tuple[type, ...]) -> Any:
+        try:
+            plain = plain_value(self._decoded(value, field.type), field.type)
+        except _UnreadError as error:
+            raise ValueError(f"field {field.name!r}: {error}") from None
+        read = plain if type(plain) in accepted else read_field(plain, field, _VALUES)
+        if read in (UNAVAILABLE, UNAVAILABLE.encode()):
+            raise ValueError(
+                f"field {field.name!r}: the database did not send the value, because the update did not change it. In "
+                f"PostgreSQL, ALTER TABLE ... REPLICA IDENTITY FULL lets it send all values of later updates"
+            )
+        return read
+
+    def _decoded(self, value: Any, kind: pa.DataType) -> Any:
+        """Return a value without Debezium's form: as a date, a time, a decimal. Other values are returned unchanged."""
+        if kinds.is_list(kind) and isinstance(value, list):
+            return [self._decoded(item, kind.value_type) for item in value]
+        if type(value) is int and kinds.is_date(kind):
+            return _within_years(lambda: datetime.date.fromordinal(_DAY_1970 + value))
+        if type(value) is int and kinds.is_timestamp(kind):
+            return self._time(value, kind)
+        if type(value) is JsonNumber and kinds.is_floating(kind) and math.isfinite(value):
+            return float(value)
+        if kinds.is_decimal(kind) and not isinstance(value, decimal.Decimal | None):
+            return self._decimal(value, kind)
+        return value
+
+    def _time(self, value: int, kind: pa.DataType) -> datetime.datetime:
+        if self._timestamps is None:
+            raise _UnreadError(
+                f"expected {type_name(kind)}, got {value}: give timestamps='millis', 'micros' or 'nanos', the unit in "
+                f"which the connector's time.precision.mode writes such a column, or declare bigint"
+            )
+        micros, rest = divmod(value * 10**6, _PER_SECOND[self._timestamps])
+        if rest:
+            raise _UnreadError(f"{value} is finer than a microsecond: declare bigint")
+        time = _within_years(lambda: _EPOCH + datetime.timedelta(microseconds=micros))
+        return time if kind.tz else time.replace(tzinfo=None)
+
+    def _decimal(self, value: Any, kind: pa.DataType) -> Any:
+        if isinstance(value, Mapping) and {"scale", "value"} <= value.keys():  # it may have any scale
+            return _unscaled(value["value"], int(value["scale"]))
+        if isinstance(value, bytes):
+            return _unscaled(value, kind.scale)
+        if isinstance(value, str) and self._decimals in (None, "double"):
+            raise _UnreadError(
+                f"expected {type_name(kind)}, got {value!r}: give decimals='precise' or 'string', as the connector's "
+                f"decimal.handling.mode is"
+            )
+        return _unscaled(value, kind.scale) if isinstance(value, str) and self._decimals == "precise" else value
+
+
+class _UnreadError(ValueError):
+    """A value is not in the form that the options name."""
+
+
+def _unscaled(value: str | bytes, scale: int) -> decimal.Decimal:
+    """Return a decimal from its digits without the point, a number in two's complement; JSON has it as base64."""
+    try:
+        digits = value if isinstance(value, bytes) else base64.b64decode(value, validate=True)
+    except (binascii.Error, TypeError) as error:
+        raise _UnreadError(f"got {value!r}, which is not base64 ({error}): is decimals='string' right?") from None
+    return decimal.Decimal(int.from_bytes(digits, "big", signed=True)).scaleb(-scale, _EXACT)
+
+
+def _within_years(make: Callable[[], _T]) -> _T:
+    try:
+        return make()
+    except (ValueError, OverflowError):
+        raise _UnreadError("outside the years 1 to 9999: declare a number instead") from None
+
+
+_EXACT = decimal.Context(prec=1000, Emin=-10000, Emax=10000)
+_VALUES = ValueReader()

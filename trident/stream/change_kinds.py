@@ -1,0 +1,53 @@
+"""The steps that give each tuple of a source its kind of change: by a field, or by an event that a field holds."""
+
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql.types import StringType, StructField, StructType
+
+from trident.base.callsite import site_of
+from trident.base.changes import CHANGE
+from trident.base.names import free_name
+from trident.base.step import Step
+from trident.base.types import select
+from trident.operations.column_functions import ColumnFunction
+from trident.operations.debezium import Debezium
+from trident.operations.functions import Call, Operation
+from trident.plan import nodes, rules
+from trident.plan.replays import with_replays
+from trident.stream.each import EachVerbs
+
+KIND = StructField(CHANGE, StringType())
+
+
+def add_kinds(stream: EachVerbs[Any], field: str, kind_of: ColumnFunction, step: Step, onError: object) -> nodes.Node:
+    """Add the steps that replace `field` by the kind of change that it means, as the last field."""
+    others = [name for name in stream.schema.names if name != field]
+    rules.chosen(stream.schema, others, step)
+    if CHANGE.lower() in map(str.lower, others):
+        raise step.wrong(f"the stream has a field {CHANGE!r} already, which would hold the kinds: rename it")
+    schema = StructType([*select(stream.schema, others).fields, KIND])
+    made = free_name(CHANGE, stream.schema.names)  # the user's field may have this name and another type
+    both = StructType([*stream.schema.fields, StructField(made, StringType())])
+    operation = Operation(kind_of, step.called, Call.VALUES)
+    policy, output = stream._policy(onError, operation, step), StructType([both.fields[-1]])
+    kind: nodes.Node = nodes.Each(stream._node, (field,), operation, output, policy, **step.gives(both, ".kinds"))
+    kind = with_replays(stream._register, stream._label, kind)
+    stream._register.add(stream._label, kind, part=True)
+    node = nodes.Project(kind, (*others, made), **step.gives(schema))
+    stream._register.add(stream._label, node)
+    return node
+
+
+def add_events(
+    stream: EachVerbs[Any], reader: Debezium, read: Callable[..., Any], step: Step, onError: object
+) -> nodes.Node:
+    """Add the step that replaces each tuple by the changes in the event that it holds. `read` reads one event."""
+    step = step.with_function(site_of(reader))
+    names = rules.known_fields(stream.schema, list(reader.inputFields), step)
+    operation = Operation(read, step.called, Call.VALUES, many=True)
+    policy = stream._policy(onError, operation, step)
+    node: nodes.Node = nodes.Map(stream._node, names, operation, policy, **step.gives(reader.outputFields))
+    node = with_replays(stream._register, stream._label, node)
+    stream._register.add(stream._label, node)
+    return node
