@@ -16,6 +16,7 @@ from trident.spouts import (
     Json,
     KafkaSpout,
     Parquet,
+    PostgresChangesSpout,
     RateSpout,
     RedisStreamSpout,
     Text,
@@ -57,7 +58,7 @@ OTHERS: dict[type[Any], dict[str, Any]] = {
 }
 """For each class, a value of each option that is not its default."""
 
-DESCRIBED = [*OTHERS, DeltaSpout, JdbcSpout, KafkaSpout, RateSpout, RedisStreamSpout]
+DESCRIBED = [*OTHERS, DeltaSpout, JdbcSpout, KafkaSpout, PostgresChangesSpout, RateSpout, RedisStreamSpout]
 
 
 def _options(owner: type[Any]) -> set[str]:

@@ -24,6 +24,9 @@ from trident.demo.artifacts import first_fetched
 PASSWORD = "se/cret?#@:%"
 """The password of the user ``postgres``: in a url each of its signs must be written in another form."""
 
+LOGICAL = ("wal_level=logical", "max_replication_slots=100")
+"""The options of a server whose log of changes can be read, by slots."""
+
 _DRIVER = "org.postgresql:postgresql:42.7.4"
 _START_SECONDS = 60
 _PLACES = ("/usr/lib/postgresql", "/usr/pgsql", "/opt/homebrew/opt/postgresql", "/usr/local/opt/postgresql")
@@ -161,6 +164,14 @@ class PostgresServer:
         shutil.rmtree(self._copy, ignore_errors=True)
         words = ["-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", "-D", str(self._copy), "--checkpoint=fast"]
         self._run("pg_basebackup", *words, env={**os.environ, "PGPASSWORD": PASSWORD})
+
+    def copy_at_rest(self) -> None:
+        """Take a copy of the data while the server is stopped, also of the slots, which a backup leaves out."""
+        self._run("pg_ctl", "stop", "-w", "-m", "fast", "-D", str(self._data))
+        self._process = None
+        subprocess.run(["rm", "-rf", self._copy], check=True)
+        subprocess.run(["cp", "-a", self._data, self._copy], check=True)
+        self.start()
 
     def restore(self, *, timeline: bool = False) -> None:
         """Put the data back to the last copy, and start on them; with `timeline` as a recovery from an archive does."""

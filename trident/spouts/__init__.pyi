@@ -28,6 +28,7 @@ from trident_spouts.kafka.spout import KafkaSpout as KafkaSpout
 from trident_spouts.messages.collector import Collector as Collector
 from trident_spouts.messages.rich_spout import RichSpout as RichSpout
 from trident_spouts.polling_spout import PollingSpout as PollingSpout
+from trident_spouts.postgres_changes.spout import PostgresChangesSpout as PostgresChangesSpout
 from trident_spouts.protocols import BatchCoordinator as BatchCoordinator
 from trident_spouts.protocols import BatchSpout as BatchSpout
 from trident_spouts.protocols import Emitter as Emitter

@@ -13,13 +13,14 @@ from trident.base.redis_address import redacted
 class Address:
     """The address of a database. Each text may be ``env:NAME`` or ``file:path``, which is read at each connection.
 
-    `connect_timeout`: the seconds after which a server counts as unreachable.
+    `connect_timeout`: the seconds after which a server counts as unreachable. `owner`: the spout that messages name.
     """
 
     url: str
     user: str | None
     password: str | None
     connect_timeout: float
+    owner: str = "JdbcSpout"
 
     def connect(self) -> Any:
         """Return a new connection of psycopg, in autocommit mode.
@@ -32,7 +33,8 @@ class Address:
 NOT_SET_ANYWHERE is not set
         """
         given = (self.url, self.user, self.password, self.connect_timeout)
-        return postgres_client().connect(**parameters_of("JdbcSpout", *given, SourceUnreadableError), autocommit=True)
+        client = client_for(self.owner, "jdbc")
+        return client.connect(**parameters_of(self.owner, *given, SourceUnreadableError), autocommit=True)
 
     @property
     def shown(self) -> str:

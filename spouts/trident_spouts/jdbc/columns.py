@@ -82,7 +82,7 @@ def _unreadable(source: Source, column: ColumnType, type_name: str) -> str:
             f"the type {type_name}, which no field type can hold exactly. Declare the fields, with '{column.name} "
             f"string' for its text, or omit the column"
         )
-    return f"JdbcSpout: {source.name}: column {column.name!r} has {why}: schema='...'"
+    return f"{source.owner}: {source.name}: column {column.name!r} has {why}: schema='...'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class RowFormat:
                     self._check_precision(table[name], int(name))
             return table
         except pa.ArrowInvalid as error:
-            raise MalformedInputError(f"JdbcSpout: {self.source.name}{self._explained(str(error))}") from None
+            raise MalformedInputError(f"{self.source.owner}: {self.source.name}{self._explained(str(error))}") from None
 
     def _check_precision(self, column: pa.ChunkedArray, at: int) -> None:
         """Raise MalformedInputError if a decimal has more digits than declared, which the CSV reader does not check."""
@@ -141,7 +141,8 @@ class RowFormat:
         except pa.ArrowInvalid as error:
             field = self.schema.fields[at]
             where = f"{self.source.name}, column {field.name!r}"
-            raise MalformedInputError(f"JdbcSpout: {where}: expected {type_ddl(field.dataType)}, got {error}") from None
+            message = f"{self.source.owner}: {where}: expected {type_ddl(field.dataType)}, got {error}"
+            raise MalformedInputError(message) from None
 
     def _explained(self, error: str) -> str:
         found = re.search(r"In CSV column #(\d+):.*?(?:invalid value|: )\s*'?(.*?)'?$", error)
@@ -150,7 +151,7 @@ class RowFormat:
         field = self.schema.fields[int(found[1])]
         return (
             f", column {field.name!r}: expected {type_ddl(field.dataType)}, got {error.rpartition(': ')[2]:.200}; "
-            f"declare the field as string to get the database's text, or exclude such rows with query="
+            f"declare the field as string to get the database's text{self.source.exclusion}"
         )
 
 
@@ -161,7 +162,7 @@ def row_format(relation: Relation, source: Source, schema: StructType) -> RowFor
     for field in schema.fields:
         if field.name not in by_name:
             raise TypeDeclarationError(
-                f"JdbcSpout: {source.name} has no column {field.name!r}; its columns are {', '.join(by_name)}"
+                f"{source.owner}: {source.name} has no column {field.name!r}; its columns are {', '.join(by_name)}"
             )
         expressions.append(_expression(by_name[field.name], field, relation, source))
     return RowFormat(source, schema, tuple(expressions), relation.versioned)
@@ -179,7 +180,7 @@ def _expression(column: ColumnType, field: StructField, relation: Relation, sour
         return name
     accepted = "string" if natural is None else f"{type_ddl(natural)} or string"
     raise TypeDeclarationError(
-        f"JdbcSpout: {source.name}: column {column.name!r} has the type {type_name}, but its field is declared as "
+        f"{source.owner}: {source.name}: column {column.name!r} has the type {type_name}, but its field is declared as "
         f"{type_ddl(declared)}; expected {accepted}"
     )
 

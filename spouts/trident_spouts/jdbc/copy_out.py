@@ -5,12 +5,16 @@ costs more than all other work on a row of moderate size.
 """
 
 import selectors
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from trident_spouts.jdbc.address import postgres_client
 
 _CHUNK_BYTES = 8 << 20
+_HEAD_BYTES = 19
+"""The signature, the flags and the length of the extension at the beginning of a binary copy."""
+_COLUMN_BYTES = 6
+"""The number of columns and the length of the first value, before the value of a row."""
 
 
 def copied(connection: Any, query: str) -> Iterator[bytes]:
@@ -19,15 +23,44 @@ def copied(connection: Any, query: str) -> Iterator[bytes]:
     Raises psycopg's error if the server refuses the query or the connection is lost. If not all rows are read, the
     connection must be closed.
     """
-    client, libpq = postgres_client(), connection.pgconn
-    states = client.pq.ExecStatus
+    return _copy(connection, f"copy ({query}) to stdout (format csv)", _chunks)
+
+
+def copied_values(connection: Any, query: str) -> Iterator[bytes]:
+    """Yield the value of each row of a query with one column of type bytea, which is never null.
+
+    Raises psycopg's error as `copied` does. If not all rows are read, the connection must be closed.
+    """
+    return _copy(connection, f"copy ({query}) to stdout (format binary)", _values)
+
+
+def _copy(
+    connection: Any, statement: str, read: Callable[[Any, selectors.BaseSelector], Iterator[bytes]]
+) -> Iterator[bytes]:
+    libpq, states = connection.pgconn, postgres_client().pq.ExecStatus
     with selectors.DefaultSelector() as selector:
         selector.register(libpq.socket, selectors.EVENT_READ)
-        libpq.send_query(f"copy ({query}) to stdout (format csv)".encode())
+        libpq.send_query(statement.encode())
         _expect(_next_result(libpq, selector), states.COPY_OUT)
-        yield from _chunks(libpq, selector)
+        yield from read(libpq, selector)
         _expect(_next_result(libpq, selector), states.COMMAND_OK)
         _next_result(libpq, selector)  # no result: the statement has ended
+
+
+def _values(libpq: Any, selector: selectors.BaseSelector) -> Iterator[bytes]:
+    """Yield the values of a binary copy. The first row may come together with the head; two bytes alone are the end."""
+    head = _HEAD_BYTES
+    while True:
+        size, row = libpq.get_copy_data(1)
+        if size > 0:
+            if size > head + _COLUMN_BYTES:
+                yield bytes(row[head + _COLUMN_BYTES :])
+            head = 0
+        elif size == 0:
+            selector.select()
+            libpq.consume_input()
+        else:
+            return
 
 
 def _chunks(libpq: Any, selector: selectors.BaseSelector) -> Iterator[bytes]:

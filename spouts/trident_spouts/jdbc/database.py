@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 from trident.base.errors import SourceUnreadableError
 from trident.base.postgres_address import passes, said
 from trident_spouts.jdbc.address import Address, postgres_client
-from trident_spouts.jdbc.copy_out import copied
+from trident_spouts.jdbc.copy_out import copied, copied_values
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
@@ -49,6 +49,10 @@ class Session:
             cursor.execute(query.encode())
             return list(cursor.fetchall())
 
+    def run(self, statement: str) -> None:
+        """Run a statement that returns no rows."""
+        self._connection.execute(statement.encode())
+
     def one(self, query: str) -> Row:
         """Return the only row of a query."""
         (row,) = self.rows(query)
@@ -87,6 +91,10 @@ class Session:
     def csv(self, query: str) -> Iterator[bytes]:
         """Yield the rows of a query as CSV, in chunks of whole rows; see `copied`."""
         return copied(self._connection, query)
+
+    def values(self, query: str) -> Iterator[bytes]:
+        """Yield the values of the only column of a query, of type bytea and without nulls."""
+        return copied_values(self._connection, query)
 
 
 class Database:
@@ -153,4 +161,4 @@ class Database:
         return self._error(f"answered: {said(error)}{f'; {hint}' if known else ''}")
 
     def _error(self, what: str) -> SourceUnreadableError:
-        return SourceUnreadableError(f"JdbcSpout: the database at {self.address.shown} {what}")
+        return SourceUnreadableError(f"{self.address.owner}: the database at {self.address.shown} {what}")

@@ -109,12 +109,13 @@ def place_of(session: Session, origin: Origin, query: str | None) -> Place:
             f"select oid::bigint, pg_relation_filenode(oid)::bigint from pg_class where oid in ({members}) order by oid"
         )
     sequences = tuple(_sequence_at(session, each) for each in origin.sequences)
-    return Place._make((_system(session), *session.one(_SERVER), query, origin.table, tuple(files), sequences))
+    return Place._make((system_of(session), *session.one(_SERVER), query, origin.table, tuple(files), sequences))
 
 
 # The server checks the right to call a function even if the query does not call it. So each function has a separate
 # query.
-def _system(session: Session) -> str | None:
+def system_of(session: Session) -> str | None:
+    """Return the system identifier of the server; None if the user may not see it."""
     if not session.one("select has_function_privilege('pg_control_system()', 'execute')")[0]:
         return None
     return str(session.one("select system_identifier::text from pg_control_system()")[0])

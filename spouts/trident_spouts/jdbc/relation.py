@@ -30,15 +30,15 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def table_sql(table: object) -> str:
-    """Return the name of a table as SQL. Raises TopologyError if it is not a name.
+def table_sql(table: object, owner: str = "JdbcSpout") -> str:
+    """Return the name of a table as SQL. Raises TopologyError, which begins with `owner`, if it is not a name.
 
     >>> print(table_sql('shop.Orders'), table_sql('"a.b"'))
     "shop"."Orders" "a.b"
     """
     if not isinstance(table, str) or not _NAME.fullmatch(table):
         raise TopologyError(
-            f"JdbcSpout: table={typed_brief(table)}: expected the name of a table or view, 'orders' or 'shop.orders', "
+            f"{owner}: table={typed_brief(table)}: expected the name of a table or view, 'orders' or 'shop.orders', "
             f"as the database spells it; a name that contains a dot is written '\"a.b\"'"
         )
     parts = re.findall(_PART, table)
@@ -51,6 +51,13 @@ class Source(NamedTuple):
     name: str
     table: str | None
     query: str | None
+    owner: str = "JdbcSpout"
+    """The spout that messages name."""
+
+    @property
+    def exclusion(self) -> str:
+        """The end of a message about a value that does not fit: the way to leave out its row, if there is one."""
+        return ", or exclude such rows with query=" if self.owner == "JdbcSpout" else ""
 
     @property
     def sql(self) -> str:
@@ -84,5 +91,5 @@ def look_up(session: Session, source: Source) -> Relation:
     table = f"{literal(source.table)}::regclass"
     oid, kind = session.one(f"select oid::bigint, relkind::text from pg_class where oid = {table}")
     if kind not in "rpmvf":
-        raise SourceUnreadableError(f"JdbcSpout: {source.name} is not a table or view")
+        raise SourceUnreadableError(f"{source.owner}: {source.name} is not a table or view")
     return Relation(int(oid), kind in "rpm", columns, types)

@@ -1,0 +1,98 @@
+"""The plan of a batch: a range of the server's log of changes, and the data to continue from it."""
+
+from typing import Any, NamedTuple
+
+from trident_spouts.postgres_changes.lsn import lsn_from, lsn_text
+
+
+class Last(NamedTuple):
+    """A transaction that changed the table: its number, the LSN of its commit and of the end of it, and its time."""
+
+    xid: int
+    commit: int
+    end: int
+    time: int
+
+
+class Place(NamedTuple):
+    """The identity of the server, the database, the table and the publication, by which positions are compared."""
+
+    system: str | None
+    """The system identifier of the server; None if the user may not see it."""
+    database: int
+    table: int
+    columns: dict[str, list[int]]
+    """The number of each column that is read, and the number of its type."""
+    publication: str
+    """The numbers of the publication and of its entry for the table, and of the transactions that wrote them."""
+
+
+class Shown(NamedTuple):
+    """The rows that the stream began with: the transactions that they show.
+
+    Changes of these transactions are in the rows already, so they are left out.
+    """
+
+    snapshot: str
+    """The snapshot in which the rows were read, as the server writes it: xmin:xmax:xip."""
+    until: int
+    """An LSN. The rows show no transaction that was committed after it."""
+
+    def shows(self, transaction: Last) -> bool:
+        """Return whether the rows show the changes of a transaction.
+
+        >>> shown = Shown("10:20:15,17", 1000)
+        >>> [shown.shows(Last(xid, 900, 910, 0)) for xid in (9, 12, 15, 19, 20)]
+        [True, True, False, True, False]
+        >>> shown.shows(Last(12, 1000, 1010, 0))
+        False
+        """
+        if transaction.commit >= self.until:
+            return False
+        oldest, following, *running = self.snapshot.split(":")
+        distance = (int(following) - transaction.xid) % _CYCLE
+        xid = int(following) - (distance if distance < _CYCLE // 2 else distance - _CYCLE)
+        if xid < int(oldest):
+            return True
+        return xid < int(following) and str(xid) not in running[0].split(",")
+
+
+_CYCLE = 2**32
+"""The number of transactions after which the 32 bits of a number in the log of changes repeat."""
+
+
+class Plan(NamedTuple):
+    """The plan of a batch. The log stores it as a JSON object; the next batch begins at its end."""
+
+    place: Place
+    after: int | None
+    """The LSN after which the batch begins; None for the rows that the table had at the beginning."""
+    to: int
+    rows: int
+    last: Last | None
+    """The last transaction up to `to` that changed the table; None if there was none since the slot was created."""
+    shown: Shown | None
+    """None if the stream began without the rows that the table had, or all transactions that they show were read."""
+
+    def logged(self) -> dict[str, Any]:
+        """Return the plan as JSON."""
+        after = None if self.after is None else lsn_text(self.after)
+        stored: dict[str, Any] = {"after": after, "to": lsn_text(self.to), "rows": self.rows, "place": list(self.place)}
+        if self.last is not None:
+            stored["last"] = list(self.last)
+        if self.shown is not None:
+            stored["shown"] = list(self.shown)
+        return stored
+
+
+def plan_from(stored: dict[str, Any]) -> Plan:
+    """Return the plan in a record of the log. Raises KeyError, TypeError or ValueError if the record is not a plan."""
+    after, last, shown = stored["after"], stored.get("last"), stored.get("shown")
+    return Plan(
+        Place(*stored["place"]),
+        None if after is None else lsn_from(after),
+        lsn_from(stored["to"]),
+        stored["rows"],
+        None if last is None else Last(*last),
+        None if shown is None else Shown(*shown),
+    )

@@ -1,0 +1,171 @@
+"""Plans of the changes of a table: first its rows as of one moment, then ranges of the server's log of changes."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from trident.base.changes import CHANGE
+from trident.base.errors import SourceUnreadableError
+from trident_spouts.executor import ReadSoFar
+from trident_spouts.jdbc.database import Database, Session
+from trident_spouts.postgres_changes.first_rows import FirstRows, first_rows, running_ended
+from trident_spouts.postgres_changes.pgoutput import KINDS, Transaction
+from trident_spouts.postgres_changes.plan import Plan
+from trident_spouts.postgres_changes.reader import Reader, up_to_rows
+from trident_spouts.postgres_changes.slot import Look, advance, check_position, create, flushed_to, look_at
+from trident_spouts.postgres_changes.source import ChangesSource, Table, opened
+
+_LONGEST_SILENCE = 16 << 20
+"""The bytes of the log of changes without a change of the table after which an empty batch moves the position. Without
+it the server would keep the log for as long as only other tables change."""
+
+_PIECE_BYTES = 4 << 20
+
+
+class ChangesPlanner:
+    """Plans batches for one run, and returns their tuples."""
+
+    def __init__(self, source: ChangesSource) -> None:
+        self._source = source
+        self._database = Database(source.address, source.patience)
+        self._reader = Reader(source)
+        self._table: Table | None = None
+        self._first: FirstRows | None = None
+        self._flushed: int | None = None
+        self._silent_to = 0
+        """The end of a record in the log. When it is on disk, and the reading has reached the end of the log, no
+        transaction up to there was left out."""
+        self.waits: str | None = None
+        """The reason why the last plan returned None although there may be changes."""
+
+    def next(self, previous: Plan | None, limit: int) -> Plan | None:
+        """Return the batch after `previous`, of about `limit` rows; None if there are no new changes.
+
+        Raises DataLossError if the slot or the table does not continue what was read.
+        """
+        self.waits = None
+        if previous is None:
+            previous = self._begin()
+            if previous is None or self._source.rows_first:
+                return previous
+        plan = self._planned(previous, limit)
+        if plan is None:
+            silent_to = self._database.read(lambda session: self._read(session, previous))
+            plan = self._planned(previous, limit)
+            if plan is None and silent_to - previous.to >= _LONGEST_SILENCE:
+                return previous._replace(after=previous.to, to=silent_to, rows=0)
+        return plan
+
+    def _planned(self, previous: Plan, limit: int) -> Plan | None:
+        transactions = up_to_rows(self._reader.between(previous.to), limit)
+        if not transactions:
+            return None
+        last, shown = transactions[-1].id, previous.shown
+        plan = previous._replace(after=previous.to, to=last.end, rows=0, last=last)
+        if shown is not None and previous.to >= shown.until:
+            plan = plan._replace(shown=None)
+        return plan._replace(rows=sum(each.rows for each in _unseen(plan, transactions)))
+
+    def _read(self, session: Session, previous: Plan) -> int:
+        """Read what came after a plan. Return the LSN up to which it is certain that nothing came."""
+        if self._table is not None and self._reader.at_end(previous.to, flushed_to(session)):
+            return 0
+        table = self._opened(session)
+        look = look_at(session, self._source, table)
+        slot = check_position(self._source, look, previous)
+        self._flushed = slot.flushed
+        complete = self._reader.read(session, table, slot, previous.to, previous.last)
+        silent_to, safe = self._silent_to, complete and self._silent_to <= slot.flushed
+        self._silent_to = slot.inserted if safe or not silent_to else silent_to
+        return silent_to if safe else 0
+
+    def _begin(self) -> Plan | None:
+        """Return the position at which a new stream begins, after creating the slot; None if that takes longer."""
+        look = self._look()
+        if look.slot is None:
+            if not self._database.read(lambda session: create(session, self._source)):
+                self.waits = f"the slot {self._source.slot!r} is created when the open transactions have ended"
+                return None
+            look = self._look()
+        if look.slot is None:
+            raise SourceUnreadableError(f"{self._source.name}: the slot {self._source.slot!r} was dropped again")
+        self._flushed = look.slot.flushed
+        start = Plan(look.place, look.slot.confirmed, look.slot.confirmed, 0, None, None)
+        return self._with_rows(start) if self._source.rows_first else start
+
+    def _with_rows(self, start: Plan) -> Plan | None:
+        if not self._database.read(running_ended):
+            self.waits = "the rows are read when the transactions have ended that ran when the slot was created"
+            return None
+        assert self._table is not None
+        self._first = first_rows(self._database, self._source, self._table)
+        return start._replace(after=None, rows=self._first.table.num_rows, shown=self._first.shown)
+
+    def _look(self) -> Look:
+        return self._database.read(lambda session: look_at(session, self._source, self._opened(session)))
+
+    def _opened(self, session: Session) -> Table:
+        table = opened(session, self._source)
+        self._table = table
+        return table
+
+    def table(self, plan: Plan) -> pa.Table:
+        """Return the tuples of a plan. Raises SourceUnreadableError if it must be planned again."""
+        if plan.after is None:
+            first = self._first
+            if first is None or first.shown != plan.shown:
+                raise SourceUnreadableError(f"{self._source.name}: the first rows are read again with a new plan")
+            return first.table.append_column(CHANGE, pa.repeat(KINDS[0], first.table.num_rows))
+        return self._changes(plan, plan.after)
+
+    def _changes(self, plan: Plan, after: int) -> pa.Table:
+        transactions = self._reader.between(after, plan.to)
+        if not transactions and plan.rows:  # another run planned it
+            self._database.read(lambda session: self._read(session, plan._replace(to=after, last=None)))
+            transactions = self._reader.between(after, plan.to)
+        unseen = _unseen(plan, transactions)
+        if self._table is None or sum(each.rows for each in unseen) != plan.rows:
+            raise SourceUnreadableError(f"{self._source.name}: the slot has other changes now; they are planned again")
+        rows, _ = self._table.format.table(_joined(unseen))
+        kinds = pa.DictionaryArray.from_arrays(
+            pa.array(np.frombuffer(b"".join(each.kinds for each in unseen), np.int8)), pa.array(KINDS)
+        )
+        return rows.append_column(CHANGE, kinds.cast(pa.string()))
+
+    def success(self, plan: Plan) -> None:
+        """Let the slot forget the changes up to the end of a plan, because its batch is committed."""
+        self._database.read(lambda session: advance(session, self._source, plan.to))
+        self._reader.forget(plan.to)
+        if plan.after is None:
+            self._first = None
+
+    def read_so_far(self, previous: Plan | None) -> ReadSoFar | None:
+        """Return how many bytes of the log of changes were read, of those that are on disk."""
+        flushed = self._flushed
+        if previous is None or flushed is None:
+            return None
+        return ReadSoFar(previous.to, max(flushed, previous.to), "bytes")
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._database.close()
+
+
+def _unseen(plan: Plan, transactions: Sequence[Transaction]) -> list[Transaction]:
+    """Return the transactions whose changes the first rows of the stream do not show."""
+    shown = plan.shown
+    return [each for each in transactions if shown is None or not shown.shows(each.id)]
+
+
+def _joined(transactions: Sequence[Transaction]) -> Iterator[bytes]:
+    """Yield the rows of transactions as CSV, in pieces that are neither small nor very large."""
+    pieces, size = list[bytes](), 0
+    for piece in (piece for each in transactions for piece in each.pieces):
+        pieces.append(piece)
+        size += len(piece)
+        if size > _PIECE_BYTES:
+            yield b"".join(pieces)
+            pieces, size = [], 0
+    if pieces:
+        yield b"".join(pieces)

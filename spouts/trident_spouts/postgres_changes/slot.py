@@ -1,0 +1,215 @@
+"""The slot and the publication of a stream, in the server's catalogue: read, checked, created and advanced."""
+
+import json
+from typing import Any, NamedTuple
+
+from trident.base.errors import DataLossError, SourceChangedError, SourceUnreadableError
+from trident_spouts.jdbc.address import postgres_client
+from trident_spouts.jdbc.database import Session
+from trident_spouts.jdbc.place import system_of
+from trident_spouts.jdbc.relation import literal
+from trident_spouts.postgres_changes.lsn import lsn_from, lsn_text
+from trident_spouts.postgres_changes.pgoutput import ANEW
+from trident_spouts.postgres_changes.plan import Place, Plan
+from trident_spouts.postgres_changes.source import ChangesSource, Table
+
+_CREATION_SECS = 20
+"""The seconds for which one statement waits for the end of the transactions that run when a slot is created."""
+
+_NEVER_LOST = "To continue, use a stream with another name and separate states: it begins with the rows that the table "
+_AGAIN = "has now. In the same states, rows that were read would count twice"
+
+
+class Slot(NamedTuple):
+    """A slot at one moment, and the end of the server's log of changes."""
+
+    confirmed: int
+    """The LSN before which the slot returns no transaction that was committed."""
+    flushed: int
+    """The LSN up to which the log of changes is on disk: changes are read up to here."""
+    inserted: int
+    """The LSN at which the next record begins."""
+
+
+class Look(NamedTuple):
+    """The slot and the place at one moment. `slot` is None if there is no slot of the name."""
+
+    place: Place
+    slot: Slot | None
+
+
+def look_at(session: Session, source: ChangesSource, table: Table) -> Look:
+    """Return the slot and the place. Raises SourceUnreadableError if they cannot be the source of a stream."""
+    if session.one("select pg_is_in_recovery()")[0]:
+        raise SourceUnreadableError(
+            f"{source.name}: the server at {source.address.shown} is a standby; the url must lead to the primary "
+            f"(target_session_attrs=read-write)"
+        )
+    flushed, inserted = flushed_to(session), session.one("select pg_current_wal_insert_lsn()::text")[0]
+    (database,) = session.one("select oid::bigint from pg_database where datname = current_database()")
+    columns = {name: [*column] for name, column in table.columns.items()}
+    place = Place(system_of(session), database, table.oid, columns, _publication(session, source, table))
+    rows = session.rows(
+        f"select to_jsonb(s)::text from pg_replication_slots s where slot_name = {literal(source.slot)}"
+    )
+    if not rows:
+        return Look(place, None)
+    slot: dict[str, Any] = json.loads(rows[0][0])
+    _check_slot(session, source, slot)
+    return Look(place, Slot(lsn_from(slot["confirmed_flush_lsn"]), flushed, lsn_from(inserted)))
+
+
+def flushed_to(session: Session) -> int:
+    """Return the LSN up to which the log of changes is on disk."""
+    return lsn_from(session.one("select pg_current_wal_flush_lsn()::text")[0])
+
+
+def _check_slot(session: Session, source: ChangesSource, slot: dict[str, Any]) -> None:
+    (here,) = session.one("select current_database()")
+    for name, wanted, hint in (
+        ("slot_type", "logical", "name another slot"),
+        ("plugin", "pgoutput", "name another slot"),
+        ("database", here, "a slot belongs to one database: name another slot"),
+        ("temporary", False, "name another slot"),
+    ):
+        if slot.get(name) != wanted:
+            raise SourceUnreadableError(
+                f"{source.name}: the slot {source.slot!r} has {name} {slot.get(name)!r}; expected {wanted!r}: {hint}, "
+                f"or drop it, pg_drop_replication_slot({literal(source.slot)}): the first plan of a stream creates "
+                f"its slot"
+            )
+    lost = slot.get("invalidation_reason") or ("wal_removed" if slot.get("wal_status") == "lost" else None)
+    if lost or slot.get("confirmed_flush_lsn") is None:
+        raise DataLossError(
+            f"{source.name}: the server has given up the slot {source.slot!r} ({lost or 'it has no position'}), and "
+            f"changes that were not read are lost (max_slot_wal_keep_size limits what a slot keeps). {_NEVER_LOST}"
+            f"{_AGAIN}. Drop the slot before, pg_drop_replication_slot({literal(source.slot)})"
+        )
+
+
+def _publication(session: Session, source: ChangesSource, table: Table) -> str:
+    """Return the identity of the publication. Raises SourceUnreadableError unless it has all changes of the table."""
+    name = literal(source.publication)
+    found = session.rows(
+        f"select to_jsonb(p)::text, p.oid::bigint, p.xmin::text from pg_publication p where pubname = {name}"
+    )
+    create = f"CREATE PUBLICATION {source.publication} FOR TABLE {source.source.table}"
+    if not found:
+        raise SourceUnreadableError(f"{source.name}: there is no publication {source.publication!r}: {create}")
+    text, number, version = found[0]
+    about = json.loads(text)
+    kinds = ["insert", "update", "delete", *([] if source.skips_truncate else ["truncate"])]
+    missing = [kind for kind in kinds if not about[f"pub{kind}"]]
+    if missing:
+        raise SourceUnreadableError(
+            f"{source.name}: the publication {source.publication!r} leaves out {', '.join(missing)}, which would be "
+            f"lost: ALTER PUBLICATION {source.publication} SET (publish = 'insert, update, delete, truncate')"
+        )
+    listed = session.rows(
+        f"select to_jsonb(t)::text from pg_publication_tables t, pg_class c, pg_namespace n where pubname = {name} "
+        f"and c.oid = {table.oid} and n.oid = c.relnamespace and t.schemaname = n.nspname and t.tablename = c.relname"
+    )
+    if not listed:
+        raise SourceUnreadableError(
+            f"{source.name} is not in the publication {source.publication!r}: ALTER PUBLICATION {source.publication} "
+            f"ADD TABLE {source.source.table}; for a partitioned table also SET (publish_via_partition_root = true)"
+        )
+    if json.loads(listed[0][0]).get("rowfilter") is not None:
+        raise SourceUnreadableError(
+            f"{source.name}: the publication {source.publication!r} has a WHERE for it, which this spout does not "
+            f"apply to the rows that are there at the beginning; publish the table without it, and filter the stream"
+        )
+    entry = f"select concat(oid, ' ', xmin) from pg_publication_rel where prpubid = {number} and prrelid = {table.oid}"
+    (entries,) = session.one(f"select coalesce(({entry}), '')")
+    return f"{number} {version} {entries}".strip()
+
+
+def check_position(source: ChangesSource, look: Look, plan: Plan) -> Slot:
+    """Return the slot. Raises DataLossError unless it has all changes after a plan, of the same table."""
+    then, now = plan.place, look.place
+    problem = None
+    if then.system != now.system and None not in (then.system, now.system):  # a right was granted or revoked
+        problem = f"is on another server (system identifier {then.system} before, {now.system} now)"
+    elif then.database != now.database:
+        problem = f"is in another database (number {then.database} before, {now.database} now)"
+    elif then.table != now.table:
+        problem = f"was dropped and recreated (oid {then.table} before, {now.table} now)"
+    elif altered := [name for name in then.columns if now.columns.get(name, then.columns[name]) != then.columns[name]]:
+        raise SourceChangedError(
+            f"{source.name}: column {altered[0]!r} was altered or recreated since the stream read it, and the log of "
+            f"changes does not have the values that it got then. To continue, {ANEW}"
+        )
+    elif then.publication != now.publication:
+        problem = (
+            f"may have changes that are not in the log of changes: the publication {source.publication!r} was altered "
+            f"or recreated (oid and transaction {then.publication} before, {now.publication} now)"
+        )
+    elif look.slot is None:
+        problem = f"was read up to {lsn_text(plan.to)}, and there is no slot {source.slot!r} any more: it was dropped"
+    elif look.slot.confirmed > plan.to:
+        problem = (
+            f"was read up to {lsn_text(plan.to)}, and the slot {source.slot!r} begins at "
+            f"{lsn_text(look.slot.confirmed)}: it was recreated, or another program has read from it"
+        )
+    elif look.slot.inserted < plan.to:
+        problem = (
+            f"was read up to {lsn_text(plan.to)}, and the log of changes ends at {lsn_text(look.slot.inserted)}: the "
+            f"server was restored from an older copy"
+        )
+    if problem is not None or look.slot is None:
+        raise lost(source, problem)
+    return look.slot
+
+
+def check_still(session: Session, source: ChangesSource, slot: Slot, read: int) -> None:
+    """Raise an error if another program advanced the slot during a reading, which began after the LSN `read`."""
+    rows = session.rows(
+        f"select confirmed_flush_lsn::text from pg_replication_slots where slot_name = {literal(source.slot)}"
+    )
+    confirmed = lsn_from(rows[0][0]) if rows else None
+    if confirmed is None or confirmed > read:
+        raise lost(
+            source, f"has changes that another program has taken from the slot {source.slot!r}, or dropped with it"
+        )
+    if confirmed != slot.confirmed:  # a former driver reports its last commit
+        raise SourceUnreadableError(
+            f"{source.name}: the slot {source.slot!r} was advanced during a reading; read again"
+        )
+
+
+def lost(source: ChangesSource, problem: str | None) -> DataLossError:
+    """Return the error for changes that were lost."""
+    return DataLossError(f"{source.name} {problem}. {_NEVER_LOST}{_AGAIN}")
+
+
+def create(session: Session, source: ChangesSource) -> bool:
+    """Create the slot. Returns False if it takes too long, because transactions are open that have written rows.
+
+    It must be the only statement of its transaction.
+    """
+    client = postgres_client()
+    session.rows(f"select set_config('statement_timeout', '{_CREATION_SECS}s', true)")
+    try:
+        session.rows(f"select pg_create_logical_replication_slot({literal(source.slot)}, 'pgoutput')")
+    except client.errors.QueryCanceled:
+        return False
+    except client.errors.ObjectNotInPrerequisiteState as error:
+        raise SourceUnreadableError(
+            f"{source.name}: the server at {source.address.shown} cannot create a slot: {error.diag.message_primary}. "
+            f"Set wal_level = logical in its configuration, and restart it"
+        ) from error
+    except client.errors.ConfigurationLimitExceeded as error:
+        raise SourceUnreadableError(
+            f"{source.name}: the server at {source.address.shown} cannot create a slot: {error.diag.message_primary}. "
+            f"Drop a slot that is not needed, or set max_replication_slots higher"
+        ) from error
+    return True
+
+
+def advance(session: Session, source: ChangesSource, to: int) -> None:
+    """Let the slot forget the changes up to an LSN. Does nothing if the slot is beyond it, or is gone."""
+    lsn = literal(lsn_text(to))
+    session.rows(
+        f"select pg_replication_slot_advance(slot_name, {lsn}) from pg_replication_slots where slot_name = "
+        f"{literal(source.slot)} and database = current_database() and confirmed_flush_lsn < {lsn}"
+    )

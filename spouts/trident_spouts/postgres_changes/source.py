@@ -1,0 +1,132 @@
+"""The source of a run: its settings, and the table as the catalogue describes it."""
+
+from typing import NamedTuple
+
+from pyspark.sql.types import StringType, StructField, StructType
+
+from trident.base.changes import CHANGE
+from trident.base.errors import SourceUnreadableError, TypeDeclarationError
+from trident_spouts.jdbc.address import Address
+from trident_spouts.jdbc.columns import RowFormat, row_format
+from trident_spouts.jdbc.database import Session
+from trident_spouts.jdbc.origin import members_sql
+from trident_spouts.jdbc.relation import Relation, Source, literal, look_up, quoted
+
+OWNER = "PostgresChangesSpout"
+
+
+class ChangesSource(NamedTuple):
+    """The settings of a PostgresChangesSpout that a run needs; see its parameters."""
+
+    address: Address
+    source: Source
+    schema: StructType
+    """The fields of the table, without the kind of change."""
+    slot: str
+    publication: str
+    rows_first: bool
+    """True if the stream begins with the rows that the table has."""
+    skips_truncate: bool
+    limit: int
+    most_rows: int
+    most_first_rows: int
+    patience: float
+
+    @property
+    def name(self) -> str:
+        return f"{OWNER}: {self.source.name}"
+
+
+class Column(NamedTuple):
+    """A column: its number in the table, which a column that is added later never gets again, and that of its type."""
+
+    number: int
+    type: int
+
+
+_SAME_TEXTS = {21: 20, 23: 20, 1043: 25}
+"""Types whose values have the same texts in a wider type: smallint and int in bigint, varchar in text."""
+
+
+def type_of(oid: int) -> int:
+    """Return the number of a type, or that of the wider type with the same texts."""
+    return _SAME_TEXTS.get(oid, oid)
+
+
+class Table(NamedTuple):
+    """The table at one moment."""
+
+    oid: int
+    format: RowFormat
+    columns: dict[str, "Column"]
+    """Each column that is read, by its name."""
+    from_sql: str
+    """The table as an item after FROM, without the rows of tables that inherit from it."""
+
+
+def opened(session: Session, source: ChangesSource) -> Table:
+    """Return the description of the table.
+
+    Raises an error unless its changes can be read: they must name the rows before and after.
+    """
+    relation = look_up(session, source.source)
+    assert relation.oid is not None
+    form = row_format(relation, source.source, source.schema)
+    expressions = tuple(quoted(field.name) for field in source.schema.fields)  # texts, as in the log of changes
+    form = RowFormat(form.source, form.schema, expressions, versioned=False)
+    kind, secured = session.one(
+        f"select relkind::text, row_security_active(oid) from pg_class where oid = {relation.oid}"
+    )
+    _check_table(session, source, relation, kind, secured)
+    names = ", ".join(literal(field.name) for field in source.schema.fields)
+    rows = session.rows(
+        f"select attname, attnum, atttypid::bigint from pg_attribute where attrelid = {relation.oid} and attnum > 0 "
+        f"and attname in ({names})"
+    )
+    columns = {name: Column(number, type_of(oid)) for name, number, oid in rows}
+    only = "" if kind == "p" else "only "
+    return Table(relation.oid, form, columns, f"{only}{source.source.table} as source")
+
+
+def with_kind(fields: StructType, name: str) -> StructType:
+    """Return the fields of the tuples: those of the table, then the kind of change."""
+    if CHANGE in fields.names:
+        raise TypeDeclarationError(
+            f"{OWNER}: {name}: the column {CHANGE!r} has the name of the field with the kind of change; declare the "
+            f"fields without it, schema='...'"
+        )
+    return StructType([*fields.fields, StructField(CHANGE, StringType())])
+
+
+def _check_table(session: Session, source: ChangesSource, relation: Relation, kind: str, secured: bool) -> None:
+    if kind not in "rp":
+        raise SourceUnreadableError(f"{source.name} is not a table: only tables have changes")
+    if secured:
+        raise SourceUnreadableError(
+            f"{source.name} has row level security, which hides rows from the user, but not their changes; connect as "
+            f"a user with BYPASSRLS"
+        )
+    names = ", ".join(literal(field.name) for field in source.schema.fields)
+    generated = session.rows(
+        f"select attname from pg_attribute where attrelid = {relation.oid} and attgenerated <> '' "
+        f"and attname in ({names})"
+    )
+    if generated:
+        raise TypeDeclarationError(
+            f"{source.name}: column {generated[0][0]!r} is generated, and its values are not in the log of changes; "
+            f"declare the fields without it, schema='...'"
+        )
+    check_identity(session, source, relation.oid)
+
+
+def check_identity(session: Session, source: ChangesSource, table: int | None) -> None:
+    """Raise SourceUnreadableError unless updates and deletions bring the whole row that was there before."""
+    members = session.rows(
+        f"select oid::regclass::text from pg_class where oid in ({members_sql(table or 0)}) and relkind in ('r', 'p') "
+        f"and relreplident <> 'f' and (oid = {table} or relispartition)"
+    )
+    if members:
+        raise SourceUnreadableError(
+            f"{source.name}: updates and deletions of {members[0][0]} bring only the key of the row that was there "
+            f"before, and an aggregate needs the whole row: ALTER TABLE {members[0][0]} REPLICA IDENTITY FULL"
+        )

@@ -1,0 +1,236 @@
+"""PostgresChangesSpout: a spout of the rows of a PostgreSQL table and of their changes."""
+
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from pyspark.sql.types import StructType
+
+from trident.base.checks import check_choice, check_whole_number
+from trident.base.described import described, keep
+from trident.base.durations import Duration, read_seconds
+from trident.base.errors import TopologyError
+from trident.base.postgres_address import check_postgres_url
+from trident.base.redis_address import redacted
+from trident.base.secrets import SOURCES
+from trident.base.short_texts import typed_brief
+from trident_spouts.executor import SpoutExecutor, SpoutKind
+from trident_spouts.jdbc.address import Address
+from trident_spouts.jdbc.columns import fields_of
+from trident_spouts.jdbc.database import Database
+from trident_spouts.jdbc.relation import Source, look_up, table_sql
+from trident_spouts.postgres_changes.executor import ChangesExecutor
+from trident_spouts.postgres_changes.source import OWNER, ChangesSource, with_kind
+from trident_spouts.rows import read_schema
+
+StartingFrom = Literal["rows", "slot"]
+OnTruncate = Literal["fail", "skip"]
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class PostgresChangesSpout:
+    """A spout of the rows of a PostgreSQL table and of their changes, each once: inserts, updates and deletions.
+
+    It reads the server's log of changes by logical replication: a slot of the server keeps the changes until their
+    batches are committed. A batch is a range of the log, with whole transactions in the order of their commits. Its
+    tuples are the fields of the table, then ``_change_type`` with the kind of change: write
+    ``topology.newStream("orders", spout).asChanges()``. The driver reads the slot with psycopg. Needs PostgreSQL 12 or
+    newer with ``wal_level = logical``, a publication of the table, ``REPLICA IDENTITY FULL``, and a user with the
+    attribute ``REPLICATION``.
+
+    Parameters
+    ----------
+    url : str
+        ``postgresql://user@host:5432/database``, also as ``jdbc:postgresql://``, with parameters of libpq such as
+        ``?sslmode=verify-full``. Or ``env:NAME`` or ``file:path``: then the environment variable or the file holds the
+        url.
+    table : str
+        The table, ``"orders"`` or ``"shop.orders"``, spelled as in the database. A partitioned table is read as one
+        table if the publication has ``publish_via_partition_root``.
+    schema : str or StructType, optional
+        The fields to read, by the names of their columns, with the types of `JdbcSpout`; ``string`` for the text of any
+        type. Without `schema`, all columns are read, and the database is asked for their types when the topology is
+        built.
+    slot : str
+        The name of the slot: lower-case letters, digits and ``_``. The first plan of a stream creates the slot. Each
+        stream needs a slot of its own. A slot keeps the server's log until it is dropped: drop it when the stream is
+        not needed any more, ``select pg_drop_replication_slot('name')``.
+    publication : str
+        The publication that has the table: ``CREATE PUBLICATION name FOR TABLE orders``.
+    startingFrom : "rows" or "slot"
+        The beginning of a new stream. "rows": the rows that the table has come first, as inserts, and then the changes
+        that they do not show. "slot": only changes, from the position of the slot on.
+    onTruncate : "fail" or "skip"
+        The reaction to TRUNCATE, of which the log does not say which rows it removes. "fail": SourceChangedError stops
+        the stream. "skip": the rows stay in the states.
+    maxRowsPerBatch : int
+        The tuples in a batch, where an update is two; more only if one transaction has more.
+    maxRowsPerTransaction : int
+        The most tuples in a transaction, which the driver holds in memory. A larger one stops the stream with
+        SourceChangedError.
+    maxFirstRows : int
+        The most rows of the first batch with ``startingFrom="rows"``, which the driver holds in memory.
+    user, password : str, optional
+        The user and password in place of those in `url`; each may be ``env:NAME`` or ``file:path``.
+    retrySecs : duration
+        How long an attempt repeats a request to an unreachable server before the attempt fails. (``maxAttempts`` limits
+        the number of attempts.) It must be shorter than ``messageTimeoutSecs``.
+    connectTimeout : duration
+        How long until a server counts as unreachable; at least 2 seconds.
+
+    Raises
+    ------
+    DataLossError
+        The slot was dropped, given up by the server, or read by another program; or the table or its publication was
+        recreated, or the server restored from an older copy.
+    SourceChangedError
+        The table was truncated, a column that is read was altered, or rows were changed without their former values.
+    SourceUnreadableError
+        The server cannot be reached, refuses the connection, or is not set up for the spout. The message says how.
+    TypeDeclarationError
+        A column has a type that no field holds exactly, or another type than declared. The message names the column.
+    MalformedInputError
+        A value does not fit the declared type, or has no counterpart (``infinity``, ``NaN``).
+    MissingPackageError
+        The package psycopg is not installed.
+
+    Examples
+    --------
+    >>> PostgresChangesSpout("env:SHOP_URL", "orders", "id long, price long", slot="shop", publication="orders")
+    PostgresChangesSpout('env:SHOP_URL', 'orders', 'id bigint, price bigint', slot='shop', publication='orders')
+    >>> _.schema.names
+    ['id', 'price', '_change_type']
+    """
+
+    url: str
+    table: str
+    slot: str
+    publication: str
+    startingFrom: StartingFrom
+    onTruncate: OnTruncate
+    maxRowsPerBatch: int
+    maxRowsPerTransaction: int
+    maxFirstRows: int
+    user: str | None
+    password: str | None
+    retrySecs: float
+    connectTimeout: float
+    _source: Source = field(compare=False)
+    _declared: StructType | None = field(compare=False)
+    _fields: StructType | None = field(compare=False)
+    kind = SpoutKind.OPAQUE
+
+    def __init__(
+        self,
+        url: str,
+        table: str,
+        schema: str | StructType | None = None,
+        *,
+        slot: str,
+        publication: str,
+        startingFrom: StartingFrom = "rows",
+        onTruncate: OnTruncate = "fail",
+        maxRowsPerBatch: int = 100_000,
+        maxRowsPerTransaction: int = 5_000_000,
+        maxFirstRows: int = 10_000_000,
+        user: str | None = None,
+        password: str | None = None,
+        retrySecs: Duration = 15,
+        connectTimeout: Duration = 5,
+    ) -> None:
+        try:
+            check_postgres_url(url)
+        except (TypeError, ValueError) as error:
+            raise TopologyError(f"{OWNER}: {error}") from None
+        _check_texts(slot=slot, publication=publication, user=user, password=password)
+        check_choice(f"{OWNER}: startingFrom", startingFrom, get_args(StartingFrom))
+        check_choice(f"{OWNER}: onTruncate", onTruncate, get_args(OnTruncate))
+        check_whole_number(f"{OWNER}: maxRowsPerBatch", maxRowsPerBatch)
+        check_whole_number(f"{OWNER}: maxRowsPerTransaction", maxRowsPerTransaction)
+        check_whole_number(f"{OWNER}: maxFirstRows", maxFirstRows)
+        declared = None if schema is None else read_schema(schema)
+        if declared is not None:
+            with_kind(declared, f"table {table}")
+        keep(
+            self,
+            url=url,
+            table=table,
+            slot=slot,
+            publication=publication,
+            _source=Source(f"table {table}", table_sql(table, OWNER), None, OWNER),
+            _declared=declared,
+            _fields=declared,
+            startingFrom=startingFrom,
+            onTruncate=onTruncate,
+            maxRowsPerBatch=maxRowsPerBatch,
+            maxRowsPerTransaction=maxRowsPerTransaction,
+            maxFirstRows=maxFirstRows,
+            user=user,
+            password=password,
+            retrySecs=read_seconds(f"{OWNER}: retrySecs", retrySecs, zero=True),
+            connectTimeout=read_seconds(f"{OWNER}: connectTimeout", connectTimeout),
+        )
+
+    @property
+    def schema(self) -> StructType:
+        """The fields of the tuples. If they were not declared, the database is queried once.
+
+        Raises TypeDeclarationError if no field holds the values of a column exactly, and SourceUnreadableError if the
+        database cannot be read.
+        """
+        return with_kind(self._table_fields, self._source.name)
+
+    @property
+    def _table_fields(self) -> StructType:
+        known = self._fields
+        if known is None:
+            database = Database(self._address, self.retrySecs)
+            try:
+                relation = database.read(lambda session: look_up(session, self._source))
+            finally:
+                database.close()
+            known = fields_of(relation, self._source)
+            keep(self, _fields=known)
+        return known
+
+    @property
+    def _address(self) -> Address:
+        return Address(self.url, self.user, self.password, self.connectTimeout, OWNER)
+
+    def open(self) -> SpoutExecutor:
+        """Return the executor of one run, which connects to the database when it first plans a batch."""
+        return ChangesExecutor(
+            ChangesSource(
+                address=self._address,
+                source=self._source,
+                schema=self._table_fields,
+                slot=self.slot,
+                publication=self.publication,
+                rows_first=self.startingFrom == "rows",
+                skips_truncate=self.onTruncate == "skip",
+                limit=self.maxRowsPerBatch,
+                most_rows=self.maxRowsPerTransaction,
+                most_first_rows=self.maxFirstRows,
+                patience=self.retrySecs,
+            )
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.url, self.table, self.slot))
+
+    def __repr__(self) -> str:
+        password = self.password
+        return described(
+            self,
+            url=redacted(self.url),
+            schema=self._declared,
+            password=password if password is None or password.startswith(SOURCES) else "***",
+        )
+
+
+def _check_texts(**texts: object) -> None:
+    for name, text in texts.items():
+        optional = name in ("user", "password")
+        if not (isinstance(text, str) and text) and not (text is None and optional):
+            what = "a text" if optional else f"the name of a {name}"
+            came = f"({type(text).__name__})" if name == "password" else typed_brief(text)
+            raise TopologyError(f"{OWNER}: {name}={came}: expected {what}")
