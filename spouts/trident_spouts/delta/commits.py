@@ -38,14 +38,17 @@ class Commit(NamedTuple):
     files: tuple[DataFile, ...]
     """The files with new rows, in the commit's order. Files whose rows only moved (OPTIMIZE) are left out."""
 
-    removed: int
-    """The number of files whose rows were deleted or changed."""
+    removed: tuple[DataFile, ...]
+    """The files whose rows were deleted or changed. The size is 0 if the log does not describe the file."""
+
+    change_files: tuple[DataFile, ...]
+    """The files with the changed rows and the kind of each change, if the writer made any."""
 
     operation: str
     """The writer's name for the operation: WRITE, DELETE, MERGE; "" if the commit has no name."""
 
     vectors: bool
-    """True if one of the files has a deletion vector, which means that some of its rows do not count."""
+    """True if a file has or had a deletion vector, which means that some of its rows do not count."""
 
     metadata: dict[str, Any] | None
     """The table's metadata, if the version sets them: its id, schema and configuration."""
@@ -62,12 +65,12 @@ class Commit(NamedTuple):
 
         RESTORE adds the files that earlier versions removed, and perhaps removes none. Their rows are not new.
         """
-        return self.removed > 0 or self.operation.upper() == "RESTORE"
+        return bool(self.removed) or self.operation.upper() == "RESTORE"
 
 
 def read_commit(version: int, content: bytes, shown: str) -> Commit:
     """Return a commit from the content of its file. Raises SourceUnreadableError if it is not a Delta commit."""
-    files, removed, vectors, operation = list[DataFile](), 0, False, ""
+    files, removed, changed, vectors, operation = list[DataFile](), list[DataFile](), list[DataFile](), False, ""
     metadata = protocol = None
     try:
         for line in content.splitlines():
@@ -77,16 +80,21 @@ def read_commit(version: int, content: bytes, shown: str) -> Commit:
                 files.append(_data_file(add))
                 vectors = vectors or add.get("deletionVector") is not None
             if remove is not None and remove.get("dataChange", True):
-                removed += 1
+                known = "size" in remove and remove.get("partitionValues") is not None
+                removed.append(_data_file(remove if known else {"path": remove["path"], "size": 0}))
+                vectors = vectors or remove.get("deletionVector") is not None
+            if action.get("cdc") is not None:
+                changed.append(_data_file(action["cdc"]))
             metadata = action.get("metaData") or metadata
             protocol = action.get("protocol") or protocol
             operation = (action.get("commitInfo") or {}).get("operation") or operation
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise SourceUnreadableError(f"{shown}: {commit_path(version)} is not a Delta commit ({error})") from None
-    return Commit(version, tuple(files), removed, operation, vectors, metadata, protocol, zlib.crc32(content))
+    parts = tuple(files), tuple(removed), tuple(changed)
+    return Commit(version, *parts, operation, vectors, metadata, protocol, zlib.crc32(content))
 
 
-def _data_file(add: dict[str, Any]) -> DataFile:
-    stats = json.loads(add["stats"]) if add.get("stats") else {}
-    values = tuple(sorted((add.get("partitionValues") or {}).items()))
-    return DataFile(unquote(add["path"]), int(add["size"]), stats.get("numRecords"), values)
+def _data_file(action: dict[str, Any]) -> DataFile:
+    stats = json.loads(action["stats"]) if action.get("stats") else {}
+    values = tuple(sorted((action.get("partitionValues") or {}).items()))
+    return DataFile(unquote(action["path"]), int(action["size"]), stats.get("numRecords"), values)

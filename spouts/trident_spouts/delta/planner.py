@@ -8,8 +8,15 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from pyspark.sql.types import StructType
 
-from trident.base.errors import DataLossError, SourceChangedError, SourceUnreadableError, TopologyError
+from trident.base.errors import (
+    DataLossError,
+    SourceChangedError,
+    SourceUnreadableError,
+    SpoutContractError,
+    TopologyError,
+)
 from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.delta.change_feed import changes_of, check_enabled, inserted
 from trident_spouts.delta.commits import LOG, Commit, commit_path, read_commit, versions_in
 from trident_spouts.delta.storage import TableFolder
 from trident_spouts.delta.table import (
@@ -59,18 +66,21 @@ class Range(NamedTuple):
     check: int | None
     """The checksum of the commit that was read last; None if the commit was no longer in the log."""
 
+    changes: bool = False
+    """True if the files are those of the change data feed, which positions count differently."""
+
     def to_metadata(self) -> Metadata:
         """Return the range as JSON."""
-        return {"table": self.table, "from": [*self.start], "to": [*self.end], "check": self.check}
+        feed = {"changes": True} if self.changes else {}
+        return {"table": self.table, "from": [*self.start], "to": [*self.end], "check": self.check, **feed}
 
     @staticmethod
     def from_metadata(metadata: Metadata) -> "Range":
         """Return the range that a batch names. Raises SpoutContractError if another spout wrote it."""
-        if not isinstance(metadata, dict) or metadata.keys() != {"table", "from", "to", "check"}:
+        if not isinstance(metadata, dict) or metadata.keys() - {"changes"} != {"table", "from", "to", "check"}:
             raise foreign_metadata_error("DeltaSpout", metadata)
-        return Range(
-            metadata["table"], TablePosition(*metadata["from"]), TablePosition(*metadata["to"]), metadata["check"]
-        )
+        start, end = TablePosition(*metadata["from"]), TablePosition(*metadata["to"])
+        return Range(metadata["table"], start, end, metadata["check"], metadata.get("changes", False))
 
 
 class Limits(NamedTuple):
@@ -104,13 +114,20 @@ class Planner:
     """Plans the batches of one run, and finds their files again. One thread at a time calls it."""
 
     def __init__(
-        self, folder: TableFolder, schema: StructType, starting: StartingVersion, limits: Limits, policy: OnChange
+        self,
+        folder: TableFolder,
+        schema: StructType,
+        starting: StartingVersion,
+        limits: Limits,
+        policy: OnChange,
+        changes: bool = False,
     ) -> None:
         self._folder = folder
         self._schema = schema
         self._starting = starting
         self._limits = limits
         self._policy = policy
+        self._changes = changes
         self._look: Look | None = None
         self._begun: TablePosition | None = None
         """The first position of a stream without a batch. It is kept, so that "latest" does not move."""
@@ -134,6 +151,7 @@ class Planner:
             position = self._first_position()
         else:
             position = before.end
+            self._check_same_mode(before)
             self._check_same_table(before)
         look, room = self._look, _Room(self._limits, budget)
         assert look is not None, "the plan and the check have both read the table's state"
@@ -146,7 +164,7 @@ class Planner:
         self._measure(position, end, look)
         if end == position and (before is not None or self._starting != "latest"):
             return None
-        return Range(look.id, position, end, self._check_of(_last_of(end)))
+        return Range(look.id, position, end, self._check_of(_last_of(end)), self._changes)
 
     def files_of(self, range_: Range) -> tuple[DataFile, ...]:
         """Return the files of a range. Raises DataLossError if the table's log no longer names them."""
@@ -212,6 +230,14 @@ class Planner:
             )
         return TablePosition(version, 0)
 
+    def _check_same_mode(self, before: Range) -> None:
+        """Raise SpoutContractError if the batch `before` was read in the other mode, whose positions differ."""
+        if before.changes != self._changes:
+            raise SpoutContractError(
+                f"{self._folder.shown}: the stream was read with changes={before.changes} so far, and the program now "
+                f"says changes={self._changes}, under which its position is another one; {_ANEW}"
+            )
+
     def _check_same_table(self, before: Range) -> None:
         """Raise DataLossError if the table is not that of the batch `before`, or is at an earlier version."""
         position, last = before.end, _last_of(before.end)
@@ -247,6 +273,8 @@ class Planner:
     def _look_again(self) -> Look:
         self._look = look_at(self._folder)
         check_fields(self._schema, self._look.schema, self._folder.shown)
+        if self._changes:
+            check_enabled(self._look.configuration, self._folder.shown)
         return self._look
 
     # --- the end of a plan --------------------------------------------------------------------------------------------
@@ -307,22 +335,27 @@ class Planner:
             protocol = commit.protocol
             check_readable(int(protocol.get("minReaderVersion", 1)), protocol.get("readerFeatures") or (), {}, shown)
         if commit.metadata is not None:
-            check_readable(1, (), commit.metadata.get("configuration") or {}, shown)
+            configuration = commit.metadata.get("configuration") or {}
+            check_readable(1, (), configuration, shown)
             if self._look is not None and commit.version > self._look.version:
                 check_fields(self._schema, schema_from(commit.metadata["schemaString"]), shown)
+                if self._changes:
+                    check_enabled(configuration, shown)
 
     def _new_files(self, commit: Commit) -> tuple[DataFile, ...]:
-        """Return the new files of a version.
+        """Return the new files of a version, or those with its changes.
 
         Return no files if the version changes or deletes rows and `onChange` is "skip".
         """
+        if self._changes:
+            return self._own(changes_of(commit, self._folder.shown))
         what = "changes or deletes rows" if commit.removed else "brings back rows"
         if commit.changes and self._policy == "fail":
             raise SourceChangedError(
                 f"{self._folder.shown}: version {commit.version} ({commit.operation or 'no operation named'}) {what} "
                 f"that the table had (files {'replaced or removed' if commit.removed else 'added again'}: "
-                f"{commit.removed or len(commit.files)}). To skip such versions, including the rows that they add, "
-                f"start with onChange='skip'"
+                f"{len(commit.removed or commit.files)}). To follow such changes, read them with changes=True; to "
+                f"skip such versions, including the rows that they add, start with onChange='skip'"
             )
         if commit.changes:
             if commit.version not in self._skipped:
@@ -338,7 +371,8 @@ class Planner:
 
     def _files_as_of(self, version: int) -> tuple[DataFile, ...]:
         if self._snapshot is None or self._snapshot[0] != version:
-            self._snapshot = version, self._own(snapshot_files(self._folder, version))
+            files = self._own(snapshot_files(self._folder, version))
+            self._snapshot = version, inserted(files, version) if self._changes else files
         return self._snapshot[1]
 
     def _own(self, files: tuple[DataFile, ...]) -> tuple[DataFile, ...]:

@@ -1,4 +1,4 @@
-"""DeltaSpout: a spout of the rows that are added to a Delta table."""
+"""DeltaSpout: a spout of the rows that are added to a Delta table, or of all changes of its rows."""
 
 import os
 from collections.abc import Mapping
@@ -8,12 +8,13 @@ from typing import get_args
 from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
-from trident.base.checks import check_choice, check_whole_number
+from trident.base.checks import check_choice, check_flag, check_whole_number
 from trident.base.described import Written, described, keep
 from trident.base.errors import TopologyError
 from trident.base.short_texts import typed_brief
 from trident.base.types import arrow_schema
 from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.delta.change_feed import check_enabled, with_kind, without_own
 from trident_spouts.delta.planner import Limits, OnChange, Planner, Range, StartingVersion
 from trident_spouts.delta.storage import deltalake, folder_of
 from trident_spouts.delta.table import look_at
@@ -35,7 +36,7 @@ class DeltaSpout:
     workers, or by the driver on the embedded engine. No connector and no jar is needed.
 
     Rows that only move to other files (OPTIMIZE) are not read again. A version that deletes or changes rows stops the
-    stream, unless `onChange` says otherwise.
+    stream, unless `onChange` says otherwise. With `changes` the stream has all changes of the table's rows.
 
     Parameters
     ----------
@@ -52,6 +53,10 @@ class DeltaSpout:
         The reaction to a version that deletes or changes rows (DELETE, UPDATE, MERGE, an overwrite). "fail" stops the
         stream with SourceChangedError. "skip" leaves out the version, including the rows that it adds, and logs a
         warning, as Delta's option ``skipChangeCommits`` does.
+    changes : bool
+        True: read the table's change data feed, with the kind of each change in the field ``_change_type``, for
+        `asChanges`. All rows that the table has at the start are insertions. The table must have
+        ``delta.enableChangeDataFeed``. A field ``_commit_version bigint`` in `schema` has the version of each change.
     maxFilesPerBatch : int
         The most data files in one batch.
     maxBytesPerBatch : int
@@ -83,6 +88,7 @@ class DeltaSpout:
     path: str
     startingVersion: StartingVersion
     onChange: OnChange
+    changes: bool
     maxFilesPerBatch: int
     maxBytesPerBatch: int
     storageOptions: Mapping[str, str]
@@ -97,6 +103,7 @@ class DeltaSpout:
         *,
         startingVersion: StartingVersion = "snapshot",
         onChange: OnChange = "fail",
+        changes: bool = False,
         maxFilesPerBatch: int = _MOST_FILES,
         maxBytesPerBatch: int = _MOST_BYTES,
         storageOptions: Mapping[str, str] | None = None,
@@ -106,6 +113,9 @@ class DeltaSpout:
         if startingVersion not in _STARTS:
             _check_version(startingVersion)
         check_choice("DeltaSpout: onChange", onChange, get_args(OnChange))
+        check_flag("DeltaSpout: changes", changes)
+        if changes and onChange != "fail":
+            raise TopologyError("DeltaSpout: onChange='skip' is for changes=False; changes=True reads all changes")
         check_whole_number("DeltaSpout: maxFilesPerBatch", maxFilesPerBatch)
         check_whole_number("DeltaSpout: maxBytesPerBatch", maxBytesPerBatch)
         options = {} if storageOptions is None else storageOptions
@@ -121,17 +131,22 @@ class DeltaSpout:
             path=os.fspath(path),
             startingVersion=startingVersion,
             onChange=onChange,
+            changes=changes,
             maxFilesPerBatch=maxFilesPerBatch,
             maxBytesPerBatch=maxBytesPerBatch,
             storageOptions=dict(options),
-            _schema=[] if schema is None else [read_schema(schema)],
+            _schema=[] if schema is None else [_fields(read_schema(schema), changes)],
         )
 
     @property
     def schema(self) -> StructType:
         """The declared fields; if none are declared, the fields that the table had at the first call."""
         if not self._schema:
-            self._schema.append(look_at(folder_of(self.path, self.storageOptions)).schema)
+            folder = folder_of(self.path, self.storageOptions)
+            look = look_at(folder)
+            if self.changes:
+                check_enabled(look.configuration, folder.shown)
+            self._schema.append(_fields(look.schema, self.changes))
         return self._schema[0]
 
     def open(self) -> SpoutExecutor:
@@ -143,6 +158,10 @@ class DeltaSpout:
         options = Written(f"{{{', '.join(f'{name!r}: ...' for name in self.storageOptions)}}}")
         schema = self._schema[0] if self._schema else None
         return described(self, schema=schema, storageOptions=options if self.storageOptions else None)
+
+
+def _fields(fields: StructType, changes: bool) -> StructType:
+    return with_kind(fields) if changes else fields
 
 
 def _check_version(version: object) -> None:
@@ -163,7 +182,8 @@ class _DeltaExecutor(SpoutExecutor):
         self._schema = spout.schema
         arrow_schema(self._schema)  # raises an error if neither Arrow nor Spark can read a type
         limits = Limits(spout.maxFilesPerBatch, spout.maxBytesPerBatch)
-        self._planner = Planner(self._folder, self._schema, spout.startingVersion, limits, spout.onChange)
+        own = without_own(self._schema) if spout.changes else self._schema
+        self._planner = Planner(self._folder, own, spout.startingVersion, limits, spout.onChange, spout.changes)
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
         range_ = self._planner.next(previous, budget)

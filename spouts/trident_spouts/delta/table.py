@@ -38,6 +38,7 @@ class Look(NamedTuple):
     """The first version whose commit is still in the log."""
 
     schema: StructType
+    configuration: Mapping[str, Any]
 
 
 def look_at(folder: TableFolder) -> Look:
@@ -54,7 +55,8 @@ def look_at(folder: TableFolder) -> Look:
                 f"{folder.shown}: the table is partitioned by the binary column {name!r}, which DeltaSpout does "
                 f"not support"
             )
-    return Look(str(metadata.id), version, earliest[0] if earliest else version + 1, schema)
+    first = earliest[0] if earliest else version + 1
+    return Look(str(metadata.id), version, first, schema, dict(metadata.configuration))
 
 
 def check_readable(reader: int, features: Sequence[str], configuration: Mapping[str, Any], shown: str) -> None:

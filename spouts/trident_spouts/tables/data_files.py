@@ -30,6 +30,14 @@ _BATCH_ROWS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
+class OnlyRows:
+    """The rows of a file in which `column` has one of `values`."""
+
+    column: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class DataFile:
     """A Parquet file of a table, as the table's log describes it."""
 
@@ -44,6 +52,9 @@ class DataFile:
 
     constants: tuple[tuple[str, Any], ...] = ()
     """The partition columns, which are not in the file, each with its value (a Python value, or its text)."""
+
+    only: OnlyRows | None = None
+    """The rows to read; None for all of them."""
 
 
 class Storage(Protocol):
@@ -158,7 +169,9 @@ def _rows(parquet: pq.ParquetFile, part: Part, storage: Storage, schema: StructT
                  if name in target.names}  # fmt: skip
     names = [None if name in constants else column_of(name, parquet.schema_arrow.names) for name in target.names]
     groups = _groups(parquet.metadata, part)
-    columns = [name for name in names if name is not None]
+    columns, only = [name for name in names if name is not None], part.file.only
+    if only is not None and only.column not in columns:
+        columns.append(only.column)
     if columns:
         batches = parquet.iter_batches(_BATCH_ROWS, row_groups=groups, columns=columns, use_threads=False)
     else:  # Arrow yields no batch if it reads no column
@@ -171,7 +184,13 @@ def _rows(parquet: pq.ParquetFile, part: Part, storage: Storage, schema: StructT
                 arrays.append(pa.repeat(value, batch.num_rows))
             else:
                 arrays.append(_cast(batch.column(name), field, where))
-        yield pa.RecordBatch.from_arrays(arrays, schema=target)
+        rows = pa.RecordBatch.from_arrays(arrays, schema=target)
+        yield rows if only is None else rows.filter(_rows_of(only, batch))
+
+
+def _rows_of(only: OnlyRows, batch: pa.RecordBatch) -> pa.Array:
+    """Return for each row of a batch of a file whether it is to be read."""
+    return pc.is_in(batch.column(only.column).cast(pa.string()), pa.array(only.values))
 
 
 def _without_columns(rows: int) -> Iterator[pa.RecordBatch]:

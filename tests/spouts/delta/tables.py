@@ -12,6 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 from trident.base.attempt import TransactionAttempt
 from trident.spouts import Budget, DeltaSpout
 
+FEED = {"delta.enableChangeDataFeed": "true"}
 WORDS = pa.schema([("id", pa.int64()), ("word", pa.string())])
 
 
@@ -29,6 +30,12 @@ class Table:
     def write(self, rows: pa.Table, **options: Any) -> "Table":
         write_deltalake(str(self.path), rows, **{"mode": "append", **options})
         return self
+
+    def rows(self) -> dict[int, str]:
+        """Return the words that the table holds now, by their ids."""
+        held = self.delta.to_pyarrow_table().to_pylist()
+        assert len({row["id"] for row in held}) == len(held)
+        return {row["id"]: row["word"] for row in held}
 
     @property
     def delta(self) -> DeltaTable:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.spouts.delta.tables import Table
+from tests.spouts.delta.tables import FEED, Table
 from trident.spouts import DeltaSpout
 from trident.testing import SpoutContract
 
@@ -26,6 +26,25 @@ class TestDeltaSpout(SpoutContract):
     @pytest.fixture
     def every_row(self) -> Any:
         return every_id(9)
+
+
+class TestChanges(SpoutContract):
+    @pytest.fixture
+    def make_spout(self, tmp_path: Path) -> Any:
+        table = Table(tmp_path / "table").add(1, 2, 3, configuration=FEED, partition_by=["word"])
+        table.delta.update(updates={"id": "id + 10"}, predicate="id < 3")
+        table.delta.delete("id = 3")
+        table.add(7, 8, mode="overwrite")
+        return lambda: DeltaSpout(table.path, startingVersion="earliest", changes=True, maxFilesPerBatch=1)
+
+    @pytest.fixture
+    def every_row(self) -> Any:
+        inserts = [(id, f"w{id % 3}", "insert") for id in (1, 2, 3, 7, 8)]
+        updates = [(1, "w1"), (2, "w2")]
+        images = [(*row, "update_preimage") for row in updates] + [
+            (id + 10, w, "update_postimage") for id, w in updates
+        ]
+        return [*inserts, *images, *((id, w, "delete") for id, w in ((3, "w0"), (11, "w1"), (12, "w2")))]
 
 
 class TestPartitions(SpoutContract):

@@ -41,7 +41,8 @@ def test_a_version_that_changes_or_deletes_rows_stops_the_stream(table: Table, h
         read_all(spout, position)
     assert str(caught.value) == (
         f"DeltaSpout: {table.path}: version 2 ({how}) changes or deletes rows that the table had (files replaced "
-        f"or removed: {files}). To skip such versions, including the rows that they add, start with onChange='skip'"
+        f"or removed: {files}). To follow such changes, read them with changes=True; to skip such versions, including "
+        f"the rows that they add, start with onChange='skip'"
     )
 
 

@@ -2,10 +2,11 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.spouts.delta.tables import Table
+from tests.spouts.delta.tables import FEED, Table
 from trident.spouts import DeltaSpout
 from trident.testing import ChangingSource, SourceContract
 
@@ -13,12 +14,18 @@ from trident.testing import ChangingSource, SourceContract
 class ChangingTable(ChangingSource):
     """A table in a folder."""
 
-    def __init__(self, root: Path, starting: str) -> None:
-        self.starting, self.root, self.last = starting, root, 0
+    def __init__(self, root: Path, starting: str, changes: bool) -> None:
+        self.starting, self.root, self.last, self.changes = starting, root, 0, changes
         self.starts_at_its_end = starting == "latest"
         self.folder = root / "table"
-        Table(self.folder).add(0)
-        self.first = [] if starting == "latest" else [(0, "w0")]
+        self.create(0)
+        self.first = [] if starting == "latest" else [self.row(0)]
+
+    def create(self, *ids: int) -> None:
+        Table(self.folder).add(*ids, configuration=FEED)
+
+    def row(self, id: int) -> tuple[Any, ...]:
+        return (id, f"w{id % 3}", "insert") if self.changes else (id, f"w{id % 3}")
 
     def spout(self) -> DeltaSpout:
         return DeltaSpout(
@@ -26,15 +33,16 @@ class ChangingTable(ChangingSource):
             "id long, word string",
             startingVersion=self.starting,
             maxFilesPerBatch=1,  # type: ignore[arg-type]
+            changes=self.changes,
         )
 
-    def add(self, count: int) -> list[tuple[int, str]]:
+    def add(self, count: int) -> list[tuple[Any, ...]]:
         ids = range(self.last + 1, self.last + count + 1)
         self.last += count
         for each in ids:
             Table(self.folder).add(each)
         first, self.first = self.first, []
-        return [*first, *((each, f"w{each % 3}") for each in ids)]
+        return [*first, *map(self.row, ids)]
 
     def copy(self) -> None:
         shutil.rmtree(self.root / "backup", ignore_errors=True)
@@ -46,7 +54,7 @@ class ChangingTable(ChangingSource):
 
     def replace(self) -> None:
         shutil.rmtree(self.folder)
-        Table(self.folder).add(*[])
+        self.create()
         self.first = []
 
     def hide(self) -> None:
@@ -56,8 +64,10 @@ class ChangingTable(ChangingSource):
         (self.root / "away").rename(self.folder)
 
 
-@pytest.mark.parametrize("starting", ["snapshot", "latest", "earliest"])
+@pytest.mark.parametrize(
+    ("starting", "changes"), [("snapshot", False), ("latest", False), ("earliest", False), ("snapshot", True)]
+)
 class TestChangingTable(SourceContract):
     @pytest.fixture
-    def source(self, tmp_path: Path, starting: str) -> ChangingTable:
-        return ChangingTable(tmp_path, starting)
+    def source(self, tmp_path: Path, starting: str, changes: bool) -> ChangingTable:
+        return ChangingTable(tmp_path, starting, changes)

@@ -1,0 +1,86 @@
+"""The change data feed of a Delta table: the rows that each version adds and takes away, with the kind of each change.
+
+A version whose writer made change files is read from these alone. Otherwise all rows of its new files are insertions,
+and all rows of its removed files are deletions: Delta's rule, and exact too for a version from before the feed was
+enabled, which has each row of a rewritten file in both.
+
+A version is a difference of two tables, and its change files have no order: a row may come before the row whose key it
+takes over. So the rows that leave are read before those that come.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from trident.base.changes import ADDS, CHANGE, KINDS
+from trident.base.errors import SourceUnreadableError, SpoutContractError
+from trident.base.types import type_ddl
+from trident_spouts.delta.commits import Commit
+from trident_spouts.delta.table import vectors_error
+from trident_spouts.tables.data_files import DataFile, OnlyRows
+
+VERSION = "_commit_version"
+"""A field that has the version of each change, if the program declares it."""
+
+_ENABLED = "delta.enableChangeDataFeed"
+_OWN = {CHANGE: StringType(), VERSION: LongType()}
+_LEAVING = tuple(kind for kind in KINDS if kind not in ADDS)
+_COMING = tuple(kind for kind in KINDS if kind in ADDS)
+
+
+def with_kind(fields: StructType) -> StructType:
+    """Return the fields with the kind of change, as the last one unless the program declares it."""
+    for name in set(_OWN) & set(fields.names):
+        if fields[name].dataType != _OWN[name]:
+            written = type_ddl(fields[name].dataType)
+            raise SpoutContractError(f"DeltaSpout: {name!r} is a {type_ddl(_OWN[name])}, not a {written}")
+    return fields if CHANGE in fields.names else StructType([*fields.fields, StructField(CHANGE, StringType())])
+
+
+def without_own(fields: StructType) -> StructType:
+    """Return the fields that the table itself has."""
+    return StructType([field for field in fields.fields if field.name not in _OWN])
+
+
+def check_enabled(configuration: Mapping[str, Any], shown: str) -> None:
+    """Raise SpoutContractError if the table does not keep its changes."""
+    if str(configuration.get(_ENABLED)).lower() != "true":
+        raise SpoutContractError(
+            f"{shown}: the table keeps no change data feed, which changes=True reads. Enable it, in SQL: ALTER TABLE "
+            f"... SET TBLPROPERTIES ({_ENABLED} = true), or in Python: DeltaTable(path).alter.set_table_properties"
+            f"({{{_ENABLED!r}: 'true'}}). Versions from before that are read from whole files: the rows of a "
+            f"rewritten file are deleted and inserted"
+        )
+
+
+def inserted(files: tuple[DataFile, ...], version: int) -> tuple[DataFile, ...]:
+    """Return files whose rows are all insertions of a version."""
+    return tuple(_all_rows(file, "insert", version) for file in files)
+
+
+def changes_of(commit: Commit, shown: str) -> tuple[DataFile, ...]:
+    """Return the files with the changes of a version, those with rows that leave before those with rows that come."""
+    if commit.change_files:
+        files = [_constants(file, (VERSION, commit.version)) for file in commit.change_files]
+        return tuple(replace(file, only=OnlyRows(CHANGE, kinds)) for kinds in (_LEAVING, _COMING) for file in files)
+    if commit.vectors:
+        raise vectors_error(shown, f"version {commit.version}")
+    for file in commit.removed:
+        if not file.size:
+            raise SourceUnreadableError(
+                f"{shown}: version {commit.version} removed {file.path}, and the log has neither its size nor its "
+                f"partition (extendedFileMetadata), so its rows cannot be read as deletions. Start a stream after "
+                f"this version, with startingVersion="
+            )
+    deleted = tuple(_all_rows(file, "delete", commit.version) for file in commit.removed)
+    return deleted + inserted(commit.files, commit.version)
+
+
+def _all_rows(file: DataFile, kind: str, version: int) -> DataFile:
+    return _constants(file, (CHANGE, kind), (VERSION, version))
+
+
+def _constants(file: DataFile, *values: tuple[str, Any]) -> DataFile:
+    return replace(file, constants=(*file.constants, *values))
