@@ -92,9 +92,10 @@ def test_a_value_in_another_form_is_told(fields: str, options: Any, row: Any, pr
 
 
 def test_a_value_that_an_update_left_unchanged_is_that_of_before() -> None:
-    read = Debezium("id bigint, text string")
-    before, after = {"id": 7, "text": "long"}, {"id": 7, "text": GONE}
-    assert read(event(op="u", before=before, after=after))[1] == (7, "long", "update_postimage")
+    read = Debezium("id bigint, text string, raw binary")
+    before, raw = {"id": 7, "text": "long", "raw": "aGk="}, base64.b64encode(GONE.encode()).decode()
+    after = {"id": 7, "text": GONE, "raw": raw}
+    assert read(event(op="u", before=before, after=after))[1] == (7, "long", b"hi", "update_postimage")
     with pytest.raises(ValueError, match="REPLICA IDENTITY FULL"):
         read.upsert(event(op="u", before=None, after=after))
 

@@ -11,7 +11,7 @@ from trident.base.errors import TopologyError
 from trident.base.short_texts import brief, short_repr
 from trident.base.types import arrow_schema, ddl
 from trident.operations.avro_records import AvroRecords, AvroSchema
-from trident.operations.debezium_values import UNAVAILABLE, Decimals, RowReader, Timestamps
+from trident.operations.debezium_values import Decimals, RowReader, Timestamps, is_unavailable
 from trident.operations.json_values import refuse_registered, unregistered
 from trident.operations.output_fields import value_fields
 from trident_spouts.files.values import JsonNumber
@@ -87,6 +87,7 @@ class Debezium:
             raise TopologyError(f"Debezium: registry={brief(registry)}: expected True, or the schema of each number")
         self._avro = AvroRecords("Debezium", schema, registry or None) if avro else None  # type: ignore[arg-type]
         self._registry = registry is True
+        self._names = frozenset(self.fields.names)
         self._rows = RowReader(arrow_schema(self.fields), decimals, timestamps)
         self._deleted = RowReader(arrow_schema(StructType(nullable)), decimals, timestamps)
 
@@ -113,20 +114,20 @@ class Debezium:
 
     def _after(self, event: Mapping[str, Any]) -> tuple[Any, ...]:
         row, before = _row(event, "after"), event.get("before")
-        if isinstance(before, Mapping):  # values that the update left unchanged, and that only `before` has
-            row = {**row, **{name: before[name] for name in before if row.get(name) == UNAVAILABLE}}
+        if isinstance(before, Mapping) and any(map(is_unavailable, row.values())):
+            row = {**row, **{name: before[name] for name in before if is_unavailable(row.get(name))}}
         return self._rows.read(row)
 
     def _before(self, event: Mapping[str, Any], what: str) -> tuple[Any, ...]:
         row = event.get("before")
-        missing = [name for name in self.fields.names if row is None or name not in row]
-        if missing:
+        if not isinstance(row, Mapping) or not self._names <= row.keys():
+            missing = [name for name in self.fields.names if row is not None and name not in row]
             raise ValueError(
-                f"{what} {'is missing' if row is None else f'lacks {missing[0]!r}'}, so that no aggregate could take "
+                f"{what} {f'lacks {missing[0]!r}' if missing else 'is missing'}, so that no aggregate could take "
                 f"it away. In PostgreSQL, ALTER TABLE ... REPLICA IDENTITY FULL lets later events have it; otherwise "
                 f"keep the rows by key, asUpserts(Debezium(...)).toTable(key), and take the table's changes()"
             )
-        return self._rows.read(_row(event, "before"))
+        return self._rows.read(row)
 
     def _event(self, value: bytes | str | None) -> Mapping[str, Any] | None:
         """Return the envelope in a value; None if the value changes no row. Raises ValueError for anything else."""

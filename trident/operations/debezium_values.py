@@ -22,11 +22,22 @@ Decimals = Literal["precise", "string", "double"]
 Timestamps = Literal["millis", "micros", "nanos"]
 
 _T = TypeVar("_T")
-UNAVAILABLE = "__debezium_unavailable_value"
-"""The text in place of a large value that an update left unchanged, so that the database did not send it."""
+_UNAVAILABLE = frozenset(
+    {
+        "__debezium_unavailable_value",
+        b"__debezium_unavailable_value",
+        base64.b64encode(b"__debezium_unavailable_value").decode(),
+    }
+)
+"""The value in place of a large one that an update left unchanged, as text, and as binary in Avro and in JSON."""
 _PER_SECOND = {"millis": 10**3, "micros": 10**6, "nanos": 10**9}
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _DAY_1970 = datetime.date(1970, 1, 1).toordinal()
+
+
+def is_unavailable(value: Any) -> bool:
+    """Return whether a value stands for a large one that the database did not send, in JSON or Avro."""
+    return isinstance(value, str | bytes) and value in _UNAVAILABLE
 
 
 class RowReader:
@@ -51,17 +62,24 @@ class RowReader:
         return tuple([self._value(row.get(name), field, accepted) for name, field, accepted in self._members])
 
     def _value(self, value: Any, field: pa.Field, accepted: tuple[type, ...]) -> Any:
-        try:
-            plain = plain_value(self._decoded(value, field.type), field.type)
-        except _UnreadError as error:
-            raise ValueError(f"field {field.name!r}: {error}") from None
-        read = plain if type(plain) in accepted else read_field(plain, field, _VALUES)
-        if read in (UNAVAILABLE, UNAVAILABLE.encode()):
+        if value is None and field.nullable:
+            return None
+        read = value if type(value) in accepted else self._read(value, field, accepted)
+        if is_unavailable(read):
             raise ValueError(
                 f"field {field.name!r}: the database did not send the value, because the update did not change it. In "
                 f"PostgreSQL, ALTER TABLE ... REPLICA IDENTITY FULL lets it send all values of later updates"
             )
         return read
+
+    def _read(self, value: Any, field: pa.Field, accepted: tuple[type, ...]) -> Any:
+        try:
+            decoded = self._decoded(value, field.type)
+        except _UnreadError as error:
+            raise ValueError(f"field {field.name!r}: {error}") from None
+        if type(decoded) in accepted or (decoded is not value and isinstance(decoded, datetime.date)):
+            return decoded
+        return read_field(plain_value(decoded, field.type), field, _VALUES)
 
     def _decoded(self, value: Any, kind: pa.DataType) -> Any:
         """Return a value without Debezium's form: as a date, a time, a decimal. Other values are returned unchanged."""
