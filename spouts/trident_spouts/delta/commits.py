@@ -70,28 +70,37 @@ class Commit(NamedTuple):
 
 def read_commit(version: int, content: bytes, shown: str) -> Commit:
     """Return a commit from the content of its file. Raises SourceUnreadableError if it is not a Delta commit."""
-    files, removed, changed, vectors, operation = list[DataFile](), list[DataFile](), list[DataFile](), False, ""
-    metadata = protocol = None
     try:
-        for line in content.splitlines():
-            action = json.loads(line) if line.strip() else {}
-            add, remove = action.get("add"), action.get("remove")
-            if add is not None and add.get("dataChange", True):
-                files.append(_data_file(add))
-                vectors = vectors or add.get("deletionVector") is not None
-            if remove is not None and remove.get("dataChange", True):
-                known = "size" in remove and remove.get("partitionValues") is not None
-                removed.append(_data_file(remove if known else {"path": remove["path"], "size": 0}))
-                vectors = vectors or remove.get("deletionVector") is not None
-            if action.get("cdc") is not None:
-                changed.append(_data_file(action["cdc"]))
-            metadata = action.get("metaData") or metadata
-            protocol = action.get("protocol") or protocol
-            operation = (action.get("commitInfo") or {}).get("operation") or operation
+        actions = [json.loads(line) for line in content.splitlines() if line.strip()]
+        return _commit_of(version, actions, zlib.crc32(content))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise SourceUnreadableError(f"{shown}: {commit_path(version)} is not a Delta commit ({error})") from None
-    parts = tuple(files), tuple(removed), tuple(changed)
-    return Commit(version, *parts, operation, vectors, metadata, protocol, zlib.crc32(content))
+
+
+def _commit_of(version: int, actions: list[dict[str, Any]], check: int) -> Commit:
+    adds, removes = ([each for each in _of_kind(actions, kind) if each.get("dataChange", True)]
+                     for kind in ("add", "remove"))  # fmt: skip
+    infos, metadata, protocols = (_of_kind(actions, kind) for kind in ("commitInfo", "metaData", "protocol"))
+    return Commit(
+        version,
+        tuple(map(_data_file, adds)),
+        tuple(map(_removed_file, removes)),
+        tuple(map(_data_file, _of_kind(actions, "cdc"))),
+        next((info["operation"] for info in reversed(infos) if info.get("operation")), ""),
+        any(each.get("deletionVector") is not None for each in (*adds, *removes)),
+        metadata[-1] if metadata else None,
+        protocols[-1] if protocols else None,
+        check,
+    )
+
+
+def _of_kind(actions: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [action[kind] for action in actions if action.get(kind)]
+
+
+def _removed_file(remove: dict[str, Any]) -> DataFile:
+    described = "size" in remove and remove.get("partitionValues") is not None
+    return _data_file(remove if described else {"path": remove["path"], "size": 0})
 
 
 def _data_file(action: dict[str, Any]) -> DataFile:

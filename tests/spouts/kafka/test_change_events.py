@@ -1,8 +1,12 @@
 """Events of Debezium on a real topic: states are those of the database's tables, through drivers that die."""
 
 import json
+import threading
+import time
 import zlib
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +16,7 @@ from tests.support.change_events import ROW, Connector, Message
 from tests.support.changes import History
 from tests.support.kafka import KafkaBroker
 from tests.support.pages import blocks_of
-from tests.support.soak import some_of
+from tests.support.soak import Soak, some_of
 from trident import ChangeStream, Count, Debezium, FromJson, TridentTopology
 from trident.spouts import KafkaSpout
 from trident.state import MemoryMapState
@@ -75,6 +79,37 @@ def test_states_are_those_of_the_tables_after_each_crash(
     for visit in (1, 4):
         shop.change(4)
         with crash_at(point, visit), run_through(topology, name="t", checkpointLocation=tmp_path) as running:
+            shop.check(running)
+
+
+@contextmanager
+def broker_dying(kafka: KafkaBroker, after: float) -> Iterator[None]:
+    """Kill the broker some time into the block, and start it again at once."""
+
+    def die() -> None:
+        time.sleep(after)
+        kafka.kill()
+        kafka.start()
+
+    thread = threading.Thread(target=die)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+
+
+@pytest.mark.soak
+def test_kills_of_drivers_and_brokers_change_nothing(
+    mortal: KafkaBroker, topic: str, tmp_path: Path, soak: Soak
+) -> None:
+    shop = Shop(mortal, topic, soak.seed)
+    topology = shop.program()
+    for chance in soak.draws(100):
+        shop.change(chance.randint(1, 3))
+        point, visit = chance.choice(POINTS), chance.randint(1, 3)
+        dying = broker_dying(mortal, chance.random()) if chance.random() < 0.3 else nullcontext()
+        with dying, crash_at(point, visit), run_through(topology, name="t", checkpointLocation=tmp_path) as running:
             shop.check(running)
 
 
