@@ -43,6 +43,7 @@ from trident.operations.context import OperationContext as OperationContext
 from trident.operations.debezium import Debezium as Debezium
 from trident.operations.debug import Debug as Debug
 from trident.operations.error_policy import DeadLetter as DeadLetter
+from trident.operations.evolution import Evolution as Evolution
 from trident.operations.expressions import expr as expr
 from trident.operations.functions import Filter as Filter
 from trident.operations.functions import Function as Function

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.faults import outputs, poison, stateful, updates, windows
+from tests.faults import evolving, outputs, poison, stateful, updates, windows
 from tests.faults.source import NumberedSpout
 from trident import Count, Max, Sum, TridentTopology
 from trident.run.running import RunningTopology
@@ -46,12 +46,16 @@ class Case:
     """The topology of `tests.faults.windows`."""
     stateful: bool = False
     """The topology of `tests.faults.stateful`, with operations over states and over checkpoints."""
+    evolving: str = ""
+    """The topology of `tests.faults.evolving`: "old" or "new", and where its states are."""
     files: dict[str, Any] | None = None
     """The options by which all results go into files on an object store; None: into the log, and the checkpoint."""
 
 
 def topology(case: Case) -> TridentTopology:
     """Two states in the first stage, one in the second, fed by the first one's new values."""
+    if case.evolving:
+        return evolving.topology(case.evolving, case.redis, Path(case.checkpoint))
     if case.updates:
         return updates.topology(case.kind, case.total, lambda: _state(case))
     if case.replayed:
@@ -102,6 +106,8 @@ def run(case: Case) -> dict[str, dict[str, int]]:
             return poison.results(found)
         if case.stateful:
             return stateful.results(found)
+        if case.evolving:
+            return evolving.results(found)
         return found | outputs.results(Path(case.checkpoint)) if case.outputs else found
 
 
@@ -113,6 +119,8 @@ def states_of(case: Case) -> tuple[str, ...]:
         return poison.STATES
     if case.stateful:
         return stateful.STATES
+    if case.evolving:
+        return evolving.STATES
     if case.replayed:
         return ("counts", "deadLetters")
     return updates.STATES if case.updates else ("counts", "sums", "letters")

@@ -31,6 +31,7 @@ class Group:
 class State:
     birth: Birth
     manifest: bytes | None = None
+    content: FrozenOutput | None = None
 
 
 @dataclass
@@ -287,9 +288,13 @@ class FakeLog:
     def births(self) -> dict[str, Birth]:
         return {name: state.birth for name, state in self._disk.states.items()}
 
-    def born(self, lease: Lease, state: str, birth: Birth) -> None:
+    def content(self, state: str, txid: int) -> FrozenOutput | None:
+        known = self._disk.states.get(state)
+        return known.content if known is not None and known.birth.txid == txid else None
+
+    def born(self, lease: Lease, state: str, birth: Birth, content: FrozenOutput | None = None) -> None:
         def write(disk: LogDisk) -> Undo:
-            disk.states[state] = State(replace(birth, founded=False))
+            disk.states[state] = State(birth, content=content)
             return _nothing
 
         self._write(lease, "log.born", write, durable=True)
@@ -342,6 +347,11 @@ class FakeLog:
             known = disk.groups.get(group) or Group()
             kept = known.kept
             gone.extend(_drop(disk.frozen, lambda key: key[0] == group and key[1] <= until))
+            old = [s for s in disk.states.values() if s.birth.group == group and s.birth.txid <= until and s.content]
+            gone.extend({"": state.content} for state in old if state.content is not None)
+            contents = [(state, state.content) for state in old]
+            for state in old:
+                state.content = None
             _drop(disk.batches, lambda key: key[0] == group and key[1] < until)
             known.kept = max(kept, until)
 
@@ -349,6 +359,8 @@ class FakeLog:
                 _restore(disk.frozen, frozen)
                 _restore(disk.batches, batches)
                 known.kept = kept
+                for state, content in contents:
+                    state.content = content
 
             return back
 
@@ -357,7 +369,9 @@ class FakeLog:
         return [*_folders(gone)]
 
     def folders(self, group: str) -> set[str]:
-        return _folders(outputs for key, outputs in self._disk.frozen.items() if key[0] == group)
+        contents = [s.content for s in self._disk.states.values() if s.birth.group == group and s.content is not None]
+        of_batches = [outputs for key, outputs in self._disk.frozen.items() if key[0] == group]
+        return _folders([*of_batches, *({"": content} for content in contents)])
 
     def kept_since(self, group: str) -> int:
         found = self._disk.groups.get(group)

@@ -40,10 +40,20 @@ POINTS = (
     "trim.before",
     "trim.after",
 )
-"""All points except those of outputs, in the order in which a start and then a batch reach them."""
+"""All points except those of outputs and evolutions, in the order in which a start and then a batch reach them."""
 
 OUTPUT_POINTS = ("output.before", "output.staged", "output.published", "output.after")
 """Points that only a batch with an output reaches."""
+
+EVOLVE_POINTS = (
+    "evolve.before",
+    "evolve.recorded",
+    "heal.dropped",
+    "heal.created",
+    "heal.acquired",
+    "heal.applied",
+)
+"""Points that only the first batch after a change of a state's shape reaches, or a heal of a store."""
 
 VARIABLE = "TRIDENT_CRASH_AT"
 
@@ -51,8 +61,8 @@ VARIABLE = "TRIDENT_CRASH_AT"
 class _Trap:
     def __init__(self, text: str) -> None:
         point, _, count = text.partition(":")
-        if text and point not in (*POINTS, *OUTPUT_POINTS):
-            known = ", ".join((*POINTS, *OUTPUT_POINTS))
+        if text and point not in (*POINTS, *OUTPUT_POINTS, *EVOLVE_POINTS):
+            known = ", ".join((*POINTS, *OUTPUT_POINTS, *EVOLVE_POINTS))
             raise ValueError(f"{VARIABLE}={text!r}: no such point; the points are {known}")
         self.point = point
         self.visits_left = int(count or 1)

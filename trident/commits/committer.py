@@ -34,12 +34,20 @@ from trident.commits.user_code import UserCode
 from trident.compiler.carriers import CarrierPlan
 from trident.compiler.engine import Puts
 from trident.compiler.program import Group, Stage
+from trident.compiler.states.shapes import shape_of
 from trident.compiler.year_checks import check_years
 from trident.files.store import FileStore
 from trident.frozen.files import FrozenFolders
 from trident.frozen.results import Result
 from trident.log.frozen_batches import FrozenBatches, lacking
-from trident.log.frozen_results import FrozenOutput, freeze, with_life, with_skipped, without_skipped
+from trident.log.frozen_results import (
+    FrozenOutput,
+    freeze,
+    with_life,
+    with_shape,
+    with_skipped,
+    without_skipped,
+)
 from trident.log.protocol import Birth, TransactionLog
 from trident.plan.nodes import LettersOf, Node, Sink
 from trident.reads.static_states import ReadableStore
@@ -248,12 +256,18 @@ class Committer:
     # --- results and their files -----------------------------------------------------------------------------
 
     def with_ttl(self, results: Mapping[str, Result]) -> dict[str, Result]:
-        """Return results that are about to be frozen, with the time to live of each state's values added.
+        """Return results that are about to be frozen, with the time to live of each state's values, and their shape.
 
         The time to live is frozen with the batch, because a driver with another `ttlSecs` that applies the batch again
         must not bring back expired values.
         """
-        return {name: with_life(result, self._ttls.get(name)) for name, result in results.items()}
+        aged = {name: with_life(result, self._ttls.get(name)) for name, result in results.items()}
+        return {name: with_shape(result, self._evolving.get(name)) for name, result in aged.items()}
+
+    @cached_property
+    def _evolving(self) -> dict[str, str]:
+        """The fingerprint of each state that may evolve."""
+        return {step.state.name: shape_of(step).fingerprint for step in self.group.states if step.state.evolve}
 
     @cached_property
     def _ttls(self) -> dict[str, float]:

@@ -37,10 +37,12 @@ class Reach:
         """Return whether executors may do a piece of work that the plan gives them, as far as is known now."""
         if choice.wanted != "executors" and not self._puts.ready:
             return False
-        here = choice.state is None or (
-            isinstance(self._stores.get(choice.state), Readable) and self._found.get(choice.state, True)
-        )
+        here = choice.state is None or (self._is_readable(choice.state) and self._found.get(choice.state, True))
         return choice.divides and here and choice not in self._left and all(map(self.allows, choice.readers))
+
+    def _is_readable(self, state: str) -> bool:
+        store = self._stores.get(state)
+        return isinstance(store, Readable) and bool(getattr(store, "shareable", True))
 
     def sees_files(self) -> bool:
         """Return whether the workers reach the frozen files. The workers are tested only once in a run."""

@@ -87,7 +87,7 @@ class StoreWrites:
 
         Raises StateLostError if the log does not keep all of these batches.
         """
-        store, birth = self.stores[state], self.births[state].txid
+        store, birth = self.stores[state], self.births[state]
         # The cheap check comes first, because the rest writes to the store, and the periodic check, a write and a read
         # may all ask for the same heal.
         if all(g.lease == self.lease and g.marker is not None and g.marker >= upto for g in store.groups_of()):
@@ -96,25 +96,29 @@ class StoreWrites:
         # Checked before the first write, because txids of two logs mean different batches (guard "healing, another
         # log").
         check_this_log(state, report, self.log.uuid)
-        fell_back = of_another_life(report, self.births[state])
+        fell_back = of_another_life(report, birth)
         if fell_back or any(group.marker is None for group in report.groups):  # also if only one group is missing
             # Checked before the drop, so that a store that the log cannot rebuild does not change.
-            self._check_kept(state, birth, upto)
+            self._check_kept(state, birth.created_at, upto)
             # Raises FencedError if another driver took the log: that driver may have dropped the state on purpose.
             self.log.sync(self.lease)
             if fell_back:
                 store.drop(self.lease)
-            store.create(self.lease, birth)
+                reach("heal.dropped")
+            store.create(self.lease, birth.created_at)
+            reach("heal.created")
         # Acquired before the markers are read: after this no earlier driver can move them.
         store.acquire(self.lease)
+        reach("heal.acquired")
         # The least marker of all groups, because each group may have fallen back to another txid. `apply` skips a group
         # that holds the batch (docs/faults.md, subtle case 11).
-        behind = min((g.marker if g.marker is not None else birth) for g in store.groups_of())
+        behind = min((g.marker if g.marker is not None else birth.created_at) for g in store.groups_of())
         if behind >= upto:
             return
         self._check_kept(state, behind, upto)
         for txid in range(behind + 1, upto + 1):
             self.carriers.write(self._steps[state], txid, self._frozen_for(state, txid), False)
+            reach("heal.applied")
         text, fields = "state %r lacked batches %d to %d and was restored from the log", {"txid": upto}
         self.logger.info(text, state, behind + 1, upto, extra=fields)
 
@@ -131,8 +135,10 @@ class StoreWrites:
         raise missed(state, txid, self.group.name)
 
     def _check_kept(self, state: str, behind: int, upto: int) -> None:
-        kept = self.log.kept_since(self.group.name)
-        if behind < kept:
+        kept, birth = self.log.kept_since(self.group.name), self.births[state]
+        # The log keeps the first content of a state although it need not keep the batch of that txid.
+        filling = behind < birth.txid and self.log.content(state, birth.txid) is not None
+        if (birth.txid if filling else behind) < kept:
             raise StateLostError(
                 f"state {state!r} is at txid {behind}, the log at {upto}, and the log keeps only the batches after "
                 f"{kept}: the log cannot restore the state. Restore the store from a copy that is newer than txid "

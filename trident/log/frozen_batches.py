@@ -9,7 +9,7 @@ from trident.base.errors import CodeChangedError, LogCorruptError
 from trident.files.store import FileStore
 from trident.frozen.files import read_whole
 from trident.frozen.results import Result
-from trident.log.frozen_results import thaw, ttl_of
+from trident.log.frozen_results import thaw, time_of, ttl_of
 from trident.log.protocol import LogReading
 from trident_state.binary import TooLong, one_chunk
 from trident_state.messages import Update
@@ -37,9 +37,12 @@ class FrozenBatches:
     def of_state(self, txid: int, state: str) -> Result | None:
         """Return a batch's result for a state; None if the program that froze the batch did not have this state.
 
-        The result may be in any stage, because that program decided in which stage the state is written. Raises
-        LookupError if the log does not hold the batch.
+        The result may be in any stage, because that program decided in which stage the state is written. The content
+        with which a state began takes the place of the batch of its birth. Raises LookupError if the log does not hold
+        the batch.
         """
+        if (content := self.log.content(state, txid)) is not None:
+            return thaw(content, f"group {self.group!r}, the content of state {state!r} as of batch {txid}")
         number = 1
         while (frozen := self.log.frozen(self.group, txid, number)) is not None:
             if state in frozen:
@@ -58,8 +61,10 @@ class FrozenBatches:
         return self._update(txid, result, result.schema.empty_table())
 
     def _update(self, txid: int, result: Result, table: pa.Table) -> Update:
-        ttl, (keys, values) = ttl_of(result), keys_and_values(table)
-        return Update(txid, keys, values, None if math.isinf(ttl) else self.time(txid), ttl)
+        ttl, (keys, values), time = ttl_of(result), keys_and_values(table), time_of(result)
+        if time is None and not math.isinf(ttl):
+            time = self.time(txid)
+        return Update(txid, keys, values, time, ttl)
 
     def time(self, txid: int) -> float:
         """Return when a batch was planned.

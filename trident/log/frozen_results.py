@@ -124,6 +124,37 @@ def ttl_of(result: Result) -> float:
     return math.inf if seconds is None else float(seconds)
 
 
+# --- the shape of values, and the content with which a state begins -------------------------------------------------
+
+_SHAPE_KEY = b"trident.shape"
+_TIME_KEY = b"trident.time"
+
+
+def with_shape(result: Result, fingerprint: str | None) -> Result:
+    """Return the result of a state that may evolve, with its fingerprint; unchanged if `fingerprint` is None.
+
+    So a start knows whether a batch that waits for its commit is one of a former program.
+    """
+    return result if fingerprint is None else _marked(result, _SHAPE_KEY, fingerprint)
+
+
+def shape_of_result(result: Result) -> str | None:
+    """Return the fingerprint that was frozen with a result; None if the state could not evolve."""
+    shape = (result.schema.metadata or {}).get(_SHAPE_KEY)
+    return None if shape is None else shape.decode()
+
+
+def with_time(result: Result, time: float) -> Result:
+    """Return the content with which a state begins, with the time (seconds since 1970) when its values begin to age."""
+    return _marked(result, _TIME_KEY, repr(time))
+
+
+def time_of(result: Result) -> float | None:
+    """Return the time of a content; None for the result of a batch, whose time is in its plan."""
+    time = (result.schema.metadata or {}).get(_TIME_KEY)
+    return None if time is None else float(time)
+
+
 def _marked(result: Result, key: bytes, value: str) -> Result:
     """Return a result with an added entry in the metadata of its schema."""
     metadata = {**(result.schema.metadata or {}), key: value.encode()}

@@ -25,13 +25,20 @@ class Birth:
 
     `epoch`: the epoch of the driver that recorded the birth (0: not known). All data that drivers of earlier epochs
     stored under the state's name has been dropped. `founded`: whether the state's store was created. No batch is
-    written to a state that is not founded.
+    written to a state that is not founded. `filled`: the fingerprint of the content with which the state began; "" if
+    it began empty.
     """
 
     group: str
     txid: int
     epoch: int = field(default=0, compare=False)
     founded: bool = field(default=False, compare=False)
+    filled: str = ""
+
+    @property
+    def created_at(self) -> int:
+        """The txid of the empty store. The first content of a state takes the place of the batch at its birth."""
+        return self.txid - 1 if self.filled else self.txid
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +192,13 @@ class LogReading(Protocol):
         """Return the births of the states that this log knows, by name."""
         ...
 
+    def content(self, state: str, txid: int) -> FrozenOutput | None:
+        """Return the content with which a state began after batch `txid`.
+
+        None if it began empty, or after another batch, or if the log no longer keeps the content.
+        """
+        ...
+
     def manifest(self, state: str) -> bytes | None:
         """Return the last manifest that a memory state published; None if there is no manifest."""
         ...
@@ -291,8 +305,11 @@ class TransactionLog(LogReading, Protocol):
         """
         ...
 
-    def born(self, lease: Lease, state: str, birth: Birth) -> None:
-        """Record the birth of a state that is about to be created. The state is not founded yet and has no manifest."""
+    def born(self, lease: Lease, state: str, birth: Birth, content: FrozenOutput | None = None) -> None:
+        """Record the birth of a state that is about to be created, and the content with which it begins.
+
+        From then on the state has no manifest. The log keeps the content as long as the batch of its txid.
+        """
         ...
 
     def founded(self, lease: Lease, states: Collection[str]) -> None:

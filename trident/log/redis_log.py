@@ -10,9 +10,12 @@ All keys have one hash tag, so that a cluster keeps them on one server::
                                             attempts (a:<txid>), sizes (s:<txid>:<stage>)
     prefix:{topology}:log:f:<group>:<txid>  what a batch froze: for each stage an index (<stage>), and for each output a
                                             body (<stage>/<output>)
-    prefix:{topology}:log:s                 the states' births and manifests; founding:<state> until a store is made; of
-                                            outputs how far they came (served:<output>, took:<output>), and the last
-                                            attempt to hand a batch over (handed:<output>)
+    prefix:{topology}:log:c                 the contents with which states began
+    prefix:{topology}:log:s                 the states' births, manifests and facts about the content with
+                                            which they began (content:<state>); founding:<state> until a store is
+                                            made; of outputs how far they came (served:<output>,
+                                            took:<output>), and the last attempt to hand a batch over
+                                            (handed:<output>)
 
 Every write is one script. The script refuses a write under another lease, or if a field differs from what this driver
 knows; otherwise it makes the whole write. Writes are numbered under each lease: a write that arrives twice, or after a
@@ -38,7 +41,7 @@ from trident.log.redis_server import CREATE, TAKE, LogServer
 from trident.log.redis_write_request import WriteRequest
 from trident_state.redis.wire import bulks, call, command
 
-FORMAT = "trident log 4"
+FORMAT = "trident log 5"
 MOST_BYTES = 256 << 20
 """The most bytes that one stage of a batch may freeze. A server accepts 512 MB in one argument, and holds a write twice
 in memory."""
@@ -77,6 +80,7 @@ class RedisTransactionLog(LogBase):
         super().__init__(f"the log of topology {topology!r}", "log=...", reading)
         self._base = f"{prefix}:{{{topology}}}:log"
         self._meta, self._states, self._members = self._key("m"), self._key("s"), self._key("t")
+        self._contents = self._key("c")
         self._lock = threading.RLock()
         self._last_frozen: dict[str, int] = {}
         """The last frozen txid of each group, as this driver knows it. Each freeze asks the server to compare it. So a
@@ -334,13 +338,18 @@ class RedisTransactionLog(LogBase):
         """Return the fields that hold a stage's frozen results. Raises LogError if they are too large."""
         size = sum(len(output.body) for output in outputs.values())
         if size > MOST_BYTES:
-            raise LogError(
-                f"{self._where}: batch {txid} of group {group!r} froze {size} bytes; the limit of a log in Redis is "
-                f"{MOST_BYTES}. Make batches smaller, or give a checkpointLocation that all executors reach"
+            raise self._too_large(
+                f"batch {txid} of group {group!r} froze {size} bytes", "Make batches smaller, or give"
             )
         index = {name: [int(o.files), o.rows, o.checksum] for name, o in outputs.items()}
         bodies: dict[str, bytes | str | int] = {f"{stage}/{name}": o.body for name, o in outputs.items()}
         return bodies | {str(stage): json.dumps(index)}
+
+    def _too_large(self, what: str, advice: str) -> LogError:
+        return LogError(
+            f"{self._where}: {what}; the limit of a log in Redis is {MOST_BYTES}. {advice} a checkpointLocation that "
+            f"all executors reach"
+        )
 
     def frozen(self, group: str, txid: int, stage: int) -> dict[str, FrozenOutput] | None:
         key = self._frozen_key(group, txid)
@@ -379,21 +388,42 @@ class RedisTransactionLog(LogBase):
         fields = self._hash(self._states)
         births = dict[str, Birth]()
         for name in _names(fields, "birth:"):
-            group, txid, epoch = self._json(fields[f"birth:{name}"])
-            births[name] = Birth(group, txid, epoch, founded=f"founding:{name}" not in fields)
+            group, txid, epoch, filled = self._json(fields[f"birth:{name}"])
+            births[name] = Birth(group, txid, epoch, f"founding:{name}" not in fields, filled)
         return births
 
-    def born(self, lease: Lease, state: str, birth: Birth) -> None:
-        text = json.dumps([birth.group, birth.txid, lease.epoch])
-        write = WriteRequest(self._meta).set(self._states, {f"birth:{state}": text, f"founding:{state}": ""})
-        self._write(lease, write.drop(self._states, [f"manifest:{state}"]))
+    def content(self, state: str, txid: int) -> FrozenOutput | None:
+        (text,) = self._server.ask(command(b"HGET", self._states, f"content:{state}".encode()))
+        if text is None:
+            return None
+        _, birth, _, files, rows, checksum = self._json(text)
+        if birth != txid:
+            return None
+        (body,) = self._server.ask(command(b"HGET", self._contents, state.encode()))
+        return None if body is None else FrozenOutput(body, bool(files), rows, checksum)
+
+    def born(self, lease: Lease, state: str, birth: Birth, content: FrozenOutput | None = None) -> None:
+        text = json.dumps([birth.group, birth.txid, lease.epoch, birth.filled])
+        fields: dict[str, bytes | str | int] = {f"birth:{state}": text}
+        gone = [f"{kind}:{state}" for kind in ("manifest", "founding", "content")]
+        if not birth.founded:
+            fields[f"founding:{state}"] = ""
+        if content is not None:
+            if len(content.body) > MOST_BYTES:
+                raise self._too_large(f"the first content of state {state!r} has {len(content.body)} bytes", "Give")
+            folder = folder_of(content) if content.files else ""
+            about = [birth.group, birth.txid, folder, int(content.files), content.rows, content.checksum]
+            fields[f"content:{state}"] = json.dumps(about)
+        write = WriteRequest(self._meta).drop(self._states, [name for name in gone if name not in fields])
+        write.set(self._states, fields).drop(self._contents, [state])
+        self._write(lease, write if content is None else write.set(self._contents, {state: content.body}))
 
     def founded(self, lease: Lease, states: Collection[str]) -> None:
         self._write(lease, WriteRequest(self._meta).drop(self._states, [f"founding:{state}" for state in states]))
 
     def forget(self, lease: Lease, *states: str) -> None:
-        fields = [f"{kind}:{state}" for state in states for kind in ("birth", "manifest", "founding")]
-        self._write(lease, WriteRequest(self._meta).drop(self._states, fields))
+        fields = [f"{kind}:{state}" for state in states for kind in ("birth", "manifest", "founding", "content")]
+        self._write(lease, WriteRequest(self._meta).drop(self._states, fields).drop(self._contents, states))
 
     def manifest(self, state: str) -> bytes | None:
         (manifest,) = self._server.ask(command(b"HGET", self._states, f"manifest:{state}".encode()))
@@ -425,7 +455,22 @@ class RedisTransactionLog(LogBase):
                 self._drop_frozen(write, group, dropped[at : at + _AT_ONCE], fields)
                 write.drop(key, [f"{kind}:{txid}" for txid in batches[at : at + _AT_ONCE] for kind in "bc"])
                 self._write(lease, write)
-        return [folder for txid in dropped for folder in folders[txid]]
+            of_contents = self._drop_contents(lease, group, until)
+        return [*(folder for txid in dropped for folder in folders[txid]), *of_contents]
+
+    def _drop_contents(self, lease: Lease, group: str, until: int) -> list[str]:
+        """Drop the contents with which states of a group began up to a txid, and return their folders of files."""
+        old = [content for content in self._contents_of(group) if content[1] <= until]
+        if old:
+            write = WriteRequest(self._meta).drop(self._states, [f"content:{state}" for state, *_ in old])
+            self._write(lease, write.drop(self._contents, [state for state, *_ in old]))
+        return [folder for *_, folder in old if folder]
+
+    def _contents_of(self, group: str) -> list[tuple[str, int, str]]:
+        """Return the states of a group with a content that is kept, each with its txid and its folder of files."""
+        fields = self._hash(self._states)
+        about = {state: self._json(fields[f"content:{state}"]) for state in _names(fields, "content:")}
+        return [(state, birth, folder) for state, (of, birth, folder, *_) in about.items() if of == group]
 
     def _frozen_batches(self, fields: dict[str, bytes]) -> tuple[dict[int, int], dict[int, list[str]]]:
         """Return the size of each frozen batch, and its folders."""
@@ -443,7 +488,8 @@ class RedisTransactionLog(LogBase):
             write.delete(self._frozen_key(group, txid))
 
     def folders(self, group: str) -> set[str]:
-        return {folder for _, (_, folders) in self._sizes(self._hash(self._group_key(group))) for folder in folders}
+        of_batches = {name for _, (_, names) in self._sizes(self._hash(self._group_key(group))) for name in names}
+        return of_batches | {folder for *_, folder in self._contents_of(group) if folder}
 
     def _sizes(self, fields: Fields) -> Iterator[tuple[int, tuple[int, list[str]]]]:
         """Yield, for each frozen stage, its txid, its bytes and its folders."""
@@ -465,7 +511,7 @@ class RedisTransactionLog(LogBase):
             for txid in sorted({int(name.split(":")[1]) for name in fields if name.startswith("s:")}):
                 write.delete(self._frozen_key(group, txid))
             write.delete(self._group_key(group))
-        for key in (self._members, self._states, self._meta):
+        for key in (self._members, self._states, self._contents, self._meta):
             write.delete(key)
         self._check_writable()
         with self._lock:

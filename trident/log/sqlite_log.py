@@ -24,7 +24,7 @@ from trident.log.frozen_results import FrozenOutput
 from trident.log.group_records import AttemptRecord, History, Positions
 from trident.log.protocol import BatchRecord, Birth, LogBusyError, Members, OutputProgress
 
-FORMAT = "trident log 5"
+FORMAT = "trident log 6"
 _CHECK_UP_TO = 64 << 20
 """The largest file (bytes) whose pages are all checked when the file is opened. Checking a larger file would delay the
 start; its rows are checked when they are read."""
@@ -55,7 +55,9 @@ CREATE TABLE frozen (grp TEXT NOT NULL, txid INTEGER NOT NULL, stage INTEGER NOT
   body BLOB NOT NULL, files INTEGER NOT NULL, rows INTEGER NOT NULL, size INTEGER NOT NULL,
   checksum INTEGER NOT NULL, PRIMARY KEY (grp, txid, stage, output));
 CREATE TABLE states (name TEXT PRIMARY KEY, grp TEXT NOT NULL, birth INTEGER NOT NULL, epoch INTEGER NOT NULL,
-  manifest BLOB, founded INTEGER NOT NULL DEFAULT 1);
+  manifest BLOB, founded INTEGER NOT NULL DEFAULT 1, filled TEXT NOT NULL DEFAULT '');
+CREATE TABLE contents (state TEXT PRIMARY KEY, grp TEXT NOT NULL, birth INTEGER NOT NULL,
+  body BLOB NOT NULL, files INTEGER NOT NULL, rows INTEGER NOT NULL, checksum INTEGER NOT NULL);
 """
 
 
@@ -335,13 +337,24 @@ class SqliteLog(LogBase):
     # --- states ------------------------------------------------------------------------------------------------
 
     def births(self) -> dict[str, Birth]:
-        rows = self._rows("SELECT name, grp, birth, epoch, founded FROM states")
-        return {name: Birth(group, txid, epoch, bool(founded)) for name, group, txid, epoch, founded in rows}
+        rows = self._rows("SELECT name, grp, birth, epoch, founded, filled FROM states")
+        return {
+            name: Birth(group, txid, epoch, bool(founded), filled) for name, group, txid, epoch, founded, filled in rows
+        }
 
-    def born(self, lease: Lease, state: str, birth: Birth) -> None:
+    def content(self, state: str, txid: int) -> FrozenOutput | None:
+        query = "SELECT body, files, rows, checksum FROM contents WHERE state = ? AND birth = ?"
+        rows = self._rows(query, state, txid)
+        return FrozenOutput(rows[0][0], bool(rows[0][1]), *rows[0][2:]) if rows else None
+
+    def born(self, lease: Lease, state: str, birth: Birth, content: FrozenOutput | None = None) -> None:
         with self._write(lease, durable=True) as db:
-            row = (state, birth.group, birth.txid, lease.epoch)
-            db.execute("INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?, NULL, 0)", row)
+            row = (state, birth.group, birth.txid, lease.epoch, int(birth.founded), birth.filled)
+            db.execute("INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?, NULL, ?, ?)", row)
+            db.execute("DELETE FROM contents WHERE state = ?", (state,))
+            if content is not None:
+                held = (content.body, int(content.files), content.rows, content.checksum)
+                db.execute("INSERT INTO contents VALUES (?, ?, ?, ?, ?, ?, ?)", (*row[:3], *held))
 
     def founded(self, lease: Lease, states: Collection[str]) -> None:
         with self._write(lease, durable=True) as db:
@@ -349,7 +362,8 @@ class SqliteLog(LogBase):
 
     def forget(self, lease: Lease, *states: str) -> None:
         with self._write(lease, durable=True) as db:
-            db.executemany("DELETE FROM states WHERE name = ?", [(state,) for state in states])
+            for table, name in (("states", "name"), ("contents", "state")):
+                db.executemany(f"DELETE FROM {table} WHERE {name} = ?", [(state,) for state in states])
 
     def manifest(self, state: str) -> bytes | None:
         rows = self._rows("SELECT manifest FROM states WHERE name = ?", state)
@@ -372,12 +386,17 @@ class SqliteLog(LogBase):
             deleted = db.execute(
                 "DELETE FROM frozen WHERE grp = ? AND txid <= ? RETURNING CASE WHEN files THEN body END", (group, until)
             ).fetchall()
+            deleted += db.execute(
+                "DELETE FROM contents WHERE grp = ? AND birth <= ? RETURNING CASE WHEN files THEN body END",
+                (group, until),
+            ).fetchall()
             db.execute("DELETE FROM batches WHERE grp = ? AND txid < ?", (group, until))
             db.execute("UPDATE groups SET kept = max(kept, ?) WHERE name = ?", (until, group))
         return [json.loads(body)["folder"] for (body,) in deleted if body is not None]
 
     def folders(self, group: str) -> set[str]:
-        bodies = self._rows("SELECT body FROM frozen WHERE grp = ? AND files", group)
+        query = "SELECT body FROM {} WHERE grp = ? AND files"
+        bodies = [row for table in ("frozen", "contents") for row in self._rows(query.format(table), group)]
         return {json.loads(body)["folder"] for (body,) in bodies}
 
     def kept_since(self, group: str) -> int:

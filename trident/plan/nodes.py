@@ -18,6 +18,7 @@ from trident.operations.aggregators import Aggregation, AnyAggregation, Reductio
 from trident.operations.bundles import bundle_of
 from trident.operations.column_updaters import ColumnUpdater
 from trident.operations.error_policy import OnError
+from trident.operations.evolution import Evolution
 from trident.operations.functions import Operation, Query, Updating
 from trident.operations.interval_joins import IntervalJoining
 from trident.operations.multireducers import MultiReduction
@@ -256,10 +257,14 @@ class Pick(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StateSpec:
-    """A state as a topology declares it. `name` is its identity within the topology."""
+    """A state as a topology declares it. `name` is its identity within the topology.
+
+    `evolve` are the former shapes from which a start may continue.
+    """
 
     name: str
     factory: StateFactory
+    evolve: tuple[Evolution, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

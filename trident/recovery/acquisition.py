@@ -34,11 +34,13 @@ from trident.log.protocol import NO_LEASE, Birth, TransactionLog
 from trident.log.snapshot_home import SnapshotHome
 from trident.plan.nodes import StateWriter, Watermark
 from trident.plan.watermark_names import dropped_by
+from trident.recovery.first_content import FirstContents
 from trident.recovery.folder_owner import take_objects
 from trident.recovery.group_membership import Membership, join_log
 from trident.recovery.incarnations import check_incarnation, of_another_life
 from trident.recovery.program_compatibility import Names, match_waiting_batches
 from trident.recovery.state_compatibility import check_same_shape
+from trident.recovery.state_evolution import evolve_stores
 from trident.recovery.takeover import OvertakenError, explaining, overtaken
 from trident.user_calls.watched_calls import WatchedCalls
 from trident.user_calls.watched_store import watched
@@ -202,6 +204,7 @@ def _take_states(
     if joined.changed:
         log.enroll(lease, joined.members)
         reach("start.enrolled")
+    evolve_stores(program, stores, histories, progress.noted, FirstContents(log, settings, births))
     _acquire(stores, births, log, lease)
     for group in program.groups:
         histories[group.name] = _with_attempts(log.history(group.name), log.attempts(group.name), before)
@@ -330,13 +333,18 @@ def _check_states(
                     f"an earlier driver created it again: {settings.drop(drop, node.state.factory.survives)} drops it "
                     f"once more; or {settings.way_out}"
                 )
-        if birth is not None and frozen > birth.txid:
+        if birth is not None and frozen > birth.txid and not _is_filled_now(name, birth, history, log):
             if any(group.marker is None for group in report.groups):
                 raise _lost(node, frozen, birth, bool(log.manifest(name)), settings)
             check_incarnation(name, report, birth, settings)
         _check_not_ahead(name, report, frozen, settings)
         if birth is not None:
             _check_no_later_stage(name, report, furthest, birth, settings)
+
+
+def _is_filled_now(name: str, birth: Birth, history: History, log: TransactionLog) -> bool:
+    """Return whether a state was born with a content and its store may lack it: no batch after it is committed."""
+    return bool(birth.filled) and history.committed <= birth.txid and log.content(name, birth.txid) is not None
 
 
 def _check_no_later_stage(name: str, report: StoreReport, furthest: int, birth: Birth, settings: Settings) -> None:
@@ -391,7 +399,7 @@ def _acquire(stores: Mapping[str, Store], births: Mapping[str, Birth], log: Tran
             store.drop(lease)
             report = store.report()
         if any(group.marker is None for group in report.groups):
-            store.create(lease, births[name].txid)
+            store.create(lease, births[name].created_at)
             reach("start.state.created")
         store.acquire(lease)
         reach("start.state.acquired")

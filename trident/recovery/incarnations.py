@@ -9,8 +9,11 @@ from trident_state.messages import StoreReport
 def of_another_life(report: StoreReport, birth: Birth) -> bool:
     """Return whether the last driver that held a group of the store did so before the state's birth.
 
-    The data of that driver was dropped, so the store fell back to a time before the drop.
+    The data of that driver was dropped, so the store fell back to a time before the drop. A state that a run evolves
+    is born again under the lease that holds it; then its types show that the store is older.
     """
+    if birth.filled and report.fingerprint not in (None, birth.filled):
+        return True
     return any(group.lease is not None and group.lease.epoch < birth.epoch for group in report.groups)
 
 

@@ -1,12 +1,15 @@
 """Refuse to continue a stored state whose key types, value type, aggregator or kind changed, and give advice."""
 
 from trident.base.errors import StateShapeError
+from trident.base.values import type_name
 from trident.compiler.states.shapes import WindowMeaning, window_of
 from trident.configuration.settings import Settings
 from trident.log.protocol import LogReading
 from trident.operations.aggregator_names import bundle_names
+from trident.plan.evolutions import can_evolve
 from trident.plan.nodes import StateWriter
 from trident.plan.watermark_names import WATERMARK, dropped_by
+from trident.recovery.state_evolution import declared_former, stored_fingerprint
 from trident_state.fingerprint import Fingerprint, read_fingerprint, shown_shapes
 from trident_state.messages import StoreReport
 from trident_state.state_shape import StateShape
@@ -16,18 +19,22 @@ from trident_state.store import StateFactory
 def check_same_shape(
     node: StateWriter, report: StoreReport, shape: StateShape, log: LogReading, settings: Settings
 ) -> None:
-    """Raise StateShapeError if the declared keys, value type, aggregator or kind differ from the stored state's."""
+    """Raise StateShapeError if the declared keys, value type, aggregator or kind differ from the stored state's.
+
+    A former shape that the program declares is not refused.
+    """
     name, factory = node.state.name, node.state.factory
     kind, ways = factory.kind, _ways_out(dropped_by(node), factory, log, settings)
-    if report.fingerprint is not None and not shape.fits(report.fingerprint):
-        held, declared = shown_shapes(report.fingerprint, shape.fingerprint)
+    stored = stored_fingerprint(report, log.births().get(name))
+    if stored is not None and not shape.fits(stored) and declared_former(node, stored) is None:
+        held, declared = shown_shapes(stored, shape.fingerprint)
         raise StateShapeError(
             f"state {name!r} has {held}, but the topology declares {declared} "
-            f"({_changed(report.fingerprint, shape.fingerprint)}). {ways}"
+            f"({_changed(stored, shape.fingerprint)}). {ways}{_way_to_keep(node, stored, shape)}"
         )
     if report.kind is not None and report.kind is not kind:
         raise StateShapeError(
-            f"state {name!r} is {report.kind.value}, but the topology declares it {kind.value}. {ways}"
+            f"state {name!r} is {report.kind.value}, but the topology declares it {kind.value}. {ways}{_EXPORT}"
         )
 
 
@@ -90,6 +97,24 @@ def _resized(was: WindowMeaning, now: WindowMeaning) -> list[str]:
     ]
 
 
+_EXPORT = " To keep its values, export them first (trident state export)"
+
+
+def _way_to_keep(node: StateWriter, stored: str, shape: StateShape) -> str:
+    """Return the advice for a state whose values are to be kept: to declare their former shape, if that is possible."""
+    try:
+        was = read_fingerprint(stored)
+    except StateShapeError:  # a fingerprint that another version wrote
+        return _EXPORT
+    if was.keys.types != shape.keys.types or was.keys.names != shape.keys.names or not can_evolve(node):
+        return _EXPORT
+    by = "" if was.aggregator == shape.combine.name else f", by={was.aggregator!r}"
+    return (
+        f" To keep its values, declare their former shape and how they become new ones, "
+        f"evolve=Evolution(was={type_name(was.value)!r}{by}, ...); or export them first (trident state export)"
+    )
+
+
 def _ways_out(name: str, factory: StateFactory, log: LogReading, settings: Settings) -> str:
     """Return the advice to the user.
 
@@ -111,6 +136,5 @@ def _ways_out(name: str, factory: StateFactory, log: LogReading, settings: Setti
         f"{first}Give the new state another name= (the stored state stays, and openState can read it); or drop it "
         f"with {settings.drop(name, factory.survives, force=force)}{reason}, so that it starts empty with the next "
         f"batch; or "
-        f"{settings.way_out}. To "
-        f"keep its values, export them first (trident state export)"
+        f"{settings.way_out}."
     )

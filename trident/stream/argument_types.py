@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 from trident.base.names import FieldsLike
 from trident.operations.aggregators import Aggregator, CombinerAggregator, ReducerAggregator
 from trident.operations.debug import Debug
+from trident.operations.evolution import Evolution
 from trident.operations.expressions import Expression
 from trident.operations.functions import Filter, Function, QueryFunction, StateUpdater
 from trident.operations.stateful import StatefulOperation, TransactionOperation
@@ -40,6 +41,9 @@ QueryArgument = _Fields | QueryFunction
 
 UpdaterArgument = _Fields | StateUpdater | Callable[..., Any]
 """An argument of a verb that takes a state updater."""
+
+EvolveLike = Evolution | list[Evolution] | tuple[Evolution, ...] | None
+"""The argument `evolve` of a verb that updates a state."""
 
 StatefulArgument = _Fields | StatefulOperation | TransactionOperation | Callable[..., Any]
 """An argument of a verb that takes a stateful operation."""

@@ -22,6 +22,7 @@ from trident.operations.signed_sums import SignedPlan, signed_plan
 from trident.plan import nodes, rules
 from trident.plan.replays import with_replays
 from trident.stream import names_elsewhere
+from trident.stream.argument_types import EvolveLike
 from trident.stream.arguments import Arguments
 from trident.stream.base import StreamBase, StreamT, unknown_verb
 from trident.stream.change_kinds import KIND, add_events, add_kinds
@@ -188,6 +189,7 @@ class ChangeVerbs(MapVerbs[StreamT], Generic[StreamT, StateT, PlainT]):
         *,
         valueFields: FieldsLike | None = None,
         name: str | None = None,
+        evolve: EvolveLike = None,
     ) -> StateT:
         """Keep the latest row of each key in a state, as `Stream.toTable`; a deletion removes the key.
 
@@ -200,7 +202,7 @@ class ChangeVerbs(MapVerbs[StreamT], Generic[StreamT, StateT, PlainT]):
         >>> pets.asChanges("op", {"c": "insert", "d": "delete"}).toTable("id")
         TridentState('pets.latest': id bigint, latest struct<name:string>; opaque)
         """
-        return self._state_of(add_table(self, keyFields, stateFactory, valueFields, name, CHANGE))
+        return self._state_of(add_table(self, keyFields, stateFactory, valueFields, name, CHANGE, evolve))
 
     # --- what the verbs share with those of other streams -------------------------------------------------------------
 

@@ -13,11 +13,11 @@ from trident.operations.updater_checks import emitted_fields, held_fields, read_
 from trident.plan import nodes, rules
 from trident.plan.replaced_values import check_counts_once
 from trident.stream.aggregate import folded
-from trident.stream.argument_types import AggregatorArgument, UpdaterArgument
+from trident.stream.argument_types import AggregatorArgument, EvolveLike, UpdaterArgument
 from trident.stream.arguments import Arguments, check_factory, read_arguments
 from trident.stream.base import GroupwiseVerbs, StreamBase, StreamT
 from trident.stream.state import StateT
-from trident.stream.state_specs import check_no_requests, state_spec
+from trident.stream.state_specs import check_no_requests, evolving, state_spec
 
 _USAGE = "persistentAggregate(stateFactory, [inputFields,] aggregator, outputField, name=...)"
 _UPDATE_USAGE = "partitionPersist(stateFactory, [inputFields,] updater, [outputFields,] keyFields=, valueType=, name=)"
@@ -36,6 +36,7 @@ class PersistentVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StateT]):
         aggregator: object = None,
         outputFields: OutputsLike | None = None,
         name: str | None = None,
+        evolve: EvolveLike = None,
     ) -> StateT:
         """Combine the aggregate of every batch into a state.
 
@@ -60,6 +61,8 @@ class PersistentVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StateT]):
         name : str, optional
             The state's name, its identity over restarts; ``<stream>.<output field>`` if omitted. Several aggregators
             need one.
+        evolve : Evolution or list of Evolution, optional
+            The former shapes of the values from which a start may continue; see `Evolution`.
 
         Raises
         ------
@@ -90,6 +93,7 @@ class PersistentVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StateT]):
             raise step.wrong(f"{problem}: give it name=; write {_USAGE}")
         spec = partial(state_spec, stream._register, name, stateFactory, step)  # type: ignore[arg-type]
         node = _aggregating(stream, group, call, lambda output: spec(f"{stream._label}.{output}"))
+        node = evolving(node, evolve, step)
         stream._register.add(stream._label, node)
         return self._state_of(node)
 
@@ -113,6 +117,7 @@ class PersistVerbs(PersistentVerbs[StreamT, StateT], StreamBase[StreamT]):
         keyFields: OutputsLike | None = None,
         valueType: str | DataType | None = None,
         name: str | None = None,
+        evolve: EvolveLike = None,
     ) -> StateT:
         """Update a state by your code, which is called once for each batch, with all tuples of the batch.
 
@@ -139,6 +144,8 @@ class PersistVerbs(PersistentVerbs[StreamT, StateT], StreamBase[StreamT]):
             The type of the state's values, ``"long"``. Omitted: the updater's attribute ``valueType``.
         name : str
             The state's name, its identity over restarts.
+        evolve : Evolution or list of Evolution, optional
+            The former shapes of the values from which a start may continue; see `Evolution`.
 
         Examples
         --------
@@ -170,6 +177,7 @@ class PersistVerbs(PersistentVerbs[StreamT, StateT], StreamBase[StreamT]):
             state_spec(self._register, name, stateFactory, step),  # type: ignore[arg-type]
             **step.gives(rules.appended(keys, StructType([value]), step, of="the key")),
         )
+        node = evolving(node, evolve, step)
         self._register.add(self._label, node)
         return self._state_of(node)
 

@@ -1,19 +1,23 @@
 """The states that verbs declare: checks of the call, the state's factory and name, and its watermark."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from pyspark.sql.types import DataType, StructField, StructType
 
 from trident.base.short_texts import brief
 from trident.base.step import Step
+from trident.operations.evolution import read_evolutions
 from trident.operations.windows import Clocked
 from trident.plan import nodes, rules
+from trident.plan.evolutions import formers_of
 from trident.plan.register import Register
 from trident.stream.arguments import check_factory, name_of
 from trident_state.memory.factory import MemoryMapState
 from trident_state.state_shape import StateKind
 from trident_state.store import StateFactory
+
+WriterT = TypeVar("WriterT", nodes.PersistentAggregate | nodes.PersistentReduce, nodes.PartitionPersist)
 
 
 def check_no_requests(source: nodes.Node, step: Step) -> None:
@@ -50,6 +54,18 @@ def _at_least_once(factory: StateFactory, step: Step) -> Any:
             f"guarantee='at-least-once' makes every state nonTransactional, but {brief(factory)} cannot be that: "
             f"{error}"
         ) from None
+
+
+def evolving(node: WriterT, evolve: object, step: Step) -> WriterT:
+    """Return the step `node` with the former shapes that the argument `evolve` of its verb declares.
+
+    Raises TopologyError if values of a former shape cannot become values of the state.
+    """
+    if evolve is None:
+        return node
+    node = replace(node, state=replace(node.state, evolve=read_evolutions(evolve, step)))
+    formers_of(node, step)
+    return node
 
 
 def add_watermark(

@@ -13,10 +13,10 @@ from trident.operations.output_fields import OutputsLike, read_outputs, resolve
 from trident.operations.stateful import Stateful, read_stateful
 from trident.operations.updater_checks import held_fields
 from trident.plan import nodes, rules
-from trident.stream.argument_types import StatefulArgument
+from trident.stream.argument_types import EvolveLike, StatefulArgument
 from trident.stream.arguments import read_arguments
 from trident.stream.base import GroupwiseVerbs, StatefulT, StreamBase, StreamT
-from trident.stream.state_specs import add_update, check_no_requests, factory_or_memory, state_spec
+from trident.stream.state_specs import add_update, check_no_requests, evolving, factory_or_memory, state_spec
 
 _USAGE = (
     "statefulEach([inputFields,] operation, [outputFields,] keyFields=, valueType=, [stateFactory=,] name=), without "
@@ -44,6 +44,7 @@ class StatefulEachVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StatefulT]):
         valueType: str | DataType | None = None,
         stateFactory: object = None,
         name: str | None = None,
+        evolve: EvolveLike = None,
     ) -> StatefulT:
         """Call an operation that keeps values over all batches, and append its results to the tuples.
 
@@ -73,6 +74,8 @@ class StatefulEachVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StatefulT]):
             The kind and location of the state. Omitted: ``MemoryMapState.opaque()``.
         name : str
             The state's name, its identity over restarts.
+        evolve : Evolution or list of Evolution, optional
+            The former shapes of the values from which a start may continue; see `Evolution`.
 
         Raises
         ------
@@ -120,6 +123,7 @@ class StatefulEachVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StatefulT]):
             state_spec(stream._register, name, factory_or_memory(stateFactory, step, _USAGE), step),
             **step.gives(rules.appended(keys, StructType([value]), step, of="the key")),
         )
+        node = evolving(node, evolve, step)
         return self._through(add_update(stream._register, stream._label, node, outputs, step))
 
 

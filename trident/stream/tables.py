@@ -16,10 +16,11 @@ from trident.operations.query_functions import MapGet
 from trident.plan import joins, nodes, rules
 from trident.plan.change_order import consolidated, disordered
 from trident.plan.state_schema import function_of, keys_of, shown_type, value_of
+from trident.stream.argument_types import EvolveLike
 from trident.stream.arguments import is_factory
 from trident.stream.base import StreamBase, StreamT
 from trident.stream.state import StateBase, StateT
-from trident.stream.state_specs import check_no_requests, factory_or_memory, state_spec
+from trident.stream.state_specs import check_no_requests, evolving, factory_or_memory, state_spec
 
 _TABLE = "toTable(keyFields, [stateFactory,] valueFields=, name=)"
 _JOIN = "joinTable(state, [keys,] joinType='inner', outputFields=)"
@@ -42,6 +43,7 @@ class TableVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
         *,
         valueFields: FieldsLike | None = None,
         name: str | None = None,
+        evolve: EvolveLike = None,
     ) -> StateT:
         """Keep the latest tuple of each key in a state.
 
@@ -61,6 +63,8 @@ class TableVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
             The fields to keep. Omitted: all other fields. The state's value is the struct ``latest`` of them.
         name : str, optional
             The state's name, its identity over restarts; ``<stream>.latest`` if omitted.
+        evolve : Evolution or list of Evolution, optional
+            The former shapes of the values from which a start may continue; see `Evolution`.
 
         Raises
         ------
@@ -75,7 +79,7 @@ class TableVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
         >>> users.toTable("id")
         TridentState('users.latest': id bigint, latest struct<name:string,city:string>; opaque)
         """
-        return self._state_of(add_table(self, keyFields, stateFactory, valueFields, name))
+        return self._state_of(add_table(self, keyFields, stateFactory, valueFields, name, evolve=evolve))
 
     def joinTable(
         self,
@@ -147,6 +151,7 @@ def add_table(
     valueFields: FieldsLike | None,
     name: str | None,
     change: str | None = None,
+    evolve: EvolveLike = None,
 ) -> nodes.PartitionPersist:
     """Add the step that keeps the latest tuple of each key. `change` is the field with the kind of a change."""
     step = stream._step("toTable")
@@ -174,6 +179,7 @@ def add_table(
         spec,
         **step.gives(rules.appended(keys, StructType([StructField("latest", values)]), step, of="the key")),
     )
+    node = evolving(node, evolve, step)
     stream._register.add(stream._label, node)
     return node
 
