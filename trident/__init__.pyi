@@ -60,6 +60,7 @@ from trident.operations.query_functions import SnapshotGet as SnapshotGet
 from trident.operations.query_functions import TupleCollectionGet as TupleCollectionGet
 from trident.operations.stateful import StatefulOperation as StatefulOperation
 from trident.operations.stateful import TransactionOperation as TransactionOperation
+from trident.operations.timers import Timer as Timer
 from trident.operations.tuples import TridentTuple as TridentTuple
 from trident.operations.windows import SessionWindow as SessionWindow
 from trident.operations.windows import SlidingCountWindow as SlidingCountWindow

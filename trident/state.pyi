@@ -22,6 +22,7 @@ from trident_state.protocols import ReducerValueUpdater as ReducerValueUpdater
 from trident_state.protocols import RemovableMapState as RemovableMapState
 from trident_state.protocols import Snapshottable as Snapshottable
 from trident_state.protocols import State as State
+from trident_state.protocols import TimedKeyValueState as TimedKeyValueState
 from trident_state.protocols import TupleCollection as TupleCollection
 from trident_state.protocols import ValueUpdater as ValueUpdater
 from trident_state.providers import stateProvider as stateProvider

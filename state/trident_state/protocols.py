@@ -4,6 +4,7 @@ A key is a tuple or list with a value for each key field, or the value itself if
 None means that nothing is stored under a key; putting None removes the key.
 """
 
+import datetime
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
@@ -115,7 +116,7 @@ class KeyValueState(Protocol):
         ...
 
     def delete(self, key: Key) -> None:
-        """Remove `key` and its value."""
+        """Remove `key` and its value. Timers of the key stay."""
         ...
 
     def keys(self) -> Iterator[Key]:
@@ -132,6 +133,40 @@ class KeyValueState(Protocol):
 
     def __contains__(self, key: object) -> bool:
         """Return whether something is stored under `key`."""
+        ...
+
+
+@runtime_checkable
+class TimedKeyValueState(KeyValueState, Protocol):
+    """The state of a stateful operation that has `onTimer`: a value and timers under each key.
+
+    A key has at most one timer of each name. Timers are stored with the value, and fire exactly once: the batch that
+    commits the effects of a timer removes it. The clock of the timers is the time of the batch, or, if the step has a
+    timestampField, its watermark.
+    """
+
+    def now(self) -> datetime.datetime | None:
+        """Return the present time of the clock.
+
+        The time of a batch is the time at which it was planned, the same at each replay. With a timestampField it is
+        the watermark: while tuples are processed that of the batches before, None before the first time; while timers
+        fire the one that this batch has reached.
+        """
+        ...
+
+    def setTimer(self, key: Key, at: datetime.datetime, name: str = "") -> None:
+        """Set the timer `name` of `key` to fire in the first batch whose clock has reached `at`.
+
+        It replaces the key's timer of the same name. If `at` has passed, it fires in this batch.
+        """
+        ...
+
+    def getTimer(self, key: Key, name: str = "") -> datetime.datetime | None:
+        """Return the time for which the timer `name` of `key` is set; None if it is not set."""
+        ...
+
+    def deleteTimer(self, key: Key, name: str = "") -> None:
+        """Remove the timer `name` of `key`, if it is set."""
         ...
 
 

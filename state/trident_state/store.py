@@ -192,13 +192,21 @@ class Forgetful(Protocol):
 class Timed(Protocol):
     """A store that can keep an index of its keys by the time at which each is due (`StateShape.due`)."""
 
-    def due(self, asOf: int, until: int) -> pa.Table | None:
+    def due(self, asOf: int, until: int, most: int | None = None) -> pa.Table | None:
         """Return the keys that are due at or before `until` (microseconds since 1970), as of the last batch `asOf`.
 
-        Return None if the store keeps no due times, or if the batch after `asOf` has been opened: then the index no
-        longer shows the due times as of `asOf`. (This also happens if the log was restored from a copy that lacks that
-        batch.) Raises the errors of `Store.read`. A key may be returned a little before its time (some microseconds,
-        after the year 2255).
+        With `most`, return only so many keys: those that are due first, in the order of their times. Return None if the
+        store keeps no due times, or if the batch after `asOf` has been opened: then the index no longer shows the due
+        times as of `asOf`. (This also happens if the log was restored from a copy that lacks that batch.) Raises the
+        errors of `Store.read`. A key may be returned a little before its time (some microseconds, after the year 2255).
+        """
+        ...
+
+    def first_due(self, asOf: int) -> int | None:
+        """Return the time at which the first key is due (microseconds since 1970), as of the last batch `asOf`.
+
+        Return None if no key is due at any time. Raises the errors of `due`, and SnapshotMovedError where `due` returns
+        None.
         """
         ...
 

@@ -19,6 +19,7 @@ GUIDE = Path(__file__).parents[2] / "docs" / "guide"
         "from-storm-trident",
         "from-structured-streaming",
         "stateful",
+        "timers",
     ],
 )
 def test_a_page_of_the_guide_runs_as_it_stands(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """Stateful operations behind the work of Spark, whose partitions change between two starts."""
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ from pyspark.sql import SparkSession
 from tests.support.totals import Total
 from trident import Count, TridentTopology, expr
 from trident.spouts import FixedBatchSpout
+from trident.run.start import start
 from trident.state import MemoryMapState
+from trident.testing import ManualClock
 
 pytestmark = pytest.mark.spark
 
@@ -43,3 +46,24 @@ def test_a_rebalance_keeps_the_states_of_operations(spark: SparkSession, tmp_pat
         ({"DOG": 4, "CAT": 2}, {1: 3, 0: 3}, 13),
         ({"DOG": 6, "CAT": 3}, {1: 5, 0: 4}, 27),
     ]
+
+
+def test_timers_fire_behind_steps_of_spark_in_a_batch_without_tuples(spark: SparkSession, tmp_path: Path) -> None:
+    def step(tuple: Any, state: Any) -> None:
+        state.put(tuple.big, state.get(tuple.big, 0) + 1)
+        state.setTimer(tuple.big, state.now() + timedelta(days=1))
+
+    def fire(timer: Any, state: Any) -> None:
+        state.put(timer.key, state.get(timer.key) + 100)
+
+    clock = ManualClock(1e9)
+    for end in (1, 101):
+        topology = TridentTopology()
+        words = topology.newStream("words", FixedBatchSpout("word string", [["dog", "cat"]]))
+        words.each(expr("upper(word)"), "big string").statefulEach(
+            step, keyFields="big", valueType="long", onTimer=fire, name="quiet"
+        )
+        with start(topology, spark, name="t", checkpointLocation=tmp_path, clock=clock) as running:
+            running.processAllAvailable(timeout=120)
+            assert dict(running.state("quiet").items()) == {"DOG": end, "CAT": end}
+        clock.advance(86_400)

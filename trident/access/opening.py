@@ -19,6 +19,7 @@ from trident.operations.aggregates.base import BuiltinAggregator
 from trident.operations.aggregates.registry import known_by_name
 from trident.operations.aggregator_names import aggregator_name, bundle_names, bundle_text
 from trident.operations.bundles import presented
+from trident.operations.timers import TIMED, TimedValue
 from trident.reads.committed_reads import Isolation
 from trident.reads.state_view import AsOfBatch, StateDescription
 from trident_state.fingerprint import Fingerprint, read_fingerprint
@@ -27,7 +28,7 @@ from trident_state.redis.state_discovery import FoundState, find_state
 from trident_state.state_shape import Combine, StateIdentity, StateKind, StateShape, replacing
 from trident_state.store import StateFactory
 
-_BUILTIN = {aggregator_name(one): one for one in known_by_name()}
+_BUILTIN = {aggregator_name(one): one for one in known_by_name()} | {TIMED: TimedValue()}
 """The aggregators that are known by their names. All instances of such a class combine and present in the same way."""
 
 _PUT = replacing()
@@ -216,7 +217,7 @@ def _known(fingerprint: Fingerprint, state: str, aggregator: Any) -> _Known:
     names = bundle_names(maker)
     if aggregator is None:
         if names is None:
-            return _presenting({None: _BUILTIN.get(maker)}, window)
+            return _presenting({None: _BUILTIN.get(maker.partition(" by ")[0])}, window)
         return _presenting({field: _BUILTIN.get(name) for field, name in names.items()}, window)
     several = isinstance(aggregator, Mapping)
     given: _Known = dict(aggregator) if several else {None: aggregator}

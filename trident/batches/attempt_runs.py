@@ -5,6 +5,7 @@ threads write the same entry of a dict, and a thread posts its event only after 
 entry.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 
@@ -12,7 +13,7 @@ import msgspec
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.crash_points import reach
-from trident.base.errors import FencedError, LogError
+from trident.base.errors import FencedError, LogError, StateError
 from trident.base.types import arrow_schema
 from trident.batches import events as on
 from trident.batches.attempts import Attempts
@@ -77,14 +78,34 @@ class AttemptRuns:
                 return
             reach("plan.made")
             if plan is None:
-                self._post(on.NothingThere(attempt, self._context.sources.waits_for))
-                return
+                waits_for, due = self._until_due(attempt.txid, time)
+                if due is None or due > 0:
+                    self._post(on.NothingThere(attempt, waits_for, due))
+                    return
+                plan = self._context.sources.no_tuples
             self._plan_times[attempt.txid] = time
             self._trace.began(self._name, attempt, began)
             self._trace.phase(self._name, attempt.txid, "plan", self._clock.monotonic() - began)
             self._post(on.Planned(attempt, plan))
         except BaseException as error:
             self._post(on.Broken(error))
+
+    def _until_due(self, txid: int, time: float) -> tuple[str | None, float | None]:
+        """Return the seconds until a state needs batch `txid` although no source has tuples; None if none will.
+
+        Return also the reason why the group must not rest, if there is one.
+        """
+        waits_for = self._context.sources.waits_for
+        # Only then the due times are known: those of batch n follow from the states as batch n - 1 left them. The plan
+        # is made again after that commit.
+        if self._committed() != txid - 1:
+            return waits_for, None
+        try:
+            due = self._context.committer.dues.first(txid - 1)
+        except StateError as error:  # the store is away, or must be healed: a later plan asks again
+            return f"due times: {error}", None
+        # Rounded as the update rounds the batch's time, so that a batch that is due by its plan also finds what is due.
+        return waits_for, None if due == math.inf else max(0.0, (due - round(time * 1_000_000)) / 1_000_000)
 
     # --- in a run thread of its own ----------------------------------------------------------------------------
 

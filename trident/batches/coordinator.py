@@ -168,7 +168,7 @@ class Coordinator:
             if self._draining:
                 self._stop(None)
                 return
-        self._wait()
+        self._wait(event.due)
 
     def _plan_failed(self, event: on.PlanFailed) -> None:
         self._planning = False
@@ -238,6 +238,8 @@ class Coordinator:
 
     def _woken(self, event: on.Woken) -> None:
         self._sleeping = self._at_limit = False
+        # A thread that waits for a rest has asked for a plan that begins now. The one in progress is not its answer.
+        self._rows_came = self._planning
 
     def _source_has_rows(self, event: on.RowsCame) -> None:
         self._sleeping = False
@@ -409,14 +411,15 @@ class Coordinator:
             assert batch.status not in (Status.FREEZING, Status.FROZEN, Status.COMMITTING)
             self._do(on.Cancel(batch.attempt))
 
-    def _wait(self) -> None:
+    def _wait(self, most: float | None = None) -> None:
+        """Request a sleep, of at most `most` seconds if a state is due then."""
         self._sleeping = True
         self._streak += 1
         if self._rules.wait is None:
             seconds = min(self._rules.idleMost, self._rules.idleFirst * 2 ** min(self._streak - 1, 16))
         else:
             seconds = wait_of(self._rules.wait, self._streak)
-        self._do(on.Sleep(seconds))
+        self._do(on.Sleep(seconds if most is None else min(seconds, most)))
 
     def _stop(self, error: BaseException | None) -> None:
         """Begin nothing new, and cancel attempts that are not frozen.

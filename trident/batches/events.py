@@ -22,11 +22,13 @@ class Planned(Event, frozen=True):
 class NothingThere(Event, frozen=True):
     """No spout of the group has anything for this txid.
 
-    `waits_for`: the reason why a source that is not empty gave nothing yet; None if all sources are empty.
+    `waits_for`: the reason why a source that is not empty gave nothing yet; None if all sources are empty. `due`: the
+    seconds until a state needs a batch without tuples; None if no state will.
     """
 
     attempt: TransactionAttempt
     waits_for: str | None = None
+    due: float | None = None
 
 
 class PlanFailed(Event, frozen=True):

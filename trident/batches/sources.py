@@ -145,6 +145,11 @@ class Sources:
         self.waits_for = "; ".join(waits) or None
         return None if all(metadata is None for metadata in plan.values()) else plan
 
+    @property
+    def no_tuples(self) -> BatchPlan:
+        """The plan of a batch without tuples: no stream has anything in it."""
+        return dict.fromkeys(self._nodes)
+
     def emit(self, attempt: TransactionAttempt, plan: BatchPlan) -> dict[Node, Emission | None]:
         """Return the tuples that the plan names, by spout node; None for a spout without tuples in this batch."""
         asked = {

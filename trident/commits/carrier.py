@@ -12,6 +12,7 @@ from typing import Literal, Protocol, TypeAlias
 import pyarrow as pa
 
 from trident.compiler.program import Output
+from trident.compiler.states.updates import NextDue
 from trident.frozen.results import Result
 from trident.plan.nodes import Node, StateReader, StateUpdate, StateWriter
 from trident_spouts.executor import Emission
@@ -66,10 +67,14 @@ class UpdateWork:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """The results of an update: the changes of its state, and the emitted tuples if a step reads them."""
+    """The results of an update: the changes of its state, and the emitted tuples if a step reads them.
+
+    `due` is that of `Updated`.
+    """
 
     puts: Result
     emitted: Result | None
+    due: NextDue = None
 
 
 class Carrier(Protocol):

@@ -21,6 +21,7 @@ from trident.commits.batch_before import BatchBefore
 from trident.commits.carrier import StageTables
 from trident.commits.carriers import Carriers
 from trident.commits.driver_carrier import DriverCarrier
+from trident.commits.due_states import DueStates
 from trident.commits.executor_carrier import ExecutorCarrier
 from trident.commits.latest_search import LatestSearch
 from trident.commits.operator_hooks import OperatorHooks
@@ -111,7 +112,8 @@ class Committer:
         )
         queries = StateQueries(self.group, self.births, self.code, carriers, self._stores)
         self._ends = StageWrites(self._stores, queries, self._hooks, self.code, EventTime(self.stores))
-        self._updates = Updates(carriers, before, queries, self._stores)
+        self.dues = DueStates(self.group, self.stores, self.births)
+        self._updates = Updates(carriers, before, queries, self._stores, self.dues)
 
     def _carriers(self, before: BatchBefore) -> Carriers:
         """Return the carriers of the group's work. Executors are among them only if the engine has workers."""

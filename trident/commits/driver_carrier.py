@@ -71,7 +71,7 @@ class DriverCarrier:
         def run() -> Made:
             stored, batch = self.before.state(step.state.name, txid), self.before.window_batch(step, txid)
             update = self._compiled(step)(tables, stored, batch)
-            return Made(with_dropped(update.puts, update.dropped), update.emitted)
+            return Made(with_dropped(update.puts, update.dropped), update.emitted, update.due)
 
         made = self.code.call(step, txid, run)
         self.hooks.begun(step)

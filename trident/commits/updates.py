@@ -14,6 +14,7 @@ from trident.base.values import conform
 from trident.commits.batch_before import BatchBefore
 from trident.commits.carrier import Entering, StageTables, UpdateWork
 from trident.commits.carriers import Carriers
+from trident.commits.due_states import DueStates
 from trident.commits.state_queries import StateQueries
 from trident.commits.store_writes import StoreWrites
 from trident.compiler.frozen_parts import files_of
@@ -42,6 +43,7 @@ class Updates:
     before: BatchBefore
     queries: StateQueries
     writes: StoreWrites
+    dues: DueStates
 
     def __post_init__(self) -> None:
         self._late = cache(compile_late)
@@ -72,6 +74,7 @@ class Updates:
                 work = UpdateWork(txid, stage.number, output, emitted, entering)
                 made = self._healed(step, txid, partial(self.carriers.update, work))
                 results[output.name] = made.puts
+                self.dues.note(step, txid, made.due)
                 if emitted is not None and made.emitted is not None:
                     results[emitted.name] = made.emitted
         return results

@@ -153,6 +153,6 @@ class OwnDue(Stored):
         """Yield all entries, also those of other keys."""
         return self.snapshot.scan()
 
-    def due(self, until: int) -> pa.Table:
+    def due(self, until: int, most: int | None = None) -> pa.Table:
         """Return the given keys. They were read with the same `until`."""
         return self.keys

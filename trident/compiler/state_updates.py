@@ -23,6 +23,7 @@ from trident.compiler.windows.interval_joins import interval_join
 from trident.compiler.windows.late_tuples import late_tuples
 from trident.compiler.windows.sessions import session_update
 from trident.compiler.windows.time import watermark_update
+from trident.compiler.windows.timers import timed_update
 from trident.operations.column_updaters import LastOfKey
 from trident.operations.first_of_key import FirstOfKey
 from trident.operations.functions import Updating
@@ -76,7 +77,7 @@ def _updater(step: nodes.PartitionPersist) -> RunWindow:
 
 FORMS: Mapping[type[UpdateForm], Callable[[nodes.PartitionPersist], RunWindow]] = {
     Updating: _updater,
-    Stateful: stateful_update,
+    Stateful: lambda step: timed_update(step) if step.updating.timed else stateful_update(step),
     FirstOfKey: first_of_key,
     LastOfKey: last_of_key,
 }

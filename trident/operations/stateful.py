@@ -3,13 +3,15 @@
 from dataclasses import dataclass
 from typing import Any
 
-from trident.base.callsite import CallSite
+from trident.base.callsite import CallSite, site_of
 from trident.base.errors import TopologyError
 from trident.base.short_texts import brief
 from trident.base.step import Step
+from trident.operations.aggregators import Aggregation
 from trident.operations.annotations import Returns
 from trident.operations.callables import bind, check_no_lifecycle, check_not_class, operation_kind, read_operation
 from trident.operations.functions import Call, Operation, TridentCollector
+from trident.operations.timers import Timers
 from trident.operations.update_forms import UpdateForm
 
 
@@ -48,6 +50,13 @@ class StatefulOperation:
     def execute(self, tuple: Any, collector: TridentCollector) -> None:
         """Read and change the state with `tuple`, a TridentTuple of the input fields; emit values to append to it."""
         raise NotImplementedError(f"{type(self).__name__} has no execute(tuple, collector)")
+
+    def onTimer(self, timer: Any, collector: TridentCollector) -> None:
+        """React to a `Timer` that was set with ``state.setTimer`` and is due. Change the state, set timers, emit.
+
+        It is called after the tuples of the batch, in the order of the timers' times.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no onTimer(timer, collector)")
 
     def prePrepare(self, txid: int) -> None:
         """Write values that are still in memory to the state: the batch has no further tuples, and is frozen next."""
@@ -120,12 +129,29 @@ class TransactionOperation:
 class Stateful(UpdateForm):
     """A stateful operation in a plan: a function of a tuple and the state, or an object with methods.
 
-    `inputs` are the fields of the tuples that it sees; `emits` is false if its input tuples pass unchanged.
+    `inputs` are the fields of the tuples that it sees; `emits` is false if its input tuples pass unchanged. `timers`
+    are None if the operation sets none.
     """
 
     operation: Operation
     inputs: tuple[str, ...]
     emits: bool
+    timers: Timers | None = None
+
+    @property
+    def meaning(self) -> str:
+        """The name that stores keep with the values."""
+        return "put" if self.timers is None else self.timers.meaning
+
+    @property
+    def timed(self) -> bool:
+        """True if the stored values hold timers."""
+        return self.timers is not None
+
+    @property
+    def presents(self) -> Aggregation | None:
+        """The aggregation that shows queries the user's values; None if the stored values are the user's."""
+        return None if self.timers is None else self.timers.presents
 
     @property
     def site(self) -> CallSite:
@@ -142,6 +168,8 @@ class Stateful(UpdateForm):
         """The reason why executors cannot call the operation; None if they can."""
         if self.transactional:
             return "a TransactionOperation keeps its own state, in the driver"
+        if self.timers is not None:
+            return "the driver keeps the times of its timers"
         if overrides(self.operation.target, "preCommit"):
             return "the driver calls its preCommit, on an object that has seen none of the tuples"
         return None
@@ -189,6 +217,31 @@ def read_stateful(target: Any, emits: bool, step: Step) -> tuple[Operation, Retu
     check_no_lifecycle(target, step)
     bind(target, 2, "it is called with one TridentTuple and the KeyValueState", step, yields=emits)
     return operation, returns
+
+
+def read_on_timer(target: Any, onTimer: Any, emits: bool, step: Step) -> Operation | None:
+    """Read the method or function that is called with each timer of an operation; None if it has none."""
+    if operation_kind(target) == "execute":
+        if onTimer is not None:
+            raise step.wrong(f"onTimer={brief(onTimer)} belongs to a function; {brief(target)} has a method onTimer")
+        if not overrides(target, "onTimer"):
+            return None
+        if isinstance(target, TransactionOperation):
+            raise step.wrong(
+                f"{brief(target)} is a TransactionOperation, which keeps its state itself and has no timers: extend "
+                f"StatefulOperation, or leave out its method onTimer"
+            )
+        bind(target.onTimer, 2, "onTimer is called with a Timer and a collector", step)
+        return Operation(target, site_of(target), Call.FUNCTION, many=True)
+    if onTimer is None:
+        return None
+    if not callable(onTimer) or operation_kind(onTimer) or isinstance(onTimer, type):
+        raise step.wrong(f"onTimer={brief(onTimer)}: expected a function of a Timer and the state")
+    operation, _ = read_operation(onTimer, step, tuples=True)
+    if operation.call is not Call.TUPLE:
+        raise step.wrong(f"onTimer={brief(onTimer)}: expected a function of a Timer and the state")
+    bind(onTimer, 2, "onTimer is called with a Timer and the KeyValueState", step, yields=emits)
+    return operation
 
 
 def _check_never_called(target: Any, checkpoints: bool, step: Step) -> None:

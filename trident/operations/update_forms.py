@@ -1,6 +1,6 @@
 """The base of the forms of an update in `partitionPersist`: the properties of each form, with their defaults."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from trident.operations.windows import EventTime
 
@@ -28,6 +28,16 @@ class UpdateForm:
     @property
     def time(self) -> EventTime | None:
         """The event time that decides which tuples are late; None without event time."""
+        return None
+
+    @property
+    def timed(self) -> bool:
+        """True if the stored values hold timers."""
+        return False
+
+    @property
+    def presents(self) -> Any:
+        """The `Aggregation` whose `present` turns a stored value into the one that queries see; None without one."""
         return None
 
     @property

@@ -32,6 +32,9 @@ NewValues = Literal[
 """The tuples of a state's `newValuesStream`: those that leave the step itself, those that its update emits, or the
 reason why there are none."""
 
+Dues = Literal["sessions", "timers"]
+"""The parts of values that hold due times: the ends of open sessions, or the timers of a stateful operation."""
+
 
 @dataclass(frozen=True, slots=True)
 class StateTraits(Generic[H]):
@@ -68,8 +71,11 @@ class StateTraits(Generic[H]):
     """The window or event time that decides which tuples of a source are late; None if no tuple is ever late. The
     second argument is the number of the source."""
 
-    has_sessions: Callable[[H], bool] = lambda node: False
-    """True if each value is a list of open sessions, whose ends are due times."""
+    dues: Callable[[H], Dues | None] = lambda node: None
+    """The part of each value that holds the times at which its key is due; None if no key is ever due."""
+
+    wakes: Callable[[H], bool] = lambda node: False
+    """True if the state may need a batch when no tuple comes. Its update says when (`Updated.due`)."""
 
     slide_by_partition: Callable[[H], int | None] = lambda node: None
     """The slide of windows by count if each partition has a separate series of windows; None otherwise."""
@@ -183,6 +189,9 @@ STATES: Mapping[type[nodes.Node], StateTraits[Any]] = {
         late_by=lambda node, side: node.updating.time,
         replaces=lambda node: node.updating.replaces,
         holds_back=lambda node: node.updating.holds_back,
+        presents=lambda node: node.updating.presents,
+        dues=lambda node: "timers" if node.updating.timed else None,
+        wakes=lambda node: node.updating.timed,
     ),
     nodes.Watermark: StateTraits(
         _keys,
@@ -201,7 +210,7 @@ STATES: Mapping[type[nodes.Node], StateTraits[Any]] = {
         presents=lambda node: node.windowing.aggregation if node.windowing.panes else None,
         parted_by=lambda node: node.group,
         late_by=_window_time,
-        has_sessions=lambda node: isinstance(node.windowing.config, SessionWindow),
+        dues=lambda node: "sessions" if isinstance(node.windowing.config, SessionWindow) else None,
         slide_by_partition=_slide_by_partition,
         in_windows=True,
     ),

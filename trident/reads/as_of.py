@@ -39,9 +39,9 @@ class AsOf:
             return self._part(keys)
         return pa.concat_arrays([self._part(keys.slice(at, _ROWS)) for at in range(0, keys.num_rows, _ROWS)])
 
-    def due(self, until: int) -> pa.Table | None:
+    def due(self, until: int, most: int | None = None) -> pa.Table | None:
         """Return the keys that are due at or before `until`; None if the store keeps no due times."""
-        return self.store.due(self.txid, until) if isinstance(self.store, Timed) else None
+        return self.store.due(self.txid, until, most) if isinstance(self.store, Timed) else None
 
     def _part(self, keys: pa.Table) -> pa.Array:
         if self.time is not None and isinstance(self.store, Forgetful):

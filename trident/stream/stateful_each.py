@@ -1,22 +1,36 @@
 """The verb statefulEach, which calls an operation that keeps values over all batches."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Any, Generic
 
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
+from trident.base.checks import check_whole_number
 from trident.base.names import FieldsLike, brief
 from trident.base.step import Step
 from trident.base.types import select
-from trident.operations.functions import Call
+from trident.operations.functions import Call, Operation
 from trident.operations.output_fields import OutputsLike, read_outputs, resolve
-from trident.operations.stateful import Stateful, read_stateful
+from trident.operations.stateful import Stateful, read_on_timer, read_stateful
+from trident.operations.timers import Timers
 from trident.operations.updater_checks import held_fields
+from trident.operations.windows import Duration, EventTime
 from trident.plan import nodes, rules
+from trident.plan.watermark_names import watermark_name
+from trident.plan.window_schema import time_field
 from trident.stream.argument_types import EvolveLike, StatefulArgument
 from trident.stream.arguments import read_arguments
 from trident.stream.base import GroupwiseVerbs, StatefulT, StreamBase, StreamT
-from trident.stream.state_specs import add_update, check_no_requests, evolving, factory_or_memory, state_spec
+from trident.stream.state_specs import (
+    add_update,
+    add_watermark,
+    check_no_requests,
+    evolving,
+    factory_or_memory,
+    state_spec,
+)
+from trident_state.store import ttl_of_factory
 
 _USAGE = (
     "statefulEach([inputFields,] operation, [outputFields,] keyFields=, valueType=, [stateFactory=,] name=), without "
@@ -43,6 +57,10 @@ class StatefulEachVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StatefulT]):
         keyFields: OutputsLike | None = None,
         valueType: str | DataType | None = None,
         stateFactory: object = None,
+        onTimer: Callable[..., Any] | None = None,
+        timestampField: str | None = None,
+        lateness: Duration | None = None,
+        maxTimersPerBatch: int = 100_000,
         name: str | None = None,
         evolve: EvolveLike = None,
     ) -> StatefulT:
@@ -72,6 +90,17 @@ class StatefulEachVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StatefulT]):
             The type of the state's values, ``"long"`` or ``"struct<n: long, last: date>"``.
         stateFactory : StateFactory, optional
             The kind and location of the state. Omitted: ``MemoryMapState.opaque()``.
+        onTimer : callable, optional
+            For a function: it is called with each `Timer` that is due, and the state (`TimedKeyValueState`), and may
+            return or yield values of `outputFields`. An object has a method ``onTimer(timer, collector)`` instead. A
+            tuple that a timer emits has the key, the emitted values, and null in all other fields.
+        timestampField : str, optional
+            A timestamp field of the stream: the watermark of its times is the clock of the timers. Omitted: the time of
+            the batch.
+        lateness : str, number of seconds or timedelta, optional
+            The distance of the watermark from the latest time so far. Omitted: 0. No tuple is dropped as late.
+        maxTimersPerBatch : int
+            How many timers fire in one batch at most. The others fire in the batches that follow at once.
         name : str
             The state's name, its identity over restarts.
         evolve : Evolution or list of Evolution, optional
@@ -111,20 +140,64 @@ class StatefulEachVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StatefulT]):
         stateful = Stateful(read, inputs, call.outputs is not None)
         _check_own_object(stateful, stream._register.states.values(), step)
         keys, value = _held(stream, group, stateful, keyFields, valueType, step)
+        clock = _Clock(timestampField, lateness, maxTimersPerBatch)
+        operation = read_on_timer(call.operation, onTimer, stateful.emits, step)
+        timers = clock.timers(operation, value.dataType, step)
+        if timers is not None:
+            stateful, value = replace(stateful, timers=timers), StructField(value.name, timers.record)
         if name is None:
             raise step.wrong(f"the state needs a name, its identity over restarts; write {_USAGE}")
         outputs = rules.appended(stream.schema, added, step)
+        factory = factory_or_memory(stateFactory, step, _USAGE)
+        spec = state_spec(stream._register, name, factory, step)
         node = nodes.PartitionPersist(
             stream._node,
             stream.fields,
             stateful,
             outputs,
             keys,
-            state_spec(stream._register, name, factory_or_memory(stateFactory, step, _USAGE), step),
+            spec,
+            None if timers is None else _watermark(stream, timers, spec, factory, step),
             **step.gives(rules.appended(keys, StructType([value]), step, of="the key")),
         )
         node = evolving(node, evolve, step)
         return self._through(add_update(stream._register, stream._label, node, outputs, step))
+
+
+@dataclass(frozen=True, slots=True)
+class _Clock:
+    """The arguments of a call that describe the clock of timers, and how many of them fire in one batch."""
+
+    timestampField: object
+    lateness: Any
+    most: object
+
+    def timers(self, operation: Operation | None, value: DataType, step: Step) -> Timers | None:
+        """Return the timers of a step; None if it has no function for timers."""
+        if operation is None:
+            for argument, given in (("timestampField", self.timestampField), ("lateness", self.lateness)):
+                if given is not None:
+                    raise step.wrong(f"{argument} is the clock of timers: give an object a method onTimer, or onTimer=")
+            return None
+        if self.timestampField is None and self.lateness is not None:
+            raise step.wrong("lateness= is a span of event time: give timestampField= too")
+        most = check_whole_number("maxTimersPerBatch", self.most, error=step.wrong)
+        lateness = 0 if self.lateness is None else self.lateness
+        config = None if self.timestampField is None else EventTime(self.timestampField, lateness, step)
+        return Timers(operation, value, config, most)
+
+
+def _watermark(
+    stream: StreamBase[Any], timers: Timers, spec: nodes.StateSpec, factory: Any, step: Step
+) -> nodes.Watermark | None:
+    """Add the watermark of timers by event time; None for timers by the time of the batch."""
+    if ttl_of_factory(factory) is not None:
+        raise step.wrong(f"{brief(factory)} has ttlSecs, and a timer must not expire: let onTimer delete values")
+    if timers.config is None:
+        return None
+    kind = time_field(stream.schema, timers.config.timestampField, step)
+    own = state_spec(stream._register, watermark_name(spec.name), factory, step)
+    return add_watermark(stream._register, stream._label, stream._node, timers, own, kind, step)
 
 
 def _check_own_object(stateful: Stateful, states: Iterable[nodes.StateWriter], step: Step) -> None:

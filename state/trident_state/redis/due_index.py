@@ -5,6 +5,7 @@ server, even if the server lost its last writes. It shows the state as of now, n
 only between two batches.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -49,14 +50,18 @@ class DueIndex:
             for read in (command(b"ZCOUNT", layout.due(group), b"-inf", upto), command(b"ZCARD", layout.due(group)))
         ]
         metas, replies = self._asked(layout, reads, asOf, lease)
-        for group, entries in zip(groups, replies[1::2], strict=True):
+        self._check_entries(metas, groups, replies[1::2])
+        return replies[::2]
+
+    def _check_entries(self, metas: Sequence[Meta], groups: Sequence[int], counts: Sequence[int]) -> None:
+        """Raise StateRecoveringError if the index of a group has not as many entries as its meta hash says."""
+        for group, entries in zip(groups, counts, strict=True):
             if metas[group].dues not in (None, str(entries)):
                 raise StateRecoveringError(
-                    f"{self._where}: the index of due times (when keys expire or sessions close) has only {entries} of "
-                    f"{metas[group].dues} entries in a group of keys: another client removed the rest. The next start "
-                    f"rebuilds the index"
+                    f"{self._where}: the index of due times (when keys expire, sessions close or timers fire) has only "
+                    f"{entries} of {metas[group].dues} entries in a group of keys: another client removed the rest. "
+                    f"The next start rebuilds the index"
                 )
-        return replies[::2]
 
     def read(
         self, layout: Layout, groups: Sequence[int], until: int, asOf: int, lease: Lease | None
@@ -76,6 +81,45 @@ class DueIndex:
             ]
             for members in self._asked(layout, reads, asOf, lease)[1]:
                 yield decode_keys(pa.array(members, pa.binary()), self._shape.keys)
+
+    def earliest(self, layout: Layout, until: int, most: int, asOf: int, lease: Lease | None) -> pa.Table:
+        """Return the `most` keys that are due first, of those due at or before `until`, in the order of their times.
+
+        Raises the errors of `read`.
+        """
+        groups = range(layout.groups)
+        counts = {g: n for g, n in zip(groups, self.counts(layout, groups, until, asOf, lease), strict=True) if n}
+        rows, start = max(1, min(_PAGE_KEYS, most) // len(groups)), 0
+        found: list[tuple[float, bytes]] = []
+        while counts:
+            reads = [(group, self._first(layout, group, start, min(start + rows, n))) for group, n in counts.items()]
+            start += rows
+            read_up_to = math.inf
+            for (group, _), reply in zip(reads, self._asked(layout, reads, asOf, lease)[1], strict=True):
+                found += zip(map(float, reply[1::2]), reply[::2], strict=True)
+                if counts[group] > start:
+                    read_up_to = min(read_up_to, float(reply[-1]))
+                else:
+                    del counts[group]
+            if sum(time <= read_up_to for time, _ in found) >= most:  # what is not read yet is due later
+                break
+        return decode_keys(pa.array([key for _, key in sorted(found)[:most]], pa.binary()), self._shape.keys)
+
+    def first(self, layout: Layout, asOf: int, lease: Lease | None) -> int | None:
+        """Return the time at which the first key is due; None if no key is. Raises the errors of `read`."""
+        groups = range(layout.groups)
+        reads = [
+            (group, read)
+            for group in groups
+            for read in (self._first(layout, group, 0, 1), command(b"ZCARD", layout.due(group)))
+        ]
+        metas, replies = self._asked(layout, reads, asOf, lease)
+        self._check_entries(metas, groups, replies[1::2])
+        return min((int(float(reply[1])) for reply in replies[::2] if reply), default=None)
+
+    def _first(self, layout: Layout, group: int, start: int, stop: int) -> bytes:
+        """Return the command that reads keys of a group with their times, in the order of the times."""
+        return command(b"ZRANGE", layout.due(group), b"%d" % start, b"%d" % (stop - 1), b"WITHSCORES")
 
     def _asked(
         self, layout: Layout, reads: Sequence[tuple[int, bytes]], asOf: int, lease: Lease | None

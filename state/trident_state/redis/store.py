@@ -363,17 +363,22 @@ class RedisStore:
             before = self._expiry_at(txid - 1)
         return None if before is None else before.after(txid, time, self._ttl, self._where).cutoff
 
-    def due(self, asOf: int, until: int) -> pa.Table | None:
+    def due(self, asOf: int, until: int, most: int | None = None) -> pa.Table | None:
         if self._due is None:
             return None
         layout = self._layout()
         try:
+            if most is not None:
+                return self._due.earliest(layout, until, most, asOf, self._lease)
             pages = list(self._due.read(layout, range(layout.groups), until, asOf, self._lease))
         except BatchBegunError:
             return None
         if len(pages) == 1:  # the only page of a state without key fields: joined, tables without columns have no rows
             return pages[0]
         return pa.concat_tables([self._shape.keys.empty_table(), *pages]).combine_chunks()
+
+    def first_due(self, asOf: int) -> int | None:
+        return None if self._due is None else self._due.first(self._layout(), asOf, self._lease)
 
     def scan(self, asOf: int | None, pageRows: int = 10_000, cutoff: int | None = None) -> Iterator[pa.Table]:
         yield from self._pages(asOf, self._lease, pageRows, cutoff=cutoff)

@@ -41,10 +41,10 @@ class Stored(Protocol):
 class DueTimes(Protocol):
     """A state as of the previous batch that may know when its keys are due (`StateShape.due`)."""
 
-    def due(self, until: int) -> pa.Table | None:
+    def due(self, until: int, most: int | None = None) -> pa.Table | None:
         """Return the keys that are due at or before `until` (microseconds since 1970).
 
-        Return None if the state does not know them.
+        With `most`, return only so many keys: those that are due first. Return None if the state does not know them.
         """
         ...
 

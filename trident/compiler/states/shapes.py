@@ -10,7 +10,7 @@ from trident.base.errors import FailedException, StateShapeError
 from trident.base.types import arrow_schema, arrow_type
 from trident.compiler.aggregates.column_combiners import ColumnCombine, combines_columns
 from trident.compiler.columns.function_errors import Where, described, short
-from trident.compiler.states.due_times import first_ends
+from trident.compiler.states.due_times import DUES
 from trident.operations.aggregator_names import aggregator_name
 from trident.operations.aggregators import Aggregation, Native
 from trident.operations.bundles import bundle_of
@@ -56,7 +56,8 @@ def shape_of(node: nodes.HeldState) -> StateShape:
     if isinstance(node, nodes.PersistentAggregate):
         where = Where(node.step, node.aggregation.site, node.inputs)
         return StateShape(keys, value, combine_of(node.aggregation, where))
-    return StateShape(keys, value, replacing(traits.meaning(node)), first_ends if traits.has_sessions(node) else None)
+    dues = traits.dues(node)
+    return StateShape(keys, value, replacing(traits.meaning(node)), None if dues is None else DUES[dues])
 
 
 def is_watermark(fingerprint: str) -> bool:

@@ -37,7 +37,7 @@ def stateful_update(step: PartitionPersist) -> RunWindow:
     It keeps the operation between batches of a run.
     """
     assert isinstance(step.updating, Stateful)
-    return (_Checkpoints(step) if step.updating.transactional else _Values(step)).update
+    return (_Checkpoints(step) if step.updating.transactional else Values(step)).update
 
 
 def call_hook(step: StateWriter, name: str, txid: int) -> None:
@@ -75,16 +75,25 @@ class _Update:
     def update(self, table: pa.Table, stored: Stored, batch: WindowBatch) -> Updated:
         """Return the result of the operation for a batch."""
         tuples = Columns.of(table.select(self._inputs.names), self._inputs)
-        overlay = Overlay(self._step.state.name, self._shape, self._where, stored)
+        overlay = self._overlay(stored)
         with self._owned(), self._open(overlay, batch.txid):
             self._begin(batch.txid, tuples)
             emitted = self._kernel(tuples).table(self._outputs) if tuples.rows else self._outputs.empty_table()
+            emitted = self._after_tuples(emitted)
             self._end(batch.txid)
         if overlay.failure is not None:  # the user's code caught the error, and continued without the value
             raise overlay.failure
         changes = overlay.changes()
         puts = pa.Table.from_arrays([changes[name].array() for name in changes.names], schema=self._puts)
         return Updated(puts, emitted)
+
+    def _overlay(self, stored: Stored) -> Overlay:
+        """Return the view of the state for one batch."""
+        return Overlay(self._step.state.name, self._shape, self._where, stored)
+
+    def _after_tuples(self, emitted: pa.Table) -> pa.Table:
+        """Do the work that follows the tuples of a batch. Return everything that the batch emits."""
+        return emitted
 
     def _owned(self) -> AbstractContextManager[None]:
         """Return a block in which the user's object works for this step. A function keeps no values, so any may."""
@@ -97,9 +106,12 @@ class _Update:
         operation = self._bound(stateful.operation)
         if not stateful.emits:
             return action(operation, self._where, frozenset(self._inputs.names))
-        names = self._outputs.names
-        added = pa.schema([self._outputs.field(name) for name in names if name not in self._inputs.names])
-        return emitter(operation, self._where, added, frozenset(names))
+        return emitter(operation, self._where, self._added, frozenset(self._outputs.names))
+
+    @property
+    def _added(self) -> pa.Schema:
+        """The fields that the operation emits."""
+        return pa.schema([field for field in self._outputs if field.name not in self._inputs.names])
 
     @contextmanager
     def _open(self, overlay: Overlay, txid: int) -> Iterator[None]:
@@ -137,16 +149,20 @@ class _Update:
         raise NotImplementedError
 
 
-class _Values(_Update):
+class Values(_Update):
     """An operation over a KeyValueState."""
 
     def __init__(self, step: PartitionPersist) -> None:
         self._current = Current()
-        self._state = KeyValues(step.state.name, shape_of(step).keys, self._current)
+        self._state = self._view(step)
         super().__init__(step)
         keys = [(field.name, field.type) for field in self._shape.keys]
         self._read_ahead = set(keys) <= {(field.name, field.type) for field in self._inputs}
         """True if the tuples have the key fields. If so, the state is read once a batch, not once a key."""
+
+    def _view(self, step: PartitionPersist) -> KeyValues:
+        """Return the state as the user's operation sees it."""
+        return KeyValues(step.state.name, shape_of(step).keys, self._current)
 
     def update(self, table: pa.Table, stored: Stored, batch: WindowBatch) -> Updated:
         try:

@@ -6,7 +6,7 @@ its new value, is frozen too. So it does not matter how often an update runs: on
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -26,6 +26,12 @@ from trident.operations.functions import Updating
 from trident.operations.tuples import tuple_type
 from trident.plan.nodes import PartitionPersist, PersistentReduce
 
+NextDue = int | None | Literal["ask the state"]
+"""The batch time from which a state needs a batch even if no tuple comes, in microseconds since 1970.
+
+None: it needs none. "ask the state": the state itself keeps its due times.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Updated:
@@ -33,11 +39,13 @@ class Updated:
 
     `puts` are the key fields and the new value (null: the key is removed), each key once. `emitted` are the tuples that
     the update emits; None if its step emits none. `dropped` is the number of rows that came too late for a window.
+    `due` is for steps that may need a batch when no tuple comes (`StateTraits.wakes`).
     """
 
     puts: pa.Table
     emitted: pa.Table | None
     dropped: int = 0
+    due: NextDue = None
 
 
 RunUpdate = Callable[[pa.Table, Stored, int], Updated]

@@ -4,7 +4,6 @@ The state holds a group's open sessions. A batch's tuples are first cut into run
 sessions that overlap are merged. A session is removed from the state when the watermark has reached its end.
 """
 
-import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +25,7 @@ from trident.compiler.states.shapes import Combining, nullable, shape_of
 from trident.compiler.states.update_types import RunWindow, WindowBatch
 from trident.compiler.states.updates import Updated
 from trident.compiler.windows.calls import Results, result_columns, where_of
-from trident.compiler.windows.open_windows import BatchIndex
+from trident.compiler.windows.due_keys import DueKeys
 from trident.compiler.windows.time import clock_of, held_by_any, latest_of
 from trident.compiler.windows.tuple_lists import Ids, TupleLists, flattened, microseconds, timestamps
 from trident.operations.tuples import tuple_type
@@ -35,7 +34,7 @@ from trident.plan.nodes import Window
 from trident.plan.window_inputs import entering_window
 from trident.plan.window_schema import END, START
 from trident_state.binary import one_chunk
-from trident_state.keys import decode_keys, encode_keys
+from trident_state.keys import encode_keys
 
 
 def session_update(node: Window) -> RunWindow:
@@ -87,7 +86,7 @@ class _Sessions:
         )
         self._puts = shape.keys.append(pa.field(node.schema.names[-1], shape.value))
         self._leaving = nullable(arrow_schema(node.outputs))
-        self._due = Due(shape.keys)
+        self._due = DueKeys(shape)
 
     def __call__(self, table: pa.Table, stored: Stored, batch: WindowBatch) -> Updated:
         field = self._config.timestampField
@@ -291,40 +290,3 @@ def runs_without_gap(times: Ids, key_numbers: Ids, gap: int) -> list[range]:
     apart = (np.diff(key_numbers) != 0) | (np.diff(times) >= gap)
     cuts = [0, *(np.flatnonzero(apart) + 1).tolist(), len(times)]
     return [range(first, last) for first, last in zip(cuts, cuts[1:], strict=False)]
-
-
-class Due(BatchIndex):
-    """For each key the end of its first open session. It is kept beside the state, in this process only.
-
-    The ends describe the state after one batch. After a restart, or if a batch is computed once more, they are read
-    again from the state.
-    """
-
-    def __init__(self, keys: pa.Schema) -> None:
-        self._keys = keys
-        self._ends: dict[bytes, int] = {}
-        self._heap: list[tuple[int, bytes]] = []
-
-    def _read(self, stored: Stored) -> None:
-        self._ends, self._heap = {}, []
-        for page in stored.scan():
-            firsts = first_ends(one_chunk(page.column(page.num_columns - 1)))
-            self.set(page.select(self._keys.names), firsts.to_pylist())
-
-    def set(self, keys: pa.Table, ends: Sequence[int | None]) -> None:
-        """Set for each of these keys the end of its first open session; None for a key without an open session."""
-        for key, end in zip(encode_keys(keys).to_pylist(), ends, strict=True):
-            if end is None:
-                self._ends.pop(key, None)
-            elif self._ends.get(key) != end:
-                self._ends[key] = end
-                heapq.heappush(self._heap, (end, key))
-
-    def until(self, time: int) -> pa.Table:
-        """Return the keys whose first open session ends at or before this time. Later calls omit these ends."""
-        keys: dict[bytes, None] = {}
-        while self._heap and self._heap[0][0] <= time:
-            end, key = heapq.heappop(self._heap)
-            if self._ends.get(key) == end:
-                keys[key] = None
-        return decode_keys(pa.array(list(keys), pa.binary()), self._keys)

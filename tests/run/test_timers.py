@@ -1,0 +1,405 @@
+"""Timers of stateful operations, end to end: they fire exactly once, in batches without tuples if sources are silent.
+
+A model with plain dicts says what every key holds; the drivers die, stay away for days, and replay other tuples.
+"""
+
+import datetime
+import random
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.server import RedisServer
+from trident import Count, StatefulOperation, TridentTopology
+from trident.base.clock import Clock
+from trident.base.errors import StateError, StateValueError, TopologyError
+from trident.spouts import FeederBatchSpout, FixedBatchSpout
+from trident.state import MemoryMapState, RedisMapState, SqliteMapState
+from trident.testing import CRASH_POINTS, PAUSE, DriverCrashedError, ManualClock, TestSource, crash_at, start_local
+
+pytestmark = pytest.mark.usefixtures("nothing_left_running")
+
+START = 1_700_000_000.0
+SECOND = datetime.timedelta(seconds=1)
+DAY = 86_400.0
+FIELDS = "key string, name string, seconds long"
+MakeState = Callable[[], Any]
+
+
+def when(seconds: float) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(START + seconds, datetime.UTC)
+
+
+@pytest.fixture(params=["memory", "sqlite", "redis", "redis in groups"])
+def make_state(request: pytest.FixtureRequest, tmp_path: Path) -> MakeState:
+    if request.param == "memory":
+        return MemoryMapState.opaque
+    if request.param == "sqlite":
+        return lambda: SqliteMapState.opaque(tmp_path / "state.sqlite")
+    server: RedisServer = request.getfixturevalue("shared_redis")
+    groups = 4 if request.param.endswith("groups") else 1
+    return lambda: RedisMapState.opaque(server.url, buckets=16, groups=groups)
+
+
+class Quiet(StatefulOperation):
+    """Say when a key has been quiet for ten minutes, and how often it came."""
+
+    outputType = "string"
+
+    def initState(self, state: Any) -> None:
+        self.state = state
+
+    def execute(self, tuple: Any, collector: Any) -> None:
+        self.state.put(tuple.user, self.state.get(tuple.user, 0) + 1)
+        self.state.setTimer(tuple.user, self.state.now() + 600 * SECOND)
+
+    def onTimer(self, timer: Any, collector: Any) -> None:
+        collector.emit([f"{timer.key}: {self.state.get(timer.key)}, {timer.at:%H:%M:%S}"])
+
+
+def quiet(state: Any, source: Any) -> tuple[TridentTopology, list[Any]]:
+    topology, seen = TridentTopology(), list[Any]()
+    chats = topology.newStream("chats", source)
+    out = chats.statefulEach(Quiet(), "message", keyFields="user", valueType="long", stateFactory=state, name="quiet")
+    out.peek(lambda t: seen.append(tuple(t)))
+    return topology, seen
+
+
+def test_a_timer_fires_in_a_batch_without_tuples_once_its_time_has_come(make_state: MakeState, tmp_path: Path) -> None:
+    clock, feeder = ManualClock(START), FeederBatchSpout("user string, word string")
+    topology, seen = quiet(make_state(), feeder)
+    options = {"name": "t", "checkpointLocation": tmp_path, "clock": clock}
+    with start_local(topology, **options) as running:
+        feeder.feed([("Ann", "a"), ("Bob", "b")], wait=True, timeout=20)
+        clock.advance(300)
+        feeder.feed([("Ann", "c")], wait=True, timeout=20)
+        clock.advance(299.999)
+        running.processAllAvailable(timeout=20)
+        assert seen == [] and running.status["groups"]["chats"]["committed"] == 2
+        clock.advance(0.001)
+        running.processAllAvailable(timeout=20)
+        assert seen == [("Bob", None, "Bob: 1, 22:23:20")]
+        assert dict(running.state("quiet").items()) == {"Ann": 2, "Bob": 1}
+        running.processAllAvailable(timeout=20)
+        assert running.status["groups"]["chats"]["committed"] == 3, "a batch without tuples only if something is due"
+    clock.advance(3 * DAY)
+    topology, seen = quiet(make_state(), FeederBatchSpout("user string, word string"))
+    with start_local(topology, **options) as running:
+        running.processAllAvailable(timeout=20)
+        assert seen == [("Ann", None, "Ann: 2, 22:28:20")]
+        committed = running.status["groups"]["chats"]["committed"]
+        clock.advance(DAY)
+        running.processAllAvailable(timeout=20)
+        assert running.status["groups"]["chats"]["committed"] == committed
+
+
+# --- a model ----------------------------------------------------------------------------------------------------------
+
+
+def changed(state: Any, key: str, name: str, seconds: int) -> None:
+    """What a tuple does: it sets a timer, moves it, removes it (seconds 0), or adds to the value."""
+    if name == "value":
+        state.put(key, [*state.get(key, []), f"{seconds}"])
+    elif name == "gone":
+        state.delete(key)
+    elif seconds == 0:
+        state.deleteTimer(key, name)
+    else:
+        state.setTimer(key, state.now() + seconds * SECOND, name)
+
+
+def fired(state: Any, key: str, name: str, at: datetime.datetime) -> list[str]:
+    """What a timer does: it is noted in the value; some set others, which may be due at once."""
+    note = f"{name}@{(at - when(0)) // SECOND}"
+    if len(state.get(key, [])) < 40:
+        state.put(key, [*state.get(key, []), note])
+    if name == "again":
+        state.setTimer(key, state.now() + 90 * SECOND, name)
+    elif name == "other":
+        state.setTimer(key[::-1], at - SECOND, "echo")
+        state.deleteTimer(key, "a")
+    return [note] * (2 if name == "b" else 1)
+
+
+class Model:
+    """The same operation over dicts: all tuples of a step, then the timers that are due, in order."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, list[str]] = {}
+        self.timers: dict[tuple[str, str], datetime.datetime] = {}
+        self.emitted: dict[str, int] = {}
+        self.seconds = 0.0
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self.values.get(key, default)
+
+    def put(self, key: str, value: list[str]) -> None:
+        self.values[key] = value
+
+    def delete(self, key: str) -> None:
+        self.values.pop(key, None)
+
+    def now(self) -> datetime.datetime:
+        return when(self.seconds)
+
+    def setTimer(self, key: str, at: datetime.datetime, name: str = "") -> None:
+        self.timers[key, name] = at
+
+    def deleteTimer(self, key: str, name: str = "") -> None:
+        self.timers.pop((key, name), None)
+
+    def settle(self, tuples: list[Any], most: int) -> None:
+        """Process tuples, and then all that is due, `most` timers in one batch."""
+        for each in tuples:
+            changed(self, *each)
+        while due := sorted((at, *who) for who, at in self.timers.items() if at <= self.now()):
+            for at, key, name in due[:1]:
+                del self.timers[key, name]
+                self.emitted[key] = self.emitted.get(key, 0) + len(fired(self, key, name, at))
+
+
+class Operation(StatefulOperation):
+    outputType = "string"
+
+    def initState(self, state: Any) -> None:
+        self.state = state
+
+    def execute(self, tuple: Any, collector: Any) -> None:
+        changed(self.state, *tuple)
+
+    def onTimer(self, timer: Any, collector: Any) -> None:
+        for note in fired(self.state, timer.key, timer.name, timer.at):
+            collector.emit([note])
+
+
+def tuples_of(chance: random.Random, keys: list[str]) -> list[Any]:
+    names = ["a", "b", "again", "other", "value", "gone"]
+    return [(chance.choice(keys), chance.choice(names), chance.choice([0, 1, 30, 90, 200, 4000])) for _ in range(9)]
+
+
+class Lives:
+    """One topology over several drivers, some of which die."""
+
+    def __init__(self, topology: Callable[[], TridentTopology], folder: Path, clock: Clock) -> None:
+        self.topology, self.options = topology(), {"name": "t", "checkpointLocation": folder, "clock": clock}
+        self.running: Any = None
+
+    def start(self) -> None:
+        """Start a driver; after a death in the start, another one."""
+        while self.running is None:
+            try:
+                self.running = start_local(self.topology, **self.options)
+            except DriverCrashedError:
+                continue
+
+    def end(self) -> None:
+        running, self.running = self.running, None
+        if running is not None:
+            running.stop()
+
+    def settle(self) -> None:
+        """Process all that is there, with another driver after each death."""
+        while True:
+            self.start()
+            try:
+                return self.running.processAllAvailable(timeout=30)
+            except DriverCrashedError:
+                self.end()
+
+
+@contextmanager
+def dying(chance: random.Random, lives: Lives) -> Iterator[None]:
+    """Let the drivers of a step die at a random point, or let none die."""
+    point = chance.choice([None, *CRASH_POINTS])
+    with ExitStack() as stack:
+        if point is not None:
+            lives.end()
+            stack.enter_context(crash_at(point, chance.randint(1, 2)))
+        yield
+
+
+def follow_the_model(chance: random.Random, make_state: MakeState, folder: Path, kind: str, most: int) -> None:
+    keys = ["ab", "ba", "cd", "dc", "ee", "x"]
+    script: list[Any] = []
+    batches = [tuples_of(chance, keys) for _ in range(6)]
+    for batch in batches:
+        script += [PAUSE, batch]
+    source = TestSource(FIELDS, script, kind)
+    clock, model = ManualClock(START), Model()
+
+    def topology() -> TridentTopology:
+        made = TridentTopology()
+        out = made.newStream("s", source).statefulEach(
+            Operation(),
+            "note",
+            keyFields="key",
+            valueType="array<string>",
+            stateFactory=make_state(),
+            maxTimersPerBatch=most,
+            name="held",
+        )
+        out.groupBy("key").persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="emitted")
+        return made
+
+    lives = Lives(topology, folder, clock)
+    try:
+        for batch in batches:
+            waited = chance.choice([0.0, 1.0, 89.0, 100.0, 5 * DAY])
+            clock.advance(waited)
+            model.seconds += waited
+            with dying(chance, lives):
+                lives.settle()  # what is due fires before the tuples come: their cut into batches must not matter
+            model.settle([], most)
+            source.resume()
+            with dying(chance, lives):
+                lives.settle()
+            model.settle(batch, most)
+            assert dict(lives.running.state("held").items()) == {
+                **{key: None for key, _ in model.timers},
+                **model.values,
+            }
+            assert dict(lives.running.state("emitted").items()) == model.emitted
+            if chance.random() < 0.3:
+                lives.end()
+    finally:
+        lives.end()
+
+
+@pytest.mark.parametrize("kind", ["transactional", "opaque"])
+@pytest.mark.parametrize("most", [3, 100_000])
+def test_timers_are_those_of_a_model_whatever_drivers_die_of(
+    make_state: MakeState, tmp_path: Path, kind: str, most: int
+) -> None:
+    follow_the_model(random.Random(f"{kind} {most}"), make_state, tmp_path / "log", kind, most)
+
+
+# --- what a timer does, case by case ----------------------------------------------------------------------------------
+
+
+def told(steps: Any, batches: list[Any], tmp_path: Path, **arguments: Any) -> tuple[list[Any], dict[Any, Any], int]:
+    """Run an operation over batches at one time. Return what it emits, what its state holds, the last txid."""
+    topology, seen = TridentTopology(), list[Any]()
+    rows = topology.newStream("s", FixedBatchSpout("k string, at timestamp, n long", batches))
+    options = {"keyFields": "k", "valueType": "long", "name": "held", **arguments}
+    rows.statefulEach(steps, "note string", **options).peek(lambda t: seen.append(tuple(t)))
+    clock = ManualClock(START)
+    with start_local(topology, name="t", checkpointLocation=tmp_path, clock=clock, maxAttempts=1) as running:
+        running.processAllAvailable(timeout=20)
+        return seen, dict(running.state("held").items()), running.status["groups"]["s"]["committed"]
+
+
+def test_timers_fire_after_the_tuples_in_the_order_of_their_times_and_a_limit_goes_on_in_the_next_batch(
+    tmp_path: Path,
+) -> None:
+    def step(tuple: Any, state: Any) -> Iterator[str]:
+        state.setTimer(tuple.k, state.now() - tuple.n * SECOND, "x")
+        state.setTimer(tuple.k, state.now() - tuple.n * SECOND, "y")
+        yield f"tuple {tuple.k}"
+
+    def fire(timer: Any, state: Any) -> str:
+        state.put(timer.key, state.get(timer.key, 0) + 1)
+        return f"{timer.key}{timer.name}"
+
+    rows = [[("a", None, 1), ("b", None, 3), ("c", None, 2)]]
+    seen, held, last = told(step, rows, tmp_path, onTimer=fire, maxTimersPerBatch=4)
+    assert seen[:3] == [(k, None, n, f"tuple {k}") for k, n in (("a", 1), ("b", 3), ("c", 2))]
+    assert seen[3:] == [(note[0], None, None, note) for note in ("bx", "by", "cx", "cy", "ax", "ay")]
+    assert held == {"a": 2, "b": 2, "c": 2} and last == 2
+
+
+def test_a_timer_by_event_time_fires_when_the_watermark_reaches_it(tmp_path: Path) -> None:
+    def step(tuple: Any, state: Any) -> Iterator[str]:
+        state.setTimer(tuple.k, tuple.at + 60 * SECOND)
+        yield f"{tuple.k} at {state.now() and (state.now() - when(0)) // SECOND}"
+
+    def fire(timer: Any, state: Any) -> Iterator[str]:
+        yield f"{timer.key} {(timer.at - when(0)) // SECOND} at {(state.now() - when(0)) // SECOND}"
+        if timer.at < when(100):
+            state.setTimer(timer.key, timer.at + 1 * SECOND)
+
+    rows = [[("a", when(0), 1), ("b", when(20), 2)], [("c", when(70), 3)], [("c", when(5), 4), ("d", when(91), 5)]]
+    seen, _, last = told(step, rows, tmp_path, onTimer=fire, timestampField="at", lateness=10)
+    assert [row[-1] for row in seen] == [
+        *("a at None", "b at None", "c at 10"),
+        *("a 60 at 60", "c at 60", "d at 60"),
+        *[f"a {second} at 81" for second in range(61, 66)],
+        "c 65 at 81",
+        *[note for second in range(66, 80) for note in (f"a {second} at 81", f"c {second} at 81")],
+        *[f"{key} {second} at 81" for second in (80, 81) for key in ("a", "b", "c")],
+    ]
+    assert last == 3
+
+
+def test_a_timer_may_be_set_moved_read_and_removed_by_name(tmp_path: Path) -> None:
+    noted: list[Any] = []
+
+    def step(tuple: Any, state: Any) -> str:
+        state.setTimer("other", state.now() + 5 * SECOND, "n")
+        state.setTimer("other", state.now() + 9 * SECOND)
+        noted.append((state.getTimer("other", "n"), state.getTimer("other"), state.getTimer(tuple.k)))
+        state.setTimer("other", state.now() + 7 * SECOND, "n")
+        state.deleteTimer("other")
+        state.deleteTimer("other")
+        noted.append((state.getTimer("other", "n"), state.getTimer("other"), "other" in state, list(state.keys())))
+        return ""
+
+    _, held, _ = told(step, [[("a", None, 1)]], tmp_path, onTimer=lambda timer, state: None)
+    assert noted == [(when(5), when(9), None), (when(7), None, False, [])]
+    assert held == {"other": None}
+
+
+def test_what_cannot_be_a_timer_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    def refused(call: Callable[[Any], Any], kind: type[Exception], words: str, **arguments: Any) -> None:
+        failed: list[BaseException] = []
+
+        def step(tuple: Any, state: Any) -> str:
+            try:
+                call(state)
+            except Exception as error:
+                failed.append(error)
+            return ""
+
+        told(step, [[("a", None, 1)]], tmp_path / words[:9], **arguments)
+        assert isinstance(failed[0], kind) and words in str(failed[0]), failed
+
+    on_timer = {"onTimer": lambda timer, state: None}
+    refused(lambda state: state.setTimer("a", when(1)), StateError, "needs an operation with timers: give the object")
+    naive = datetime.datetime(2026, 1, 1)
+    refused(lambda state: state.setTimer("a", naive), StateValueError, "expected a datetime with a zone", **on_timer)
+    refused(lambda state: state.setTimer("a", 17.5), StateValueError, "not 17.5 (float)", **on_timer)
+    refused(lambda state: state.setTimer("a", when(1), 3), StateValueError, "invalid name 3 (int)", **on_timer)
+    refused(lambda state: state.frobnicate(), AttributeError, "has no 'frobnicate'")
+
+
+def test_what_cannot_have_timers_is_refused_when_the_stream_is_built() -> None:
+    def refused(words: str, operation: Any = None, **arguments: Any) -> None:
+        rows = TridentTopology().newStream("s", FixedBatchSpout("k string, at timestamp", []))
+        operation = operation or (lambda tuple, state: None)
+        options = {"keyFields": "k", "valueType": "long", "name": "held", **arguments}
+        with pytest.raises(TopologyError, match=words):
+            rows.statefulEach(operation, "note string", **options)
+
+    def fire(timer: Any, state: Any) -> None: ...
+
+    refused("timestampField is the clock of timers: give an object a method onTimer", timestampField="at")
+    refused("lateness= is a span of event time", onTimer=fire, lateness=1)
+    refused("maxTimersPerBatch=0: expected a whole number of at least 1", onTimer=fire, maxTimersPerBatch=0)
+    refused("has ttlSecs, and a timer must not expire", onTimer=fire, stateFactory=MemoryMapState.opaque(ttlSecs=9))
+    refused("belongs to a function", Quiet(), onTimer=fire)
+    refused("onTimer=7: expected a function of a Timer and the state", onTimer=7)
+    refused("onTimer is called with a Timer and the KeyValueState", onTimer=lambda timer: None)
+
+
+def test_an_error_of_onTimer_names_the_timer_and_the_batch_stays_whole(tmp_path: Path) -> None:
+    def step(tuple: Any, state: Any) -> str:
+        state.setTimer(tuple.k, state.now(), "n")
+        return ""
+
+    def fire(timer: Any, state: Any) -> None:
+        raise ValueError("no")
+
+    with pytest.raises(Exception, match=r"onTimer\(\('a', datetime.*'n'\)\)"):
+        told(step, [[("a", None, 1)]], tmp_path, onTimer=fire)

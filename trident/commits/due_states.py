@@ -1,0 +1,51 @@
+"""The states of a group that need a batch even if no tuple comes, and the time from which they need it.
+
+Nothing of this is stored. An update says when its state is due next, or the state itself is asked. After a start
+nothing is known, which counts as due: so the first batch of a run may have no tuples, and its updates find what is due.
+"""
+
+import math
+from collections.abc import Mapping
+
+from trident.base.errors import SnapshotMovedError, StateRecoveringError
+from trident.compiler.program import Group
+from trident.compiler.states.updates import NextDue
+from trident.log.protocol import Birth
+from trident.plan.nodes import StateUpdate
+from trident.plan.states import state_traits
+from trident_state.store import Store, Timed
+
+
+class DueStates:
+    """The due times of one group. The commit thread notes them, and the plan thread reads them."""
+
+    def __init__(self, group: Group, stores: Mapping[str, Store], births: Mapping[str, Birth]) -> None:
+        self._stores, self._births = stores, births
+        self._wakes = frozenset(step.state.name for step in group.states if state_traits(step).wakes(step))
+        self._noted: dict[str, tuple[int, NextDue]] = {}
+        """For each state the batch that noted its due time, and the time. An entry is replaced as a whole."""
+
+    def note(self, step: StateUpdate, txid: int, due: NextDue) -> None:
+        """Note when a state is due after batch `txid`."""
+        if step.state.name in self._wakes:
+            self._noted[step.state.name] = txid, due
+
+    def first(self, txid: int) -> float:
+        """Return the time from which a state needs a batch after `txid`, in microseconds since 1970.
+
+        Infinity: none does. Minus infinity: that is not known, as after a start. Raises the errors of a store.
+        """
+        return min((self._of(state, txid) for state in self._wakes), default=math.inf)
+
+    def _of(self, state: str, txid: int) -> float:
+        noted, due = self._noted.get(state, (None, None))
+        if noted != txid:  # a state that was born since then is empty
+            return math.inf if self._births[state].txid >= txid else -math.inf
+        if due == "ask the state":
+            store = self._stores[state]
+            assert isinstance(store, Timed)
+            try:
+                due = store.first_due(txid)
+            except (SnapshotMovedError, StateRecoveringError):  # the update of a batch finds what is due without it
+                return -math.inf
+        return math.inf if due is None else due

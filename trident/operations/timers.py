@@ -1,0 +1,92 @@
+"""Timers of stateful operations: the object that `onTimer` gets, and the form of timers in a plan."""
+
+import datetime
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from pyspark.sql.types import ArrayType, DataType, LongType, StringType, StructField, StructType
+
+from trident.base.callsite import CallSite
+from trident.operations.aggregates.base import BuiltinAggregator
+from trident.operations.aggregators import Aggregation
+from trident.operations.functions import Operation
+from trident.operations.windows import EventTime
+
+AT, NAME = "at", "name"
+"""The fields of a stored timer: its time in microseconds since 1970, and its name."""
+
+_TIMER = StructType([StructField(AT, LongType()), StructField(NAME, StringType())])
+VALUE, TIMERS = "value", "timers"
+"""The fields of a record: the user's value, and the timers of the key in the order in which they fire."""
+
+TIMED = "trident.TimedValue"
+"""The name that stores keep with records of values and timers."""
+
+
+class Timer(NamedTuple):
+    """A timer that fires: `onTimer` gets it. Each key has at most one timer of each name."""
+
+    key: Any
+    """The key for which the timer was set: the value of the key field, or a tuple of them."""
+
+    at: datetime.datetime
+    """The time for which it was set. It fires in the first batch whose clock has reached this time."""
+
+    name: str
+    """The name with which it was set; "" if none was given."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Timers:
+    """The timers of a stateful operation in a plan.
+
+    `operation` is called with each timer that fires. `value` is the type of the user's values. `config` has the event
+    time of the clock; None: the clock is the time of the batch. `most` timers fire in one batch at most.
+    """
+
+    operation: Operation
+    value: DataType
+    config: EventTime | None
+    most: int
+
+    @property
+    def site(self) -> CallSite:
+        """The location of the function that is called with timers."""
+        return self.operation.site
+
+    @property
+    def record(self) -> StructType:
+        """The type of the stored values: the user's value and the timers of the key."""
+        return StructType([StructField(VALUE, self.value), StructField(TIMERS, ArrayType(_TIMER))])
+
+    @property
+    def meaning(self) -> str:
+        """The name that stores keep with the values."""
+        return TIMED if self.config is None else f"{TIMED} by {self.config.timestampField}"
+
+    @property
+    def presents(self) -> Aggregation:
+        """The aggregation that shows queries the user's value of a record."""
+        return Aggregation(TimedValue(), self.site, VALUE, self.record)
+
+
+class TimedValue(BuiltinAggregator):
+    """The meaning of a record with timers for queries: they see the user's value alone. It aggregates nothing."""
+
+    def init(self, tuple: Any) -> Any:
+        raise NotImplementedError("an operation makes the records")
+
+    def combine(self, a: Any, b: Any) -> Any:
+        return b
+
+    def zero(self) -> Any:
+        return None
+
+    def present(self, acc: Any) -> Any:
+        """Return the user's value of a record; None if the key has only timers."""
+        return acc[0]
+
+    def presented_type(self, accumulator: DataType) -> DataType | None:
+        """Return the type of the user's values."""
+        assert isinstance(accumulator, StructType)
+        return accumulator[VALUE].dataType
