@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 from tests.support.totals import Total
 from trident import Count, TridentTopology, expr
-from trident.spouts import FixedBatchSpout
 from trident.run.start import start
+from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
 from trident.testing import ManualClock
 
