@@ -50,6 +50,7 @@ from trident.operations.functions import Function as Function
 from trident.operations.functions import QueryFunction as QueryFunction
 from trident.operations.functions import StateUpdater as StateUpdater
 from trident.operations.functions import TridentCollector as TridentCollector
+from trident.operations.initial_state import InitialState as InitialState
 from trident.operations.join_kinds import JoinOutFieldsMode as JoinOutFieldsMode
 from trident.operations.join_kinds import JoinType as JoinType
 from trident.operations.json_values import FromJson as FromJson

@@ -2422,6 +2422,14 @@ GUARDS = [
         "tests/recovery/test_state_evolution.py -k while_it_is_emptied",
     ),
     Guard(
+        "first content, a store that has a part of it",
+        "a store counts as whole before it has the content with which its state begins",
+        "trident/log/protocol.py",
+        "        return self.txid - 1 if self.filled else self.txid\n",
+        "        return self.txid\n",
+        "tests/recovery/test_initial_state.py -k 'once and memory'",
+    ),
+    Guard(
         "evolution, batches of the former program",
         "a waiting batch of the former aggregator is added by the new one",
         "trident/recovery/state_evolution.py",

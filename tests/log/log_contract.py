@@ -347,7 +347,7 @@ class LogContract:
         with pytest.raises(LogError, match="'other' cannot publish"):
             log.publish(lease, "other", b"{}")
 
-    def test_a_state_begins_with_a_content_that_is_kept_as_long_as_the_batch_of_its_birth(self, place: Place) -> None:
+    def test_a_state_begins_with_a_content_that_is_kept_with_the_batch_after_it(self, place: Place) -> None:
         log = place.open()
         lease = log.take()
         for txid in (1, 2, 3):
@@ -361,9 +361,9 @@ class LogContract:
         assert log.manifest("counts") is None
         assert log.content("counts", 2) == content
         assert log.content("counts", 1) is None and log.content("other", 2) is None
-        log.trim(lease, "g", needed=1, keep_batches=0, keep_bytes=0)
-        assert log.content("counts", 2) == content
         log.trim(lease, "g", needed=2, keep_batches=0, keep_bytes=0)
+        assert log.content("counts", 2) == content
+        log.trim(lease, "g", needed=3, keep_batches=0, keep_bytes=0)
         assert log.content("counts", 2) is None and log.births()["counts"].filled == "() -> int64 by Sum"
 
     def test_a_content_ends_with_the_records_of_its_state(self, place: Place) -> None:
@@ -378,10 +378,11 @@ class LogContract:
         log = place.open()
         lease = log.take()
         frozen(log, lease, 1)
+        frozen(log, lease, 2)
         files = FrozenFiles("frozen/log/g/1-1-0-0", (FrozenFile("a.arrow", 3, 1, 4),), TABLE.schema)
         log.born(lease, "counts", Birth("g", 1, filled="() -> int64 by Sum"), freeze(files))
         assert log.folders("g") == {"frozen/log/g/1-1-0-0"}
-        assert log.trim(lease, "g", needed=1, keep_batches=0, keep_bytes=0) == ["frozen/log/g/1-1-0-0"]
+        assert log.trim(lease, "g", needed=2, keep_batches=0, keep_bytes=0) == ["frozen/log/g/1-1-0-0"]
         assert log.folders("g") == set()
 
     def test_a_batch_that_froze_nothing_is_frozen(self, place: Place) -> None:

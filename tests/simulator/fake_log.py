@@ -347,7 +347,7 @@ class FakeLog:
             known = disk.groups.get(group) or Group()
             kept = known.kept
             gone.extend(_drop(disk.frozen, lambda key: key[0] == group and key[1] <= until))
-            old = [s for s in disk.states.values() if s.birth.group == group and s.birth.txid <= until and s.content]
+            old = [s for s in disk.states.values() if s.birth.group == group and s.birth.txid < until and s.content]
             gone.extend({"": state.content} for state in old if state.content is not None)
             contents = [(state, state.content) for state in old]
             for state in old:

@@ -308,7 +308,7 @@ class TransactionLog(LogReading, Protocol):
     def born(self, lease: Lease, state: str, birth: Birth, content: FrozenOutput | None = None) -> None:
         """Record the birth of a state that is about to be created, and the content with which it begins.
 
-        From then on the state has no manifest. The log keeps the content as long as the batch of its txid.
+        From then on the state has no manifest. The log keeps the content until it drops the batch after it.
         """
         ...
 

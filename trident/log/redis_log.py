@@ -459,8 +459,8 @@ class RedisTransactionLog(LogBase):
         return [*(folder for txid in dropped for folder in folders[txid]), *of_contents]
 
     def _drop_contents(self, lease: Lease, group: str, until: int) -> list[str]:
-        """Drop the contents with which states of a group began up to a txid, and return their folders of files."""
-        old = [content for content in self._contents_of(group) if content[1] <= until]
+        """Drop the contents with which states of a group began before a txid, and return their folders of files."""
+        old = [content for content in self._contents_of(group) if content[1] < until]
         if old:
             write = WriteRequest(self._meta).drop(self._states, [f"content:{state}" for state, *_ in old])
             self._write(lease, write.drop(self._contents, [state for state, *_ in old]))

@@ -387,7 +387,7 @@ class SqliteLog(LogBase):
                 "DELETE FROM frozen WHERE grp = ? AND txid <= ? RETURNING CASE WHEN files THEN body END", (group, until)
             ).fetchall()
             deleted += db.execute(
-                "DELETE FROM contents WHERE grp = ? AND birth <= ? RETURNING CASE WHEN files THEN body END",
+                "DELETE FROM contents WHERE grp = ? AND birth < ? RETURNING CASE WHEN files THEN body END",
                 (group, until),
             ).fetchall()
             db.execute("DELETE FROM batches WHERE grp = ? AND txid < ?", (group, until))

@@ -20,6 +20,7 @@ from trident.operations.column_updaters import ColumnUpdater
 from trident.operations.error_policy import OnError
 from trident.operations.evolution import Evolution
 from trident.operations.functions import Operation, Query, Updating
+from trident.operations.initial_state import InitialState
 from trident.operations.interval_joins import IntervalJoining
 from trident.operations.multireducers import MultiReduction
 from trident.operations.selections import Picking
@@ -259,12 +260,13 @@ class Pick(Node):
 class StateSpec:
     """A state as a topology declares it. `name` is its identity within the topology.
 
-    `evolve` are the former shapes from which a start may continue.
+    `evolve` are the former shapes from which a start may continue, `initial` the content with which the state begins.
     """
 
     name: str
     factory: StateFactory
     evolve: tuple[Evolution, ...] = ()
+    initial: InitialState | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

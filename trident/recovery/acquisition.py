@@ -14,6 +14,7 @@ import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
 from msgspec.structs import replace as replace_fields
 
 from trident.base.attempt import Holder, Lease
@@ -24,6 +25,7 @@ from trident.base.errors import (
     LogError,
     LogMismatchError,
     StateAheadError,
+    StateError,
     StateLostError,
     StateOwnedError,
 )
@@ -38,6 +40,7 @@ from trident.recovery.first_content import FirstContents
 from trident.recovery.folder_owner import take_objects
 from trident.recovery.group_membership import Membership, join_log
 from trident.recovery.incarnations import check_incarnation, of_another_life
+from trident.recovery.initial_content import content_of
 from trident.recovery.program_compatibility import Names, match_waiting_batches
 from trident.recovery.state_compatibility import check_same_shape
 from trident.recovery.state_evolution import evolve_stores
@@ -150,11 +153,14 @@ class _Progress:
         noted = log.births()
         births = dict[str, Birth]()
         for group in groups:
-            new, known_states = Birth(group.name, histories[group.name].last_frozen, epoch), _founded(noted)
+            last, known_states = histories[group.name].last_frozen, _founded(noted)
             for node in group.states:
-                birth = noted.get(node.state.name)
-                goes_on = node.state.name in known_states
-                births[node.state.name] = birth if birth is not None and (goes_on or birth == new) else new
+                name, birth = node.state.name, noted.get(node.state.name)
+                filled = joined.program.shapes[name].fingerprint if node.state.initial is not None else ""
+                new = Birth(group.name, last, epoch, filled=filled)
+                # A content that no store has yet is read again, because a store may have refused it.
+                goes_on = name in known_states or (birth == new and not filled)
+                births[name] = birth if birth is not None and goes_on else new
         return cls(histories, noted, births)
 
     def waiting(self, program: Program, log: TransactionLog, settings: Settings) -> dict[str, dict[int, Names]]:
@@ -201,10 +207,16 @@ def _take_states(
     waiting = progress.waiting(program, log, settings)
     for group in program.groups:
         _check_states(group, stores, histories[group.name], log, progress.noted, settings)
+    first = FirstContents(log, settings, births)
+    evolve_stores(program, stores, histories, progress.noted, first)
+    contents = _initial_contents(program, births, lease)
     if joined.changed:
         log.enroll(lease, joined.members)
         reach("start.enrolled")
-    evolve_stores(program, stores, histories, progress.noted, FirstContents(log, settings, births))
+    for node, content in contents:
+        name = node.state.name
+        first.record(node, program.shapes[name], lease, births[name], content)
+        reach("start.state.born")
     _acquire(stores, births, log, lease)
     for group in program.groups:
         histories[group.name] = _with_attempts(log.history(group.name), log.attempts(group.name), before)
@@ -317,6 +329,7 @@ def _check_states(
     for node in group.states:
         name, drop = node.state.name, dropped_by(node)
         report, birth = stores[name].report(), known.get(name)
+        _check_begins(node, birth, settings)
         if name not in (founded := _founded(known)) and drop in founded:
             raise StateLostError(
                 f"state {name!r} is the watermark of state {drop!r} and was dropped without it, so windows that "
@@ -342,9 +355,30 @@ def _check_states(
             _check_no_later_stage(name, report, furthest, birth, settings)
 
 
+def _initial_contents(
+    program: Program, births: Mapping[str, Birth], lease: Lease
+) -> list[tuple[StateWriter, pa.Table]]:
+    """Return the contents of the states that begin now with one."""
+    writers = [node for group in program.groups for node in group.states if node.state.initial is not None]
+    new = [node for node in writers if not births[node.state.name].founded]
+    return [(node, content_of(node, program.shapes[node.state.name])) for node in new]
+
+
 def _is_filled_now(name: str, birth: Birth, history: History, log: TransactionLog) -> bool:
     """Return whether a state was born with a content and its store may lack it: no batch after it is committed."""
     return bool(birth.filled) and history.committed <= birth.txid and log.content(name, birth.txid) is not None
+
+
+def _check_begins(node: StateWriter, birth: Birth | None, settings: Settings) -> None:
+    """Raise StateError if the program gives a content to a state that has begun without one."""
+    name = node.state.name
+    if node.state.initial is not None and birth is not None and birth.founded and not birth.filled:
+        raise StateError(
+            f"{node.step} ({node.site.location}): state {name!r} exists since txid {birth.txid}, so initialState= "
+            f"would never be used. Remove it; or drop the state with "
+            f"{settings.drop(name, node.state.factory.survives)}, so that it begins with this content and the next "
+            f"batch, and loses its values. Nothing was written"
+        )
 
 
 def _check_no_later_stage(name: str, report: StoreReport, furthest: int, birth: Birth, settings: Settings) -> None:
@@ -391,7 +425,8 @@ def _acquire(stores: Mapping[str, Store], births: Mapping[str, Birth], log: Tran
     """
     new = [name for name in stores if not births[name].founded]
     for name, store in stores.items():
-        if births[name].epoch == lease.epoch:  # otherwise the birth is older, or is completed now
+        # otherwise the birth is older, or is completed now, or its content is recorded already
+        if births[name].epoch == lease.epoch and not births[name].filled:
             log.born(lease, name, births[name])
             reach("start.state.born")
         report = store.report()

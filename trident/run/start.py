@@ -409,7 +409,7 @@ def _warn(context: RunContext) -> None:
         )
     for state, birth in begun.births.items():
         history = begun.histories[birth.group]
-        if 0 < birth.txid == history.last_frozen:
+        if 0 < birth.txid == history.last_frozen and not birth.filled:
             warned.append(
                 f"state {state!r} is new, but its stream is at txid {birth.txid}: the batches up to there are not "
                 f"in the state. To include them, {settings.way_out}"

@@ -190,6 +190,7 @@ class ChangeVerbs(MapVerbs[StreamT], Generic[StreamT, StateT, PlainT]):
         valueFields: FieldsLike | None = None,
         name: str | None = None,
         evolve: EvolveLike = None,
+        initialState: object = None,
     ) -> StateT:
         """Keep the latest row of each key in a state, as `Stream.toTable`; a deletion removes the key.
 
@@ -202,7 +203,7 @@ class ChangeVerbs(MapVerbs[StreamT], Generic[StreamT, StateT, PlainT]):
         >>> pets.asChanges("op", {"c": "insert", "d": "delete"}).toTable("id")
         TridentState('pets.latest': id bigint, latest struct<name:string>; opaque)
         """
-        return self._state_of(add_table(self, keyFields, stateFactory, valueFields, name, CHANGE, evolve))
+        return self._state_of(add_table(self, keyFields, stateFactory, valueFields, name, CHANGE, evolve, initialState))
 
     # --- what the verbs share with those of other streams -------------------------------------------------------------
 

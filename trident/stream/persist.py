@@ -17,7 +17,7 @@ from trident.stream.argument_types import AggregatorArgument, EvolveLike, Update
 from trident.stream.arguments import Arguments, check_factory, read_arguments
 from trident.stream.base import GroupwiseVerbs, StreamBase, StreamT
 from trident.stream.state import StateT
-from trident.stream.state_specs import check_no_requests, evolving, state_spec
+from trident.stream.state_specs import check_no_requests, state_spec, with_past
 
 _USAGE = "persistentAggregate(stateFactory, [inputFields,] aggregator, outputField, name=...)"
 _UPDATE_USAGE = "partitionPersist(stateFactory, [inputFields,] updater, [outputFields,] keyFields=, valueType=, name=)"
@@ -37,6 +37,7 @@ class PersistentVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StateT]):
         outputFields: OutputsLike | None = None,
         name: str | None = None,
         evolve: EvolveLike = None,
+        initialState: object = None,
     ) -> StateT:
         """Combine the aggregate of every batch into a state.
 
@@ -63,6 +64,8 @@ class PersistentVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StateT]):
             need one.
         evolve : Evolution or list of Evolution, optional
             The former shapes of the values from which a start may continue; see `Evolution`.
+        initialState : DataFrame, pyarrow.Table, path, state or InitialState, optional
+            The content with which a new state begins, as of before its first batch; see `InitialState`.
 
         Raises
         ------
@@ -93,7 +96,7 @@ class PersistentVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StateT]):
             raise step.wrong(f"{problem}: give it name=; write {_USAGE}")
         spec = partial(state_spec, stream._register, name, stateFactory, step)  # type: ignore[arg-type]
         node = _aggregating(stream, group, call, lambda output: spec(f"{stream._label}.{output}"))
-        node = evolving(node, evolve, step)
+        node = with_past(node, evolve, initialState, step)
         stream._register.add(stream._label, node)
         return self._state_of(node)
 
@@ -118,6 +121,7 @@ class PersistVerbs(PersistentVerbs[StreamT, StateT], StreamBase[StreamT]):
         valueType: str | DataType | None = None,
         name: str | None = None,
         evolve: EvolveLike = None,
+        initialState: object = None,
     ) -> StateT:
         """Update a state by your code, which is called once for each batch, with all tuples of the batch.
 
@@ -146,6 +150,8 @@ class PersistVerbs(PersistentVerbs[StreamT, StateT], StreamBase[StreamT]):
             The state's name, its identity over restarts.
         evolve : Evolution or list of Evolution, optional
             The former shapes of the values from which a start may continue; see `Evolution`.
+        initialState : DataFrame, pyarrow.Table, path, state or InitialState, optional
+            The content with which a new state begins, as of before its first batch; see `InitialState`.
 
         Examples
         --------
@@ -177,7 +183,7 @@ class PersistVerbs(PersistentVerbs[StreamT, StateT], StreamBase[StreamT]):
             state_spec(self._register, name, stateFactory, step),  # type: ignore[arg-type]
             **step.gives(rules.appended(keys, StructType([value]), step, of="the key")),
         )
-        node = evolving(node, evolve, step)
+        node = with_past(node, evolve, initialState, step)
         self._register.add(self._label, node)
         return self._state_of(node)
 

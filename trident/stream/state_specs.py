@@ -8,6 +8,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 from trident.base.short_texts import brief
 from trident.base.step import Step
 from trident.operations.evolution import read_evolutions
+from trident.operations.initial_state import read_initial
 from trident.operations.windows import Clocked
 from trident.plan import nodes, rules
 from trident.plan.evolutions import formers_of
@@ -56,14 +57,20 @@ def _at_least_once(factory: StateFactory, step: Step) -> Any:
         ) from None
 
 
-def evolving(node: WriterT, evolve: object, step: Step) -> WriterT:
-    """Return the step `node` with the former shapes that the argument `evolve` of its verb declares.
+def with_past(node: WriterT, evolve: object, initialState: object, step: Step) -> WriterT:
+    """Return the step `node` with the former shapes and the first content of its state, as its verb declares them.
 
     Raises TopologyError if values of a former shape cannot become values of the state.
     """
-    if evolve is None:
+    if evolve is None and initialState is None:
         return node
-    node = replace(node, state=replace(node.state, evolve=read_evolutions(evolve, step)))
+    if node.state.factory.kind is StateKind.NON_TRANSACTIONAL:
+        raise step.wrong(
+            f"{'evolve' if initialState is None else 'initialState'}= needs an opaque or transactional state: after a "
+            f"crash all values are written again, and a nonTransactional state would add them twice"
+        )
+    initial = None if initialState is None else read_initial(initialState, step)
+    node = replace(node, state=replace(node.state, evolve=read_evolutions(evolve, step), initial=initial))
     formers_of(node, step)
     return node
 

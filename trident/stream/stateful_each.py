@@ -26,9 +26,9 @@ from trident.stream.state_specs import (
     add_update,
     add_watermark,
     check_no_requests,
-    evolving,
     factory_or_memory,
     state_spec,
+    with_past,
 )
 from trident_state.store import ttl_of_factory
 
@@ -63,6 +63,7 @@ class StatefulEachVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StatefulT]):
         maxTimersPerBatch: int = 100_000,
         name: str | None = None,
         evolve: EvolveLike = None,
+        initialState: object = None,
     ) -> StatefulT:
         """Call an operation that keeps values over all batches, and append its results to the tuples.
 
@@ -105,6 +106,8 @@ class StatefulEachVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StatefulT]):
             The state's name, its identity over restarts.
         evolve : Evolution or list of Evolution, optional
             The former shapes of the values from which a start may continue; see `Evolution`.
+        initialState : DataFrame, pyarrow.Table, path, state or InitialState, optional
+            The content with which a new state begins, as of before its first batch; see `InitialState`.
 
         Raises
         ------
@@ -160,7 +163,7 @@ class StatefulEachVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StatefulT]):
             None if timers is None else _watermark(stream, timers, spec, factory, step),
             **step.gives(rules.appended(keys, StructType([value]), step, of="the key")),
         )
-        node = evolving(node, evolve, step)
+        node = with_past(node, evolve, initialState, step)
         return self._through(add_update(stream._register, stream._label, node, outputs, step))
 
 

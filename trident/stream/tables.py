@@ -20,7 +20,7 @@ from trident.stream.argument_types import EvolveLike
 from trident.stream.arguments import is_factory
 from trident.stream.base import StreamBase, StreamT
 from trident.stream.state import StateBase, StateT
-from trident.stream.state_specs import check_no_requests, evolving, factory_or_memory, state_spec
+from trident.stream.state_specs import check_no_requests, factory_or_memory, state_spec, with_past
 
 _TABLE = "toTable(keyFields, [stateFactory,] valueFields=, name=)"
 _JOIN = "joinTable(state, [keys,] joinType='inner', outputFields=)"
@@ -44,6 +44,7 @@ class TableVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
         valueFields: FieldsLike | None = None,
         name: str | None = None,
         evolve: EvolveLike = None,
+        initialState: object = None,
     ) -> StateT:
         """Keep the latest tuple of each key in a state.
 
@@ -65,6 +66,8 @@ class TableVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
             The state's name, its identity over restarts; ``<stream>.latest`` if omitted.
         evolve : Evolution or list of Evolution, optional
             The former shapes of the values from which a start may continue; see `Evolution`.
+        initialState : DataFrame, pyarrow.Table, path, state or InitialState, optional
+            The content with which a new state begins, as of before its first batch; see `InitialState`.
 
         Raises
         ------
@@ -79,7 +82,7 @@ class TableVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
         >>> users.toTable("id")
         TridentState('users.latest': id bigint, latest struct<name:string,city:string>; opaque)
         """
-        return self._state_of(add_table(self, keyFields, stateFactory, valueFields, name, evolve=evolve))
+        return self._state_of(add_table(self, keyFields, stateFactory, valueFields, name, None, evolve, initialState))
 
     def joinTable(
         self,
@@ -152,6 +155,7 @@ def add_table(
     name: str | None,
     change: str | None = None,
     evolve: EvolveLike = None,
+    initialState: object = None,
 ) -> nodes.PartitionPersist:
     """Add the step that keeps the latest tuple of each key. `change` is the field with the kind of a change."""
     step = stream._step("toTable")
@@ -179,7 +183,7 @@ def add_table(
         spec,
         **step.gives(rules.appended(keys, StructType([StructField("latest", values)]), step, of="the key")),
     )
-    node = evolving(node, evolve, step)
+    node = with_past(node, evolve, initialState, step)
     stream._register.add(stream._label, node)
     return node
 
