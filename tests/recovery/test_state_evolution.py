@@ -1,5 +1,6 @@
 """A start over a state in a former shape: reads before the first commit, refusals, stores that lose it meanwhile."""
 
+import datetime
 import functools
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from trident import Count, Evolution, MapGet, Max, Sum, TridentTopology, openSta
 from trident.errors import StateError, StateLostError, StateShapeError, StateUnavailableError, UserFunctionError
 from trident.spouts import FixedBatchSpout, PollingSpout
 from trident.state import BackingMapState, MemoryMapState, RedisMapState
+from trident.testing import ManualClock
 from trident.testing.local import start_local
 from trident_state.redis.store import RedisStore
 
@@ -231,3 +233,46 @@ def test_a_map_that_cannot_be_emptied_does_not_evolve(tmp_path: Path) -> None:
         with start_local(topology, name="t", checkpointLocation=tmp_path) as running:
             running.processAllAvailable(timeout=30)
             assert running.state("sales")["a"] == (2 if batches is FIRST else 3)
+
+
+@pytest.mark.parametrize("home", ["memory", "redis"])
+def test_timers_that_the_former_program_set_fire_in_the_present_one(
+    home: str, tmp_path: Path, shared_redis: RedisServer
+) -> None:
+    state, clock = stores(tmp_path, shared_redis)[home](), ManualClock()
+    rows, fired = [("a", 1)], list[Any]()
+    spout = PollingSpout("shop string, price long", {"p": lambda at, limit: (rows[at or 0 :], len(rows))})
+    former = "struct<value:int,timers:array<struct<at:long,name:string>>>"
+
+    def kept(tuple: Any, state: Any) -> None:
+        state.put(tuple.shop, state.get(tuple.shop, 0) + tuple.price)
+        state.setTimer(tuple.shop, state.now() + datetime.timedelta(hours=1))
+
+    def fires(timer: Any, state: Any) -> None:
+        fired.append((timer.key, state.get(timer.key)))
+
+    def timed(valueType: str, evolve: Any = None) -> TridentTopology:
+        topology = TridentTopology()
+        topology.newStream("sales", spout).statefulEach(
+            kept,
+            keyFields="shop",
+            valueType=valueType,
+            stateFactory=state,
+            onTimer=fires,
+            name="sales",
+            evolve=evolve,
+        )
+        return topology
+
+    for topology in (timed("int"), timed("long", Evolution(former))):
+        with start_local(topology, name="t", checkpointLocation=tmp_path, clock=clock) as running:
+            running.processAllAvailable(timeout=30)
+        clock.advance(1800)
+    rows.append(("b", 2**40))
+    with start_local(timed("long", Evolution(former)), name="t", checkpointLocation=tmp_path, clock=clock) as running:
+        running.processAllAvailable(timeout=30)
+        clock.advance(3700)
+        rows.append(("c", 1))
+        running.processAllAvailable(timeout=30)
+        assert dict(running.state("sales").items()) == {"a": 1, "b": 2**40, "c": 1}
+    assert fired == [("a", 1), ("b", 2**40)]

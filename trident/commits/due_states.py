@@ -39,8 +39,9 @@ class DueStates:
 
     def _of(self, state: str, txid: int) -> float:
         noted, due = self._noted.get(state, (None, None))
-        if noted != txid:  # a state that was born since then is empty
-            return math.inf if self._births[state].txid >= txid else -math.inf
+        if noted != txid:  # a state that was born since then, without a content, is empty
+            birth = self._births[state]
+            return math.inf if birth.txid >= txid and not birth.filled else -math.inf
         if due == "ask the state":
             store = self._stores[state]
             assert isinstance(store, Timed)

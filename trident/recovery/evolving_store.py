@@ -22,7 +22,7 @@ from trident.log.protocol import Birth
 from trident.plan.evolutions import Former
 from trident_state.few_keys import Key
 from trident_state.messages import Applied, FewFound, Found, GroupStatus, Put, StoreReport, Update
-from trident_state.store import SharedSnapshot, Store
+from trident_state.store import SharedSnapshot, Store, Timed
 
 _NOTHING = GroupStatus(None, None, None)
 
@@ -172,10 +172,17 @@ class EvolvingStore:
         """Yield all entries that batch `txid` sees; see `trident_state.store.Forgetful`."""
         return self._pages(lambda store: _forgetful(store).scan_for(txid, time))
 
-    def due(self, asOf: int, until: int) -> pa.Table | None:
+    def due(self, asOf: int, until: int, most: int | None = None) -> pa.Table | None:
         """Return the keys that are due; None until the state has its present shape. See `trident_state.store.Timed`."""
-        due: Any = getattr(self._present, "due", None) if self.shareable else None
-        return None if due is None else due(asOf, until)
+        if not self.shareable or not isinstance(self._present, Timed):
+            return None
+        return self._present.due(asOf, until, most)
+
+    def first_due(self, asOf: int) -> int | None:
+        """Return when the first key is due; see `trident_state.store.Timed`."""
+        if not self.shareable or not isinstance(self._present, Timed):
+            raise SnapshotMovedError(f"{self._where} keeps no due times")
+        return self._present.first_due(asOf)
 
     def count(self) -> int | None:
         """Return the number of keys; see `trident_state.store.Counted`."""
