@@ -1529,7 +1529,7 @@ GUARDS = [
         "a founding that was interrupted",
         "a state that never received a batch is refused for ever as lost",
         "trident/recovery/acquisition.py",
-        "birth if birth is not None and (goes_on or birth == new) else new",
+        "birth if birth is not None and goes_on else new",
         "birth if birth is not None else new",
         "tests/recovery/test_founding.py",
     ),
