@@ -9,12 +9,16 @@ import pytest
 from deltalake import WriterProperties
 from pyspark.sql import SparkSession
 
-from tests.spouts.delta.tables import Table
+from tests.spouts.delta.tables import FEED, Table
 from trident import Count, TridentTopology, expr
+from trident.compiler.spark import engine, stage_job
+from trident.compiler.spark.frozen_writes import manifest_of
+from trident.compiler.spark.sessions import Sizes
 from trident.errors import BatchFailedError, DataLossError
+from trident.frozen.results import FrozenFiles
 from trident.spouts import DeltaSpout
 from trident.state import MemoryMapState
-from trident.testing import SpoutContract, crash_at, engines, run_through
+from trident.testing import EngineStart, SpoutContract, crash_at, engines, run_through
 from trident_spouts.tables import emission
 from trident_spouts.tables.data_files import shares
 
@@ -61,3 +65,31 @@ def test_a_loss_that_a_worker_meets_stops_the_topology_with_its_error(start: Any
         running.processAllAvailable(timeout=60)
     assert isinstance(caught.value.__cause__, DataLossError)
     assert f"the data file {file.name} was removed before its rows were read" in str(caught.value.__cause__)
+
+
+def test_the_last_change_of_a_key_decides_in_whichever_part_of_a_large_batch(
+    start: EngineStart, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each part of a batch is frozen as a file of its own, and the files are read in the order of the parts."""
+    monkeypatch.setattr(emission, "shares", partial(shares, least=1))
+    monkeypatch.setattr(emission, "parallelism", lambda spark: 12)
+    monkeypatch.setattr(engine, "Sizes", lambda spark, inline_bytes: Sizes(spark, 20))
+    table = Table(tmp_path / "table").add(*range(6), configuration=FEED)
+    for n in range(5):
+        table.delta.update(updates={"word": f"'{n}'"})
+        table.delta.update(updates={"id": "id + 1"})
+    written = list[int]()
+    monkeypatch.setattr(stage_job, "manifest_of", lambda *args: noted(manifest_of(*args), written))
+    topology, limits = TridentTopology(), {"startingVersion": "earliest", "maxFilesPerBatch": 7}
+    changes = topology.newStream("s", DeltaSpout(table.path, changes=True, **limits)).asChanges()  # type: ignore[arg-type]
+    changes.toTable("id", name="rows")
+    changes.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="words")
+    with run_through(topology, checkpointLocation=tmp_path / "ckpt", start=start) as running:
+        assert dict(running.state("rows")) == {id: ("4",) for id in range(5, 11)}
+        assert dict(running.state("words")) == {"4": 6}
+    assert max(written) > 3, "a large result has a file for each part"
+
+
+def noted(result: FrozenFiles, files: list[int]) -> FrozenFiles:
+    files.append(len(result.files))
+    return result

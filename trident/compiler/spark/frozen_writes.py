@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
+from pyspark import TaskContext
 
 from trident.compiler.on_worker import Batches, OnWorker
 from trident.frozen.files import FileFolder, write_frozen
@@ -22,7 +23,10 @@ class FreezeWriter(OnWorker):
     schema: pa.Schema
 
     def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        file = write_frozen(batches, self.folder.files, self.folder.folder, self.part, self.schema)
+        task = TaskContext.get()
+        number = 0 if task is None else task.partitionId()
+        part = f"{self.part}-{number:08}"  # files are read in the order of their names, which is that of the tuples
+        file = write_frozen(batches, self.folder.files, self.folder.folder, part, self.schema)
         if file is not None:
             yield pa.RecordBatch.from_pydict(
                 {"name": [file.name], "bytes": [file.bytes], "rows": [file.rows], "checksum": [file.checksum]}
