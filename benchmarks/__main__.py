@@ -25,6 +25,7 @@ from benchmarks.rows.metrics_cost import metrics_cost
 from benchmarks.rows.objects import objects
 from benchmarks.rows.over_time import over_time
 from benchmarks.rows.pandas import pandas
+from benchmarks.rows.postgres_changes import postgres_changes
 from benchmarks.rows.redis_streams import redis_streams
 from benchmarks.rows.redis_update import redis_update
 from benchmarks.rows.serving import serving
@@ -70,6 +71,7 @@ FAMILIES: dict[str, Callable[[Bench, Workload], Iterator[Row]]] = {
     "tracking": tracking,
     "kafka": kafka,
     "jdbc": jdbc,
+    "slot": postgres_changes,
     "objects": objects,
 }
 

@@ -20,7 +20,7 @@ _LONGEST_PAUSE = 0.5
 # through a pool.
 _SETTINGS = (
     "set local timezone = 'UTC'; set local datestyle = 'ISO, YMD'; set local extra_float_digits = 1; "
-    "set local bytea_output = 'hex'; set local standard_conforming_strings = on"
+    "set local bytea_output = 'hex'; set local intervalstyle = 'postgres'; set local standard_conforming_strings = on"
 )
 EACH_STATEMENT = f"begin isolation level read committed read only; {_SETTINGS}"
 """The SQL that begins a transaction in which each statement sees the data committed before that statement."""
@@ -154,7 +154,8 @@ class Database:
         hints = {
             "42P01": "create the table, or correct its name",
             "42703": "a column was dropped or renamed",
-            "42501": "GRANT it to the user (SELECT on a table, USAGE on a schema, EXECUTE on a function)",
+            "42501": "GRANT it to the user (SELECT on a table, USAGE on a schema, EXECUTE on a function); for a slot, "
+            "ALTER ROLE ... REPLICATION",
         }
         hint = hints.get(error.sqlstate or "", "check user, password and database in the address")
         known = error.sqlstate in hints or error.sqlstate is None

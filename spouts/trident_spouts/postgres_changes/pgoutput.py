@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import NamedTuple
 
+import numpy as np
+import pyarrow as pa
 from pyspark.sql.types import StringType
 
 from trident.base.errors import SourceChangedError
@@ -15,6 +17,17 @@ from trident_spouts.postgres_changes.source import ChangesSource, Table, type_of
 
 KINDS = ("insert", "update_preimage", "update_postimage", "delete")
 _INSERT, _BEFORE, _AFTER, _DELETE = b"\0", b"\1", b"\2", b"\3"
+
+
+def kinds_of(codes: bytes, keys_only: bool) -> pa.Array:
+    r"""Return the kinds of tuples, by their numbers in KINDS; with `keys_only` true, or null for a deletion.
+
+    >>> kinds_of(b"\0\3", False).to_pylist(), kinds_of(b"\0\3", True).to_pylist()
+    (['insert', 'delete'], [True, None])
+    """
+    values = pa.array([True, None, True, None]) if keys_only else pa.array(KINDS)
+    return values.take(pa.array(np.frombuffer(codes, np.int8)))
+
 
 _PIECE_BYTES = 4 << 20
 _BEGIN = Struct(">xQqI").unpack_from
@@ -27,7 +40,7 @@ _IMAGE_AT = 6
 """The place of the first row in a message: after its letter, the table's number, and the letter of the row."""
 
 _NULL, _TEXT, _UNCHANGED = b"ntu"
-_OLD = ord("O")
+_NEW, _OLD = b"NO"
 ANEW = (
     "use a stream with another name, another slot and separate states: it begins with the rows that the table has now"
 )
@@ -56,6 +69,7 @@ class Decoder:
         self._oid = _OID.pack(table.oid)
         self._row: Callable[[list[bytes | None]], bytes] | None = None
         self._problem = "a change came without a description of its columns"
+        self._places: set[int] = set()
         self._skips = False
         self._own = False
         self._messages = 0
@@ -106,18 +120,22 @@ class Decoder:
         if letter == b"I":
             self._add(_INSERT, row(self._values(message, _IMAGE_AT)[0]))
             return
-        if message[5] != _OLD:
+        whole = message[5] == _OLD
+        if not whole and not self._source.keys_only:
             raise SourceChangedError(
                 f"{self._source.name}: transaction {self._begun[2]} updates or deletes rows without their former "
                 f"values, because the table had another REPLICA IDENTITY than FULL when it ran. Set it to FULL, and "
                 f"{ANEW}"
             )
+        if message[5] == _NEW:  # the key did not change
+            self._add(_AFTER, row(self._values(message, _IMAGE_AT)[0]))
+            return
         before, at = self._values(message, _IMAGE_AT)
         if letter == b"D":
             self._add(_DELETE, row(before))
             return
         self._add(_BEFORE, row(before))
-        self._add(_AFTER, row(self._values(message, at + 1, before)[0]))
+        self._add(_AFTER, row(self._values(message, at + 1, before if whole else ())[0]))
 
     def _values(self, message: bytes, at: int, before: Sequence[bytes | None] = ()) -> tuple[list[bytes | None], int]:
         """Return the values of a row and the place after it. `before`: the row before an update.
@@ -140,10 +158,22 @@ class Decoder:
             elif kind == _UNCHANGED and place < len(before):
                 values.append(before[place])
             else:
-                raise SourceChangedError(
-                    f"{self._source.name}: transaction {self._begun[2]} has a value of the unknown form {chr(kind)!r}"
-                )
+                self._check_left_out(kind, place)
+                values.append(None)
         return values, at
+
+    def _check_left_out(self, kind: int, place: int) -> None:
+        """Raise SourceChangedError if a value is not in the message and its column is read."""
+        if kind != _UNCHANGED:
+            raise SourceChangedError(
+                f"{self._source.name}: transaction {self._begun[2]} has a value of the unknown form {chr(kind)!r}"
+            )
+        if place in self._places:
+            raise SourceChangedError(
+                f"{self._source.name}: transaction {self._begun[2]} updates a row and leaves a large value unchanged, "
+                f"which the log of changes then does not have: ALTER TABLE {self._source.source.table} REPLICA "
+                f"IDENTITY FULL, and {ANEW}; or declare the fields without that column"
+            )
 
     def _add(self, kind: bytes, row: bytes) -> None:
         self._kinds += kind
@@ -196,7 +226,8 @@ class Decoder:
                 )
                 return
         texts = {field.name for field in self._source.schema.fields if isinstance(field.dataType, StringType)}
-        self._row = _writer([(columns[name][0], name in texts) for name in self._source.schema.names])
+        read = [(columns[name][0], name in texts) for name in self._source.schema.names]
+        self._row, self._places = _writer(read), {place for place, _ in read}
 
 
 def _writer(columns: Sequence[tuple[int, bool]]) -> Callable[[list[bytes | None]], bytes]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 
-import numpy as np
 import pyarrow as pa
 
 from trident.base.changes import CHANGE
@@ -10,11 +9,11 @@ from trident.base.errors import SourceUnreadableError
 from trident_spouts.executor import ReadSoFar
 from trident_spouts.jdbc.database import Database, Session
 from trident_spouts.postgres_changes.first_rows import FirstRows, first_rows, running_ended
-from trident_spouts.postgres_changes.pgoutput import KINDS, Transaction
+from trident_spouts.postgres_changes.pgoutput import Transaction, kinds_of
 from trident_spouts.postgres_changes.plan import Plan
 from trident_spouts.postgres_changes.reader import Reader, up_to_rows
 from trident_spouts.postgres_changes.slot import Look, advance, check_position, create, flushed_to, look_at
-from trident_spouts.postgres_changes.source import ChangesSource, Table, opened
+from trident_spouts.postgres_changes.source import EXISTS, ChangesSource, Table, opened
 
 _LONGEST_SILENCE = 16 << 20
 """The bytes of the log of changes without a change of the table after which an empty batch moves the position. Without
@@ -116,7 +115,7 @@ class ChangesPlanner:
             first = self._first
             if first is None or first.shown != plan.shown:
                 raise SourceUnreadableError(f"{self._source.name}: the first rows are read again with a new plan")
-            return first.table.append_column(CHANGE, pa.repeat(KINDS[0], first.table.num_rows))
+            return self._with_kinds(first.table, bytes(first.table.num_rows))
         return self._changes(plan, plan.after)
 
     def _changes(self, plan: Plan, after: int) -> pa.Table:
@@ -128,10 +127,11 @@ class ChangesPlanner:
         if self._table is None or sum(each.rows for each in unseen) != plan.rows:
             raise SourceUnreadableError(f"{self._source.name}: the slot has other changes now; they are planned again")
         rows, _ = self._table.format.table(_joined(unseen))
-        kinds = pa.DictionaryArray.from_arrays(
-            pa.array(np.frombuffer(b"".join(each.kinds for each in unseen), np.int8)), pa.array(KINDS)
-        )
-        return rows.append_column(CHANGE, kinds.cast(pa.string()))
+        return self._with_kinds(rows, b"".join(each.kinds for each in unseen))
+
+    def _with_kinds(self, rows: pa.Table, codes: bytes) -> pa.Table:
+        keys_only = self._source.keys_only
+        return rows.append_column(EXISTS if keys_only else CHANGE, kinds_of(codes, keys_only))
 
     def success(self, plan: Plan) -> None:
         """Let the slot forget the changes up to the end of a plan, because its batch is committed."""

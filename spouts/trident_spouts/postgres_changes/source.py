@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from trident.base.changes import CHANGE
 from trident.base.errors import SourceUnreadableError, TypeDeclarationError
@@ -13,6 +13,9 @@ from trident_spouts.jdbc.origin import members_sql
 from trident_spouts.jdbc.relation import Relation, Source, literal, look_up, quoted
 
 OWNER = "PostgresChangesSpout"
+
+EXISTS = "_exists"
+"""The field of tuples that have only the key of a row that goes: true, or null if the row was deleted."""
 
 
 class ChangesSource(NamedTuple):
@@ -26,6 +29,8 @@ class ChangesSource(NamedTuple):
     publication: str
     rows_first: bool
     """True if the stream begins with the rows that the table has."""
+    keys_only: bool
+    """True if the row before a change may be only its key, so that tuples are rows or deletions of keys."""
     skips_truncate: bool
     limit: int
     most_rows: int
@@ -88,14 +93,15 @@ def opened(session: Session, source: ChangesSource) -> Table:
     return Table(relation.oid, form, columns, f"{only}{source.source.table} as source")
 
 
-def with_kind(fields: StructType, name: str) -> StructType:
-    """Return the fields of the tuples: those of the table, then the kind of change."""
-    if CHANGE in fields.names:
+def with_kind(fields: StructType, name: str, keys_only: bool) -> StructType:
+    """Return the fields of the tuples: those of the table, then the kind of change, or whether the row exists."""
+    kind = StructField(EXISTS, BooleanType()) if keys_only else StructField(CHANGE, StringType())
+    if kind.name in fields.names:
         raise TypeDeclarationError(
-            f"{OWNER}: {name}: the column {CHANGE!r} has the name of the field with the kind of change; declare the "
+            f"{OWNER}: {name}: the column {kind.name!r} has the name of a field that the spout adds; declare the "
             f"fields without it, schema='...'"
         )
-    return StructType([*fields.fields, StructField(CHANGE, StringType())])
+    return StructType([*fields.fields, kind])
 
 
 def _check_table(session: Session, source: ChangesSource, relation: Relation, kind: str, secured: bool) -> None:
@@ -116,17 +122,19 @@ def _check_table(session: Session, source: ChangesSource, relation: Relation, ki
             f"{source.name}: column {generated[0][0]!r} is generated, and its values are not in the log of changes; "
             f"declare the fields without it, schema='...'"
         )
-    check_identity(session, source, relation.oid)
+    if not source.keys_only:
+        _check_identity(session, source, relation.oid or 0)
 
 
-def check_identity(session: Session, source: ChangesSource, table: int | None) -> None:
+def _check_identity(session: Session, source: ChangesSource, table: int) -> None:
     """Raise SourceUnreadableError unless updates and deletions bring the whole row that was there before."""
     members = session.rows(
-        f"select oid::regclass::text from pg_class where oid in ({members_sql(table or 0)}) and relkind in ('r', 'p') "
+        f"select oid::regclass::text from pg_class where oid in ({members_sql(table)}) and relkind in ('r', 'p') "
         f"and relreplident <> 'f' and (oid = {table} or relispartition)"
     )
     if members:
         raise SourceUnreadableError(
             f"{source.name}: updates and deletions of {members[0][0]} bring only the key of the row that was there "
-            f"before, and an aggregate needs the whole row: ALTER TABLE {members[0][0]} REPLICA IDENTITY FULL"
+            f"before, and an aggregate needs the whole row: ALTER TABLE {members[0][0]} REPLICA IDENTITY FULL. Or use "
+            f"images='key', which is enough for asUpserts({EXISTS!r}).toTable(...)"
         )

@@ -22,6 +22,7 @@ from trident_spouts.postgres_changes.executor import ChangesExecutor
 from trident_spouts.postgres_changes.source import OWNER, ChangesSource, with_kind
 from trident_spouts.rows import read_schema
 
+Images = Literal["full", "key"]
 StartingFrom = Literal["rows", "slot"]
 OnTruncate = Literal["fail", "skip"]
 
@@ -34,8 +35,8 @@ class PostgresChangesSpout:
     batches are committed. A batch is a range of the log, with whole transactions in the order of their commits. Its
     tuples are the fields of the table, then ``_change_type`` with the kind of change: write
     ``topology.newStream("orders", spout).asChanges()``. The driver reads the slot with psycopg. Needs PostgreSQL 12 or
-    newer with ``wal_level = logical``, a publication of the table, ``REPLICA IDENTITY FULL``, and a user with the
-    attribute ``REPLICATION``.
+    newer with ``wal_level = logical``, a publication of the table, ``REPLICA IDENTITY FULL`` (see `images`), and a user
+    with the attribute ``REPLICATION``.
 
     Parameters
     ----------
@@ -59,6 +60,10 @@ class PostgresChangesSpout:
     startingFrom : "rows" or "slot"
         The beginning of a new stream. "rows": the rows that the table has come first, as inserts, and then the changes
         that they do not show. "slot": only changes, from the position of the slot on.
+    images : "full" or "key"
+        The row before an update or a deletion. "full": the whole row, which needs ``REPLICA IDENTITY FULL``. "key": its
+        key is enough, as the log has it by default. Then the last field is ``_exists``, true or, for a deletion, null:
+        write ``.asUpserts("_exists").toTable("id")``, and aggregate ``changes()`` of that table.
     onTruncate : "fail" or "skip"
         The reaction to TRUNCATE, of which the log does not say which rows it removes. "fail": SourceChangedError stops
         the stream. "skip": the rows stay in the states.
@@ -105,6 +110,7 @@ class PostgresChangesSpout:
     table: str
     slot: str
     publication: str
+    images: Images
     startingFrom: StartingFrom
     onTruncate: OnTruncate
     maxRowsPerBatch: int
@@ -127,6 +133,7 @@ class PostgresChangesSpout:
         *,
         slot: str,
         publication: str,
+        images: Images = "full",
         startingFrom: StartingFrom = "rows",
         onTruncate: OnTruncate = "fail",
         maxRowsPerBatch: int = 100_000,
@@ -142,6 +149,7 @@ class PostgresChangesSpout:
         except (TypeError, ValueError) as error:
             raise TopologyError(f"{OWNER}: {error}") from None
         _check_texts(slot=slot, publication=publication, user=user, password=password)
+        check_choice(f"{OWNER}: images", images, get_args(Images))
         check_choice(f"{OWNER}: startingFrom", startingFrom, get_args(StartingFrom))
         check_choice(f"{OWNER}: onTruncate", onTruncate, get_args(OnTruncate))
         check_whole_number(f"{OWNER}: maxRowsPerBatch", maxRowsPerBatch)
@@ -149,7 +157,7 @@ class PostgresChangesSpout:
         check_whole_number(f"{OWNER}: maxFirstRows", maxFirstRows)
         declared = None if schema is None else read_schema(schema)
         if declared is not None:
-            with_kind(declared, f"table {table}")
+            with_kind(declared, f"table {table}", images == "key")
         keep(
             self,
             url=url,
@@ -159,6 +167,7 @@ class PostgresChangesSpout:
             _source=Source(f"table {table}", table_sql(table, OWNER), None, OWNER),
             _declared=declared,
             _fields=declared,
+            images=images,
             startingFrom=startingFrom,
             onTruncate=onTruncate,
             maxRowsPerBatch=maxRowsPerBatch,
@@ -177,7 +186,7 @@ class PostgresChangesSpout:
         Raises TypeDeclarationError if no field holds the values of a column exactly, and SourceUnreadableError if the
         database cannot be read.
         """
-        return with_kind(self._table_fields, self._source.name)
+        return with_kind(self._table_fields, self._source.name, self.images == "key")
 
     @property
     def _table_fields(self) -> StructType:
@@ -206,6 +215,7 @@ class PostgresChangesSpout:
                 slot=self.slot,
                 publication=self.publication,
                 rows_first=self.startingFrom == "rows",
+                keys_only=self.images == "key",
                 skips_truncate=self.onTruncate == "skip",
                 limit=self.maxRowsPerBatch,
                 most_rows=self.maxRowsPerTransaction,

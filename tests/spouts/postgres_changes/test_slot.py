@@ -2,11 +2,15 @@
 
 from contextlib import closing
 
+import pytest
+
 from tests.spouts.jdbc.reads import planned
 from tests.spouts.postgres_changes.changed_table import ChangedTable, changes, drained
 from tests.support.postgres import PostgresServer
-from trident_spouts.postgres_changes import planner
+from trident.errors import DataLossError
+from trident_spouts.postgres_changes import planner, reader
 from trident_spouts.postgres_changes.lsn import lsn_from
+from trident_spouts.postgres_changes.pgoutput import Decoder
 
 
 def confirmed(table: ChangedTable) -> int:
@@ -80,3 +84,19 @@ def test_the_lag_is_the_log_that_is_not_read(orders: ChangedTable) -> None:
         assert progress is not None
         assert progress.unit == "bytes"
         assert 0 < progress.lag < 10_000
+
+
+def test_another_program_that_takes_changes_during_a_reading_is_noticed(
+    orders: ChangedTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads between the look at the slot and the reading of it, so that only the reading's end can tell."""
+    take = (
+        f"select count(*) from pg_logical_slot_get_binary_changes('{orders.name}', null, null, 'proto_version', '1', "
+        f"'publication_names', '{orders.name}')"
+    )
+    with closing(orders.spout().open()) as executor:
+        _, position = drained(executor)
+        orders.run("insert into T values (1, 'Ann', 10)")
+        monkeypatch.setattr(reader, "Decoder", lambda *args: (orders.run(take), Decoder(*args))[1])
+        with pytest.raises(DataLossError, match="another program has taken"):
+            planned(executor, position)
