@@ -34,7 +34,7 @@ def postgres_changes(bench: Bench, load: Workload) -> Iterator[Row]:
         expected = ways.expected()
         seconds = median_seconds(bench, {"by hand": ways.by_hand, "ours": ways.ours}, expected)
     rates = {name: (rows + rows // 2 + rows // 4) / each for name, each in seconds.items()}
-    text = "changes of a PostgreSQL table into a count, embedded engine, memory state; against a loop over the same slot"
+    text = "changes of a PostgreSQL table into a count, embedded engine, memory state; against a loop over the slot"
     yield Row("slot.embedded", text, rates["ours"], rates["by hand"], "changes/s", 0.9)
 
 
