@@ -64,6 +64,7 @@ LEFT_OUT = (
             "tests/compiler/test_ledger_spark.py::test_a_loss_on_an_edge_names_its_step",
             "tests/commits/test_writers_spark.py::test_a_job_that_fails_after_a_confirmed_put_runs_again",
             "tests/commits/test_readers_spark.py::test_executors_of_a_later_stage_ask_as_of_the_batch_before",
+            "tests/spouts/delta/test_on_spark.py::test_the_last_change_of_a_key",
             "tests/stream/test_on_spark.py",
             "tests/spouts/test_on_spark.py",
             "tests/compiler/test_spark.py",
