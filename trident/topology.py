@@ -294,7 +294,14 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
     # --- explain and display -------------------------------------------------------------------------------------
 
     def explain(
-        self, engine: EngineName = "spark", parallelismHints: Hints | None = None, ledger: bool = False
+        self,
+        engine: EngineName = "spark",
+        parallelismHints: Hints | None = None,
+        ledger: bool = False,
+        *,
+        name: str | None = None,
+        checkpointLocation: str | Path | None = None,
+        log: "RedisLog | None" = None,
     ) -> None:
         """Print the steps of every stream, the batch groups and stages that run the steps, and each state's promise.
 
@@ -304,7 +311,11 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         has both runners, such as "driver or Spark". `parallelismHints` are those of a start or a rebalance. With
         ``ledger=True`` a line names the steps whose input rows a ledger does not count on Spark. No JVM is started.
         `Stream.explainSpark` prints Spark's plan of a stream.
+
+        With the `name` and the `checkpointLocation` or `log` of a start, more lines say what that start would do with
+        each stored state: continue it, change its values (`Evolution`), or refuse it. Nothing is written.
         """
+        from trident.access.start_preview import start_lines
         from trident.compiler.engine_choice import check_engine_name
         from trident.compiler.stages import cut
         from trident.compiler.step_descriptions import (
@@ -324,7 +335,7 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         if ledger and engine != "embedded" and (text := unseen_text(program)):
             lines.append(text)
         known = Known(answers, runners, writers, reasons_of_drivers(program, engine), lines, hints)
-        print(explain_nodes(self._ends(), known))
+        print("\n".join([explain_nodes(self._ends(), known), *start_lines(program, name, checkpointLocation, log)]))
 
     def _ends(self) -> Sequence[Node]:
         ends = self._register.ends()

@@ -11,7 +11,14 @@ import pytest
 from tests.state.backing.maps import LeastMap, SqliteMap
 from tests.support.server import RedisServer
 from trident import Count, Evolution, MapGet, Max, Sum, TridentTopology, openState
-from trident.errors import StateError, StateLostError, StateShapeError, StateUnavailableError, UserFunctionError
+from trident.errors import (
+    StateError,
+    StateLostError,
+    StateShapeError,
+    StateUnavailableError,
+    TopologyError,
+    UserFunctionError,
+)
 from trident.spouts import FixedBatchSpout, PollingSpout
 from trident.state import BackingMapState, MemoryMapState, RedisMapState
 from trident.testing import ManualClock
@@ -90,6 +97,42 @@ def test_until_the_first_commit_reads_show_the_new_values_and_the_stored_ones_st
     with openState("t", "sales", **where) as outside:
         assert plain(dict(outside.items())) == {"a": (3, 207), "b": (2, 101), "c": (1, 1)}
     assert plain(run(sales(MORE, state(), BOTH), checkpoint)) == {"a": (3, 207), "b": (2, 101), "c": (1, 1)}
+
+
+def test_explain_says_what_a_start_would_do_with_each_state(
+    tmp_path: Path, shared_redis: RedisServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = RedisMapState.opaque(shared_redis.url, buckets=8)
+    run(sales(FIRST, state), tmp_path)
+
+    def told(how: Any, evolve: Any = None, name: str = "t") -> str:
+        topology = sales(MORE, state, how, evolve)
+        spare = topology.newStream("more", FixedBatchSpout("shop string", [])).groupBy("shop")
+        spare.persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="spare", initialState=tmp_path / "x")
+        topology.explain(name=name, checkpointLocation=tmp_path)
+        text = capsys.readouterr().out
+        return text[text.index("a start of") :]
+
+    shapes = (
+        "    stored:   (shop string) -> bigint by Count\n"
+        "    declared: (shop string) -> struct<n:bigint,total:bigint> by {n: Count, total: Sum}\n"
+    )
+    begins = "  spare: begins with its initialState\n"
+    assert told(BOTH, FROM_COUNT) == (
+        f"a start of 't' there\n{begins}"
+        f"  sales: changes its values with the first batch, after txid 2\n{shapes}"
+        f"    the previous program must have been stopped, not killed, if the state is in memory\n"
+    )
+    assert told(BOTH) == (
+        f"a start of 't' there\n{begins}"
+        f"  sales: is refused: another shape (another value type, one aggregator before, several now)\n{shapes}"
+    )
+    assert told(None) == f"a start of 't' there\n{begins}  sales: continues at txid 2\n"
+    assert told(None, name="u").startswith("a start of 'u' there: begins a new log, because ")
+    run(sales(MORE, state, BOTH, FROM_COUNT), tmp_path)
+    assert told(BOTH) == f"a start of 't' there\n{begins}  sales: continues at txid 4\n"
+    with pytest.raises(TopologyError, match="give the name= with which the topology starts there"):
+        sales(MORE, state).explain(checkpointLocation=tmp_path)
 
 
 def test_a_value_without_keys_evolves_and_a_second_time(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """The plan of a whole topology, in the form in which the compiler, a run and a reset see it."""
 
 from collections.abc import Mapping
-from typing import Literal, Protocol
+from pathlib import Path
+from typing import Any, Literal, Protocol
 
 from trident.plan.hints import Hints
 from trident.plan.nodes import Node, RequestSource
@@ -27,7 +28,14 @@ class TopologyPlan(Protocol):
         """All nodes that lead to an effect or to an answer, each after the nodes that it reads."""
 
     def explain(
-        self, engine: EngineName = "spark", parallelismHints: Hints | None = None, ledger: bool = False
+        self,
+        engine: EngineName = "spark",
+        parallelismHints: Hints | None = None,
+        ledger: bool = False,
+        *,
+        name: str | None = None,
+        checkpointLocation: str | Path | None = None,
+        log: Any = None,
     ) -> None:
         """Print the steps on this engine, the batch groups and stages, and the guarantees of the states."""
 

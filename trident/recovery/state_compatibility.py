@@ -30,7 +30,7 @@ def check_same_shape(
         held, declared = shown_shapes(stored, shape.fingerprint)
         raise StateShapeError(
             f"state {name!r} has {held}, but the topology declares {declared} "
-            f"({_changed(stored, shape.fingerprint)}). {ways}{_way_to_keep(node, stored, shape)}"
+            f"({changed_parts(stored, shape.fingerprint)}). {ways}{_way_to_keep(node, stored, shape)}"
         )
     if report.kind is not None and report.kind is not kind:
         raise StateShapeError(
@@ -38,7 +38,7 @@ def check_same_shape(
         )
 
 
-def _changed(stored: str, declared: str) -> str:
+def changed_parts(stored: str, declared: str) -> str:
     """Return in words which parts of two fingerprints differ."""
     try:
         was, now = read_fingerprint(stored), read_fingerprint(declared)
