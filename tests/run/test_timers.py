@@ -73,9 +73,11 @@ def test_a_timer_fires_in_a_batch_without_tuples_once_its_time_has_come(make_sta
     topology, seen = quiet(make_state(), feeder)
     options = {"name": "t", "checkpointLocation": tmp_path, "clock": clock}
     with start_local(topology, **options) as running:
-        feeder.feed([("Ann", "a"), ("Bob", "b")], wait=True, timeout=20)
+        feeder.feed([("Ann", "a"), ("Bob", "b")])
+        running.processAllAvailable(timeout=20)
         clock.advance(300)
-        feeder.feed([("Ann", "c")], wait=True, timeout=20)
+        feeder.feed([("Ann", "c")])
+        running.processAllAvailable(timeout=20)
         clock.advance(299.999)
         running.processAllAvailable(timeout=20)
         assert seen == [] and running.status["groups"]["chats"]["committed"] == 2
@@ -384,7 +386,7 @@ def test_what_cannot_have_timers_is_refused_when_the_stream_is_built() -> None:
 
     def fire(timer: Any, state: Any) -> None: ...
 
-    refused("timestampField is the clock of timers: give an object a method onTimer", timestampField="at")
+    refused("timestampField= needs timers: give an object a method onTimer", timestampField="at")
     refused("lateness= is a span of event time", onTimer=fire, lateness=1)
     refused("maxTimersPerBatch=0: expected a whole number of at least 1", onTimer=fire, maxTimersPerBatch=0)
     refused("has ttlSecs, and a timer must not expire", onTimer=fire, stateFactory=MemoryMapState.opaque(ttlSecs=9))
@@ -403,3 +405,18 @@ def test_an_error_of_onTimer_names_the_timer_and_the_batch_stays_whole(tmp_path:
 
     with pytest.raises(Exception, match=r"onTimer\(\('a', datetime.*'n'\)\)"):
         told(step, [[("a", None, 1)]], tmp_path, onTimer=fire)
+
+
+def test_a_timer_that_removes_another_of_the_same_moment_is_the_only_one_that_fires(tmp_path: Path) -> None:
+    def step(tuple: Any, state: Any) -> Iterator[str]:
+        for name in "xyz":
+            state.setTimer(tuple.k, state.now(), name)
+        yield from ()
+
+    def fire(timer: Any, state: Any) -> str:
+        state.deleteTimer(timer.key, "y")
+        state.setTimer(timer.key, state.now() + SECOND, "z")
+        return f"{timer.key}{timer.name}"
+
+    seen, _, last = told(step, [[("a", None, 1)], [("b", None, 1)]], tmp_path, onTimer=fire)
+    assert [row[-1] for row in seen] == ["ax", "bx"] and last == 2

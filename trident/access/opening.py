@@ -12,7 +12,7 @@ from trident.access.opened_state import FollowedStore, OpenedState
 from trident.access.replica import MemoryReplica
 from trident.base.errors import StateError, StateShapeError, TopologyError
 from trident.base.names import check_name, did_you_mean, free_name
-from trident.compiler.states.shapes import WindowMeaning, native_form, window_of
+from trident.compiler.states.shapes import WindowMeaning, is_of_watermark, native_form, window_of
 from trident.log import RedisLog
 from trident.log.snapshot_home import NoHome
 from trident.operations.aggregates.base import BuiltinAggregator
@@ -20,6 +20,7 @@ from trident.operations.aggregates.registry import known_by_name
 from trident.operations.aggregator_names import aggregator_name, bundle_names, bundle_text
 from trident.operations.bundles import presented
 from trident.operations.timers import TIMED, TimedValue
+from trident.operations.watermark_records import WatermarkOf
 from trident.reads.committed_reads import Isolation
 from trident.reads.state_view import AsOfBatch, StateDescription
 from trident_state.fingerprint import Fingerprint, read_fingerprint
@@ -213,6 +214,8 @@ def _known(fingerprint: Fingerprint, state: str, aggregator: Any) -> _Known:
 
     Raises StateShapeError if the state was made by other aggregators, and TopologyError if one of them is a class.
     """
+    if is_of_watermark(fingerprint):
+        return {None: WatermarkOf()}
     maker, window = window_of(fingerprint.aggregator)
     names = bundle_names(maker)
     if aggregator is None:

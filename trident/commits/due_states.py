@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from trident.base.errors import SnapshotMovedError, StateRecoveringError
 from trident.compiler.program import Group
-from trident.compiler.states.updates import NextDue
+from trident.compiler.states.updates import InState, NextDue
 from trident.log.protocol import Birth
 from trident.plan.nodes import StateUpdate
 from trident.plan.states import state_traits
@@ -42,11 +42,12 @@ class DueStates:
         if noted != txid:  # a state that was born since then, without a content, is empty
             birth = self._births[state]
             return math.inf if birth.txid >= txid and not birth.filled else -math.inf
-        if due == "ask the state":
+        if isinstance(due, InState):
             store = self._stores[state]
             assert isinstance(store, Timed)
             try:
-                due = store.first_due(txid)
+                first = store.first_due(txid)
             except (SnapshotMovedError, StateRecoveringError):  # the update of a batch finds what is due without it
                 return -math.inf
+            due = None if first is None else due.at(first)
         return math.inf if due is None else due

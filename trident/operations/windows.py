@@ -37,6 +37,9 @@ _ELSEWHERE = {
     "watermark": "lateness",
     "timeField": "timestampField",
     "timeColumn": "timestampField",
+    "idleness": "idleAfter",
+    "withIdleness": "idleAfter",
+    "idleTimeout": "idleAfter",
 }
 
 
@@ -120,6 +123,7 @@ class TimeWindow(_Window):
     slide: int
     timestampField: str | None
     lateness: int
+    idleAfter: int | None
 
     @property
     def pane(self) -> int:
@@ -135,10 +139,18 @@ class TimeWindow(_Window):
     def _sizes(self) -> tuple[int, ...]:
         return (self.length,) if self.length == self.slide else (self.length, self.slide)
 
-    def _fill(self, length: Duration, slide: Duration, field: str | None, lateness: Duration, step: Step) -> None:
+    def _fill(
+        self,
+        length: Duration,
+        slide: Duration,
+        field: str | None,
+        lateness: Duration,
+        step: Step,
+        idleAfter: Duration | None = None,
+    ) -> None:
         self._set(length=microseconds(length, "length", step), slide=microseconds(slide, "slide", step))
         self._set(timestampField=_field(field, step) if field is not None else None)
-        self._set(lateness=microseconds(lateness, "lateness", step, zero=True))
+        self._set(lateness=microseconds(lateness, "lateness", step, zero=True), idleAfter=_idle(idleAfter, step))
         length_text, slide_text = duration_text(self.length), duration_text(self.slide)
         if self.slide > self.length:
             raise step.error(
@@ -156,6 +168,7 @@ class TimeWindow(_Window):
         parts = [repr(duration_text(size)) for size in self._sizes()]
         parts += [] if self.timestampField is None else [repr(self.timestampField)]
         parts += [f"lateness={duration_text(self.lateness)!r}"] if self.lateness else []
+        parts += _shown_idle(self.idleAfter)
         return f"{type(self).__name__}({', '.join(parts)})"
 
 
@@ -195,14 +208,17 @@ class TumblingEventTimeWindow(EventTimeWindow):
     """Windows of `length` of event time, each tuple in one window. Trident has no such windows.
 
     The watermark is the latest time seen up to a batch, less `lateness`. The batch whose watermark reaches a window's
-    end emits the window; a tuple for this window in a later batch is late.
+    end emits the window; a tuple for this window in a later batch is late. After ``idleAfter`` without a tuple the
+    watermark continues with the time of the batches, as if tuples continued to come with the delay of the last ones.
 
     >>> TumblingEventTimeWindow("1 hour", "at", lateness="5 minutes")
     TumblingEventTimeWindow('1 hour', 'at', lateness='5 minutes')
     """
 
-    def __init__(self, length: Duration, timestampField: str, lateness: Duration = 0) -> None:
-        self._fill(length, length, timestampField, lateness, _step(self))
+    def __init__(
+        self, length: Duration, timestampField: str, lateness: Duration = 0, idleAfter: Duration | None = None
+    ) -> None:
+        self._fill(length, length, timestampField, lateness, _step(self), idleAfter)
 
 
 class SlidingEventTimeWindow(EventTimeWindow):
@@ -212,8 +228,15 @@ class SlidingEventTimeWindow(EventTimeWindow):
     SlidingEventTimeWindow('1 hour', '15 minutes', 'at')
     """
 
-    def __init__(self, length: Duration, slide: Duration, timestampField: str, lateness: Duration = 0) -> None:
-        self._fill(length, slide, timestampField, lateness, _step(self))
+    def __init__(
+        self,
+        length: Duration,
+        slide: Duration,
+        timestampField: str,
+        lateness: Duration = 0,
+        idleAfter: Duration | None = None,
+    ) -> None:
+        self._fill(length, slide, timestampField, lateness, _step(self), idleAfter)
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -230,11 +253,14 @@ class SessionWindow(_Window):
     gap: int
     timestampField: str
     lateness: int
+    idleAfter: int | None
 
-    def __init__(self, gap: Duration, timestampField: str, lateness: Duration = 0) -> None:
+    def __init__(
+        self, gap: Duration, timestampField: str, lateness: Duration = 0, idleAfter: Duration | None = None
+    ) -> None:
         step = _step(self)
         self._set(gap=microseconds(gap, "gap", step), timestampField=_field(timestampField, step))
-        self._set(lateness=microseconds(lateness, "lateness", step, zero=True))
+        self._set(lateness=microseconds(lateness, "lateness", step, zero=True), idleAfter=_idle(idleAfter, step))
 
     @property
     def meaning(self) -> str:
@@ -242,8 +268,9 @@ class SessionWindow(_Window):
         return f"SessionWindow({duration_text(self.gap)} by {self.timestampField})"
 
     def __repr__(self) -> str:
-        late = f", lateness={duration_text(self.lateness)!r}" if self.lateness else ""
-        return f"SessionWindow({duration_text(self.gap)!r}, {self.timestampField!r}{late})"
+        late = [f"lateness={duration_text(self.lateness)!r}"] if self.lateness else []
+        parts = [repr(duration_text(self.gap)), repr(self.timestampField), *late, *_shown_idle(self.idleAfter)]
+        return f"SessionWindow({', '.join(parts)})"
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -255,13 +282,15 @@ class EventTime(_Window):
 
     timestampField: str
     lateness: int
+    idleAfter: int | None
 
-    def __init__(self, timestampField: object, lateness: object, step: Step) -> None:
+    def __init__(self, timestampField: object, lateness: object, step: Step, idleAfter: object = None) -> None:
         self._set(timestampField=_field(timestampField, step))
-        self._set(lateness=microseconds(lateness, "lateness", step, zero=True))
+        self._set(lateness=microseconds(lateness, "lateness", step, zero=True), idleAfter=_idle(idleAfter, step))
 
     def __repr__(self) -> str:
-        return f"{self.timestampField}, lateness={duration_text(self.lateness)!r}"
+        parts = [self.timestampField, f"lateness={duration_text(self.lateness)!r}", *_shown_idle(self.idleAfter)]
+        return ", ".join(parts)
 
 
 WindowConfig = CountWindow | TimeWindow | SessionWindow
@@ -283,6 +312,16 @@ class Clocked(Protocol):
     def site(self) -> CallSite:
         """The location of the user's code, or of the call."""
         ...
+
+
+def wakes(config: WindowConfig | EventTime | None) -> bool:
+    """Return whether something may fall due by this clock while no tuple comes.
+
+    The time of the batches continues by itself; event time does so with `idleAfter`.
+    """
+    if config is None or isinstance(config, CountWindow):
+        return False
+    return config.timestampField is None or config.idleAfter is not None
 
 
 def timestamp_field(config: WindowConfig | EventTime) -> str | None:
@@ -320,3 +359,12 @@ def _field(timestampField: object, step: Step) -> str:
 def _step(window: _Window) -> Step:
     name = type(window).__name__
     return Step(name, caller(name))
+
+
+def _idle(idleAfter: object, step: Step) -> int | None:
+    """Return the microseconds after which a silent source counts as idle; None if it never does."""
+    return None if idleAfter is None else microseconds(idleAfter, "idleAfter", step)
+
+
+def _shown_idle(idleAfter: int | None) -> list[str]:
+    return [] if idleAfter is None else [f"idleAfter={duration_text(idleAfter)!r}"]

@@ -15,7 +15,8 @@ from trident.base.callsite import CallSite
 from trident.base.types import select
 from trident.operations.aggregator_names import aggregator_name
 from trident.operations.aggregators import Aggregation, Reduction
-from trident.operations.windows import CountWindow, SessionWindow, Timing
+from trident.operations.watermark_records import watermark_aggregation
+from trident.operations.windows import CountWindow, SessionWindow, Timing, wakes
 from trident.plan import nodes
 from trident.plan.letters import keeper_of
 from trident.plan.watermark_names import watermark_meaning
@@ -126,6 +127,8 @@ def _why_updater(node: nodes.PartitionPersist) -> str | None:
 
 def _why_window(node: nodes.Window) -> str | None:
     by_key = isinstance(node.windowing.config, CountWindow | SessionWindow)
+    if by_key and wakes(node.windowing.config):
+        return "with idleAfter the driver keeps the time of the next end of a session"
     return _without_keys(node.group) if by_key else _by_watermark(node)
 
 
@@ -199,6 +202,7 @@ STATES: Mapping[type[nodes.Node], StateTraits[Any]] = {
         watermark_meaning,
         "a watermark and has no stream of new values",
         _by_watermark,
+        presents=lambda node: watermark_aggregation(node.windowing.site, node.schema.fields[-1]),
         in_windows=True,
     ),
     nodes.Window: StateTraits(
@@ -211,6 +215,7 @@ STATES: Mapping[type[nodes.Node], StateTraits[Any]] = {
         parted_by=lambda node: node.group,
         late_by=_window_time,
         dues=lambda node: "sessions" if isinstance(node.windowing.config, SessionWindow) else None,
+        wakes=lambda node: wakes(node.windowing.config),
         slide_by_partition=_slide_by_partition,
         in_windows=True,
     ),
@@ -221,6 +226,7 @@ STATES: Mapping[type[nodes.Node], StateTraits[Any]] = {
         "emitted",
         _by_watermark,
         late_by=lambda node, side: node.joining.sides[side].config,
+        wakes=lambda node: wakes(node.joining.sides[0].config),
         in_windows=True,
     ),
     nodes.StaticState: StateTraits(

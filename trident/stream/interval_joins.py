@@ -49,6 +49,7 @@ class IntervalJoinVerbs(StreamBase[StreamT], Generic[StreamT, JoinedT]):
         otherKeys: FieldsLike | None = None,
         otherTimestampField: str | None = None,
         lateness: Duration = 0,
+        idleAfter: Duration | None = None,
         joinType: JoinTypes = JoinType.INNER,
         outputFields: OutputsLike | None = None,
         stateFactory: object = None,
@@ -81,6 +82,10 @@ class IntervalJoinVerbs(StreamBase[StreamT], Generic[StreamT, JoinedT]):
             This stream's field of event time; `otherTimestampField` is the other's, if it has another name.
         lateness : str, number of seconds or timedelta
             The distance of the watermark from the latest times so far.
+        idleAfter : str, number of seconds or timedelta, optional
+            If one of the streams has no tuple for so long, its time continues with the time of the batches, as if its
+            tuples went on to come with the delay of the last ones. Omitted: only tuples move it. A stream that never
+            had a tuple has no time.
         joinType : str
             "inner" (default), "left" (a tuple of this stream is emitted even without a partner), "right" or "full".
         outputFields : str or list of str, optional
@@ -108,7 +113,7 @@ class IntervalJoinVerbs(StreamBase[StreamT], Generic[StreamT, JoinedT]):
         key_names = joins.join_keys(schemas, [keys, keys if otherKeys is None else otherKeys], step)
         step = Step(f"{step.label}({', '.join(key_names[0])})", step.called)
         fields = (timestampField, timestampField if otherTimestampField is None else otherTimestampField)
-        configs = [EventTime(field, lateness, step) for field in fields]
+        configs = [EventTime(field, lateness, step, idleAfter) for field in fields]
         kind = _common_time(schemas, fields, step)
         lower, upper = _interval(between, step)
         outer = read_join_types(joinType, 2, step)

@@ -9,6 +9,7 @@ from trident.base.short_texts import brief
 from trident.base.step import Step
 from trident.operations.evolution import read_evolutions
 from trident.operations.initial_state import read_initial
+from trident.operations.watermark_records import record_type
 from trident.operations.windows import Clocked
 from trident.plan import nodes, rules
 from trident.plan.evolutions import formers_of
@@ -93,7 +94,7 @@ def add_watermark(
         timing,
         StructType([]),
         spec,
-        **step.gives(StructType([StructField("watermark", kind)]), ".watermark"),
+        **step.gives(StructType([StructField("watermark", record_type(kind))]), ".watermark"),
     )
     register.add(label, watermark, part=True)
     return watermark

@@ -51,7 +51,7 @@ class StatefulVerbs(PersistVerbs[StreamT, StateT]):
         >>> from trident.spouts import FixedBatchSpout
         >>> orders = TridentTopology().newStream("orders", FixedBatchSpout("id long, at timestamp", []))
         >>> orders.dropDuplicates("id", timestampField="at", within="10 minutes").watermark()
-        TridentState('orders.seen.watermark': watermark timestamp; opaque)
+        TridentState('orders.seen.watermark': watermark struct<watermark:timestamp,seen:bigint,then:timestamp>; opaque)
         """
         if self._update.watermark is None:
             step = self._register.step(self._label, "watermark")

@@ -60,6 +60,7 @@ class StatefulEachVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StatefulT]):
         onTimer: Callable[..., Any] | None = None,
         timestampField: str | None = None,
         lateness: Duration | None = None,
+        idleAfter: Duration | None = None,
         maxTimersPerBatch: int = 100_000,
         name: str | None = None,
         evolve: EvolveLike = None,
@@ -100,6 +101,9 @@ class StatefulEachVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StatefulT]):
             the batch.
         lateness : str, number of seconds or timedelta, optional
             The distance of the watermark from the latest time so far. Omitted: 0. No tuple is dropped as late.
+        idleAfter : str, number of seconds or timedelta, optional
+            If the stream has no tuple for so long, the watermark continues with the time of the batches, as if tuples
+            went on to come with the delay of the last ones. Omitted: only tuples move it.
         maxTimersPerBatch : int
             How many timers fire in one batch at most. The others fire in the batches that follow at once.
         name : str
@@ -143,7 +147,7 @@ class StatefulEachVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StatefulT]):
         stateful = Stateful(read, inputs, call.outputs is not None)
         _check_own_object(stateful, stream._register.states.values(), step)
         keys, value = _held(stream, group, stateful, keyFields, valueType, step)
-        clock = _Clock(timestampField, lateness, maxTimersPerBatch)
+        clock = _Clock(timestampField, lateness, idleAfter, maxTimersPerBatch)
         operation = read_on_timer(call.operation, onTimer, stateful.emits, step)
         timers = clock.timers(operation, value.dataType, step)
         if timers is not None:
@@ -173,20 +177,23 @@ class _Clock:
 
     timestampField: object
     lateness: Any
+    idleAfter: Any
     most: object
 
     def timers(self, operation: Operation | None, value: DataType, step: Step) -> Timers | None:
         """Return the timers of a step; None if it has no function for timers."""
+        spans = {"lateness": self.lateness, "idleAfter": self.idleAfter}
         if operation is None:
-            for argument, given in (("timestampField", self.timestampField), ("lateness", self.lateness)):
+            for argument, given in {"timestampField": self.timestampField, **spans}.items():
                 if given is not None:
-                    raise step.wrong(f"{argument} is the clock of timers: give an object a method onTimer, or onTimer=")
+                    raise step.wrong(f"{argument}= needs timers: give an object a method onTimer, or onTimer=")
             return None
-        if self.timestampField is None and self.lateness is not None:
-            raise step.wrong("lateness= is a span of event time: give timestampField= too")
+        for argument, given in spans.items():
+            if self.timestampField is None and given is not None:
+                raise step.wrong(f"{argument}= is a span of event time: give timestampField= too")
         most = check_whole_number("maxTimersPerBatch", self.most, error=step.wrong)
         lateness = 0 if self.lateness is None else self.lateness
-        config = None if self.timestampField is None else EventTime(self.timestampField, lateness, step)
+        config = None if self.timestampField is None else EventTime(self.timestampField, lateness, step, self.idleAfter)
         return Timers(operation, value, config, most)
 
 

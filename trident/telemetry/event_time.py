@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import StructType
 
+from trident.operations.watermark_records import WATERMARK
 from trident.plan.nodes import Watermark
 from trident_state.store import Store
 
@@ -57,9 +60,11 @@ class EventTime:
 
 def _iso(values: pa.Array | pa.ChunkedArray, node: Watermark) -> str | None:
     """Return a watermark, the only one of `values`, as ISO 8601: in UTC, or without a zone if its field has none."""
-    (micros,) = values.cast(pa.int64()).to_pylist()
+    (micros,) = pc.struct_field(values, WATERMARK).cast(pa.int64()).to_pylist()
     if micros is None:
         return None
-    zone = datetime.UTC if node.schema.fields[-1].dataType.typeName() == "timestamp" else None
+    record = node.schema.fields[-1].dataType
+    assert isinstance(record, StructType)
+    zone = datetime.UTC if record[WATERMARK].dataType.typeName() == "timestamp" else None
     time = datetime.datetime(1970, 1, 1, tzinfo=zone) + datetime.timedelta(microseconds=micros)
     return time.isoformat(timespec="milliseconds")

@@ -20,7 +20,7 @@ from trident.plan import nodes
 from trident.plan.state_schema import parts_of
 from trident.plan.states import state_traits
 from trident.plan.watermark_names import WATERMARK
-from trident_state.fingerprint import read_fingerprint
+from trident_state.fingerprint import Fingerprint, read_fingerprint
 from trident_state.state_shape import Combine, StateShape, replacing
 
 
@@ -70,6 +70,11 @@ def is_watermark(fingerprint: str) -> bool:
         held = read_fingerprint(fingerprint)
     except StateShapeError:  # a fingerprint that another version wrote
         return False
+    return is_of_watermark(held)
+
+
+def is_of_watermark(held: Fingerprint) -> bool:
+    """Return whether a fingerprint that was read belongs to a watermark."""
     return not held.keys.names and held.aggregator.startswith(f"{WATERMARK}(")
 
 

@@ -6,15 +6,24 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from trident.compiler.states.overlay import Stored
-from trident.compiler.states.updates import Updated
+from trident.compiler.states.updates import InState, Updated
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """A window's watermarks over one batch: before it and after it, in microseconds since 1970."""
+    """A window's watermarks over one batch: before it and after it, in microseconds since 1970.
+
+    `wakes` gives the batch time at which the watermark reaches a time while no tuple comes; None if it does not move
+    then.
+    """
 
     before: int
     after: int
+    wakes: InState | None = None
+
+    def due(self, time: int | None) -> int | None:
+        """Return the batch time at which the watermark reaches `time` while no tuple comes; None if it never does."""
+        return None if time is None or self.wakes is None else self.wakes.at(time)
 
 
 @dataclass(frozen=True, slots=True)

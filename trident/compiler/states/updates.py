@@ -6,7 +6,7 @@ its new value, is frozen too. So it does not matter how often an update runs: on
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 
@@ -26,10 +26,23 @@ from trident.operations.functions import Updating
 from trident.operations.tuples import tuple_type
 from trident.plan.nodes import PartitionPersist, PersistentReduce
 
-NextDue = int | None | Literal["ask the state"]
+
+@dataclass(frozen=True, slots=True)
+class InState:
+    """A time that the state itself keeps: the due time of its first key, plus `offset`, but at least `least`."""
+
+    offset: int = 0
+    least: int = 0
+
+    def at(self, due: int) -> int:
+        """Return the batch time at which a key is due whose due time in the state is `due`."""
+        return max(due + self.offset, self.least)
+
+
+NextDue = int | None | InState
 """The batch time from which a state needs a batch even if no tuple comes, in microseconds since 1970.
 
-None: it needs none. "ask the state": the state itself keeps its due times.
+None: it needs none.
 """
 
 

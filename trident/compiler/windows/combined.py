@@ -62,7 +62,8 @@ class _Combined:
         puts = self._puts_of(touched, stored, clock)
         self._open.remove(keys.filter(pc.and_(before.is_valid(), values.is_null())))  # a null removes the entry
         self._open.end(batch.txid)
-        return Updated(puts, results, dropped)
+        ends = (start + self._config.length for start in self._open.starts())
+        return Updated(puts, results, dropped, clock.due(min((e for e in ends if e > clock.after), default=None)))
 
     def _deltas(self, table: pa.Table, clock: Clock) -> tuple[pa.Table, int]:
         """Return the accumulators that the batch adds to open windows, and the number of late rows.

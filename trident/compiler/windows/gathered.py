@@ -58,7 +58,8 @@ class _Gathered:
         results = self._results(added, stored, clock)
         puts = self._puts_of(added, clock, batch.txid)
         self._open.end(batch.txid)
-        return Updated(puts, results, dropped)
+        ends = self._ends()
+        return Updated(puts, results, dropped, clock.due(min(ends[ends > clock.after].tolist(), default=None)))
 
     def _added(self, table: pa.Table, clock: Clock, txid: int) -> tuple[pa.Table, int]:
         """Return the batch's tuples by pane and group, as the state stores them, and the number of late tuples."""
@@ -124,10 +125,14 @@ class _Gathered:
 
     def _closing(self, clock: Clock) -> list[int]:
         """Return the starts of the windows whose end the watermark reaches with this batch."""
-        _, starts = self._lattice.windows_of(np.asarray(self._open.starts(), np.int64))
-        ends = starts + self._config.length
-        closing: list[int] = np.unique(starts[(clock.before < ends) & (ends <= clock.after)]).tolist()
+        ends = self._ends()
+        closing: list[int] = (ends[(clock.before < ends) & (ends <= clock.after)] - self._config.length).tolist()
         return closing
+
+    def _ends(self) -> Ids:
+        """Return the ends of all windows with tuples, in order."""
+        _, starts = self._lattice.windows_of(np.asarray(self._open.starts(), np.int64))
+        return np.unique(starts + self._config.length)
 
     def _puts_of(self, added: pa.Table, clock: Clock, txid: int) -> pa.Table:
         """Return the changes of the state: the batch's tuples, and nulls for panes whose windows have all closed."""

@@ -153,13 +153,25 @@ class _Join:
         for number, held in enumerate(self._held):
             held.add(puts[number].select(self._keys.names[1:]))
             held.end(batch.txid)
-        return Updated(pa.concat_tables([*puts, *gone]), pa.concat_tables(emitted))
+        return Updated(pa.concat_tables([*puts, *gone]), pa.concat_tables(emitted), due=self._next_due(clock, clocks))
 
     def _clock(self, number: int, table: pa.Table, batch: WindowBatch) -> Clock:
         """Return the clock of one stream. The slower of the two clocks decides for the join."""
         config = self._joining.sides[number].config
         mark = batch.watermark if number == LEFT else batch.second
         return clock_of(config, latest_of(table, config.timestampField), replace(batch, watermark=mark))
+
+    def _next_due(self, clock: Clock, clocks: Sequence[Clock]) -> int | None:
+        """Return when a tuple without a partner leaves while no tuple comes: when both clocks reach that time."""
+        ends = [
+            start + self._joining.bucket + self._horizon.closes[number]
+            for number in (LEFT, RIGHT)
+            if self._joining.unmatched[number]
+            for start in self._held[number].starts()
+        ]
+        first = min((end for end in ends if end > clock.after), default=None)
+        dues = [each.due(first) for each in clocks if first is not None and each.after < first]
+        return None if None in dues else max((due for due in dues if due is not None), default=None)
 
     # --- what leaves -----------------------------------------------------------------------------------------------
 

@@ -114,7 +114,8 @@ class _Sessions:
         if in_process:
             self._due.set(changed, first_ends(one_chunk(puts.column(puts.num_columns - 1))).to_pylist())
             self._due.end(batch.txid)
-        return Updated(puts, results, int((~open_).sum()))
+        due_next = clock.due(self._due.first()) if in_process else clock.wakes
+        return Updated(puts, results, int((~open_).sum()), due_next)
 
     def _with_due(self, touched: pa.Table, due: pa.Table) -> pa.Table:
         """Return the touched keys, and after them other keys that have a session to close."""

@@ -1,6 +1,6 @@
 """Windows by time: the positions of panes and windows on the clock, and the watermark."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -11,8 +11,8 @@ from trident.base.years import FIRST, LAST
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import shape_of
 from trident.compiler.states.update_types import Clock, RunWindow, WindowBatch
-from trident.compiler.states.updates import Updated
-from trident.compiler.windows.tuple_lists import Ids, microseconds, timestamps
+from trident.compiler.states.updates import InState, Updated
+from trident.compiler.windows.tuple_lists import Ids, microseconds
 from trident.operations.windows import (
     CountWindow,
     EventTime,
@@ -103,6 +103,19 @@ def on_time(config: Timing, times: pa.ChunkedArray, before: int) -> pa.Array:
 # --- the watermark ------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A watermark as its state holds it, in microseconds since 1970.
+
+    With `idleAfter` also: `seen`, the time of the last batch that had an event time, and `then`, the watermark after
+    that batch. Both are None before it, and without `idleAfter`.
+    """
+
+    watermark: int = NEVER
+    seen: int | None = None
+    then: int | None = None
+
+
 def clock_of(config: WindowConfig | EventTime, latest: int | None, batch: WindowBatch) -> Clock:
     """Return the clock of a batch in which `latest` is the latest event time.
 
@@ -112,22 +125,55 @@ def clock_of(config: WindowConfig | EventTime, latest: int | None, batch: Window
     if batch.clock is not None:
         return batch.clock
     assert batch.watermark is not None
-    before = watermark(batch.watermark)
-    return Clock(before, _after(config, before, latest, batch))
+    before = mark_in(batch.watermark)
+    after = _after(config, before, latest, batch)
+    return Clock(before.watermark, after.watermark, due_of(config, after))
+
+
+def due_of(config: WindowConfig | EventTime, mark: Mark) -> InState | None:
+    """Return how the batch time at which the clock reaches a time follows from that time, while no tuple comes.
+
+    None if only tuples move the clock.
+    """
+    assert not isinstance(config, CountWindow)
+    if config.timestampField is None:
+        return InState()
+    if config.idleAfter is None or mark.seen is None or mark.then is None:
+        return None
+    return InState(mark.seen - mark.then, mark.seen + config.idleAfter)
 
 
 def watermark(stored: Stored) -> int:
     """Return the watermark from its state, in microseconds since 1970; NEVER if the state is empty."""
-    (micros,) = stored.read(_GLOBAL).cast(pa.int64()).to_pylist()
-    return NEVER if micros is None else int(micros)
+    return mark_in(stored).watermark
 
 
-def _after(config: WindowConfig | EventTime, before: int, latest: int | None, batch: WindowBatch) -> int:
-    """Return the watermark after the batch. It never goes back, even if a clock or the times of tuples do."""
+def mark_in(stored: Stored) -> Mark:
+    """Return the content of a watermark's state."""
+    record = one_chunk(stored.read(_GLOBAL))
+    micros, seen, then = (record.field(at).cast(pa.int64())[0].as_py() for at in range(3))
+    return Mark() if micros is None or not record[0].is_valid else Mark(micros, seen, then)
+
+
+def _after(config: WindowConfig | EventTime, mark: Mark, latest: int | None, batch: WindowBatch) -> Mark:
+    """Return the watermark after the batch. It never goes back, even if a clock or the times of tuples do.
+
+    A stream that has been silent for `idleAfter` counts as if it went on with the delay of its last tuples: its
+    watermark moves as far as the time of the batches did since then. So a stream that comes back with tuples as fresh
+    as before has no late ones.
+    """
     assert not isinstance(config, CountWindow)
+    now = round(batch.time() * 1_000_000)
     if config.timestampField is None:
-        return max(before, round(batch.time() * 1_000_000))
-    return before if latest is None else max(before, min(max(latest - config.lateness, FIRST), LAST))
+        return Mark(max(mark.watermark, now))
+    if latest is not None:
+        after = max(mark.watermark, min(max(latest - config.lateness, FIRST), LAST))
+        return Mark(after) if config.idleAfter is None else Mark(after, now, after)
+    if config.idleAfter is None:
+        return Mark(mark.watermark)
+    if mark.seen is None or mark.then is None or now - mark.seen < config.idleAfter:
+        return mark
+    return replace(mark, watermark=max(mark.watermark, min(mark.then + now - mark.seen, LAST)))
 
 
 def latest_of(table: pa.Table, field: str | None) -> int | None:
@@ -152,10 +198,13 @@ def watermark_update(node: Watermark) -> RunWindow:
     schema = pa.schema([pa.field(node.schema.names[-1], shape.value)])
 
     def update(table: pa.Table, stored: Stored, batch: WindowBatch) -> Updated:
-        before = watermark(stored)
+        before = mark_in(stored)
         after = _after(config, before, latest_of(table, field), batch)
         if after == before:
             return Updated(schema.empty_table(), None)
-        return Updated(pa.Table.from_arrays([timestamps([after], shape.value)], schema=schema), None)
+        times = [None if time is None else int(time) for time in (after.watermark, after.seen, after.then)]
+        arrays = [pa.array([time], pa.int64()).cast(field.type) for time, field in zip(times, shape.value, strict=True)]
+        record = pa.StructArray.from_arrays(arrays, fields=list(shape.value))
+        return Updated(pa.Table.from_arrays([record], schema=schema), None)
 
     return update

@@ -21,7 +21,7 @@ from trident.compiler.states.shapes import shape_of
 from trident.compiler.states.stateful import Values
 from trident.compiler.states.timed_overlay import TimedOverlay
 from trident.compiler.states.update_types import Clock, RunWindow, WindowBatch
-from trident.compiler.states.updates import NextDue, Updated
+from trident.compiler.states.updates import InState, NextDue, Updated
 from trident.compiler.windows.due_keys import DueKeys
 from trident.compiler.windows.time import NEVER, clock_of, latest_of
 from trident.operations.functions import Call
@@ -103,7 +103,7 @@ class _Timed(Values):
         if config is not None:
             return clock_of(config, latest_of(table, config.timestampField), batch)
         now = round(batch.time() * 1_000_000)
-        return Clock(now, now)
+        return Clock(now, now, InState())
 
     def _next_due(self, turn: _Turn, indexed: bool) -> NextDue:
         """Return when the state needs a batch without tuples."""
@@ -112,9 +112,7 @@ class _Timed(Values):
         passed = first is not None and first <= turn.clock.after
         if turn.more or passed or turn.overlay.has_due(turn.clock.after):  # more were due than fire in one batch
             return AT_ONCE
-        if self._timers.config is not None:  # no clock but that of the tuples moves the watermark
-            return None
-        return first if indexed else "ask the state"
+        return turn.clock.due(first) if indexed else turn.clock.wakes
 
     def _view(self, step: PartitionPersist) -> KeyValues:
         config = self._timers.config
