@@ -1,4 +1,4 @@
-"""The topology of the kills that meet stateful operations: three in series, over two stores and over memory alone.
+"""The topology of the kills that meet stateful operations: four in series, over two stores and over memory alone.
 
 Whatever the batches and the order within them, the answer is one: the numbers of a word's tuples are 1, 2, 3 and so on.
 """
@@ -14,7 +14,7 @@ from trident import StatefulOperation, TridentTopology
 from trident.state import KeyValueState
 from trident_spouts.executor import SpoutKind
 
-STATES = ("runs", "ranks", "checkpoint")
+STATES = ("runs", "ranks", "checkpoint", "timed")
 
 
 def counted(tuple: Any, state: KeyValueState) -> int:
@@ -43,8 +43,19 @@ class Ranks(StatefulOperation):
         self.sums.clear()
 
 
+def alarmed(tuple: Any, state: Any) -> None:
+    """Set a timer for each tuple that is due at once. More are due than one batch fires, so others have no tuples."""
+    state.setTimer(tuple.word, state.now(), str(tuple.seq))
+
+
+def rung(timer: Any, state: KeyValueState) -> None:
+    """Count a timer, and add the number in its name."""
+    n, checked = state.get(timer.key, (0, 0))
+    state.put(timer.key, (n + 1, checked + int(timer.name)))
+
+
 def topology(kind: str, total: int, state: Callable[..., Any]) -> TridentTopology:
-    """Three operations in series; if the states are in Redis, the second one's is in memory."""
+    """Four operations in series; if the states are in Redis, the second one's is in memory."""
     made = TridentTopology()
     spout = NumberedSpout(total, SpoutKind.OPAQUE if kind == "opaque" else SpoutKind.TRANSACTIONAL)
     numbered = made.newStream("numbers", spout).statefulEach(
@@ -53,15 +64,26 @@ def topology(kind: str, total: int, state: Callable[..., Any]) -> TridentTopolog
     ranked = numbered.statefulEach(
         Ranks(), "letter string", keyFields="letter string", valueType="long", stateFactory=state(True), name="ranks"
     )
-    ranked.statefulEach("n", Total(), "total long", stateFactory=state(), name="checkpoint")
+    totals = ranked.statefulEach("n", Total(), "total long", stateFactory=state(), name="checkpoint")
+    totals.statefulEach(
+        alarmed,
+        keyFields="word",
+        valueType="struct<n: long, sum: long>",
+        stateFactory=state(),
+        onTimer=rung,
+        maxTimersPerBatch=2,
+        name="timed",
+    )
     return made
 
 
 def results(found: dict[str, dict[Any, Any]]) -> dict[str, dict[str, Any]]:
     """The contents of the states, as JSON."""
-    runs = {word: [value["n"], value["sum"]] for word, value in found["runs"].items()}
+    runs, timed = (
+        {word: [value["n"], value["sum"]] for word, value in found[name].items()} for name in ("runs", "timed")
+    )
     (checkpoint,) = found["checkpoint"].values()
-    return {"runs": runs, "ranks": found["ranks"], "checkpoint": {"total": json.loads(checkpoint)}}
+    return {"runs": runs, "ranks": found["ranks"], "checkpoint": {"total": json.loads(checkpoint)}, "timed": timed}
 
 
 def expected(total: int) -> dict[str, dict[str, Any]]:
@@ -74,4 +96,5 @@ def expected(total: int) -> dict[str, dict[str, Any]]:
             run[0] += 1
             run[1] += seq
             ranks[word[0]] += run[0]
-    return {"runs": dict(runs), "ranks": dict(ranks), "checkpoint": {"total": sum(ranks.values())}}
+    totals = {"total": sum(ranks.values())}
+    return {"runs": dict(runs), "ranks": dict(ranks), "checkpoint": totals, "timed": dict(runs)}

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from tests.support.server import RedisServer
-from trident import Count, StatefulOperation, TridentTopology
+from tests.support.soak import Soak
+from trident import Count, Evolution, StatefulOperation, TridentTopology, openState
 from trident.base.clock import Clock
 from trident.base.errors import StateError, StateValueError, TopologyError
 from trident.spouts import FeederBatchSpout, FixedBatchSpout
@@ -185,8 +186,8 @@ def tuples_of(chance: random.Random, keys: list[str]) -> list[Any]:
 class Lives:
     """One topology over several drivers, some of which die."""
 
-    def __init__(self, topology: Callable[[], TridentTopology], folder: Path, clock: Clock) -> None:
-        self.topology, self.options = topology(), {"name": "t", "checkpointLocation": folder, "clock": clock}
+    def __init__(self, topology: Callable[[], TridentTopology], folder: Path, clock: Clock, name: str = "t") -> None:
+        self.topology, self.options = topology(), {"name": name, "checkpointLocation": folder, "clock": clock}
         self.running: Any = None
 
     def start(self) -> None:
@@ -223,7 +224,9 @@ def dying(chance: random.Random, lives: Lives) -> Iterator[None]:
         yield
 
 
-def follow_the_model(chance: random.Random, make_state: MakeState, folder: Path, kind: str, most: int) -> None:
+def follow_the_model(
+    chance: random.Random, make_state: MakeState, folder: Path, kind: str, most: int, name: str
+) -> None:
     keys = ["ab", "ba", "cd", "dc", "ee", "x"]
     script: list[Any] = []
     batches = [tuples_of(chance, keys) for _ in range(6)]
@@ -246,7 +249,7 @@ def follow_the_model(chance: random.Random, make_state: MakeState, folder: Path,
         out.groupBy("key").persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="emitted")
         return made
 
-    lives = Lives(topology, folder, clock)
+    lives = Lives(topology, folder, clock, name)
     try:
         for batch in batches:
             waited = chance.choice([0.0, 1.0, 89.0, 100.0, 5 * DAY])
@@ -270,12 +273,15 @@ def follow_the_model(chance: random.Random, make_state: MakeState, folder: Path,
         lives.end()
 
 
-@pytest.mark.parametrize("kind", ["transactional", "opaque"])
-@pytest.mark.parametrize("most", [3, 100_000])
-def test_timers_are_those_of_a_model_whatever_drivers_die_of(
-    make_state: MakeState, tmp_path: Path, kind: str, most: int
-) -> None:
-    follow_the_model(random.Random(f"{kind} {most}"), make_state, tmp_path / "log", kind, most)
+def test_timers_are_those_of_a_model_whatever_drivers_die_of(make_state: MakeState, tmp_path: Path) -> None:
+    follow_the_model(random.Random(1), make_state, tmp_path / "log", "opaque", 3, "t")
+
+
+@pytest.mark.soak
+def test_timers_are_those_of_a_model_in_any_case(make_state: MakeState, tmp_path: Path, soak: Soak) -> None:
+    for number, chance in enumerate(soak.draws(8)):
+        kind, most = chance.choice(["transactional", "opaque"]), chance.choice([1, 3, 100_000])
+        follow_the_model(chance, make_state, tmp_path / f"{number}", kind, most, f"t{number}")
 
 
 # --- what a timer does, case by case ----------------------------------------------------------------------------------
@@ -420,3 +426,51 @@ def test_a_timer_that_removes_another_of_the_same_moment_is_the_only_one_that_fi
 
     seen, _, last = told(step, [[("a", None, 1)], [("b", None, 1)]], tmp_path, onTimer=fire)
     assert [row[-1] for row in seen] == ["ax", "bx"] and last == 2
+
+
+def test_an_operation_may_get_timers_later(make_state: MakeState, tmp_path: Path) -> None:
+    def step(tuple: Any, state: Any) -> None:
+        state.put(tuple.k, state.get(tuple.k, 0) + 1)
+
+    def timed(tuple: Any, state: Any) -> None:
+        step(tuple, state)
+        state.setTimer(tuple.k, state.now() + 5 * SECOND)
+
+    def fire(timer: Any, state: Any) -> None:
+        state.put(timer.key, state.get(timer.key) + 100)
+
+    clock = ManualClock(START)
+    before = Evolution(was="long", by="put", value=lambda value: (value, None))
+    programs: list[tuple[Any, dict[str, Any]]] = [(step, {}), (timed, {"onTimer": fire, "evolve": before})]
+    for batches, (operation, arguments), held in (
+        (1, programs[0], {"a": 1, "b": 1}),
+        (2, programs[1], {"a": 2, "b": 1}),
+        (2, programs[1], {"a": 102, "b": 1}),
+    ):
+        topology = TridentTopology()
+        rows = topology.newStream("s", FixedBatchSpout("k string", [["a", "b"], ["a"]][:batches]))
+        options = {"keyFields": "k", "valueType": "long", "stateFactory": make_state(), "name": "held", **arguments}
+        rows.statefulEach(operation, **options)
+        with start_local(topology, name="t", checkpointLocation=tmp_path, clock=clock) as running:
+            running.processAllAvailable(timeout=20)
+            assert dict(running.state("held").items()) == held
+        clock.advance(10)
+
+
+def test_availableNow_fires_what_is_due_and_does_not_wait_for_later_timers(tmp_path: Path) -> None:
+    clock = ManualClock(START)
+    for expected in ([], ["Ann: 1, 22:23:20"], []):
+        topology, seen = quiet(MemoryMapState.opaque(), FixedBatchSpout("user string, word string", [[("Ann", "a")]]))
+        with start_local(topology, name="t", checkpointLocation=tmp_path, clock=clock, availableNow=True) as running:
+            assert running.awaitTermination(timeout=20)
+        assert [row[-1] for row in seen] == expected
+        clock.advance(600)
+
+
+def test_another_program_reads_the_values_without_their_timers(tmp_path: Path) -> None:
+    clock = ManualClock(START)
+    topology, _ = quiet(MemoryMapState.opaque(), FixedBatchSpout("user string, word string", [[("Ann", "a")]]))
+    with start_local(topology, name="t", checkpointLocation=tmp_path, clock=clock) as running:
+        running.processAllAvailable(timeout=20)
+    with openState("t", "quiet", tmp_path) as opened:
+        assert dict(opened.items()) == {"Ann": 1}

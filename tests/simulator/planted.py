@@ -348,7 +348,7 @@ OVER_TIME = [
         "watermark",
         "it goes back",
         "trident/compiler/windows/time.py",
-        "max(before, min(max(latest - config.lateness, FIRST), LAST))",
+        "max(mark.watermark, min(max(latest - config.lateness, FIRST), LAST))",
         "min(max(latest - config.lateness, FIRST), LAST)",
         flow="recent,interval",
     ),
