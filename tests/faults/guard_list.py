@@ -2819,7 +2819,7 @@ GUARDS = [
         "timers, after a start",
         "the timers of a source that stays silent never fire after a restart",
         "trident/commits/due_states.py",
-        "return math.inf if self._births[state].txid >= txid else -math.inf",
+        "return math.inf if birth.txid >= txid and not birth.filled else -math.inf",
         "return math.inf",
         "tests/run/test_timers.py -k 'memory and without_tuples'",
     ),
