@@ -12,6 +12,7 @@ from benchmarks.rows.aggregates import aggregates
 from benchmarks.rows.auto import auto
 from benchmarks.rows.bad_tuples import bad_tuples
 from benchmarks.rows.carrier import carrier
+from benchmarks.rows.changes import changes
 from benchmarks.rows.drpc import drpc
 from benchmarks.rows.embedded import embedded
 from benchmarks.rows.first_batch import first_batch
@@ -50,6 +51,7 @@ FAMILIES: dict[str, Callable[[Bench, Workload], Iterator[Row]]] = {
     "aggregates": aggregates,
     "windows": windows,
     "time": over_time,
+    "changes": changes,
     "small": small_batches,
     "embedded": embedded,
     "auto": auto,

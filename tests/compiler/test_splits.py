@@ -263,4 +263,4 @@ def test_the_log_keeps_the_names_under_which_it_knows_a_split() -> None:
     (group,) = cut(topology).groups
     (part,) = group.outline.parts
     assert [step.shape for step in group.outline.above(part)][2] == "errors (number 1)"
-    assert part.shape == "bfba398e6d93b987c88f09e0"
+    assert part.shape == "ef00d7ed10c2c288d49b5e80"

@@ -17,6 +17,7 @@ from trident.errors import TopologyError
 from trident.picture.draw import as_html
 from trident.picture.layout import PictureLayout, Rectangle, lay_out
 from trident.picture.picture import Arrow, Box, Cluster, Picture, picture
+from trident.spouts import FixedBatchSpout
 
 HERE = Path(__file__).parent
 SVG = "{http://www.w3.org/2000/svg}"
@@ -157,3 +158,11 @@ def test_a_static_state_that_only_functions_ask_has_a_cluster_of_its_own() -> No
     drawn = picture(topology._ends())
     assert [cluster.title for cluster in drawn.clusters] == ["static state", "DRPC function name"]
     assert "names" in topology.draw()
+
+
+def test_arrows_say_which_streams_carry_changes() -> None:
+    topology = TridentTopology()
+    rows = topology.newStream("rows", FixedBatchSpout("id long, v long, kind string", [])).asChanges("kind")
+    rows.toTable("id", name="table").changes().foreachArrow(print)
+    labels = {arrow["label"] for arrow in json.loads(topology.draw("json"))["arrows"]}
+    assert labels == {"", "changes"}

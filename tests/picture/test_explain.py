@@ -90,3 +90,14 @@ def test_a_grouped_stream_and_a_state_are_explained_too(capsys: pytest.CaptureFi
     grouped = stream("word string").groupBy("word")
     grouped.explain()
     assert "lines/0:newStream(FixedBatchSpout)  word string" in capsys.readouterr().out
+
+
+def test_explain_says_which_steps_give_changes(capsys: pytest.CaptureFixture[str]) -> None:
+    topology = TridentTopology()
+    rows = topology.newStream("rows", FixedBatchSpout("id long, v long, kind string", [])).asChanges("kind")
+    rows.toTable("id", name="table")
+    rows.toStream().map(len, outputFields="n long").groupBy("n").aggregate(Count(), "count").foreachArrow(print)
+    topology.explain()
+    steps = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.startswith("  rows/")}
+    assert steps["rows/1:asChanges.kinds"].endswith("Spark or Python; of kind; changes")
+    assert not next(line for step, line in steps.items() if ":map(" in step).endswith("changes")

@@ -41,9 +41,10 @@ def test_a_class_without_a_row_is_named() -> None:
 
 def test_every_derived_output_has_a_mark_of_its_own() -> None:
     derived = {kind.__name__: kind for kind in every_node() if issubclass(kind, nodes.Derived)}
-    assert sorted(derived) == ["CommittedQuery", "Emitted", "LateTuples", "LettersOf"]
-    assert len({kind.ending for kind in derived.values()}) == 4
-    assert {name for name, kind in derived.items() if kind.after_source} == {"CommittedQuery", "LateTuples"}
+    assert sorted(derived) == ["CommittedQuery", "Emitted", "LateTuples", "LettersOf", "TableChanges"]
+    assert len({kind.ending for kind in derived.values()}) == 5
+    after = {name for name, kind in derived.items() if kind.after_source}
+    assert after == {"CommittedQuery", "LateTuples", "TableChanges"}
     assert {name for name, kind in derived.items() if kind.beside_state} == {"Emitted", "LateTuples"}
 
 

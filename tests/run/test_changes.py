@@ -244,6 +244,33 @@ def test_an_update_that_enters_or_leaves_a_filter_is_an_insert_or_a_delete(tmp_p
     ]
 
 
+def test_an_update_that_goes_to_another_stream_of_a_split_leaves_the_first_one(tmp_path: Path) -> None:
+    history, topology = History(13).grow(8), TridentTopology()
+
+    def by_group(t: Any) -> Any:
+        if t.g is not None:
+            yield "grouped", (t.id, t.g)
+            yield "all", t.v
+        yield "all", t.v
+
+    changes = topology.newStream("s", FixedBatchSpout(FIELDS, history.batches)).asChanges("kind")
+    parts = changes.split(by_group, streams={"grouped": "id long, name string", "all": "v long"})
+    parts.grouped.toTable("id", name="names")
+    parts.all.persistentAggregate(MemoryMapState.opaque(), {"n": Count(), "v": Sum("v")}, name="sum")
+    with start_local(topology, name="t", checkpointLocation=tmp_path) as running:
+        running.processAllAvailable(timeout=20)
+        rows = history.rows.values()
+        assert found(running, ["names", "sum"]) == {
+            "names": {key: (g,) for key, g, _ in rows if g is not None},
+            "sum": {
+                (): (
+                    sum(1 + (g is not None) for _, g, _ in rows),
+                    sum((v or 0) * (1 + (g is not None)) for _, g, v in rows),
+                )
+            },
+        }
+
+
 def test_a_deletion_of_an_unknown_row_waits_for_its_insertion(tmp_path: Path) -> None:
     topology, feeder = TridentTopology(), FeederBatchSpout("g string, v long, kind string")
     changes = topology.newStream("s", feeder).asChanges("kind")

@@ -1,5 +1,6 @@
 """Streams of changes on Spark: the same states as those of a model that keeps whole tables."""
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ from pyspark.sql import SparkSession
 from tests.support.change_events import ROW, Connector
 from tests.support.changes import FIELDS, History, expected, found, program
 from tests.support.server import RedisServer
-from trident import Debezium, TridentTopology, expr
+from trident import Average, Count, Debezium, Sum, TridentTopology, expr
+from trident.errors import BatchFailedError
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState, RedisMapState
 
@@ -57,3 +59,50 @@ def test_events_of_debezium_on_spark(spark: SparkSession, tmp_path: Path) -> Non
         running.processAllAvailable(timeout=120)
         wanted = {key: (g, v) for key, g, v in history.rows.values()}
         assert found(running, ["rows_complete", "rows_by_key"]) == {"rows_complete": wanted, "rows_by_key": wanted}
+
+
+VALUES = "id long, g string, v long, price decimal(10,2), weight double, op string"
+KINDS: dict[Any, Any] = {"c": "insert", "b": "update_preimage", "u": "update_postimage", "d": "delete", None: "insert"}
+
+
+def test_the_functions_of_changes_are_the_same_in_sql(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [
+        (1, "a", 5, Decimal("1.50"), 0.5, "c"),
+        (2, "a", None, None, None, "c"),
+        (1, "a", 5, Decimal("1.50"), 0.5, "b"),
+        (1, "b", -7, Decimal("-2.25"), -1.5, "u"),
+        (3, "b", 4, Decimal("9.99"), 2.0, None),
+        (2, "a", None, None, None, "d"),
+        (4, "a", 2**62, Decimal("0.01"), 0.0, "c"),
+    ]
+    topology = TridentTopology()
+    changes = topology.newStream("s", FixedBatchSpout(VALUES, [rows])).asChanges("op", KINDS)
+    several: dict[str, Any] = {"n": Count(), "v": Sum("v"), "price": Sum("price"), "mean": Average("weight")}
+    changes.groupBy("g").persistentAggregate(MemoryMapState.opaque(), several, name="sums")
+    with topology.start(spark=spark, name="t", checkpointLocation=tmp_path) as running:
+        running.processAllAvailable(timeout=120)
+        assert found(running, ["sums"])["sums"] == {
+            "a": (1, 2**62, Decimal("0.01"), 0.0),
+            "b": (2, -3, Decimal("7.74"), 0.25),
+        }
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        (("a", 1, "x"), "asChanges.*'op' holds 'x', which is not a kind of change; accepted: 'c', 'b', 'u', 'd', None"),
+        (("a", -(2**63), "d"), "9223372036854775808"),
+    ],
+)
+def test_a_tuple_that_sql_cannot_take_gets_the_error_of_the_function(
+    spark: SparkSession, tmp_path: Path, row: Any, problem: str
+) -> None:
+    topology = TridentTopology()
+    stream = topology.newStream("s", FixedBatchSpout("g string, v long, op string", [[("a", 1, "c"), row]]))
+    changes = stream.asChanges("op", KINDS)
+    changes.groupBy("g").persistentAggregate(MemoryMapState.opaque(), "v", Sum(), "v", name="sums")
+    with (
+        pytest.raises(BatchFailedError, match=problem),
+        topology.start(spark=spark, name="t", checkpointLocation=tmp_path, maxAttempts=1) as running,
+    ):
+        running.processAllAvailable(timeout=120)

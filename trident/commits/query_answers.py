@@ -1,29 +1,45 @@
 """Answers to the queries of commit turns, from the states of the query's group or from those of another group."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from trident.commits.user_code import AnswerQuery
 from trident.compiler.states.queries import Reads, compile_query
-from trident.plan.nodes import CommittedQuery, StateReader, StaticState
+from trident.compiler.states.table_changes import compile_changes
+from trident.plan.nodes import CommittedQuery, HeldState, StateReader, StaticState, TableChanges
 from trident.reads.committed_reads import ReadSource, Snapshot, read_consistently
 from trident.reads.static_states import ReadableStore
 
 
-def answers_as_of(readable: Mapping[str, ReadableStore]) -> AnswerQuery:
-    """Return a function that answers queries of these states as of a given txid. It compiles each query once."""
-    compiled = functools.cache(compile_query)
+class Answers:
+    """Reads states as of given txids: it answers queries, and makes the changes of tables. It compiles each step once.
 
-    def answer(step: StateReader, table: pa.Table, as_of: int) -> pa.Table:
-        reads = Reads(
-            lambda node, keys: readable[node.state.name].read(keys, as_of).values,
-            lambda node: readable[node.state.name].scan(as_of),
-        )
-        return compiled(step)(table, reads)
+    `readable` are the states by their names.
+    """
 
-    return answer
+    def __init__(self, readable: Mapping[str, ReadableStore]) -> None:
+        self._readable = readable
+        self._queries = functools.cache(compile_query)
+        self._changes = functools.cache(compile_changes)
+
+    def query(self, step: StateReader, table: pa.Table, as_of: int) -> pa.Table:
+        """Return the tuples of `table` with the answers of a state."""
+        return self._queries(step)(table, self._reads({step.updated.state.name: as_of}))
+
+    def changes(
+        self, step: TableChanges, values: Sequence[pa.Table], after: Mapping[str, int], before: Mapping[str, int]
+    ) -> pa.Table:
+        """Return the changes of a table. `after` and `before` are the txids as of which each state is read."""
+        return self._changes(step)(values, self._reads(after), self._reads(before))
+
+    def _reads(self, as_of: Mapping[str, int]) -> Reads:
+        readable = self._readable
+
+        def read(node: HeldState, keys: pa.Table) -> pa.Array:
+            return readable[node.state.name].read(keys, as_of[node.state.name]).values
+
+        return Reads(read, lambda node: readable[node.state.name].scan(as_of[node.state.name]))
 
 
 class CommittedAnswers:

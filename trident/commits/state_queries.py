@@ -1,6 +1,6 @@
 """The queries of states in commit turns, and the batch as of which each query reads its state."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -13,7 +13,7 @@ from trident.commits.user_code import UserCode
 from trident.compiler.program import Group
 from trident.frozen.results import Result
 from trident.log.protocol import Birth
-from trident.plan.nodes import CommittedQuery, StateQuery, StateReader, sources_of, walk
+from trident.plan.nodes import CommittedQuery, StateQuery, StateReader, TableChanges, sources_of, walk
 
 
 @dataclass
@@ -41,6 +41,15 @@ class StateQueries:
         ask = partial(self.carriers.ask, step, asking, as_of)
         return self.writes.healed([step.updated.state.name], as_of, ask)
 
+    def changes(self, step: TableChanges, values: Sequence[pa.Table], txid: int) -> pa.Table:
+        """Return the changes that batch `txid` makes in a table, whose new values are `values`."""
+        tables, index = [held.state.name for held in step.tables], [] if step.index is None else [step.index.state.name]
+        after = {name: self._born(name, txid) for name in tables}
+        before = {name: self._born(name, txid - 1) for name in (*tables, *index)}
+        make = partial(self.code.changes, step, values, after, before)
+        # The index has no batch beyond the one before: its own update follows from these changes.
+        return self.writes.healed(tables, txid, partial(self.writes.healed, index, txid - 1, make))
+
     def ask_committed(self, step: CommittedQuery, asking: pa.Table, txid: int) -> pa.Table:
         """Return tuples with the answers of committed values, for which the log has no frozen answers yet."""
         # A state of this same group is committed up to the previous batch. It is read here and not through the gate,
@@ -61,8 +70,11 @@ class StateQueries:
         """
         state = step.updated.state.name
         as_of = txid if step in self._behind_update else txid - 1
-        # A state cannot be read as of a txid before its birth: the read would wait for ever (guard "a state born after
-        # a batch, asked").
+        return self._born(state, as_of)
+
+    def _born(self, state: str, as_of: int) -> int:
+        """Return the txid as of which a state is read instead of one before its birth."""
+        # The read of a state as of such a txid would wait for ever (guard "a state born after a batch, asked").
         return max(as_of, self.births[state].txid) if state in self.births else as_of
 
     @cached_property
@@ -70,7 +82,5 @@ class StateQueries:
         """The queries whose tuples come from the update of the state that they read."""
         queries = (output.step for stage in self.group.stages for output in stage.outputs)
         return frozenset(
-            step
-            for step in queries
-            if isinstance(step, StateQuery) and not step.before and step.updated in walk(*sources_of(step))
+            step for step in queries if isinstance(step, StateQuery) and step.updated in walk(*sources_of(step))
         )

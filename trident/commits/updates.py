@@ -28,6 +28,7 @@ from trident.plan.nodes import (
     Node,
     Sink,
     StateUpdate,
+    TableChanges,
     sources_of,
     watermarks_of,
 )
@@ -66,6 +67,9 @@ class Updates:
                 results[output.name] = _files(entering, output) or conform(table(), output.schema)
             elif isinstance(step, LateTuples) and step.window.state.name not in unborn:
                 results[output.name] = self._late_tuples(step, entering, txid)
+            elif isinstance(step, TableChanges):
+                changes = self.queries.changes(step, [entering.table(source) for source in step.sources], txid)
+                results[output.name] = conform(changes, output.schema)
             elif isinstance(step, CommittedQuery):
                 answers = self.queries.ask_committed(step, entering.table(step.source), txid)
                 results[output.name] = conform(answers, output.schema)

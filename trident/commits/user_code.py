@@ -3,7 +3,7 @@
 Each call gets a time limit here, and its file and line for messages. For calls of a user's store see `WatchedStore`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Protocol, TypeVar
@@ -12,21 +12,18 @@ import pyarrow as pa
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.callsite import CallSite
+from trident.commits.query_answers import Answers
 from trident.compiler.layout import stage_ends
 from trident.compiler.program import Stage
 from trident.frozen.results import Result, StageResult
 from trident.outputs.outlets import HandOver
-from trident.plan.nodes import CommittedQuery, Node, Sink, StateReader, walk
+from trident.plan.nodes import CommittedQuery, Node, Sink, StateReader, TableChanges, walk
 from trident.plan.sites import sites_in
 from trident.user_calls.threads import Threads
 from trident.user_calls.watched_calls import Subject, WatchedCalls
 from trident_spouts.executor import Emission
 
 T = TypeVar("T")
-
-AnswerQuery = Callable[[StateReader, pa.Table, int], pa.Table]
-"""A function that answers a query. It gets the query's step, its input tuples, and the txid as of which it reads the
-state."""
 
 AnswerCommitted = Callable[[CommittedQuery, pa.Table], pa.Table]
 """A function that answers a query of a state as of the last batch that all states of its group have committed."""
@@ -57,13 +54,13 @@ class UserCode:
         self,
         calls: WatchedCalls,
         slots: Stages,
-        answer: AnswerQuery,
+        answers: Answers,
         answer_committed: AnswerCommitted,
         hand_over: HandOver,
         stores: Threads,
     ) -> None:
         self._calls, self._slots, self._hand_over, self._stores = calls, slots, hand_over, stores
-        self._answer, self._answer_committed = answer, answer_committed
+        self._answers, self._answer_committed = answers, answer_committed
         self.tries = 0
         """The number of commit turns since the last commit that failed in user code or in Spark. Limits grow with it.
         Only the commit thread changes it."""
@@ -102,8 +99,15 @@ class UserCode:
         return self._calls.submit(COMMIT_LANE, subject, work, self.tries, overrun).result()
 
     def answer(self, step: StateReader, table: pa.Table, as_of: int) -> pa.Table:
-        """Answer a query; see `AnswerQuery`."""
-        return self.call(step, as_of, partial(self._answer, step, table, as_of))
+        """Answer a query of a state as of a txid; see `Answers`."""
+        return self.call(step, as_of, partial(self._answers.query, step, table, as_of))
+
+    def changes(
+        self, step: TableChanges, values: Sequence[pa.Table], after: Mapping[str, int], before: Mapping[str, int]
+    ) -> pa.Table:
+        """Make the changes of a table; see `Answers`."""
+        work = partial(self._answers.changes, step, values, after, before)
+        return self.call(step, after[step.table.state.name], work)
 
     def answer_committed(self, step: CommittedQuery, table: pa.Table, txid: int) -> pa.Table:
         """Answer a query of another group's committed values; see `AnswerCommitted`."""

@@ -32,6 +32,7 @@ from trident.plan.nodes import (
     StateUpdate,
     StateWriter,
     StaticState,
+    TableChanges,
     Watermark,
     sources_of,
 )
@@ -218,7 +219,7 @@ def _why_in_driver(node: Node) -> str | None:
     match node:
         case Emitted(source=updated) | StateQuery(updated=updated):
             by_executors = writers_of(updated.state) == "executors"
-        case PersistentAggregate() | CommittedQuery() | LateTuples() | LettersOf():
+        case PersistentAggregate() | CommittedQuery() | LateTuples() | LettersOf() | TableChanges():
             by_executors = False
         case _:
             by_executors = not isinstance(node, StateWriter) or writers_of(node.state) == "executors"

@@ -39,6 +39,7 @@ class Output:
     - StateUpdate (made by the driver): the key fields, then the new value, each key once; a null removes the key.
     - Emitted: the tuples that the updater emitted, or a window's results.
     - LateTuples: the late tuples.
+    - TableChanges: the changes of a table, or of a join of two.
     - LettersOf: the dead letters of the step before it, as that step made them in this stage.
     - Sink: the input tuples of the sink. The driver makes this output if a state step gave the tuples.
     - Any other node: the node's output, carried to a later stage: to be joined with a state's new values

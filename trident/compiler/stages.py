@@ -26,8 +26,10 @@ from trident.plan.nodes import (
     StateUpdate,
     StateWriter,
     StaticState,
+    TableChanges,
     Transform,
     Watermark,
+    asked_by,
     sources_of,
     walk,
     watermarks_of,
@@ -211,8 +213,8 @@ def _made_by_driver(node: Node) -> bool:
 
 def _writers_read(node: Node) -> list[Node]:
     """Return the writers of the states that this node reads."""
-    if isinstance(node, StateReader):
-        return [node.updated] if isinstance(node.updated, StateWriter) else []
+    if asked := asked_by(node):
+        return [state for state in asked if isinstance(state, StateWriter)]
     return [node.window] if isinstance(node, LateTuples) else list(watermarks_of(node))
 
 
@@ -249,6 +251,7 @@ def _output_names(nodes: list[Node], carried: Mapping[int, list[Node]]) -> dict[
     - "<state>?<n>=": the tuples with the answers of the n-th query of a state, if it asks for committed values
     - "<state>>": the tuples that an updater or a window emits
     - "<state>>late": the late tuples of a window; "<state>.left>late", "<state>.right>late": of the streams of a join
+    - "<state>>changes": the changes of a state; "<state>>join<n>": those of the n-th join of the state with another
     - "<step>~": dead letters of a step
     - "<sink>!": the tuples that enter a sink
     - "<state>|": tuples carried to the update of a state; "<state>.left|", "<state>.right|": to a join of two streams
@@ -259,6 +262,7 @@ def _output_names(nodes: list[Node], carried: Mapping[int, list[Node]]) -> dict[
     """
     names: dict[int, str] = {}
     queries: dict[str, int] = {}
+    joins: dict[str, int] = {}
     for node in nodes:
         if isinstance(node, StateWriter):
             names[id(node)] = node.state.name
@@ -268,6 +272,9 @@ def _output_names(nodes: list[Node], carried: Mapping[int, list[Node]]) -> dict[
             name = node.updated.state.name
             queries[name] = queries.get(name, 0) + 1
             names[id(node)] = f"{name}?{queries[name]}{node.ending if isinstance(node, Derived) else ''}"
+        elif isinstance(node, TableChanges) and node.other is not None:
+            joins[node.origin] = joins.get(node.origin, 0) + 1
+            names[id(node)] = f"{node.origin}>join{joins[node.origin]}"
         elif isinstance(node, Derived):
             names[id(node)] = f"{node.origin}{node.ending}"
         else:

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 
 from trident.compiler.carriers import CarrierPlan, Choice, choice_of_static
+from trident.compiler.columns.kernels import in_sql
 from trident.compiler.program import Group, Program, Stage
 from trident.plan.nodes import Derived, Node, RequestSource, StateQuery, StateUpdate, StaticState, walk
 from trident.plan.topology_protocol import EngineName
-from trident.plan.traits import DRIVER, NO_RUNNER, PYTHON, has_python_form, traits_of
+from trident.plan.traits import DRIVER, NO_RUNNER, PYTHON, SPARK, has_python_form, traits_of
 
 JOB = "a Spark job"
 ONLY_SPARK = "only on Spark"
@@ -15,7 +16,8 @@ ONLY_SPARK = "only on Spark"
 def runners_of_steps(program: Program, engine: EngineName = "spark") -> dict[int, str]:
     """Return the engine or thread that runs each step on this engine, by the step's id.
 
-    On Spark: "Spark" (Catalyst), "Python" (in Spark's workers) or "driver"; in a DRPC function, which the driver
+    On Spark: "Spark" (Catalyst), "Python" (in Spark's workers), "Spark or Python" for a function of the library that
+    stays beside its neighbours, or "driver"; in a DRPC function, which the driver
     answers, a step that has no Python form has the runner "a Spark job". On the embedded engine the driver runs all
     steps that it can run; the others have the runner "only on Spark". On ``"auto"`` a step that both engines can run
     has both runners, such as "driver or Spark".
@@ -40,6 +42,7 @@ def _on_spark(program: Program, nodes: Sequence[Node]) -> dict[int, str]:
     runners = {id(node): traits_of(node).runner(node) for node in nodes}
     writers = writers_of_states(program)
     updates = [node for node in nodes if isinstance(node, StateUpdate) and writers.get(id(node)) == "executors"]
+    runners |= {id(node): f"{SPARK} or {PYTHON}" for node in nodes if in_sql(node)}
     return runners | {id(node): PYTHON for node in updates}
 
 

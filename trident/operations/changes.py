@@ -1,16 +1,18 @@
 """Functions over tuples with a kind of change: they read the kind of a source's tuples, or make both images."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql.types import DataType, DecimalType, FractionalType, IntegralType, StringType
 
 from trident.base.changes import ADDS, KINDS, adding
 from trident.base.short_texts import short_repr
 from trident.operations.aggregates.base import negated
-from trident.operations.column_functions import ColumnFunction
+from trident.operations.column_functions import RAISED, ColumnFunction
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,13 @@ class KindOf(ColumnFunction):
         kinds = [self.kinds.get(value) for value in encoded.dictionary.to_pylist()]
         return None if None in kinds else [pa.array(kinds, pa.string()).take(encoded.indices)]
 
+    def sql(self, inputs: Sequence[str], kinds: Sequence[DataType]) -> list[str] | None:
+        literals = {value: _literal(value, kinds[0]) for value in self.kinds}
+        if None in literals.values():
+            return None
+        cases = " ".join(f"WHEN {inputs[0]} {literals[value]} THEN '{kind}'" for value, kind in self.kinds.items())
+        return [f"CASE {cases} ELSE {RAISED} END"]
+
 
 @dataclass(frozen=True)
 class DeletesNull(ColumnFunction):
@@ -59,6 +68,9 @@ class KindAfterFilter(ColumnFunction):
 
     def columns(self, inputs: Sequence[pa.Array]) -> list[pa.Array] | None:
         return [pc.if_else(adding(inputs[0]), "insert", "delete")]
+
+    def sql(self, inputs: Sequence[str], kinds: Sequence[DataType]) -> list[str]:
+        return [f"CASE WHEN {_adding(inputs[0])} THEN 'insert' ELSE 'delete' END"]
 
 
 @dataclass(frozen=True)
@@ -90,6 +102,16 @@ class Signed(ColumnFunction):
                 return None
         return [sign, *made]
 
+    def sql(self, inputs: Sequence[str], kinds: Sequence[DataType]) -> list[str]:
+        adds, made = _adding(inputs[0]), list[str]()
+        for how, value, kind in zip(self.wanted, inputs[1:], kinds[1:], strict=True):
+            if how == "count":
+                made.append(f"CASE WHEN {value} IS NULL THEN 0L WHEN {adds} THEN 1L ELSE -1L END")
+            else:
+                wide = value if isinstance(kind, DecimalType) else f"CAST({value} AS {_wide_sql(kind)})"
+                made.append(f"CASE WHEN {adds} THEN {wide} ELSE -{wide} END")
+        return [f"CASE WHEN {adds} THEN 1L ELSE -1L END", *made]
+
 
 def _of_row(how: str, value: Any, sign: int) -> Any:
     if how == "count":
@@ -101,68 +123,24 @@ def _wide(kind: pa.DataType) -> pa.DataType:
     return pa.float64() if pa.types.is_floating(kind) else pa.int64()
 
 
-@dataclass(frozen=True)
-class Images:
-    """The change of one entry of a state: no tuple, one, or the two images of an update.
-
-    Called with the key, then the value after the batch and the value before it; None means that there is no entry.
-    With `spread`, the values are structs, whose fields the tuples get.
-    """
-
-    keys: int
-    spread: bool
-
-    def __call__(self, *values: Any) -> Iterator[tuple[Any, ...]]:
-        after, before = values[self.keys :]
-        return _images(values[: self.keys], _fields(after, self.spread), _fields(before, self.spread))
+def _wide_sql(kind: DataType) -> str:
+    return "DOUBLE" if isinstance(kind, FractionalType) else "BIGINT"
 
 
-@dataclass(frozen=True)
-class JoinedImages:
-    """The change of one row of the join of two tables.
-
-    Called with the key, the values of the left table after the batch and before it, then those of the right table. With
-    `left`, a row of the left table stays without a partner, with `width` nulls. `refers` has the positions of the
-    fields of a left row that refer to the right table, if those are not the key: a row refers to nothing if one of them
-    is null.
-    """
-
-    keys: int
-    spread: bool
-    spread_right: bool
-    width: int
-    left: bool
-    refers: tuple[int, ...] = ()
-
-    def __call__(self, *values: Any) -> Iterator[tuple[Any, ...]]:
-        key, (after, before, right_after, right_before) = values[: self.keys], values[self.keys :]
-        return _images(key, self._row(key, after, right_after), self._row(key, before, right_before))
-
-    def _row(self, key: tuple[Any, ...], left: Any, right: Any) -> tuple[Any, ...] | None:
-        own, other = _fields(left, self.spread), _fields(right, self.spread_right)
-        if own is None:
-            return None
-        row = (*key, *own)
-        if any(row[at] is None for at in self.refers):
-            other = None
-        if other is None and self.left:
-            other = (None,) * self.width
-        return None if other is None else (*own, *other)
+def _adding(kind: str) -> str:
+    """Return whether a kind adds a row, as SQL."""
+    return f"{kind} IN ({', '.join(repr(each) for each in sorted(ADDS))})"
 
 
-def _images(
-    key: tuple[Any, ...], after: tuple[Any, ...] | None, before: tuple[Any, ...] | None
-) -> Iterator[tuple[Any, ...]]:
-    if after == before:
-        return
-    if before is not None:
-        yield (*key, *before, "delete" if after is None else "update_preimage")
-    if after is not None:
-        yield (*key, *after, "insert" if before is None else "update_postimage")
-
-
-def _fields(value: Any, spread: bool) -> tuple[Any, ...] | None:
-    return None if value is None else tuple(value) if spread else (value,)
+def _literal(value: Any, kind: DataType) -> str | None:
+    """Return the comparison with a value of a field of this type, as SQL; None if it is not a plain literal."""
+    if value is None:
+        return "IS NULL"
+    if isinstance(kind, StringType) and isinstance(value, str) and re.fullmatch(r"[\w +-]*", value, re.ASCII):
+        return f"= '{value}'"
+    if isinstance(kind, IntegralType) and type(value) is int:
+        return f"= {value}"
+    return None
 
 
 SAME = {kind: kind for kind in KINDS}

@@ -3,6 +3,12 @@
 from collections.abc import Sequence
 
 import pyarrow as pa
+from pyspark.sql.types import DataType
+
+ANOTHER_FORM = "trident: this tuple needs the function in Python"
+"""The text of the error that a SQL form raises for a tuple for which the function itself has to raise its error."""
+
+RAISED = f"raise_error('{ANOTHER_FORM}')"
 
 
 class ColumnFunction:
@@ -17,3 +23,11 @@ class ColumnFunction:
         None: the values need the call for each tuple, which then raises the error of the tuple at fault.
         """
         raise NotImplementedError
+
+    def sql(self, inputs: Sequence[str], kinds: Sequence[DataType]) -> list[str] | None:
+        """Return the output fields as SQL over the columns `inputs` of these types; None if SQL cannot compute them.
+
+        A tuple for which the call would raise an error must fail there, too, by `RAISED` or by an overflow: the stage
+        then runs again with the calls.
+        """
+        return None

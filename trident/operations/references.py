@@ -1,11 +1,12 @@
 """Functions for the join of two tables by a foreign key: rows of the left table refer to rows of the right table."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.types import ArrayType, DataType, StructType
 
 from trident.base.types import arrow_schema
@@ -40,22 +41,6 @@ class PartOf(ColumnFunction):
 
 
 @dataclass(frozen=True)
-class AllParts:
-    """All parts of the index for the key of a row of the right table."""
-
-    def __call__(self, *key: Any) -> Iterator[tuple[Any, ...]]:
-        return ((*key, part) for part in range(PARTS))
-
-
-@dataclass(frozen=True)
-class Listed:
-    """The keys that a part of the index has."""
-
-    def __call__(self, keys: Any) -> Iterator[tuple[Any, ...]]:
-        return (tuple(key) for key in keys or ())
-
-
-@dataclass(frozen=True)
 class Keys(BuiltinAggregator):
     """The keys of the rows, as an array of structs. It does not depend on the order of the rows."""
 
@@ -75,24 +60,15 @@ class Keys(BuiltinAggregator):
         return ArrayType(inputs)
 
 
-@dataclass(frozen=True)
-class References:
-    """The keys of the right table to which a row of the left table refers, after the batch and before it.
+def in_all_parts(keys: Sequence[pa.Array]) -> list[pa.Array]:
+    """Return the keys of the index for rows of the right table, by their keys: each key in each part."""
+    rows = len(keys[0])
+    every = pa.array(np.repeat(np.arange(rows), PARTS))
+    return [*(key.take(every) for key in keys), pa.array(np.tile(np.arange(PARTS, dtype=np.int64), rows))]
 
-    Called with the key of the row, its values after the batch and before it. `at` has the positions of the fields that
-    refer, in the key and the values. A row that is not there refers to nulls.
-    """
 
-    keys: int
-    spread: bool
-    at: tuple[int, ...]
-
-    def __call__(self, *values: Any) -> tuple[Any, ...]:
-        key, (after, before) = values[: self.keys], values[self.keys :]
-        return (*self._of(key, after), *self._of(key, before))
-
-    def _of(self, key: tuple[Any, ...], value: Any) -> tuple[Any, ...]:
-        if value is None:
-            return (None,) * len(self.at)
-        row = (*key, *value) if self.spread else (*key, value)
-        return tuple(row[at] for at in self.at)
+def keys_in(stored: pa.Array) -> list[pa.Array]:
+    """Return the key fields of all rows in stored values of the index, which are those of `Keys` over changes."""
+    entries: pa.StructArray = pc.list_flatten(pc.struct_field(stored, "value"))
+    keys: list[pa.Array] = entries.flatten()[:-1]  # the last field is the number of the row, which is 1
+    return keys

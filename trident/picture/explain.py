@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from trident.base.changes import CHANGE
 from trident.base.types import ddl
 from trident.operations.error_policy import DeadLetter
 from trident.plan.guarantee import guarantee_of
@@ -13,9 +14,9 @@ from trident.plan.nodes import (
     Node,
     RequestSource,
     StateQuery,
-    StateReader,
     StateWriter,
     StaticState,
+    asked_by,
     sources_of,
     walk,
 )
@@ -56,7 +57,7 @@ def explain_nodes(roots: Sequence[Node], known: Known | None = None) -> str:
         lines += [_headline(label, steps[0]), *_steps(steps, known, partitions)]
     lines += known.stages
     written = [node for node in nodes if isinstance(node, StateWriter)]
-    queried = [node.updated for node in nodes if isinstance(node, StateReader)]
+    queried = [state for node in nodes for state in asked_by(node)]
     states = list(dict.fromkeys([*written, *queried]))
     if states:
         lines.append("states")
@@ -94,6 +95,11 @@ def policy_of(node: Node) -> str:
     return f"dead letters of {node.source.step.partition(':')[0]}" if isinstance(node, LettersOf) else ""
 
 
+def carries_changes(node: Node) -> bool:
+    """Return whether the tuples that leave a step say which kind of change they are."""
+    return node.schema.names[-1:] == [CHANGE]
+
+
 def _by_stream(nodes: Sequence[Node]) -> dict[str, list[Node]]:
     streams: dict[str, list[Node]] = {}
     for node in nodes:
@@ -129,6 +135,8 @@ def _steps(steps: Sequence[Node], known: Known, partitions: Mapping[int, str]) -
     before: Node | None = None
     for step in steps:
         notes = [known.runners.get(id(step), ""), summary_of(step), policy_of(step), partitions.get(id(step), "")]
+        if carries_changes(step):
+            notes.append("changes")
         if isinstance(step, StateQuery) and id(step) in known.why_driver:
             notes.append(f"the driver asks: {known.why_driver[id(step)]}")
         if sources_of(step) and sources_of(step) != (before,):

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from trident.base.types import ddl
-from trident.picture.explain import policy_of
+from trident.picture.explain import carries_changes, policy_of
 from trident.plan.node_sets import NodeSets
 from trident.plan.nodes import (
     HeldState,
@@ -12,9 +12,9 @@ from trident.plan.nodes import (
     RequestSource,
     SpoutSource,
     StateQuery,
-    StateReader,
     StateWriter,
     StaticState,
+    asked_by,
     sources_of,
     walk,
 )
@@ -81,13 +81,12 @@ def picture(roots: Iterable[Node]) -> Picture:
         boxes.append(_box(node, box_id, cluster))
         for source in sources_of(node):
             own = isinstance(source, StateWriter) and state_traits(source).new_values == "own"
-            label = "new values" if own else ""
+            label = "new values" if own else "changes" if carries_changes(source) else ""
             arrows.append(Arrow(ids[id(source)], box_id, label))
         if isinstance(node, StateWriter):
             boxes.append(_state_box(node, f"{box_id}s", cluster))
             arrows.append(Arrow(box_id, f"{box_id}s"))
-        if isinstance(node, StateReader):
-            arrows.append(Arrow(f"{ids[id(node.updated)]}s", box_id, dashed=True))
+        arrows += [Arrow(f"{ids[id(state)]}s", box_id, dashed=True) for state in asked_by(node)]
     return Picture(tuple(boxes), tuple(arrows), tuple(clusters))
 
 
@@ -98,7 +97,7 @@ def _with_writers(roots: list[Node]) -> list[Node]:
     """
     while True:
         nodes = walk(*roots)
-        missing = {node.updated: None for node in nodes if isinstance(node, StateReader) and node.updated not in nodes}
+        missing = {state: None for node in nodes for state in asked_by(node) if state not in nodes}
         if not missing:
             return nodes
         roots = [*missing, *roots]

@@ -2,7 +2,6 @@
 
 from collections.abc import Container
 
-from trident.operations.changes import Images, JoinedImages
 from trident.plan.nodes import (
     Each,
     Filter,
@@ -14,13 +13,14 @@ from trident.plan.nodes import (
     Placing,
     Project,
     Repartition,
+    TableChanges,
     sources_of,
 )
 
 
 def consolidated(node: Node) -> bool:
     """Return whether tuples are changes of states, of which a batch has one for a key: a row leaves or comes once."""
-    if isinstance(node, Map) and isinstance(node.function.target, Images | JoinedImages):
+    if isinstance(node, TableChanges):
         return True
     if not isinstance(node, _ROW_BY_ROW):
         return False

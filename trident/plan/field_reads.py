@@ -7,6 +7,7 @@ from trident.base.stream_fields import STREAM_NUMBER
 from trident.plan import nodes
 from trident.plan.joins import origins_of
 from trident.plan.split_schema import own_fields
+from trident.plan.states import state_traits
 
 
 def everything(node: nodes.Node, after: set[str]) -> list[set[str]]:
@@ -25,7 +26,15 @@ def inputs_and_others(node: nodes.Each | nodes.StateReader, after: set[str]) -> 
     return [(after - set(node.outputs.names)) | set(node.inputs)]
 
 
-def inputs(node: nodes.Map | nodes.Split | nodes.PartitionPersist, after: set[str]) -> list[set[str]]:
+def of_split(node: nodes.Split, after: set[str]) -> list[set[str]]:
+    return [{*node.inputs, *node.carried}]
+
+
+def of_table_changes(node: nodes.TableChanges, after: set[str]) -> list[set[str]]:
+    return [set(state_traits(table).keys(table).names) for table in node.tables][: len(node.sources)]
+
+
+def inputs(node: nodes.Map | nodes.PartitionPersist, after: set[str]) -> list[set[str]]:
     return [set(node.inputs)]
 
 

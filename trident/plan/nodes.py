@@ -453,8 +453,7 @@ HeldState = StateWriter | StaticState
 class StateQuery(Node):
     """Every tuple, repeated for each answer of a query to a state. A tuple without an answer is dropped.
 
-    The fields of an answer replace fields of the tuple or are appended, as in `Each`. With `before`, tuples from the
-    state's own update see the state as the batch before left it; without, as their batch left it.
+    The fields of an answer replace fields of the tuple or are appended, as in `Each`.
     """
 
     source: Node
@@ -462,7 +461,6 @@ class StateQuery(Node):
     updated: HeldState
     query: Query
     outputs: StructType
-    before: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -486,6 +484,36 @@ class CommittedQuery(Derived):
     def origin(self) -> str:
         """The name of the state. In the output's name, the number of the query follows it."""
         return self.updated.state.name
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableChanges(Derived):
+    """The changes that a batch makes in the rows of a table; with `other`, in the join of two tables.
+
+    `sources` have the new values of the table, then those of the other table if that is another one. Rows are joined
+    with the rows of `other` whose key is in the fields `refers`, or that have the same key if `refers` is empty. Then
+    `index` is the state with the keys of the rows that refer to others. With `left`, a row without a partner stays.
+    """
+
+    ending: ClassVar[str] = ">changes"
+    after_source: ClassVar[bool] = True
+
+    sources: tuple[Node, ...]
+    table: HeldState
+    other: "HeldState | None" = None
+    refers: tuple[str, ...] = ()
+    index: "StateWriter | None" = None
+    left: bool = False
+
+    @property
+    def origin(self) -> str:
+        """The name of the table. In the output's name, the number of the join follows it."""
+        return self.table.state.name
+
+    @property
+    def tables(self) -> "tuple[HeldState, ...]":
+        """The states whose values before and after the batch are read."""
+        return (self.table,) if self.other is None else (self.table, self.other)
 
 
 StateReader = StateQuery | CommittedQuery
@@ -617,13 +645,14 @@ class Split(Node):
     """The tuples that the function sends to named streams, in place of each tuple.
 
     Each stream has separate fields. The tuples of all streams are output in one form (`trident.base.stream_fields`); a
-    `Part` takes the tuples of one stream.
+    `Part` takes the tuples of one stream. The fields in `carried` go along with every tuple that is sent.
     """
 
     source: Node
     inputs: tuple[str, ...]
     function: Operation
     streams: tuple[tuple[str, StructType], ...]
+    carried: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -639,6 +668,13 @@ def watermarks_of(node: Node) -> tuple[Watermark, ...]:
     watermark: Watermark | None = getattr(node, "watermark", None)
     several: tuple[Watermark, ...] = getattr(node, "watermarks", ())
     return several if watermark is None else (watermark,)
+
+
+def asked_by(node: Node) -> "tuple[HeldState, ...]":
+    """Return the states that a step reads, besides those whose new values are its tuples."""
+    if isinstance(node, StateReader):
+        return (node.updated,)
+    return (node.index,) if isinstance(node, TableChanges) and node.index is not None else ()
 
 
 def sources_of(node: Node) -> tuple[Node, ...]:

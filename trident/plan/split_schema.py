@@ -11,7 +11,8 @@ from trident.plan.nodes import Node, Part, Split, SpoutSource
 
 def own_fields(node: Part) -> dict[str, str]:
     """Return the fields of one stream: a field's name among the fields of all streams -> its name in the stream."""
-    return {inside(node.number, name): name for name in node.schema.names}
+    carried = node.source.carried if isinstance(node.source, Split) else ()
+    return {name if name in carried else inside(node.number, name): name for name in node.schema.names}
 
 
 def streams_of(node: Node) -> tuple[tuple[str, StructType], ...]:

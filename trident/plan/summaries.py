@@ -51,6 +51,13 @@ def about_query(node: nodes.StateReader) -> str:
     return " ".join(filter(None, [f"asks state {node.updated.state.name}", by(node.inputs)]))
 
 
+def about_table_changes(node: nodes.TableChanges) -> str:
+    if node.other is None:
+        return f"of state {node.table.state.name}"
+    kind, on = "left join of" if node.left else "join of", f", {by(node.refers)}" if node.refers else ""
+    return f"{kind} states {node.table.state.name} and {node.other.state.name}{on}"
+
+
 def about_committed_query(node: nodes.CommittedQuery) -> str:
     return f"{about_query(node)} as committed"
 

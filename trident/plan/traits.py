@@ -197,7 +197,7 @@ TRAITS: Mapping[type[nodes.Node], Traits[Any]] = {
     nodes.Split: Traits(
         "step",
         _always,
-        reads.inputs,
+        reads.of_split,
         _by_operation,
         words.of_inputs,
         fields=words.nothing,
@@ -262,6 +262,7 @@ TRAITS: Mapping[type[nodes.Node], Traits[Any]] = {
         fields=words.plus_outputs,
     ),
     nodes.Emitted: Traits("step", _never, reads.everything, _driver, words.nothing),
+    nodes.TableChanges: Traits("query", _never, reads.of_table_changes, _driver, words.about_table_changes),
     # windows
     nodes.WindowPanes: Traits(
         "aggregate",

@@ -24,7 +24,7 @@ from trident.batches.sources import Sources
 from trident.commits.committer import Committer
 from trident.commits.executor_fit import check_writers
 from trident.commits.output_memory import LogMemory
-from trident.commits.query_answers import CommittedAnswers, answers_as_of
+from trident.commits.query_answers import Answers, CommittedAnswers
 from trident.commits.user_code import AnswerCommitted, UserCode
 from trident.compiler.engine_choice import check_engine
 from trident.compiler.failed_tuples import check_read
@@ -334,7 +334,7 @@ def _group_run(
         lambda hints: context.engine.slot(replace_field(group, hints=hints)), settings.scratch, settings.hints
     )
     stores = {step.state.name: begun.stores[step.state.name] for step in group.states}
-    answers = answers_as_of({**stores, **context.statics})
+    answers = Answers({**stores, **context.statics})
     committed = committed or CommittedAnswers()
     code = UserCode(sources.calls, slots, answers, committed, outlets, context.state_threads)
     for store in stores.values():

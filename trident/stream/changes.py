@@ -237,10 +237,16 @@ class ChangeVerbs(MapVerbs[StreamT], Generic[StreamT, StateT, PlainT]):
 
     def _filtered(self, call: Arguments, onError: object) -> StreamT:
         """Filter row by row. An update of which one image is left is an insert or a delete, so no image is marked."""
-        kept = super()._filtered(call, onError)
-        step = Step(kept._node.step, kept._node.site)
+        return cast("ChangeVerbs[StreamT, Any, Any]", super()._filtered(call, onError))._one_image()
+
+    def _of_part(self, node: nodes.Node, label: str) -> StreamT:
+        return cast("ChangeVerbs[StreamT, Any, Any]", super()._of_part(node, label))._one_image()
+
+    def _one_image(self) -> StreamT:
+        """Make each change an insert or a delete, because the other image of an update may be missing."""
+        step = Step(self._node.step, self._node.site)
         operation, gives = Operation(KindAfterFilter(), step.called, Call.VALUES), step.gives(self.schema, ".kinds")
-        return self._part(nodes.Each(kept._node, (CHANGE,), operation, StructType([KIND]), **gives))
+        return self._part(nodes.Each(self._node, (CHANGE,), operation, StructType([KIND]), **gives))
 
     def _mapped(self, call: Arguments, onError: object, many: bool) -> StreamT:
         """Replace the fields by the function's, and keep the kind."""

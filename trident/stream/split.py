@@ -5,10 +5,12 @@ from typing import Generic
 
 from pyspark.sql.types import StructType
 
+from trident.base.changes import CHANGE
 from trident.base.errors import TopologyError, TypeDeclarationError
 from trident.base.names import FieldsLike, did_you_mean
 from trident.base.step import Step
 from trident.base.stream_fields import split_schema
+from trident.base.types import select
 from trident.operations.callables import check_arguments, read_operation
 from trident.operations.functions import Call, Operation
 from trident.operations.output_fields import OutputsLike, read_outputs
@@ -38,8 +40,8 @@ class SplitVerbs(StreamBase[StreamT]):
         """Replace every tuple by any number of tuples in named streams, each stream with separate fields.
 
         The function runs once for every tuple, even if several of the streams are used. A sent tuple has only the
-        values that the function sends; to keep a field of the input tuple, send its value along. Trident has no
-        counterpart (STORM-68 asked for one).
+        values that the function sends; to keep a field of the input tuple, send its value along. Streams of changes
+        are split row by row, and each tuple keeps its kind. Trident has no counterpart (STORM-68 asked for one).
 
         Parameters
         ----------
@@ -94,8 +96,12 @@ class SplitVerbs(StreamBase[StreamT]):
         inputs = self._inputs(call.inputs, step)
         operation = _operation(call, inputs)
         declared = declared_streams(streams, step, _USAGE)
-        schema = split_schema(declared)
-        node = nodes.Split(self._node, inputs, operation, declared, **step.gives(schema))
+        carried = (CHANGE,) if self._changes else ()
+        for name, fields in declared:
+            if any(field.lower() in carried for field in fields.names):
+                raise step.wrong(f"stream {name!r}: {CHANGE!r} holds the kind of each change, and goes along by itself")
+        schema = StructType([*split_schema(declared).fields, *select(self.schema, carried).fields])
+        node = nodes.Split(self._node, inputs, operation, declared, carried, **step.gives(schema))
         self._register.add(self._label, node)
         return SplitStreams(self, node, declared)
 
@@ -148,9 +154,11 @@ class SplitStreams(Drawable, Generic[StreamT]):
         """Make the stream `name` with its node, at its first use. An unused stream never runs."""
         register, number, label = self._stream._register, self.names.index(name), f"{self._stream._label}.{name}"
         schema, step = self._streams[number][1], register.label(label, name)
+        carried = self._node.carried if isinstance(self._node, nodes.Split) else ()
+        schema = StructType([*schema.fields, *(self._node.schema[field] for field in carried)])
         node = nodes.Part(self._node, number, step=step, site=self._node.site, schema=schema)
         register.add(label, node)
-        return self._stream._new(node, label)
+        return self._stream._of_part(node, label)
 
     def _missing(self, name: object) -> str:
         near = did_you_mean(name, self.names) if isinstance(name, str) else ""

@@ -144,6 +144,7 @@ class ChangeStream(
     KafkaOutputVerbs["ChangeStream"],
     KafkaChangeVerbs["ChangeStream"],
     MetricVerbs["ChangeStream"],
+    SplitVerbs["ChangeStream"],
     PreviewVerbs["ChangeStream"],
 ):
     """A stream of changes: each tuple adds a row or takes one away. `asChanges` and `changes` of a state return it.

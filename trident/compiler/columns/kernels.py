@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
+from trident.base.stream_fields import split_schema
 from trident.base.types import arrow_schema
 from trident.compiler.columns.calls import CallKernel, action, emitter, predicate
 from trident.compiler.columns.catching import catching_kernel
@@ -39,6 +40,8 @@ class Work:
     caught: Caught | None = None
     renamed: tuple[tuple[str, str], ...] = ()
     """The fields that a project renames, as (new name, old name)."""
+    by_spark: bool = False
+    """True if Spark can do the work by itself: a project, or a function of the library that has a form in SQL."""
 
     def before(self, after: set[str]) -> set[str]:
         """Return the input fields that the operation needs in order to return the output fields in `after`."""
@@ -54,7 +57,8 @@ def work_of(node: Node) -> Work | None:
     """Return the work of a node; None if the node is not a Python operation on one source."""
     match node:
         case Each(inputs=inputs, function=operation, outputs=outputs) if not operation.call.native:
-            return Work("each", Where(node.step, operation.site, inputs), operation, arrow_schema(outputs))
+            where = Where(node.step, operation.site, inputs)
+            return Work("each", where, operation, arrow_schema(outputs), by_spark=in_sql(node))
         case Map(inputs=inputs, function=operation) if not operation.call.native:
             return Work("map", Where(node.step, operation.site, inputs), operation, arrow_schema(node.schema))
         case Filter(inputs=inputs, predicate=operation) if not operation.call.native:
@@ -64,13 +68,27 @@ def work_of(node: Node) -> Work | None:
         case Split(inputs=inputs, function=operation):
             streams = tuple((name, arrow_schema(fields)) for name, fields in node.streams)
             where = Where(node.step, operation.site, inputs)
-            return Work("split", where, operation, arrow_schema(node.schema), streams)
+            return Work("split", where, operation, arrow_schema(split_schema(node.streams)), streams)
         case Project(names=names):
             renamed = tuple((new, old) for new, old in zip(node.schema.names, names, strict=True) if new != old)
-            return Work("project", Where(node.step, node.site), None, arrow_schema(node.schema), renamed=renamed)
+            where = Where(node.step, node.site)
+            return Work("project", where, None, arrow_schema(node.schema), renamed=renamed, by_spark=True)
         case ParallelismHint():
-            return Work("project", Where(node.step, node.site), None, arrow_schema(node.schema))
+            return Work("project", Where(node.step, node.site), None, arrow_schema(node.schema), by_spark=True)
     return None
+
+
+def in_sql(node: Node) -> bool:
+    """Return whether a node calls a function of the library that has a form in SQL."""
+    return isinstance(node, Each) and sql_of(node, node.inputs) is not None
+
+
+def sql_of(node: Each, inputs: Sequence[str]) -> list[str] | None:
+    """Return the fields of a function as SQL over the columns `inputs`; None if only the function can compute them."""
+    function = node.function.target
+    if not isinstance(function, ColumnFunction) or node.onError is not None:
+        return None
+    return function.sql(inputs, [node.source.schema[name].dataType for name in node.inputs])
 
 
 def compile_chain(

@@ -19,6 +19,7 @@ from trident.compiler.arrow.evaluation import compile_request
 from trident.compiler.carriers import CarrierPlan
 from trident.compiler.columns.dead_letters import Caught, Letters
 from trident.compiler.columns.function_errors import decoded
+from trident.compiler.columns.kernels import in_sql
 from trident.compiler.engine import Answer
 from trident.compiler.failed_tuples import Catcher
 from trident.compiler.layout import StageLayout, check_picklable, layout, stage_ends
@@ -39,6 +40,7 @@ from trident.compiler.step_descriptions import frozen_in_words
 from trident.compiler.tracking.ledger import Ledger
 from trident.frozen.files import FROZEN, FileFolder, FrozenFolders
 from trident.frozen.results import StageResult
+from trident.operations.column_functions import ANOTHER_FORM
 from trident.plan.nodes import Node
 from trident.plan.topology_protocol import EngineName
 from trident_spouts.executor import Emission
@@ -97,6 +99,11 @@ class SparkEngine:
                 self._reached = reachable(session, self._folders.files.below(FROZEN))
         return self._folders.folder(group.name, attempt, stage.number) if self._reached else None
 
+    @property
+    def keeps_ledger(self) -> bool:
+        """True if each job keeps a ledger of its tuples."""
+        return self._secret is not None
+
     def ledger(self, attempt: str) -> Ledger | None:
         """Return the ledger of one job of an attempt; None if the run keeps no ledger."""
         return None if self._secret is None else Ledger(self._secret, attempt)
@@ -141,6 +148,8 @@ class SparkSlot:
             check_picklable(stage_layout)
         carriers = CarrierPlan(group)
         self._in_files = {stage.number: carriers.in_files(stage) for stage in group.stages}
+        self._in_sql = {number for number, plain in self._layouts.items() if any(map(in_sql, plain.nodes))}
+        """The numbers of the stages with functions that Spark runs as SQL."""
         self._learned: Learned = {}
         self._plans = KeptPlans(session, self._layouts)
         self._catcher = Catcher({number: plain.nodes for number, plain in self._layouts.items()}, group.skips)
@@ -167,7 +176,14 @@ class SparkSlot:
         def tried(caught: Mapping[int, Caught], letters: Letters, thorough: bool) -> StageResult:
             stage_layout = self._layout(stage, caught, thorough)
             run = partial(self._run, stage, inputs, attempt, scratch, stage_layout, letters, thorough)
-            return self._tried(stage, attempt, run)
+            if self._engine.keeps_ledger or stage.number not in self._in_sql:
+                return self._tried(stage, attempt, partial(run, False))
+            try:
+                return self._tried(stage, attempt, partial(run, True))
+            except Exception as error:
+                if not _needs_python(error):
+                    raise
+            return self._tried(stage, attempt, partial(run, False))
 
         try:
             return self._catcher.run(stage, attempt, run, run_thoroughly)
@@ -243,6 +259,7 @@ class SparkSlot:
         stage_layout: StageLayout,
         letters: Letters,
         thorough: bool,
+        sql: bool,
     ) -> StageResult:
         began, name = time.perf_counter(), self._group.name
         scratch.mkdir(parents=True, exist_ok=True)
@@ -262,8 +279,9 @@ class SparkSlot:
         # first run.
         ledger = self._engine.ledger(f"{attempt} of stage {stage.number}, job {self._job.number}")
         reports = Reports(signal, letters, ledger)
-        job = StageJob(stage, stage_layout, self._learned, files, written, few, attempt.txid, reports, thorough)
+        job = StageJob(stage, stage_layout, self._learned, files, written, few, attempt.txid, reports, thorough, sql)
         repeatable = not large and ledger is None and stage_layout is self._layouts[stage.number]
+        repeatable &= sql or stage.number not in self._in_sql  # a kept plan has the functions in SQL
         with active_session_kept(self.session):
             profile = self._profile(stage, inputs)
             self._confs.apply(profile)
@@ -331,3 +349,9 @@ def _rows(inputs: Mapping[Node, Emission | pa.Table]) -> int | None:
     """Return the number of tuples that enter the stage; None if some input does not know its number."""
     known = [emission.num_rows if isinstance(emission, pa.Table) else emission.rows for emission in inputs.values()]
     return None if any(rows is None for rows in known) else sum(rows or 0 for rows in known)
+
+
+def _needs_python(error: BaseException) -> bool:
+    """Return whether a stage failed because a tuple needs a function in Python, whose error is then the better one."""
+    texts = [str(each) for each in (error, error.__cause__) if each is not None]
+    return any(name in text for name in (ANOTHER_FORM, "ARITHMETIC_OVERFLOW") for text in texts)

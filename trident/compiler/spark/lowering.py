@@ -14,7 +14,7 @@ from trident.base.types import arrow_schema, select
 from trident.compiler.aggregates.folds import arrow_can_merge
 from trident.compiler.aggregates.selections import PickSpec
 from trident.compiler.aggregates.specs import can_fold, fold_spec, gather_spec, read_fields
-from trident.compiler.columns.kernels import compile_chain
+from trident.compiler.columns.kernels import Work, compile_chain, sql_of
 from trident.compiler.columns.lifecycle import needs_lifecycle
 from trident.compiler.columns.partitions import batch_partition, choice_of
 from trident.compiler.layout import StageLayout, is_filter_null
@@ -37,7 +37,7 @@ from trident.compiler.spark.pending_function import PendingFunction
 from trident.compiler.spark.pinned_confs import check_single_evaluation
 from trident.compiler.spark.plan_calls import selected, with_fields
 from trident.compiler.spark.sessions import Profile, checkpointed, unpersist
-from trident.compiler.spark.sql_names import all_quoted, quoted
+from trident.compiler.spark.sql_names import all_quoted, cast, quoted
 from trident.compiler.spark.worker_aggregates import PaneFold, PartialFold, PickTuples
 from trident.compiler.spark.worker_functions import REPORT, AfterReports, Chain, Lifecycle
 from trident.compiler.tracking.ledger import Ledger, Root
@@ -85,6 +85,7 @@ class Lowering:
         signal: FailureSignal | None = None,
         thorough: bool = False,
         ledger: Ledger | None = None,
+        sql: bool = False,
     ) -> None:
         self.layout = layout
         self._ledger = ledger
@@ -100,6 +101,7 @@ class Lowering:
         self._expressions = Expressions(learned)
         self._signal = signal
         self._thorough = thorough
+        self._sql = sql
         self._checkpoints: list[DataFrame] = []
         self.reports: list[DataFrame] = []
         """A frame of reports for each Python function whose tuples were kept so far. Each row is a report."""
@@ -249,6 +251,8 @@ class Lowering:
         If Python can read the source, the chain reads it in the same worker.
         """
         works, below = self.layout.chain(node)
+        if works and self._sql and self._by_spark(works, below):
+            return None
         prepared = needs_lifecycle(works)
         reader = None if prepared else self._reader(below)
         if not works and (reader is None or not self._inputs[id(below)].python_only):
@@ -267,6 +271,12 @@ class Lowering:
             self.frame(below), [*all_quoted(entering), f"spark_partition_id() AS {partitions.PARTITION_ID}"]
         )
         return replace(chain, lifecycle=Lifecycle(self.layout.partitions[id(node)])), numbered
+
+    def _by_spark(self, works: Sequence[Work], below: Node) -> bool:
+        """Return whether Spark does these works by itself: it can, and it has the tuples."""
+        source = self._inputs.get(id(below))
+        in_python = source is not None and source.python_only
+        return not in_python and all(work.by_spark and work.caught is None for work in works)
 
     def _reader(self, node: Node) -> PendingFunction | None:
         """Return the function that reads a source in Python; None if a hint sets the number of the source's partitions.
@@ -328,6 +338,10 @@ class Lowering:
             case Each(outputs=outputs):
                 kept = self.layout.needed[id(node)] - set(outputs.names)
                 before = [name for name in node.source.schema.names if name in kept]
+                if (own := sql_of(node, all_quoted(node.inputs))) is not None:
+                    pairs = zip(own, outputs.fields, strict=True)
+                    items = [cast(text, field.dataType, field.name) for text, field in pairs]
+                    return selected(self.frame(node.source), [*all_quoted(before), *items])
                 return self._expressions.appended(node, self.frame(node.source), outputs, before)
             case Map():
                 return self._expressions.appended(node, self.frame(node.source), node.schema, [])

@@ -12,6 +12,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from trident.compiler.columns.kernels import in_sql
 from trident.compiler.layout import StageLayout, is_filter_null
 from trident.operations.functions import Call
 from trident.plan.traits import operation_of
@@ -66,7 +67,7 @@ def made_by_data(layout: StageLayout) -> bool:
 
     A function that returns a Column, or gets a DataFrame, may make another plan each time.
     """
-    nodes = [node for node in layout.nodes if id(node) not in layout.inputs and not is_filter_null(node)]
+    nodes = [node for node in layout.nodes if not (id(node) in layout.inputs or is_filter_null(node) or in_sql(node))]
     operations = filter(None, map(operation_of, nodes))
     return all(operation.call in (Call.EXPRESSION, Call.COLUMN) for operation in operations)
 

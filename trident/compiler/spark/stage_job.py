@@ -50,9 +50,11 @@ class StageJob:
         txid: int,
         reports: Reports,
         thorough: bool,
+        sql: bool,
     ) -> None:
         self._reports = reports
         self._thorough = thorough
+        self._sql = sql
         self._stage = stage
         self._layout = layout
         self._stage_inputs: dict[int, StageInput] = {}
@@ -87,7 +89,15 @@ class StageJob:
         """
         layout, inputs_, reports = self._layout, self._stage_inputs, self._reports
         self._lowering = lowering = Lowering(
-            layout, inputs_, profile, self._learned, self._txid, reports.signal, self._thorough, reports.ledger
+            layout,
+            inputs_,
+            profile,
+            self._learned,
+            self._txid,
+            reports.signal,
+            self._thorough,
+            reports.ledger,
+            self._sql,
         )
         for node, emission in inputs.items():
             cheap = isinstance(emission, pa.Table) or emission.cheap

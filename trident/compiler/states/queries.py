@@ -61,7 +61,7 @@ class Question:
     leaving: pa.Schema
     parts: Sequence[str] | None
     """The fields of the state's value that MapGet or SnapshotGet returns; None for the whole value."""
-    lookup: "_Lookup"
+    lookup: "Lookup"
 
     @classmethod
     def of(cls, step: StateReader) -> "Question":
@@ -69,7 +69,7 @@ class Question:
         outputs = arrow_schema(step.outputs)
         parts = queried_parts(step.updated, outputs.names) if step.query.get else None
         entering, leaving = arrow_schema(step.source.schema), arrow_schema(step.schema)
-        return cls(step.step, step.query, step.inputs, outputs, entering, leaving, parts, _Lookup.of(step))
+        return cls(step.step, step.query, step.inputs, outputs, entering, leaving, parts, Lookup.of(step))
 
     def detached(self) -> "Question":
         """Return the question without the node of its state, because the whole plan can be reached from that node."""
@@ -198,7 +198,7 @@ class ReadOnlyState:
 
     __slots__ = ("_lookup", "_read", "failure")
 
-    def __init__(self, lookup: "_Lookup", read: Read) -> None:
+    def __init__(self, lookup: "Lookup", read: Read) -> None:
         self._lookup, self._read = lookup, read
         self.failure: BaseException | None = None
         """The error of a failed read of the state; None if no read failed."""
@@ -246,7 +246,7 @@ def _is_plain(kind: pa.DataType) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Lookup:
+class Lookup:
     """A function that reads one state for a step.
 
     It reads each key once, and applies `present` to stored accumulators.
@@ -265,8 +265,13 @@ class _Lookup:
     subject: str
 
     @classmethod
-    def of(cls, step: StateReader) -> "_Lookup":
-        state = step.updated
+    def of(cls, step: StateReader) -> "Lookup":
+        """Return the lookup of a query."""
+        return cls.of_state(step.updated, f"{step.step}: {step.query.site}", _kind(step))
+
+    @classmethod
+    def of_state(cls, state: HeldState, subject: str, kind: pa.DataType | None) -> "Lookup":
+        """Return the lookup of a state for the step `subject`. `kind` is the type of the values that the step gets."""
         shape = shape_of(state)
         return cls(
             state,
@@ -274,9 +279,9 @@ class _Lookup:
             shape.value,
             present_of(state),
             Where(state.step, function_of(state)),
-            _kind(step),
+            kind,
             parts_of(state) is not None,
-            f"{step.step}: {step.query.site}: state {state.state.name!r}",
+            f"{subject}: state {state.state.name!r}",
         )
 
     def values(self, columns: Columns, read: Read) -> list[Any]:
@@ -288,7 +293,7 @@ class _Lookup:
         entries: list[tuple[Any, ...]] = []
         for page in read.scan(self.state):
             *keys, values = [Column.of(column) for column in page.columns]
-            presented = self._presented(values).values()
+            presented = self.presented(values).values()
             entries += zip(*[key.values() for key in keys], presented, strict=True)
         entries = [entry for entry in entries if entry[-1] is not None]
         # the values of several aggregators are Rows, which are tuples
@@ -300,7 +305,7 @@ class _Lookup:
         numbers = index.numbers(
             [column.cast(field.type) for column, field in zip(columns, self.keys, strict=True)], rows
         )
-        values = self._presented(self._read(index, read))
+        values = self.presented(self._read(index, read))
         return values if len(index) == rows and len(self.keys) else values.take(numbers)
 
     def _read(self, index: KeyNumbers, read: Read) -> Column:
@@ -312,7 +317,8 @@ class _Lookup:
         keys = (index.named(self.keys.names) if len(self.keys) else Columns({}, 1)).table(self.keys)
         return Column.of(read(self.state, keys))
 
-    def _presented(self, stored: Column) -> Column:
+    def presented(self, stored: Column) -> Column:
+        """Return the values that queries see, for stored ones."""
         present = self.present
         if present is None:
             return stored

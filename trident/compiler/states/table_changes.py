@@ -1,0 +1,171 @@
+"""The changes that a batch makes in a table, or in the join of two tables, over whole columns.
+
+The keys whose rows may have changed come from the new values of the batch. Their rows as the batch left them, and as
+the batch before left them, are read from the states, and compared.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as kinds
+
+from trident.base.types import arrow_schema, arrow_type
+from trident.compiler.columns.columns import Column
+from trident.compiler.states.queries import Lookup, Read
+from trident.compiler.states.shapes import shape_of
+from trident.operations.references import in_all_parts, keys_in
+from trident.plan.nodes import HeldState, TableChanges
+from trident.plan.state_schema import shown_type, value_of
+from trident_state.keys import encode_keys
+
+Rows = npt.NDArray[np.int64]
+
+MakeChanges = Callable[[Sequence[pa.Table], Read, Read], pa.Table]
+"""A function that returns the changes of a batch. Its arguments are the new values of the tables, and functions that
+read states as the batch left them and as the batch before left them."""
+
+
+def compile_changes(step: TableChanges) -> MakeChanges:
+    """Return the function that makes the changes of a table, or of the join of two tables."""
+    table = _Table.of(step.table, step.step)
+    other = None if step.other is None else _Table.of(step.other, step.step)
+    fields, schema = arrow_schema(step.schema), [*table.keys.names, *table.names]
+    refers = [schema.index(name) for name in step.refers]
+
+    def rows(keys: pa.Table, read: Read) -> "_Rows":
+        own = table.rows(keys, read)
+        if other is None:
+            return own
+        if not refers:
+            return own.beside(other.rows(keys.rename_columns(other.keys.names), read), step.left)
+        referring = [[*keys.columns, *own.fields][at] for at in refers]
+        partners, numbers = _distinct(pa.table(referring, schema=other.keys))
+        found = other.rows(partners, read).take(numbers)
+        known = [column.is_valid() for column in referring]  # a null refers to nothing
+        return own.beside(found.only(_all(known)), step.left)
+
+    def changes(values: Sequence[pa.Table], after: Read, before: Read) -> pa.Table:
+        changed = [values[0].select(table.keys.names).cast(table.keys)]
+        if other is not None:
+            theirs = values[-1].select(other.keys.names).cast(other.keys)
+            changed.append(theirs if step.index is None else _referring(step.index, theirs, table.keys, before))
+            changed[-1] = changed[-1].rename_columns(table.keys.names)
+        keys = _distinct(pa.concat_tables(changed))[0]
+        return _changes(keys, rows(keys, before), rows(keys, after), fields)
+
+    return changes
+
+
+def _referring(index: HeldState, keys: pa.Table, own: pa.Schema, before: Read) -> pa.Table:
+    """Return the keys of the rows that refer to rows with these keys.
+
+    The index is read as of the batch before: a row that refers to another one since this batch has changed itself.
+    """
+    columns = in_all_parts([column.combine_chunks() for column in _distinct(keys)[0].columns])
+    stored = before(index, pa.table(columns, schema=shape_of(index).keys))
+    return pa.table(keys_in(stored), schema=own)
+
+
+def _distinct(keys: pa.Table) -> tuple[pa.Table, Rows]:
+    """Return each key once, and for each row the number of its key."""
+    if keys.num_columns == 0 or not keys.num_rows:
+        return keys.slice(0, 1), np.zeros(keys.num_rows, np.int64)
+    encoded = encode_keys(keys.combine_chunks()).dictionary_encode()
+    numbers = encoded.indices.to_numpy()
+    first = np.zeros(len(encoded.dictionary), np.int64)
+    first[numbers[::-1]] = np.arange(len(numbers))[::-1]
+    return keys.take(pa.array(first)), numbers
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The rows of a table under some keys: their fields, and whether there is a row."""
+
+    fields: list[pa.Array]
+    there: pa.BooleanArray
+
+    def take(self, numbers: Rows) -> "_Rows":
+        at = pa.array(numbers)
+        return _Rows([column.take(at) for column in self.fields], self.there.take(at))
+
+    def only(self, known: pa.BooleanArray) -> "_Rows":
+        """Return the rows with the others, of which something is not known, left out."""
+        fields = [pc.if_else(known, column, pa.scalar(None, column.type)) for column in self.fields]
+        return _Rows(fields, pc.and_(self.there, known))
+
+    def beside(self, other: "_Rows", left: bool) -> "_Rows":
+        """Return these rows with those of another table. With `left`, a row stays without a partner."""
+        return _Rows([*self.fields, *other.fields], self.there if left else pc.and_(self.there, other.there))
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """A state as a table: its keys, the names of the other fields, and how it is read."""
+
+    state: HeldState
+    lookup: Lookup
+    keys: pa.Schema
+    kind: pa.DataType
+    names: list[str]
+
+    @classmethod
+    def of(cls, state: HeldState, step: str) -> "_Table":
+        shown = shown_type(state)
+        assert shown is not None  # `changes` and `join` refuse such a state
+        kind = arrow_type(shown)
+        lookup = Lookup.of_state(state, step, kind)
+        names = [field.name for field in kind] if kinds.is_struct(kind) else [value_of(state).name]
+        return cls(state, lookup, lookup.keys, kind, names)
+
+    def rows(self, keys: pa.Table, read: Read) -> _Rows:
+        """Return the rows under these keys, no key twice."""
+        if not len(self.keys):
+            keys = pa.table({"": pa.nulls(1)}).select([])
+        shown = self.lookup.presented(Column.of(read(self.state, keys))).cast(self.kind).array()
+        return _Rows(shown.flatten() if kinds.is_struct(self.kind) else [shown], shown.is_valid())
+
+
+def _changes(keys: pa.Table, before: _Rows, after: _Rows, schema: pa.Schema) -> pa.Table:
+    """Return the changes in the order of the keys: for an update the row before, then the row after."""
+    same = _all([pc.equal(before.there, after.there), *map(_same, before.fields, after.fields)])
+    takes = pc.and_not(before.there, same).to_numpy(zero_copy_only=False).nonzero()[0]
+    adds = pc.and_not(after.there, same).to_numpy(zero_copy_only=False).nonzero()[0]
+    order = pa.array(np.argsort(np.concatenate([2 * takes, 2 * adds + 1]), kind="stable"))
+    taken, added = pa.array(takes), pa.array(adds)
+    columns = [[column.combine_chunks()] * 2 for column in keys.columns] + [
+        list(pair) for pair in zip(before.fields, after.fields, strict=True)
+    ]
+    columns.append(
+        [
+            pc.if_else(after.there, "update_preimage", "delete"),
+            pc.if_else(before.there, "update_postimage", "insert"),
+        ]
+    )
+    made = [
+        pa.concat_arrays([old.take(taken), new.take(added)]).take(order).cast(field.type)
+        for (old, new), field in zip(columns, schema, strict=True)
+    ]
+    return pa.table(made, schema=schema)
+
+
+def _same(one: pa.Array, other: pa.Array) -> pa.BooleanArray:
+    """Return for each row whether two values are equal: null is null, NaN is NaN."""
+    if kinds.is_nested(one.type):
+        pairs = zip(one.to_pylist(), other.to_pylist(), strict=True)
+        return pa.array([a == b for a, b in pairs], pa.bool_())
+    equal = pc.fill_null(pc.equal(one, other), False)  # noqa: FBT003
+    equal = pc.or_(equal, pc.and_(one.is_null(), other.is_null()))
+    if kinds.is_floating(one.type):
+        equal = pc.or_(equal, pc.fill_null(pc.and_(pc.is_nan(one), pc.is_nan(other)), False))  # noqa: FBT003
+    return equal
+
+
+def _all(conditions: Sequence[pa.BooleanArray]) -> pa.BooleanArray:
+    first, *others = conditions
+    for each in others:
+        first = pc.and_(first, each)
+    return first
