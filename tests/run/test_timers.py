@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tests.support.server import RedisServer
@@ -474,3 +475,45 @@ def test_another_program_reads_the_values_without_their_timers(tmp_path: Path) -
         running.processAllAvailable(timeout=20)
     with openState("t", "quiet", tmp_path) as opened:
         assert dict(opened.items()) == {"Ann": 1}
+
+
+class Counting(StatefulOperation):
+    """Set a timer for each key. Note after each batch how many timers it has fired, and the memory."""
+
+    def initState(self, state: Any) -> None:
+        self.state, self.count, self.fired, self.megabytes = state, 0, list[int](), list[int]()
+
+    def execute(self, tuple: Any, collector: Any) -> None:
+        self.state.setTimer(tuple.k, when(DAY))
+
+    def onTimer(self, timer: Any, collector: Any) -> None:
+        self.count += 1
+
+    def prePrepare(self, txid: int) -> None:
+        self.fired.append(self.count)
+        self.megabytes.append(resident())
+        self.count = 0
+
+
+@pytest.mark.soak
+def test_a_million_timers_of_one_moment_fire_in_batches_of_their_limit_in_flat_memory(
+    make_state: MakeState, tmp_path: Path
+) -> None:
+    count, most, clock, operation = 1_000_000, 100_000, ManualClock(START), Counting()
+    batches = [pa.table({"k": pa.array(range(at, at + 50_000), pa.int64())}) for at in range(0, count, 50_000)]
+    topology = TridentTopology()
+    topology.newStream("s", FixedBatchSpout("k long", batches)).statefulEach(
+        operation, keyFields="k", valueType="long", stateFactory=make_state(), maxTimersPerBatch=most, name="held"
+    )
+    with start_local(topology, name="t", checkpointLocation=tmp_path, clock=clock) as running:
+        running.processAllAvailable(timeout=600)
+        clock.advance(DAY)
+        running.processAllAvailable(timeout=600)
+    assert operation.fired == [0] * len(batches) + [most] * (count // most)
+    assert max(operation.megabytes) < operation.megabytes[len(batches) - 1] + 300, "beyond the state and its index"
+
+
+def resident() -> int:
+    """Return the megabytes of memory that this process has now."""
+    (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmRSS")]
+    return int(line.split()[1]) // 1024
