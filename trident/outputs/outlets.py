@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import pyarrow as pa
 
@@ -29,7 +29,10 @@ from trident.outputs.kafka.outlet import KafkaOutlet
 from trident.outputs.metric_outlet import MetricOutlet
 from trident.outputs.parquet_outlet import ParquetOutlet
 from trident.outputs.run_identity import ProcessMemory, RunIdentity
-from trident.plan.nodes import BestEffort, CountMetric, ForeachBatch, Sink, WriteKafka, WriteParquet
+from trident.plan.nodes import BestEffort, CountMetric, ForeachBatch, Sink, WriteJdbc, WriteKafka, WriteParquet
+
+if TYPE_CHECKING:
+    from trident.outputs.jdbc.outlet import JdbcOutlet
 
 HandOver = Callable[[Sink, Result, int], None]
 """A function that hands a batch's frozen rows to an output, and returns when the output has them."""
@@ -51,7 +54,8 @@ class Outlet(Protocol):
 class Outlets:
     """The outputs of one group, opened for a run.
 
-    Raises OutputError for a Parquet output whose folder cannot be taken, or a Kafka output that cannot connect.
+    Raises OutputError for a Parquet output whose folder cannot be taken, or for an output into Kafka or a database that
+    cannot connect.
     """
 
     def __init__(
@@ -65,7 +69,7 @@ class Outlets:
         metrics: MetricsRegistry,
     ) -> None:
         self._listener, self._group, self._metrics = listener, group.name, metrics
-        self._closing: list[BestEffortOutlet | KafkaOutlet] = []
+        self._closing: list[BestEffortOutlet | KafkaOutlet | JdbcOutlet] = []
         """The objects to close at the end."""
         self._read_whole = partial(read_whole, files)
         self._engine, self._files, self._scratch, self._run = engine, files, scratch, run
@@ -103,6 +107,14 @@ class Outlets:
 
     def _kafka(self, sink: WriteKafka) -> Outlet:
         outlet = KafkaOutlet(sink, self._run, self._tables)
+        self._closing.append(outlet)
+        return outlet
+
+    def _jdbc(self, sink: WriteJdbc) -> Outlet:
+        # Only here, since the addresses of servers need packages that take long to import.
+        from trident.outputs.jdbc.outlet import JdbcOutlet
+
+        outlet = JdbcOutlet(sink, self._run, self._tables)
         self._closing.append(outlet)
         return outlet
 
@@ -164,6 +176,7 @@ class Outlets:
         ForeachBatch: _function,
         WriteParquet: _parquet,
         WriteKafka: _kafka,
+        WriteJdbc: _jdbc,
         CountMetric: _metric,
         BestEffort: _branch,
     }

@@ -27,6 +27,7 @@ from trident.operations.selections import Picking
 from trident.operations.stateful import Stateful
 from trident.operations.window_aggregators import Windowing
 from trident.operations.windows import Clocked
+from trident.plan.jdbc_target import JdbcTarget
 from trident.plan.kafka_target import KafkaTarget
 from trident_spouts.executor import Spout
 from trident_state.store import StateFactory
@@ -565,6 +566,15 @@ class WriteKafka(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class WriteJdbc(Node):
+    """Every batch's tuples in a table of a database, in one transaction. `name` is the sink's identity."""
+
+    source: Node
+    name: str
+    jdbc: JdbcTarget
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class CountMetric(Node):
     """Every batch's numbers, added to a counter of the run's metrics. `name` is the sink's identity in the topology.
 
@@ -590,7 +600,7 @@ class BestEffort(Node):
     branch: Any
 
 
-Sink = ForeachBatch | WriteParquet | WriteKafka | CountMetric | BestEffort
+Sink = ForeachBatch | WriteParquet | WriteKafka | WriteJdbc | CountMetric | BestEffort
 """A step at which tuples leave the topology, in the commit turn, after every state holds the batch."""
 
 

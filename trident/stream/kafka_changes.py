@@ -1,7 +1,7 @@
 """The verb that keeps the rows of a table in a Kafka topic, by a stream of changes."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
@@ -18,8 +18,8 @@ from trident.plan.change_order import consolidated
 from trident.plan.kafka_target import KafkaTarget
 from trident.stream.base import StreamBase, StreamT
 from trident.stream.kafka_output import check_kafka, is_text
+from trident.stream.keyed_outputs import key_fields
 from trident.stream.outputs import check_output, output_name
-from trident.stream.tables import check_order
 from trident_spouts.kafka.options import Option
 
 KafkaFormat = Literal["json", "raw"]
@@ -89,8 +89,7 @@ class KafkaChangeVerbs(StreamBase[StreamT]):
         check_output(self, step)
         options = {} if options is None else options
         check_kafka(step, "writeChanges", bootstrapServers, topic, guarantee, options)
-        of_states = consolidated(self._node)
-        keys, values = self._message_fields(keyFields, valueFields, of_states, step)
+        keys, values = self._message_fields(keyFields, valueFields, step)
         raw_key = _raw("keyFormat", keyFormat, keys, step)
         message = UpsertMessage(
             tuple(keys.names), tuple(values.names), raw_key, _raw("valueFormat", valueFormat, values, step)
@@ -100,17 +99,15 @@ class KafkaChangeVerbs(StreamBase[StreamT]):
         target = KafkaTarget(
             *(bootstrapServers, topic, _KEY, _VALUE, None, None, guarantee, dict(options)),
             changes=True,
-            consolidated=of_states,
+            consolidated=consolidated(self._node),
         )
         self._register.add(self._label, nodes.WriteKafka(node, name, target, **step.gives(node.schema)))
         return cast("StreamT", self)
 
     def _message_fields(
-        self, keyFields: FieldsLike, valueFields: FieldsLike | None, of_states: bool, step: Step
+        self, keyFields: FieldsLike, valueFields: FieldsLike | None, step: Step
     ) -> tuple[StructType, StructType]:
         keys = key_fields(self, keyFields, step)
-        if not of_states:
-            check_order(self._node, keys.names, step)
         values = self.fields[:-1] if valueFields is None else self._inputs(valueFields, step)
         if CHANGE in values:
             raise step.wrong(f"{CHANGE!r} is not a field of the row: a row that is there was added")
@@ -136,15 +133,6 @@ class KafkaChangeVerbs(StreamBase[StreamT]):
         node = nodes.Project(node, (*made, CHANGE), **step.gives(schema, ".fields"))
         self._register.add(self._label, node, part=True)
         return node
-
-
-def key_fields(stream: StreamBase[Any], keyFields: FieldsLike, step: Step) -> StructType:
-    """Return the checked key fields of an output."""
-    keys = rules.chosen(stream.schema, stream._inputs(keyFields, step), step)
-    if CHANGE in keys.names:
-        raise step.wrong(f"{CHANGE!r} holds the kind of each change, and is not a key")
-    rules.check_comparable(keys, step)
-    return keys
 
 
 def _raw(parameter: str, form: object, fields: StructType, step: Step) -> bool:

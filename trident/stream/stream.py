@@ -15,6 +15,7 @@ from trident.stream.duplicates import DuplicateVerbs
 from trident.stream.extremes import ExtremeVerbs
 from trident.stream.grouped import GroupedVerbs
 from trident.stream.interval_joins import IntervalJoinVerbs, JoinedVerbs
+from trident.stream.jdbc_output import JdbcOutputVerbs
 from trident.stream.joins import JoinVerbs
 from trident.stream.kafka_changes import KafkaChangeVerbs
 from trident.stream.kafka_output import KafkaOutputVerbs
@@ -48,6 +49,7 @@ class Stream(
     SplitVerbs["Stream"],
     OutputVerbs["Stream"],
     KafkaOutputVerbs["Stream"],
+    JdbcOutputVerbs["Stream"],
     MetricVerbs["Stream"],
     DeadLetterVerbs["Stream"],
     PreviewVerbs["Stream"],
@@ -143,6 +145,7 @@ class ChangeStream(
     OutputVerbs["ChangeStream"],
     KafkaOutputVerbs["ChangeStream"],
     KafkaChangeVerbs["ChangeStream"],
+    JdbcOutputVerbs["ChangeStream"],
     MetricVerbs["ChangeStream"],
     SplitVerbs["ChangeStream"],
     PreviewVerbs["ChangeStream"],

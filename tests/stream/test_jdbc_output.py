@@ -1,0 +1,57 @@
+"""The verb writeJdbc: its call, its errors, and how it is explained."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.support.topologies import stream
+from trident import Stream, TridentTopology
+from trident.errors import TopologyError
+from trident.spouts import FixedBatchSpout
+
+URL = "postgresql://me:hush@h/shop"
+FIELDS = "id long, g string, m map<string, long>"
+CALLS: list[tuple[Callable[[Any], object], str]] = [
+    (lambda s: s.writeJdbc("", "t"), "writeJdbc: url '': expected postgresql://user@host:5432/database"),
+    (lambda s: s.writeJdbc(7, "t"), "url=7"),
+    (lambda s: s.writeJdbc("mysql://h/d", "t"), "url 'mysql://h/d': expected postgresql://user@host:5432/database"),
+    (lambda s: s.writeJdbc(URL, "a.b.c"), "table='a.b.c' (str): expected the name of a table or view"),
+    (lambda s: s.writeJdbc(URL, "t", key="ix"), "no field 'ix'"),
+    (lambda s: s.writeJdbc(URL, "t", key=[]), "name at least one field"),
+    (lambda s: s.writeJdbc(URL, "t", key="m"), "field 'm' is map<string,bigint>: maps cannot be compared"),
+    (lambda s: s.bestEffort().writeJdbc(URL, "t"), "and nothing that must be exact; write this on the stream before"),
+    (
+        lambda s: s.asChanges("g").writeJdbc(URL, "t"),
+        "changes need key=, the fields that identify a row; to append the tuples themselves, with a field "
+        "'_change_type', write toStream().writeJdbc(...)",
+    ),
+    (lambda s: s.asChanges("g").writeJdbc(URL, "t", key="_change_type"), "'_change_type' holds the kind of each"),
+    (lambda s: s.asChanges("g").shuffle().writeJdbc(URL, "t", key="id"), "may bring changes of a key into several"),
+]
+
+
+@pytest.mark.parametrize(("call", "says"), CALLS)
+def test_a_wrong_call(call: Callable[[Stream], object], says: str) -> None:
+    with pytest.raises(TopologyError) as raised:
+        call(stream(FIELDS))
+    assert says in str(raised.value)
+    assert "hush" not in str(raised.value)
+
+
+def test_it_returns_the_stream_and_is_explained_without_its_password(capsys: pytest.CaptureFixture[str]) -> None:
+    topology = TridentTopology()
+    made = topology.newStream("s", FixedBatchSpout("id long, v long", [[]]))
+    assert made.writeJdbc(URL, "shop.orders", key="id", name="rows") is made
+    made.writeJdbc("env:URL", "log", name="log")
+    topology.explain()
+    told = capsys.readouterr().out
+    assert "output rows, into the table shop.orders by id: exactly-once" in told
+    assert "output log, into the table log: exactly-once" in told
+    assert "hush" not in told + repr(topology) + "".join(map(repr, topology.sinks))
+
+
+def test_changes_of_a_state_may_be_moved(capsys: pytest.CaptureFixture[str]) -> None:
+    changes = TridentTopology().newStream("s", FixedBatchSpout("id long, op string, v long", [[]])).asChanges("op")
+    assert changes.partitionBy("id").writeJdbc(URL, "t", key="id").fields == ("id", "v", "_change_type")
+    changes.toTable("id").changes().shuffle().writeJdbc(URL, "t", key="id", name="of_table")

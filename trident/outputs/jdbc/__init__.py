@@ -1,0 +1,1 @@
+"""PostgreSQL as an output: a batch is one transaction, which records the batch's txid."""

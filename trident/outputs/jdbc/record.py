@@ -1,0 +1,71 @@
+"""The record of an output in the database: a row of the table _trident_outputs, in the schema of the target table."""
+
+from typing import Any
+
+from trident.base.attempt import Lease
+from trident.base.errors import OutputConflictError
+from trident.outputs.jdbc.table import Table
+from trident.outputs.writer_record import WriterRecord
+from trident_spouts.jdbc.relation import literal
+
+NAME = "_trident_outputs"
+_FORMAT = 1
+
+
+class JdbcRecord:
+    """Reads and writes the record of one output, within a transaction of the caller."""
+
+    def __init__(self, output: str, table: Table, step: str) -> None:
+        self._output, self._target, self._step = output, table.name, step
+        self.table = f'{table.schema}."{NAME}"'
+        self.place = f"the row {output!r} of {self.table}"
+
+    def prepare(self, connection: Any) -> None:
+        """Create the table of records if it is missing. Other drivers that start wait until the transaction ends."""
+        connection.execute("select pg_advisory_xact_lock(hashtextextended(%s, 0))", (self.table,))
+        if connection.execute("select to_regclass(%s)", (self.table,)).fetchone()[0] is None:
+            connection.execute(self.ddl)
+
+    @property
+    def ddl(self) -> str:
+        """The SQL that creates the table."""
+        return (
+            f"create table if not exists {self.table} (output text primary key, format integer not null, "
+            f"target text not null, txid bigint not null, digest text not null, log text not null, "
+            f"epoch bigint not null, token text not null, written timestamptz not null)"
+        )
+
+    def read(self, connection: Any) -> WriterRecord | None:
+        """Return the record, and lock it until the transaction ends; None if there is none.
+
+        Raises OutputConflictError if the output wrote into another table.
+        """
+        query = f"select format, target, txid, digest, log, epoch, token from {self.table} where output = %s for update"
+        row = connection.execute(query, (self._output,)).fetchone()
+        if row is None:
+            return None
+        form, target, txid, digest, log, epoch, token = row
+        if form != _FORMAT:
+            raise OutputConflictError(
+                f"{self._step}: {self.place} has the format {form}, and this version of the library reads "
+                f"the format {_FORMAT} alone: give the output another name="
+            )
+        if target != self._target:
+            raise OutputConflictError(
+                f"{self._step}: {self.place} is of an output into {target}, and this one writes into {self._target}: "
+                f"give the output another name=, and it begins there after the last committed batch; or, if the table "
+                f"was renamed, UPDATE {self.table} SET target = {literal(self._target)} WHERE output = "
+                f"{literal(self._output)}"
+            )
+        return WriterRecord(txid, digest, log, Lease(epoch, token))
+
+    def write(self, connection: Any, record: WriterRecord) -> None:
+        """Put a record in place of the former one."""
+        lease = record.lease
+        values = (self._output, _FORMAT, self._target, record.txid, record.digest, record.log, lease.epoch, lease.token)
+        connection.execute(
+            f"insert into {self.table} values (%s, %s, %s, %s, %s, %s, %s, %s, now()) on conflict (output) do update "
+            f"set txid = excluded.txid, digest = excluded.digest, log = excluded.log, epoch = excluded.epoch, "
+            f"token = excluded.token, written = excluded.written",
+            values,
+        )

@@ -1,0 +1,100 @@
+"""The SQL that puts the tuples of a batch into a table."""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trident.base.changes import CHANGE, adding
+from trident.outputs.jdbc.rows import as_csv
+from trident.outputs.jdbc.table import Table
+from trident_spouts.jdbc.relation import quoted
+from trident_state.binary import one_chunk
+
+_CHUNK = 20_000
+"""The most tuples that exist as text at the same time."""
+
+_ADDS, _AT = '"_trident_adds"', '"_trident_at"'
+
+
+class BatchText:
+    """The tuples of one batch as text for COPY. Its digest is that of the text that was read so far."""
+
+    def __init__(self, tables: Iterable[pa.Table], changes: bool) -> None:
+        self._tables, self._changes, self._hash = tables, changes, hashlib.blake2b(digest_size=16)
+        self.deletions = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        for table in self._tables:
+            for part in table.to_batches(max_chunksize=_CHUNK):
+                rows = pa.Table.from_batches([part])
+                if self._changes:
+                    adds = adding(one_chunk(rows.column(CHANGE)))
+                    self.deletions += len(adds) - pc.sum(adds).as_py()
+                    rows = rows.drop_columns([CHANGE]).append_column("adds", adds)
+                text = as_csv(rows)
+                self._hash.update(text)
+                yield text
+
+    @property
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+    def read_through(self) -> str:
+        """Return the digest of the whole batch, without writing it."""
+        for _ in self:
+            pass
+        return self.digest
+
+
+def append(connection: Any, table: Table, text: BatchText) -> None:
+    """Add a row for each tuple."""
+    _copy(connection, f"{table.name} ({', '.join(table.names)})", text)
+
+
+def upsert(connection: Any, table: Table, text: BatchText, changes: bool, consolidated: bool) -> None:
+    """Replace or insert the row of each key; of changes, delete the rows that they take away."""
+    held = _staging(connection, table, changes)
+    _copy(connection, f"{held} ({', '.join([*table.names, *([_ADDS] if changes else [])])})", text)
+    if table.merges:
+        _keep_last(connection, table, held, consolidated)
+    if text.deletions:
+        same = " and ".join(f"t.{name} = b.{name}" for name in table.key)
+        connection.execute(f"delete from {table.name} t using {held} b where not b.{_ADDS} and {same}")
+    names = ", ".join(table.names)
+    others = ", ".join(f"{name} = excluded.{name}" for name in table.names if name not in table.key)
+    connection.execute(
+        f"insert into {table.name} ({names}) select {names} from {held} {f'where {_ADDS}' if changes else ''} "
+        f"on conflict ({', '.join(table.key)}) do {f'update set {others}' if others else 'nothing'}"
+    )
+
+
+def _staging(connection: Any, table: Table, changes: bool) -> str:
+    """Create the temporary table of a batch in this session, unless it is there, and return its name.
+
+    Each transaction ends with an empty table. Its name follows from its columns, because the connection may go through
+    a pool, and a session of the pool may have such a table of other columns.
+    """
+    columns = [f"{name} {column.full}" for name, column in zip(table.names, table.columns, strict=True)]
+    columns += [f"{_ADDS} boolean"] if changes else []
+    columns += [f"{_AT} bigint generated always as identity"] if table.merges else []
+    listed = ", ".join(columns)
+    name = f"pg_temp.{quoted(f'_trident_{hashlib.sha256(listed.encode()).hexdigest()[:16]}')}"
+    if connection.execute("select to_regclass(%s)", (name,)).fetchone()[0] is None:
+        connection.execute(f"create temp table {name} ({listed}) on commit delete rows")
+    return name
+
+
+def _keep_last(connection: Any, table: Table, held: str, consolidated: bool) -> None:
+    """Leave the last tuple of each key in the staging table, by the server's own comparison of keys."""
+    same = " and ".join(f"a.{name} = b.{name}" for name in table.key)
+    later = f"(b.{_ADDS}, b.{_AT}) > (a.{_ADDS}, a.{_AT})" if consolidated else f"b.{_AT} > a.{_AT}"
+    connection.execute(f"delete from {held} a using {held} b where {same} and {later}")
+
+
+def _copy(connection: Any, into: str, text: BatchText) -> None:
+    with connection.cursor() as cursor, cursor.copy(f"copy {into} from stdin (format csv)") as copy:
+        for part in text:
+            copy.write(part)

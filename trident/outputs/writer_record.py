@@ -1,0 +1,117 @@
+"""The record of an output in its target: the last batch there, and the driver that wrote it.
+
+A target with transactions holds the record beside the rows, and changes both at once. So a batch is there exactly if
+the record says so, and a driver whose lease is not the record's has been replaced, or runs on a copy of the log.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from trident.base.attempt import Lease
+from trident.base.errors import FencedError, OutputConflictError
+from trident.outputs.run_identity import RunIdentity
+from trident.plan.nodes import Sink
+
+
+class WriterRecord(NamedTuple):
+    """The last batch of an output in its target (txid 0 before the first), and its writer.
+
+    `log` is the uuid of the log. `lease` is the lease of the driver that wrote the record. `digest` is the digest of
+    the batch's rows.
+    """
+
+    txid: int
+    digest: str
+    log: str
+    lease: Lease
+
+
+class RecordRules:
+    """Decides by the record of an output whether this run may write, and whether a batch is in the target already.
+
+    `place` names the record in messages, such as "the row 'shop/orders' of public._trident_outputs".
+    """
+
+    def __init__(self, sink: Sink, run: RunIdentity, place: str) -> None:
+        self._sink, self._run, self._place = sink, run, place
+        self._reached = run.memory.progress(sink.name).last
+        """The last batch with rows that the output took, as far as the log or this run knows."""
+
+    def claim(self, record: WriterRecord | None) -> WriterRecord:
+        """Return the record by which this driver takes the output over. Raises OutputConflictError or FencedError."""
+        run = self._run
+        if record is None:
+            self._check_reached(0)
+            return WriterRecord(0, "", run.log, run.lease)
+        self._check_writer(record)
+        if record.txid > run.last_frozen:
+            raise self.conflict(
+                f"says that batch {record.txid} is there, but the last batch in the log is {run.last_frozen}: the log "
+                f"is an old copy. Restore the newest log, or give the output another name="
+            )
+        return record._replace(lease=run.lease)
+
+    def has(self, record: WriterRecord | None, txid: int, digest: Callable[[], str]) -> bool:
+        """Return whether the target has a batch. The record was read in the transaction that would write the batch.
+
+        Raises OutputConflictError if the target has other rows under this txid, or a record that this driver did not
+        leave there, and FencedError if a later driver did.
+        """
+        if record is None:
+            raise self.conflict("is gone: somebody deleted it while the topology runs. Start the topology again")
+        self._check_writer(record)
+        if record.lease != self._run.lease:
+            raise self.conflict(
+                f"names the driver of epoch {record.lease.epoch} again, after the driver of epoch {self._run.epoch}: "
+                f"the target was restored from an older copy while the topology runs. Start the topology again"
+            )
+        if record.txid == txid and record.digest != digest():
+            raise self.conflict(
+                f"says that batch {txid} is there with other rows than the log has: one of the two does not belong to "
+                f"this topology. Restore the newest log, or give the output another name="
+            )
+        return txid <= record.txid
+
+    def written(self, txid: int, digest: str) -> WriterRecord:
+        """Return the record to write with a batch."""
+        return WriterRecord(txid, digest, self._run.log, self._run.lease)
+
+    def took(self, txid: int) -> None:
+        """Remember that the output has a batch."""
+        self._reached = max(self._reached, txid)
+
+    def _check_writer(self, record: WriterRecord) -> None:
+        run, lease = self._run, record.lease
+        if record.log != run.log:
+            raise self.conflict(
+                f"belongs to another log (uuid {record.log}) than this one (uuid {run.log}), up to batch "
+                f"{record.txid}: its batches have other txids. Start with the checkpointLocation that belongs to it; "
+                f"or, to write the stream there again from its beginning, give the output another name="
+            )
+        if not run.memory.issued(lease):
+            raise self.conflict(
+                f"was written by a driver of epoch {lease.epoch} that this log did not start (this driver's epoch is "
+                f"{run.epoch}): the log is an old copy, or a copy of it was started elsewhere. Start with the newest "
+                f"log and stop the copy, or give the output another name=. Nothing was written"
+            )
+        if lease.epoch > run.epoch:
+            raise FencedError(
+                f"{self._sink.step}: another driver (epoch {lease.epoch}; this driver has {run.epoch}) has taken over "
+                f"this output; this driver stops"
+            )
+        self._check_reached(record.txid)
+
+    def _check_reached(self, txid: int) -> None:
+        if txid >= self._reached:
+            return
+        holds = f"says that batch {txid} is the last one there" if txid else "does not have a batch"
+        raise self.conflict(
+            f"{holds}, but the output has written batch {self._reached}: the target was restored from an older copy, "
+            f"or the record was deleted, or the output wrote to another place since. Restore the newest copy of the "
+            f"target; or give the output another name=: it then continues after the last committed batch, without the "
+            f"batches that are missing. Nothing was written"
+        )
+
+    def conflict(self, problem: str) -> OutputConflictError:
+        """Return the error for a record that contradicts the log."""
+        return OutputConflictError(f"{self._sink.step}: the record of the output, {self._place}, {problem}")
