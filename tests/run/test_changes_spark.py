@@ -1,5 +1,6 @@
 """Streams of changes on Spark: the same states as those of a model that keeps whole tables."""
 
+from collections import Counter
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,25 @@ def test_states_over_changes_on_spark(
         running.processAllAvailable(timeout=120)
         wanted = expected(history.rows.values())
         assert found(running, wanted) == wanted
+
+
+def test_the_driver_makes_the_changes_of_a_table_that_executors_write(
+    spark: SparkSession, shared_redis: RedisServer, tmp_path: Path
+) -> None:
+    history, topology = History(24).grow(3, most=25), TridentTopology()
+    changes = topology.newStream("s", FixedBatchSpout(FIELDS, history.batches)).asChanges("kind")
+    states = [RedisMapState.opaque(shared_redis.url, writers=how, buckets=4) for how in ("executors", "driver")]
+    rows, other = (changes.toTable("id", state, name=f"rows{at}") for at, state in enumerate(states))
+    rows.changes().groupBy("g").persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="sizes")
+    rows.join(other, outputFields="h, w").toTable("id", name="joined")
+    with topology.start(spark=spark, name="t", checkpointLocation=tmp_path) as running:
+        running.processAllAvailable(timeout=120)
+        held = history.rows.values()
+        assert found(running, ["rows0", "sizes", "joined"]) == {
+            "rows0": {key: (g, v) for key, g, v in held},
+            "sizes": dict(Counter(g for _, g, _ in held)),
+            "joined": {key: (g, v, g, v) for key, g, v in held},
+        }
 
 
 def test_a_native_filter_over_changes(spark: SparkSession, tmp_path: Path) -> None:
