@@ -133,10 +133,10 @@ FAULTS = [
     ),
     Fault(
         "changes",
-        "the query of the values before a batch sees those after it",
+        "the changes of a table take rows away with their new values",
         "trident/commits/state_queries.py",
-        "and not step.before and",
-        "and",
+        "before = {name: self._born(name, txid - 1) for name in (*tables, *index)}",
+        "before = {name: self._born(name, txid) for name in (*tables, *index)}",
         flow="changes",
     ),
     Fault(
