@@ -119,8 +119,14 @@ class MessageExecutor(SpoutExecutor):
         if number not in self._batches:
             # `nextTuple` of an inactive spout is not called, not even for a batch that failed: its messages wait in the
             # queue.
+            # Looked at before `nextTuple` is called: acknowledgements may follow in another thread, and a queue that was
+            # at its limit would then count as empty.
+            held = len(self._in_flight)
             batch = (self._gather(seen, budget) if self._wanted else None) or self._planned_ahead(number)
             if batch is None:
+                self._waits = self._waits or (
+                    f"{held} messages of the queue were not acknowledged yet" if held else None
+                )
                 return None
             self._batches[number] = batch
         self._numbers[attempt.txid] = number
@@ -262,9 +268,9 @@ class MessageExecutor(SpoutExecutor):
         self._numbers = {later: planned for later, planned in self._numbers.items() if later > txid}
         for done in [planned for planned in sorted(self._batches) if planned <= number]:
             batch = self._batches.pop(done)
-            self._in_flight.difference_update(batch.messages)
             for message in batch.messages:
                 self._outcomes.ack(message)
+            self._in_flight.difference_update(batch.messages)  # after the acknowledgements, see `plan`
         for done in [late for late in sorted(self._late) if late <= number]:
             for message in self._late.pop(done):
                 self._outcomes.ack(message)
