@@ -119,8 +119,8 @@ class MessageExecutor(SpoutExecutor):
         if number not in self._batches:
             # `nextTuple` of an inactive spout is not called, not even for a batch that failed: its messages wait in the
             # queue.
-            # Looked at before `nextTuple` is called: acknowledgements may follow in another thread, and a queue that was
-            # at its limit would then count as empty.
+            # Looked at before `nextTuple` is called: acknowledgements may follow in another thread, and a queue that
+            # was at its limit would then count as empty.
             held = len(self._in_flight)
             batch = (self._gather(seen, budget) if self._wanted else None) or self._planned_ahead(number)
             if batch is None:
