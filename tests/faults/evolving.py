@@ -92,7 +92,7 @@ def results(found: dict[str, dict[Any, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def expected(new: bool) -> dict[str, dict[str, Any]]:
-    """What the states hold at the end of a program."""
+    """Return the contents of the states at the end of a program."""
     seqs: dict[str, list[int]] = {}
     for seq in range(NEW if new else OLD):
         seqs.setdefault(word_of(seq), []).append(seq)

@@ -1,4 +1,4 @@
-"""Which tuples of a batch decide about their keys."""
+"""The tuples of a batch that decide about their keys."""
 
 from random import Random
 

@@ -223,7 +223,7 @@ def test_a_waiting_batch_is_committed_by_the_program_that_froze_it(
 def test_a_server_that_loses_the_migration_gets_it_again_from_the_log(
     tmp_path: Path, shared_redis: RedisServer
 ) -> None:
-    """While the topology runs: the values in their new shape are in the log, like a batch."""
+    """Heal a state while the topology runs: its values in the new shape are in the log, like a batch."""
     state, rows = RedisMapState.opaque(shared_redis.url, buckets=8), [("a", 1), ("b", 2), ("a", 5)]
     spout = PollingSpout("shop string, price long", {"p": lambda at, limit: (rows[at or 0 :], len(rows))})
     run(sales(spout, state), tmp_path)

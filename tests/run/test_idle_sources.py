@@ -1,4 +1,4 @@
-"""What falls due while the sources are silent: windows by the time of the batch, and event time with `idleAfter`."""
+"""Windows and timers of silent sources: by the time of the batch, and by event time with `idleAfter`."""
 
 import datetime
 import random
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.run.test_timers import DAY, SECOND, START, Lives, dying, make_state, when
+from tests.support.timers import DAY, SECOND, START, Lives, dying, when
 from trident import (
     Count,
     SessionWindow,
@@ -23,8 +23,6 @@ from trident.base.errors import TopologyError
 from trident.spouts import FeederBatchSpout
 from trident.state import MemoryMapState, RedisMapState
 from trident.testing import PAUSE, ManualClock, TestSource, start_local
-
-__all__ = ["make_state"]
 
 pytestmark = pytest.mark.usefixtures("nothing_left_running")
 
@@ -132,13 +130,13 @@ def test_idleAfter_waits_so_long_and_without_it_only_tuples_close_a_window(tmp_p
 
 
 def test_a_program_may_get_another_idleAfter_and_a_downtime_closes_what_has_ended(
-    make_state: Callable[[], Any], tmp_path: Path
+    make_timed: Callable[[], Any], tmp_path: Path
 ) -> None:
     clock, committed = ManualClock(START - START % 60 + 30), list[int]()
     for idle, closed in ((None, 0), ("1 minute", 0), ("30 seconds", 1)):
         topology, feeder = TridentTopology(), FeederBatchSpout(FIELDS)
         window = SessionWindow(60, "at", idleAfter=idle)
-        windows = topology.newStream("s", feeder).groupBy("k").window(window, make_state(), "n", Sum(), "sum", name="w")
+        windows = topology.newStream("s", feeder).groupBy("k").window(window, make_timed(), "n", Sum(), "sum", name="w")
         seen = noted(windows)
         with start_local(topology, name="t", checkpointLocation=tmp_path, clock=clock) as running:
             running.processAllAvailable(timeout=20)
@@ -255,7 +253,7 @@ def test_idleAfter_needs_event_time() -> None:
     )
 
 
-def test_timers_by_event_time_fire_though_the_source_is_silent(make_state: Callable[[], Any], tmp_path: Path) -> None:
+def test_timers_by_event_time_fire_though_the_source_is_silent(make_timed: Callable[[], Any], tmp_path: Path) -> None:
     clock, feeder, topology = ManualClock(START + 5), FeederBatchSpout(FIELDS), TridentTopology()
 
     def step(tuple: Any, state: Any) -> Any:
@@ -270,7 +268,7 @@ def test_timers_by_event_time_fire_though_the_source_is_silent(make_state: Calla
         "note string",
         keyFields="k",
         valueType="long",
-        stateFactory=make_state(),
+        stateFactory=make_timed(),
         onTimer=fire,
         timestampField="at",
         idleAfter=20,

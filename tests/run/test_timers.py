@@ -1,49 +1,21 @@
-"""Timers of stateful operations, end to end: they fire exactly once, in batches without tuples if sources are silent.
-
-A model with plain dicts says what every key holds; the drivers die, stay away for days, and replay other tuples.
-"""
+"""Timers of stateful operations: they fire exactly once, in batches without tuples if sources are silent."""
 
 import datetime
-import random
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from tests.support.server import RedisServer
-from tests.support.soak import Soak
-from trident import Count, Evolution, StatefulOperation, TridentTopology, openState
-from trident.base.clock import Clock
+from tests.support.timers import DAY, SECOND, START, MakeState, when
+from trident import Evolution, StatefulOperation, TridentTopology, openState
 from trident.base.errors import StateError, StateValueError, TopologyError
 from trident.spouts import FeederBatchSpout, FixedBatchSpout
-from trident.state import MemoryMapState, RedisMapState, SqliteMapState
-from trident.testing import CRASH_POINTS, PAUSE, DriverCrashedError, ManualClock, TestSource, crash_at, start_local
+from trident.state import MemoryMapState
+from trident.testing import ManualClock, start_local
 
 pytestmark = pytest.mark.usefixtures("nothing_left_running")
-
-START = 1_700_000_000.0
-SECOND = datetime.timedelta(seconds=1)
-DAY = 86_400.0
-FIELDS = "key string, name string, seconds long"
-MakeState = Callable[[], Any]
-
-
-def when(seconds: float) -> datetime.datetime:
-    return datetime.datetime.fromtimestamp(START + seconds, datetime.UTC)
-
-
-@pytest.fixture(params=["memory", "sqlite", "redis", "redis in groups"])
-def make_state(request: pytest.FixtureRequest, tmp_path: Path) -> MakeState:
-    if request.param == "memory":
-        return MemoryMapState.opaque
-    if request.param == "sqlite":
-        return lambda: SqliteMapState.opaque(tmp_path / "state.sqlite")
-    server: RedisServer = request.getfixturevalue("shared_redis")
-    groups = 4 if request.param.endswith("groups") else 1
-    return lambda: RedisMapState.opaque(server.url, buckets=16, groups=groups)
 
 
 class Quiet(StatefulOperation):
@@ -70,9 +42,9 @@ def quiet(state: Any, source: Any) -> tuple[TridentTopology, list[Any]]:
     return topology, seen
 
 
-def test_a_timer_fires_in_a_batch_without_tuples_once_its_time_has_come(make_state: MakeState, tmp_path: Path) -> None:
+def test_a_timer_fires_in_a_batch_without_tuples_once_its_time_has_come(make_timed: MakeState, tmp_path: Path) -> None:
     clock, feeder = ManualClock(START), FeederBatchSpout("user string, word string")
-    topology, seen = quiet(make_state(), feeder)
+    topology, seen = quiet(make_timed(), feeder)
     options = {"name": "t", "checkpointLocation": tmp_path, "clock": clock}
     with start_local(topology, **options) as running:
         feeder.feed([("Ann", "a"), ("Bob", "b")])
@@ -90,7 +62,7 @@ def test_a_timer_fires_in_a_batch_without_tuples_once_its_time_has_come(make_sta
         running.processAllAvailable(timeout=20)
         assert running.status["groups"]["chats"]["committed"] == 3, "a batch without tuples only if something is due"
     clock.advance(3 * DAY)
-    topology, seen = quiet(make_state(), FeederBatchSpout("user string, word string"))
+    topology, seen = quiet(make_timed(), FeederBatchSpout("user string, word string"))
     with start_local(topology, **options) as running:
         running.processAllAvailable(timeout=20)
         assert seen == [("Ann", None, "Ann: 2, 22:28:20")]
@@ -98,191 +70,6 @@ def test_a_timer_fires_in_a_batch_without_tuples_once_its_time_has_come(make_sta
         clock.advance(DAY)
         running.processAllAvailable(timeout=20)
         assert running.status["groups"]["chats"]["committed"] == committed
-
-
-# --- a model ----------------------------------------------------------------------------------------------------------
-
-
-def changed(state: Any, key: str, name: str, seconds: int) -> None:
-    """What a tuple does: it sets a timer, moves it, removes it (seconds 0), or adds to the value."""
-    if name == "value":
-        state.put(key, [*state.get(key, []), f"{seconds}"])
-    elif name == "gone":
-        state.delete(key)
-    elif seconds == 0:
-        state.deleteTimer(key, name)
-    else:
-        state.setTimer(key, state.now() + seconds * SECOND, name)
-
-
-def fired(state: Any, key: str, name: str, at: datetime.datetime) -> list[str]:
-    """What a timer does: it is noted in the value; some set others, which may be due at once."""
-    note = f"{name}@{(at - when(0)) // SECOND}"
-    if len(state.get(key, [])) < 40:
-        state.put(key, [*state.get(key, []), note])
-    if name == "again":
-        state.setTimer(key, state.now() + 90 * SECOND, name)
-    elif name == "other":
-        state.setTimer(key[::-1], at - SECOND, "echo")
-        state.deleteTimer(key, "a")
-    return [note] * (2 if name == "b" else 1)
-
-
-class Model:
-    """The same operation over dicts: all tuples of a step, then the timers that are due, in order."""
-
-    def __init__(self) -> None:
-        self.values: dict[str, list[str]] = {}
-        self.timers: dict[tuple[str, str], datetime.datetime] = {}
-        self.emitted: dict[str, int] = {}
-        self.seconds = 0.0
-
-    def get(self, key: str, default: Any = None) -> Any:
-        return self.values.get(key, default)
-
-    def put(self, key: str, value: list[str]) -> None:
-        self.values[key] = value
-
-    def delete(self, key: str) -> None:
-        self.values.pop(key, None)
-
-    def now(self) -> datetime.datetime:
-        return when(self.seconds)
-
-    def setTimer(self, key: str, at: datetime.datetime, name: str = "") -> None:
-        self.timers[key, name] = at
-
-    def deleteTimer(self, key: str, name: str = "") -> None:
-        self.timers.pop((key, name), None)
-
-    def settle(self, tuples: list[Any], most: int) -> None:
-        """Process tuples, and then all that is due, `most` timers in one batch."""
-        for each in tuples:
-            changed(self, *each)
-        while due := sorted((at, *who) for who, at in self.timers.items() if at <= self.now()):
-            for at, key, name in due[:1]:
-                del self.timers[key, name]
-                self.emitted[key] = self.emitted.get(key, 0) + len(fired(self, key, name, at))
-
-
-class Operation(StatefulOperation):
-    outputType = "string"
-
-    def initState(self, state: Any) -> None:
-        self.state = state
-
-    def execute(self, tuple: Any, collector: Any) -> None:
-        changed(self.state, *tuple)
-
-    def onTimer(self, timer: Any, collector: Any) -> None:
-        for note in fired(self.state, timer.key, timer.name, timer.at):
-            collector.emit([note])
-
-
-def tuples_of(chance: random.Random, keys: list[str]) -> list[Any]:
-    names = ["a", "b", "again", "other", "value", "gone"]
-    return [(chance.choice(keys), chance.choice(names), chance.choice([0, 1, 30, 90, 200, 4000])) for _ in range(9)]
-
-
-class Lives:
-    """One topology over several drivers, some of which die."""
-
-    def __init__(self, topology: Callable[[], TridentTopology], folder: Path, clock: Clock, name: str = "t") -> None:
-        self.topology, self.options = topology(), {"name": name, "checkpointLocation": folder, "clock": clock}
-        self.running: Any = None
-
-    def start(self) -> None:
-        """Start a driver; after a death in the start, another one."""
-        while self.running is None:
-            try:
-                self.running = start_local(self.topology, **self.options)
-            except DriverCrashedError:
-                continue
-
-    def end(self) -> None:
-        running, self.running = self.running, None
-        if running is not None:
-            running.stop()
-
-    def settle(self) -> None:
-        """Process all that is there, with another driver after each death."""
-        while True:
-            self.start()
-            try:
-                return self.running.processAllAvailable(timeout=30)
-            except DriverCrashedError:
-                self.end()
-
-
-@contextmanager
-def dying(chance: random.Random, lives: Lives) -> Iterator[None]:
-    """Let the drivers of a step die at a random point, or let none die."""
-    point = chance.choice([None, *CRASH_POINTS])
-    with ExitStack() as stack:
-        if point is not None:
-            lives.end()
-            stack.enter_context(crash_at(point, chance.randint(1, 2)))
-        yield
-
-
-def follow_the_model(
-    chance: random.Random, make_state: MakeState, folder: Path, kind: str, most: int, name: str
-) -> None:
-    keys = ["ab", "ba", "cd", "dc", "ee", "x"]
-    script: list[Any] = []
-    batches = [tuples_of(chance, keys) for _ in range(6)]
-    for batch in batches:
-        script += [PAUSE, batch]
-    source = TestSource(FIELDS, script, kind)
-    clock, model = ManualClock(START), Model()
-
-    def topology() -> TridentTopology:
-        made = TridentTopology()
-        out = made.newStream("s", source).statefulEach(
-            Operation(),
-            "note",
-            keyFields="key",
-            valueType="array<string>",
-            stateFactory=make_state(),
-            maxTimersPerBatch=most,
-            name="held",
-        )
-        out.groupBy("key").persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="emitted")
-        return made
-
-    lives = Lives(topology, folder, clock, name)
-    try:
-        for batch in batches:
-            waited = chance.choice([0.0, 1.0, 89.0, 100.0, 5 * DAY])
-            clock.advance(waited)
-            model.seconds += waited
-            with dying(chance, lives):
-                lives.settle()  # what is due fires before the tuples come: their cut into batches must not matter
-            model.settle([], most)
-            source.resume()
-            with dying(chance, lives):
-                lives.settle()
-            model.settle(batch, most)
-            assert dict(lives.running.state("held").items()) == {
-                **{key: None for key, _ in model.timers},
-                **model.values,
-            }
-            assert dict(lives.running.state("emitted").items()) == model.emitted
-            if chance.random() < 0.3:
-                lives.end()
-    finally:
-        lives.end()
-
-
-def test_timers_are_those_of_a_model_whatever_drivers_die_of(make_state: MakeState, tmp_path: Path) -> None:
-    follow_the_model(random.Random(1), make_state, tmp_path / "log", "opaque", 3, "t")
-
-
-@pytest.mark.soak
-def test_timers_are_those_of_a_model_in_any_case(make_state: MakeState, tmp_path: Path, soak: Soak) -> None:
-    for number, chance in enumerate(soak.draws(8)):
-        kind, most = chance.choice(["transactional", "opaque"]), chance.choice([1, 3, 100_000])
-        follow_the_model(chance, make_state, tmp_path / f"{number}", kind, most, f"t{number}")
 
 
 # --- what a timer does, case by case ----------------------------------------------------------------------------------
@@ -429,7 +216,7 @@ def test_a_timer_that_removes_another_of_the_same_moment_is_the_only_one_that_fi
     assert [row[-1] for row in seen] == ["ax", "bx"] and last == 2
 
 
-def test_an_operation_may_get_timers_later(make_state: MakeState, tmp_path: Path) -> None:
+def test_an_operation_may_get_timers_later(make_timed: MakeState, tmp_path: Path) -> None:
     def step(tuple: Any, state: Any) -> None:
         state.put(tuple.k, state.get(tuple.k, 0) + 1)
 
@@ -450,7 +237,7 @@ def test_an_operation_may_get_timers_later(make_state: MakeState, tmp_path: Path
     ):
         topology = TridentTopology()
         rows = topology.newStream("s", FixedBatchSpout("k string", [["a", "b"], ["a"]][:batches]))
-        options = {"keyFields": "k", "valueType": "long", "stateFactory": make_state(), "name": "held", **arguments}
+        options = {"keyFields": "k", "valueType": "long", "stateFactory": make_timed(), "name": "held", **arguments}
         rows.statefulEach(operation, **options)
         with start_local(topology, name="t", checkpointLocation=tmp_path, clock=clock) as running:
             running.processAllAvailable(timeout=20)
@@ -497,13 +284,13 @@ class Counting(StatefulOperation):
 
 @pytest.mark.soak
 def test_a_million_timers_of_one_moment_fire_in_batches_of_their_limit_in_flat_memory(
-    make_state: MakeState, tmp_path: Path
+    make_timed: MakeState, tmp_path: Path
 ) -> None:
     count, most, clock, operation = 1_000_000, 100_000, ManualClock(START), Counting()
     batches = [pa.table({"k": pa.array(range(at, at + 50_000), pa.int64())}) for at in range(0, count, 50_000)]
     topology = TridentTopology()
     topology.newStream("s", FixedBatchSpout("k long", batches)).statefulEach(
-        operation, keyFields="k", valueType="long", stateFactory=make_state(), maxTimersPerBatch=most, name="held"
+        operation, keyFields="k", valueType="long", stateFactory=make_timed(), maxTimersPerBatch=most, name="held"
     )
     with start_local(topology, name="t", checkpointLocation=tmp_path, clock=clock) as running:
         running.processAllAvailable(timeout=600)

@@ -1,4 +1,4 @@
-"""What asUpserts and asChanges(Debezium) make of a stream, and what a stream of upserts refuses."""
+"""The verbs asUpserts and asChanges(Debezium), and the verbs that a stream of upserts refuses."""
 
 import re
 from collections.abc import Callable

@@ -19,8 +19,8 @@ from trident.operations.aggregates.base import BuiltinAggregator
 from trident.operations.aggregates.registry import known_by_name
 from trident.operations.aggregator_names import aggregator_name, bundle_names, bundle_text
 from trident.operations.bundles import presented
-from trident.operations.timers import TIMED, TimedValue
-from trident.operations.watermark_records import WatermarkOf
+from trident.operations.records import FirstOfRecord
+from trident.operations.timers import TIMED
 from trident.reads.committed_reads import Isolation
 from trident.reads.state_view import AsOfBatch, StateDescription
 from trident_state.fingerprint import Fingerprint, read_fingerprint
@@ -29,7 +29,7 @@ from trident_state.redis.state_discovery import FoundState, find_state
 from trident_state.state_shape import Combine, StateIdentity, StateKind, StateShape, replacing
 from trident_state.store import StateFactory
 
-_BUILTIN = {aggregator_name(one): one for one in known_by_name()} | {TIMED: TimedValue()}
+_BUILTIN = {aggregator_name(one): one for one in known_by_name()} | {TIMED: FirstOfRecord()}
 """The aggregators that are known by their names. All instances of such a class combine and present in the same way."""
 
 _PUT = replacing()
@@ -215,7 +215,7 @@ def _known(fingerprint: Fingerprint, state: str, aggregator: Any) -> _Known:
     Raises StateShapeError if the state was made by other aggregators, and TopologyError if one of them is a class.
     """
     if is_of_watermark(fingerprint):
-        return {None: WatermarkOf()}
+        return {None: FirstOfRecord()}
     maker, window = window_of(fingerprint.aggregator)
     names = bundle_names(maker)
     if aggregator is None:

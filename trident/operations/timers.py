@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from pyspark.sql.types import ArrayType, DataType, LongType, StringType, StructField, StructType
 
 from trident.base.callsite import CallSite
-from trident.operations.aggregates.base import BuiltinAggregator
 from trident.operations.aggregators import Aggregation
 from trident.operations.functions import Operation
+from trident.operations.records import FirstOfRecord
 from trident.operations.windows import EventTime
 
 AT, NAME = "at", "name"
@@ -67,26 +67,4 @@ class Timers:
     @property
     def presents(self) -> Aggregation:
         """The aggregation that shows queries the user's value of a record."""
-        return Aggregation(TimedValue(), self.site, VALUE, self.record)
-
-
-class TimedValue(BuiltinAggregator):
-    """The meaning of a record with timers for queries: they see the user's value alone. It aggregates nothing."""
-
-    def init(self, tuple: Any) -> Any:
-        raise NotImplementedError("an operation makes the records")
-
-    def combine(self, a: Any, b: Any) -> Any:
-        return b
-
-    def zero(self) -> Any:
-        return None
-
-    def present(self, acc: Any) -> Any:
-        """Return the user's value of a record; None if the key has only timers."""
-        return acc[0]
-
-    def presented_type(self, accumulator: DataType) -> DataType | None:
-        """Return the type of the user's values."""
-        assert isinstance(accumulator, StructType)
-        return accumulator[VALUE].dataType
+        return Aggregation(FirstOfRecord(), self.site, VALUE, self.record)

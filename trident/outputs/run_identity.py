@@ -1,9 +1,11 @@
 """The run that an output works for, and the log's record of its outputs."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from trident.base.attempt import Lease
+from trident.base.errors import FencedError, OutputConflictError
 from trident.log.protocol import OutputProgress
 
 
@@ -66,3 +68,20 @@ class RunIdentity:
     @property
     def lease(self) -> Lease:
         return Lease(self.epoch, self.token)
+
+    def check_writer(self, lease: Lease, step: str, conflict: Callable[[str], OutputConflictError]) -> None:
+        """Check the lease of the driver that wrote the record of an output.
+
+        Raises the error of `conflict` if this log did not issue the lease, and FencedError for that of a later driver.
+        """
+        if not self.memory.issued(lease):
+            raise conflict(
+                f"was written by a driver of epoch {lease.epoch} that this log did not start (this driver's epoch is "
+                f"{self.epoch}): the log is an old copy, or a copy of it was started elsewhere. Start with the newest "
+                f"log and stop the copy, or give the output another name=. Nothing was written"
+            )
+        if lease.epoch > self.epoch:
+            raise FencedError(
+                f"{step}: another driver (epoch {lease.epoch}; this driver has {self.epoch}) has taken over this "
+                f"output; this driver stops"
+            )

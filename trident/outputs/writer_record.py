@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from trident.base.attempt import Lease
-from trident.base.errors import FencedError, OutputConflictError
+from trident.base.errors import OutputConflictError
 from trident.outputs.run_identity import RunIdentity
 from trident.plan.nodes import Sink
 
@@ -81,24 +81,14 @@ class RecordRules:
         self._reached = max(self._reached, txid)
 
     def _check_writer(self, record: WriterRecord) -> None:
-        run, lease = self._run, record.lease
+        run = self._run
         if record.log != run.log:
             raise self.conflict(
                 f"belongs to another log (uuid {record.log}) than this one (uuid {run.log}), up to batch "
                 f"{record.txid}: its batches have other txids. Start with the checkpointLocation that belongs to it; "
                 f"or, to write the stream there again from its beginning, give the output another name="
             )
-        if not run.memory.issued(lease):
-            raise self.conflict(
-                f"was written by a driver of epoch {lease.epoch} that this log did not start (this driver's epoch is "
-                f"{run.epoch}): the log is an old copy, or a copy of it was started elsewhere. Start with the newest "
-                f"log and stop the copy, or give the output another name=. Nothing was written"
-            )
-        if lease.epoch > run.epoch:
-            raise FencedError(
-                f"{self._sink.step}: another driver (epoch {lease.epoch}; this driver has {run.epoch}) has taken over "
-                f"this output; this driver stops"
-            )
+        run.check_writer(record.lease, self._sink.step, self.conflict)
         self._check_reached(record.txid)
 
     def _check_reached(self, txid: int) -> None:

@@ -7,19 +7,18 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import types as kinds
 
-from trident.base.callsite import site_of
-from trident.base.errors import StateValueError, UserFunctionError
-from trident.base.short_texts import raised, typed_brief
+from trident.base.short_texts import typed_brief
 from trident.base.step import Step
 from trident.base.types import arrow_schema, arrow_type
-from trident.base.values import NotAccepted, to_arrow, to_python, type_name
+from trident.base.values import NotAccepted, to_arrow, type_name
 from trident.operations.aggregator_names import aggregator_name, bundle_names, bundle_text
 from trident.operations.evolution import Evolution
 from trident.plan import nodes
 from trident.plan.state_schema import parts_of, value_of
 from trident.plan.states import state_traits
+from trident.plan.value_functions import computed
 from trident.plan.wider_types import is_wider
-from trident_state.binary import one_chunk, spread_rows, valid_rows
+from trident_state.binary import spread_rows, valid_rows
 from trident_state.fingerprint import write_fingerprint
 
 Change = Callable[[pa.Array], pa.Array]
@@ -119,26 +118,8 @@ def _change(node: nodes.StateWriter, evolution: Evolution, was: pa.DataType, now
 
 
 def _calling(function: Callable[[Any], Any], now: pa.DataType, where: str) -> Change:
-    def change(values: pa.Array) -> pa.Array:
-        former, made = to_python(values), list[Any]()
-        try:
-            for value in former:
-                made.append(function(value))
-        except Exception as error:
-            raise UserFunctionError(
-                f"{where}: evolve: {site_of(function)} {raised(error)}; it was called with the stored "
-                f"{typed_brief(former[len(made)])}. The stored state is unchanged"
-            ) from error
-        try:
-            return one_chunk(to_arrow(made, now))
-        except NotAccepted as error:
-            raise StateValueError(
-                f"{where}: evolve: {site_of(function)} returned {typed_brief(error.value)} for the stored "
-                f"{typed_brief(former[error.row])}, expected {type_name(now)}{f' ({error.why})' if error.why else ''}. "
-                f"The stored state is unchanged"
-            ) from error
-
-    return change
+    unchanged = "The stored state is unchanged"
+    return lambda values: computed(function, values, now, f"{where}: evolve", "the stored ", unchanged)
 
 
 def _by_field(

@@ -1,7 +1,6 @@
 """The content of an InitialState: read once, when its state begins, and checked before anything is written."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -9,11 +8,12 @@ from pyarrow import types as kinds
 
 from trident.base.callsite import site_of
 from trident.base.errors import StateShapeError, StateValueError, UserFunctionError
-from trident.base.short_texts import raised, short_repr, typed_brief
-from trident.base.values import NotAccepted, to_arrow, to_python, type_name
+from trident.base.short_texts import raised, short_repr
+from trident.base.values import type_name
 from trident.operations.initial_state import InitialState, is_path, is_table
 from trident.plan.nodes import StateWriter
 from trident.plan.state_schema import parts_of, present_of, shown_type, value_of
+from trident.plan.value_functions import computed
 from trident.plan.wider_types import is_wider
 from trident_state.binary import one_chunk
 from trident_state.keys import encode_keys
@@ -80,7 +80,7 @@ def _values(node: StateWriter, initial: InitialState, table: pa.Table, shape: St
     if not table.num_columns:
         raise _other_columns(where, table, "has no column with values", node, shape)
     if initial.value is not None:
-        return _computed(initial.value, table, shape.value, where)
+        return computed(initial.value, _given(table), shape.value, where, "", "Nothing was written")
     name, whole = value_of(node).name, shape.value
     if not kinds.is_struct(whole) or name in table.column_names:
         if table.num_columns > 1:
@@ -116,24 +116,9 @@ def _shows_its_own_type(node: StateWriter) -> bool:
     return shown_type(node) == value_of(node).dataType
 
 
-def _computed(function: Any, table: pa.Table, kind: pa.DataType, where: str) -> pa.Array:
-    columns = table.column(0) if table.num_columns == 1 else table.to_struct_array()
-    given, made = to_python(columns), list[Any]()
-    try:
-        for value in given:
-            made.append(function(value))
-    except Exception as error:
-        raise UserFunctionError(
-            f"{where}: {site_of(function)} {raised(error)}; it was called with {typed_brief(given[len(made)])}. "
-            f"Nothing was written"
-        ) from error
-    try:
-        return one_chunk(to_arrow(made, kind))
-    except NotAccepted as error:
-        raise StateValueError(
-            f"{where}: {site_of(function)} returned {typed_brief(error.value)}, expected {type_name(kind)}. "
-            f"Nothing was written"
-        ) from error
+def _given(table: pa.Table) -> pa.Array:
+    """Return the values that a user's function gets: those of the only column, or a struct of all columns."""
+    return table.column(0) if table.num_columns == 1 else table.to_struct_array()
 
 
 def _check_distinct(content: pa.Table, shape: StateShape, where: str) -> None:

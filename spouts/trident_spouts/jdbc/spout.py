@@ -16,11 +16,10 @@ from trident.base.secrets import SOURCES
 from trident.base.short_texts import brief, typed_brief
 from trident_spouts.executor import SpoutExecutor, SpoutKind
 from trident_spouts.jdbc.address import SCHEMES, Address
-from trident_spouts.jdbc.columns import fields_of
-from trident_spouts.jdbc.database import Database
 from trident_spouts.jdbc.executor import JdbcExecutor
 from trident_spouts.jdbc.losses import OnDataLoss
-from trident_spouts.jdbc.relation import Source, look_up, table_sql
+from trident_spouts.jdbc.options import asked_fields, check_texts, shown_password
+from trident_spouts.jdbc.relation import Source, table_sql
 from trident_spouts.jdbc.source import LATEST, JdbcSource
 from trident_spouts.rows import read_schema
 
@@ -154,7 +153,7 @@ class JdbcSpout:
         check_choice("JdbcSpout: onDataLoss", onDataLoss, get_args(OnDataLoss))
         check_whole_number("JdbcSpout: maxRowsPerBatch", maxRowsPerBatch)
         check_whole_number("JdbcSpout: numPartitions", numPartitions)
-        _check_texts(orderBy=orderBy, user=user, password=password)
+        check_texts("JdbcSpout", {"orderBy": "the name of a column"}, orderBy=orderBy, user=user, password=password)
         _check_starting(startingFrom, mode)
         declared = None if schema is None else read_schema(schema)
         keep(
@@ -188,12 +187,7 @@ class JdbcSpout:
         """
         known = self._schema
         if known is None:
-            database = Database(self._address, self.retrySecs)
-            try:
-                relation = database.read(lambda session: look_up(session, self._source))
-            finally:
-                database.close()
-            known = fields_of(relation, self._source)
+            known = asked_fields(self._address, self.retrySecs, self._source)
             keep(self, _schema=known)
         return known
 
@@ -225,13 +219,12 @@ class JdbcSpout:
         return hash((self.url, self.table, self.query, self.orderBy))
 
     def __repr__(self) -> str:
-        password = self.password
         return described(
             self,
             url=redacted(self.url),
             schema=self._declared,
             query=None if self.query is None else Written(brief(self.query)),
-            password=password if password is None or password.startswith(SOURCES) else "***",
+            password=shown_password(self.password),
         )
 
 
@@ -242,14 +235,6 @@ def _check_url(url: object) -> None:
         f"JdbcSpout: url={shown_url(url)}: expected postgresql://user@host:5432/database, or env:NAME or file:path "
         f"that contains it. Other databases are not supported yet: use PollingSpout, or write a spout"
     )
-
-
-def _check_texts(**texts: object) -> None:
-    for name, text in texts.items():
-        if not (isinstance(text, str) and text) and not (text is None and name != "orderBy"):
-            what = "the name of a column" if name == "orderBy" else "a text"
-            came = f"({type(text).__name__})" if name == "password" else typed_brief(text)
-            raise TopologyError(f"JdbcSpout: {name}={came}: expected {what}")
 
 
 def _check_starting(starting: object, mode: str) -> None:

@@ -11,13 +11,10 @@ from trident.base.durations import Duration, read_seconds
 from trident.base.errors import TopologyError
 from trident.base.postgres_address import check_postgres_url
 from trident.base.redis_address import redacted
-from trident.base.secrets import SOURCES
-from trident.base.short_texts import typed_brief
 from trident_spouts.executor import SpoutExecutor, SpoutKind
 from trident_spouts.jdbc.address import Address
-from trident_spouts.jdbc.columns import fields_of
-from trident_spouts.jdbc.database import Database
-from trident_spouts.jdbc.relation import Source, look_up, table_sql
+from trident_spouts.jdbc.options import asked_fields, check_texts, shown_password
+from trident_spouts.jdbc.relation import Source, table_sql
 from trident_spouts.postgres_changes.executor import ChangesExecutor
 from trident_spouts.postgres_changes.source import OWNER, ChangesSource, with_kind
 from trident_spouts.rows import read_schema
@@ -25,6 +22,8 @@ from trident_spouts.rows import read_schema
 Images = Literal["full", "key"]
 StartingFrom = Literal["rows", "slot"]
 OnTruncate = Literal["fail", "skip"]
+
+_NEEDED = {"slot": "the name of a slot", "publication": "the name of a publication"}
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -148,7 +147,7 @@ class PostgresChangesSpout:
             check_postgres_url(url)
         except (TypeError, ValueError) as error:
             raise TopologyError(f"{OWNER}: {error}") from None
-        _check_texts(slot=slot, publication=publication, user=user, password=password)
+        check_texts(OWNER, _NEEDED, slot=slot, publication=publication, user=user, password=password)
         check_choice(f"{OWNER}: images", images, get_args(Images))
         check_choice(f"{OWNER}: startingFrom", startingFrom, get_args(StartingFrom))
         check_choice(f"{OWNER}: onTruncate", onTruncate, get_args(OnTruncate))
@@ -192,12 +191,7 @@ class PostgresChangesSpout:
     def _table_fields(self) -> StructType:
         known = self._fields
         if known is None:
-            database = Database(self._address, self.retrySecs)
-            try:
-                relation = database.read(lambda session: look_up(session, self._source))
-            finally:
-                database.close()
-            known = fields_of(relation, self._source)
+            known = asked_fields(self._address, self.retrySecs, self._source)
             keep(self, _fields=known)
         return known
 
@@ -228,19 +222,9 @@ class PostgresChangesSpout:
         return hash((self.url, self.table, self.slot))
 
     def __repr__(self) -> str:
-        password = self.password
         return described(
             self,
             url=redacted(self.url),
             schema=self._declared,
-            password=password if password is None or password.startswith(SOURCES) else "***",
+            password=shown_password(self.password),
         )
-
-
-def _check_texts(**texts: object) -> None:
-    for name, text in texts.items():
-        optional = name in ("user", "password")
-        if not (isinstance(text, str) and text) and not (text is None and optional):
-            what = "a text" if optional else f"the name of a {name}"
-            came = f"({type(text).__name__})" if name == "password" else typed_brief(text)
-            raise TopologyError(f"{OWNER}: {name}={came}: expected {what}")

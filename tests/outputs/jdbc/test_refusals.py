@@ -1,4 +1,4 @@
-"""What the database refuses, or cannot take now: a typed error with the way out, and the batch is kept."""
+"""Errors for batches that the database refuses or cannot take now. The batch is kept for the next start."""
 
 from pathlib import Path
 from threading import Thread

@@ -70,7 +70,7 @@ def test_a_time_that_the_server_would_misread_is_refused(postgres: PostgresServe
 
 
 def test_keys_that_are_one_key_for_the_server_are_one_row(postgres: PostgresServer, table: str) -> None:
-    """Two spellings of a uuid: the last tuple decides, also if it takes the row away."""
+    """Write two spellings of a uuid: the last tuple decides, also if it takes the row away."""
     postgres.run(f"create table {table} (id uuid primary key, v bigint)")
     lower = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"
     made = outlet(postgres.url, table, "id string, v long, _change_type string", key=("id",), changes=True)

@@ -165,7 +165,7 @@ def test_the_fields_of_a_change(tmp_path: Path) -> None:
 
 
 def test_a_version_with_change_files_needs_no_other_file(tmp_path: Path) -> None:
-    """So a deletion vector, which only other files have, is no hindrance; without change files it is one."""
+    """Read change files of a version with a deletion vector. Without change files such a version is refused."""
     table = kept(tmp_path / "table", 1, 2)
     position = last_position(DeltaSpout(table.path, changes=True))
     table.delta.delete("id = 1")

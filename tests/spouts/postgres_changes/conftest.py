@@ -9,6 +9,7 @@ pytest.importorskip("psycopg", reason="tests of PostgresChangesSpout need the pa
 
 from tests.spouts.postgres_changes.changed_table import ChangedTable  # noqa: E402
 from tests.support.postgres import LOGICAL, PostgresServer  # noqa: E402
+from tests.support.postgres_fixtures import mortal as mortal  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -16,14 +17,6 @@ def postgres() -> Iterator[PostgresServer]:
     """One server for the whole run, because a start takes a second or two. It ends with the run."""
     with PostgresServer(*LOGICAL) as server:
         yield server
-
-
-@pytest.fixture
-def mortal(postgres: PostgresServer) -> Iterator[PostgresServer]:
-    """The same server, which the test may kill; it runs again after the test, with all tables."""
-    yield postgres
-    if not postgres.running:
-        postgres.start()
 
 
 @pytest.fixture

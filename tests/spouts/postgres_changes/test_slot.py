@@ -89,7 +89,7 @@ def test_the_lag_is_the_log_that_is_not_read(orders: ChangedTable) -> None:
 def test_another_program_that_takes_changes_during_a_reading_is_noticed(
     orders: ChangedTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It reads between the look at the slot and the reading of it, so that only the reading's end can tell."""
+    """Read the slot from another program, between our look at the slot and our reading of it."""
     take = (
         f"select count(*) from pg_logical_slot_get_binary_changes('{orders.name}', null, null, 'proto_version', '1', "
         f"'publication_names', '{orders.name}')"

@@ -71,8 +71,6 @@ def names_of(frame: DataFrame) -> list[str]:
 def aggregated_by(frame: DataFrame, keys: Sequence[str], members: Sequence[tuple[str, str]]) -> DataFrame:
     """Return the groups of `frame` by the fields `keys`, with a field for each pair of an aggregate and a name."""
     quoted_keys = all_quoted(keys)
-    if not members:
-        return having(selected(frame, quoted_keys).distinct(), keys)
     if is_connect(frame.sparkSession):
         result = frame.groupBy(*quoted_keys).agg(*[_column(member) for member in members])
     else:

@@ -9,7 +9,7 @@ import json
 from typing import NamedTuple
 
 from trident.base.attempt import Lease
-from trident.base.errors import FencedError, OutputConflictError
+from trident.base.errors import OutputConflictError
 from trident.outputs.kafka.cluster import OutputCluster
 from trident.outputs.run_identity import RunIdentity
 from trident.plan.nodes import WriteKafka
@@ -125,18 +125,7 @@ class RecordKeeper:
                 f"mirror copies groups): its txid says nothing about this cluster. Correct the servers, or give the "
                 f"output another name=: it then starts here after batch {reached}"
             )
-        lease = record.lease
-        if not run.memory.issued(lease):
-            raise self.conflict(
-                f"was written by a driver of epoch {lease.epoch} that this log did not start (this driver's "
-                f"epoch is {run.epoch}): the log is an old copy, or a copy of it was started elsewhere. Start with the "
-                f"newest log and stop the copy, or give the output another name=. Nothing was written"
-            )
-        if lease.epoch > run.epoch:
-            raise FencedError(
-                f"{self._sink.step}: another driver (epoch {lease.epoch}; this driver has {run.epoch}) has taken over "
-                f"this output in Kafka, and has written to it; this driver stops"
-            )
+        run.check_writer(record.lease, self._sink.step, self.conflict)
         if record.falls_short_of(reached) and not self.is_elsewhere(record, place):
             raise self.conflict(
                 f"says that batch {max(record.txid, record.since)} is the last one in Kafka, but the output has "
