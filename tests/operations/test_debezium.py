@@ -100,6 +100,16 @@ def test_a_value_that_an_update_left_unchanged_is_that_of_before() -> None:
         read.upsert(event(op="u", before=None, after=after))
 
 
+def test_an_array_or_a_map_that_an_update_left_unchanged_is_that_of_before() -> None:
+    read = Debezium("texts array<string>, numbers array<int>, pairs map<string, string>")
+    before = {"texts": ["x", "y"], "numbers": [1], "pairs": {"a": "b"}}
+    after = {"texts": [GONE], "numbers": [*GONE.encode()], "pairs": {GONE: GONE}}
+    assert read(event(op="u", before=before, after=after))[1] == (["x", "y"], [1], {"a": "b"}, "update_postimage")
+    for name, value in after.items():
+        with pytest.raises(ValueError, match="the database did not send the value"):
+            read.upsert(event(op="u", before=None, after={**before, name: value}))
+
+
 @pytest.mark.parametrize(
     ("value", "problem"),
     [

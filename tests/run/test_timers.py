@@ -106,6 +106,22 @@ def test_timers_fire_after_the_tuples_in_the_order_of_their_times_and_a_limit_go
     assert held == {"a": 2, "b": 2, "c": 2} and last == 2
 
 
+def test_a_later_timer_waits_for_keys_that_the_limit_leaves_out(make_timed: MakeState, tmp_path: Path) -> None:
+    """Remove the timer by which a key is among the first: its other timer comes after those of other keys."""
+
+    def step(tuple: Any, state: Any) -> Iterator[str]:
+        if tuple.n:
+            state.setTimer(tuple.k, state.now() - tuple.n * SECOND, f"{tuple.n}")
+        else:
+            state.deleteTimer(tuple.k, "9")
+        yield "tuple"
+
+    rows = [[(k, None, n) for k, n in (("z", 20), ("a", 9), ("a", 1), ("b", 5), ("c", 3))], [("a", None, 0)]]
+    options = {"maxTimersPerBatch": 1, "stateFactory": make_timed()}
+    seen, _, _ = told(step, rows, tmp_path, onTimer=lambda timer, state: f"{timer.key}{timer.name}", **options)
+    assert [note for *_, note in seen if note != "tuple"] == ["z20", "b5", "c3", "a1"]
+
+
 def test_a_timer_by_event_time_fires_when_the_watermark_reaches_it(tmp_path: Path) -> None:
     def step(tuple: Any, state: Any) -> Iterator[str]:
         state.setTimer(tuple.k, tuple.at + 60 * SECOND)

@@ -4,11 +4,13 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from trident import (
     ChangeStream,
     Count,
+    Evolution,
     First,
     GroupedChanges,
     MapGet,
@@ -18,6 +20,7 @@ from trident import (
     TridentTopology,
 )
 from trident.errors import ArgumentsError, FieldNotFoundError, TopologyError
+from trident.plan.change_order import consolidated
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
 
@@ -101,6 +104,7 @@ class Path:
         ),
         (lambda s: s.persistentAggregate(M(), "g", Path(), "x"), "a ReducerAggregator, which folds tuples"),
         (lambda s: s.shuffle().toTable("id"), "which have no order among them: call the verb after toTable, or"),
+        (lambda s: s.shuffle().split("id", print, streams={"a": "id long, v long"}).a.toTable("id"), "have no order"),
         (lambda s: s.partitionBy("g").peek(print).toTable("id"), "partition by fields of the key, partitionBy('id')"),
         (lambda s: s.toStream().localOrShuffle().asChanges().toTable("id"), "the last change of a key decides"),
         (lambda s: s.groupBy("_change_type").persistentAggregate(M(), Count(), "n"), "an aggregate has only the rows"),
@@ -175,6 +179,29 @@ def test_the_changes_of_a_state_need_the_value_before_and_every_deletion(make: A
     ):
         with pytest.raises(TopologyError, match=problem):
             write()
+
+
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        ({"initialState": pa.table({"k": ["a"], "v": [1]})}, "has initialState, and the rows of it give no changes"),
+        ({"evolve": Evolution(was="struct<v: int>", value=lambda row: row)}, "has an Evolution with value="),
+    ],
+)
+def test_rows_that_came_by_no_change_are_not_taken_away_by_one(more: Any, problem: str) -> None:
+    topology = TridentTopology()
+    stream = topology.newStream("s", FixedBatchSpout("k string, v long", []))
+    table, other = stream.toTable("k", name="table", **more), stream.toTable("k", name="other")
+    for write in (table.changes, lambda: table.join(other), lambda: other.join(table, "k")):
+        with pytest.raises(TopologyError, match=f"state 'table' {problem}"):
+            write()
+
+
+def test_a_split_of_the_changes_of_a_state_keeps_that_each_key_has_one() -> None:
+    topology = TridentTopology()
+    table = topology.newStream("s", FixedBatchSpout("k string, v long", [])).toTable("k", name="table")
+    parts = table.changes().split("v", print, streams={"a": "n long, w long"})
+    assert consolidated(parts.a._node)
 
 
 def test_a_join_of_tables_needs_keys_of_the_same_types() -> None:

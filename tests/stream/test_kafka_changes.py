@@ -5,11 +5,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pyspark.sql import Row
 
 from tests.support.topologies import stream
 from trident import ChangeStream, TridentTopology
 from trident.errors import TopologyError
-from trident.operations.upserts import KeyPresent, UpsertMessage
+from trident.operations.upserts import Storable, UpsertMessage
 from trident.spouts import FixedBatchSpout
 
 FIELDS = "id long, g string, h string, raw binary, m map<string, long>, op string"
@@ -95,7 +96,9 @@ def test_a_row_becomes_json_and_a_row_that_is_taken_away_has_no_value() -> None:
         assert message(kind, 7, day, 7, "Zoë") == (key, '{"id":7,"name":"Zoë"}')
     for kind in ("delete", "update_preimage"):
         assert message(kind, 7, day, 7, "Zoë") == (key, None)
-    assert UpsertMessage(("x",), ("x",), False, False)("delete", -0.0, 0.0) == ('{"x":0.0}', None)
+    of_zero = UpsertMessage(("x",), ("x",), False, False)
+    assert of_zero("delete", -0.0, 0.0) == ('{"x":0.0}', None)
+    assert of_zero("delete", [Row(v=-0.0)], None) == ('{"x":[{"v":0.0}]}', None)
 
 
 def test_raw_fields_are_taken_as_they_are() -> None:
@@ -106,7 +109,7 @@ def test_raw_fields_are_taken_as_they_are() -> None:
         message("insert", "a", None)
 
 
-@pytest.mark.parametrize("made", [UpsertMessage(("a", "b"), ("a",), False, False), KeyPresent(("a", "b"))])
+@pytest.mark.parametrize("made", [UpsertMessage(("a", "b"), ("a",), False, False), Storable(("a", "b"), 2)])
 def test_a_null_in_the_key_is_an_error(made: Any) -> None:
     kind = ("insert",) if isinstance(made, UpsertMessage) else ()
     with pytest.raises(ValueError, match="key field 'b' is null: expected a value in each key field"):

@@ -30,13 +30,21 @@ _UNAVAILABLE = frozenset(
     }
 )
 """The value in place of a large one that an update left unchanged, as text, and as binary in Avro and in JSON."""
+_NUMBERS = list(b"__debezium_unavailable_value")
 _PER_SECOND = {"millis": 10**3, "micros": 10**6, "nanos": 10**9}
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _DAY_1970 = datetime.date(1970, 1, 1).toordinal()
 
 
 def is_unavailable(value: Any) -> bool:
-    """Return whether a value stands for a large one that the database did not send, in JSON or Avro."""
+    """Return whether a value stands for a large one that the database did not send, in JSON or Avro.
+
+    For an array it is an array of it alone or, of whole numbers, the numbers of its bytes; for a map one entry of it.
+    """
+    if isinstance(value, list):
+        return value == _NUMBERS or (len(value) == 1 and is_unavailable(value[0]))
+    if isinstance(value, Mapping):
+        return len(value) == 1 and all(map(is_unavailable, (*value.keys(), *value.values())))
     return isinstance(value, str | bytes) and value in _UNAVAILABLE
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from trident.base.changes import ADDS
 from trident.base.json_values import jsonable
@@ -13,17 +14,28 @@ from trident.operations.column_functions import ColumnFunction
 
 
 @dataclass(frozen=True)
-class KeyPresent(ColumnFunction):
-    """The key fields of a tuple, unchanged. Raises ValueError if one of them is null."""
+class Storable(ColumnFunction):
+    """Fields of a tuple, unchanged. The first `keys` of them are the key of a row in PostgreSQL.
+
+    Raises ValueError for a null in the key, and for the character U+0000 in a text, which no column takes.
+    """
 
     fields: tuple[str, ...]
+    keys: int
 
     def __call__(self, *values: Any) -> Any:
-        check_present(self.fields, values)
+        check_present(self.fields[: self.keys], values[: self.keys])
+        for name, value in zip(self.fields, values, strict=True):
+            if isinstance(value, str) and "\0" in value:
+                raise ValueError(
+                    f"field {name!r} has a text with the character U+0000, which PostgreSQL does not store: replace "
+                    f"the character, or filter such tuples out before it"
+                )
         return values if len(values) > 1 else values[0]
 
     def columns(self, inputs: Sequence[pa.Array]) -> list[pa.Array] | None:
-        return None if any(column.null_count for column in inputs) else list(inputs)
+        absent = any(column.null_count for column in inputs[: self.keys])
+        return None if absent or any(map(_has_nul, inputs)) else list(inputs)
 
 
 @dataclass(frozen=True)
@@ -42,7 +54,7 @@ class UpsertMessage:
     def __call__(self, kind: str, *fields: Any) -> tuple[Any, Any]:
         own, others = fields[: len(self.keys)], fields[len(self.keys) :]
         check_present(self.keys, own)
-        key = own[0] if self.raw_key else _json(self.keys, map(_one_zero, own))
+        key = own[0] if self.raw_key else _json(self.keys, [_one_zero(jsonable(value)) for value in own])
         if kind not in ADDS:
             return key, None
         if not self.raw_value:
@@ -65,8 +77,16 @@ def check_present(names: Sequence[str], values: Sequence[Any]) -> None:
             )
 
 
+def _has_nul(column: pa.Array) -> bool:
+    return bool(pa.types.is_string(column.type) and pc.any(pc.match_substring(column, "\0")).as_py())
+
+
 def _one_zero(value: Any) -> Any:
     """Return the value. The two zeros of floating-point numbers are one key, as in states, and so one text."""
+    if isinstance(value, list):
+        return [_one_zero(each) for each in value]
+    if isinstance(value, dict):
+        return {name: _one_zero(each) for name, each in value.items()}
     return value + 0.0 if isinstance(value, float) else value
 
 

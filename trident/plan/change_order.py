@@ -9,10 +9,12 @@ from trident.plan.nodes import (
     Merge,
     Node,
     ParallelismHint,
+    Part,
     Peek,
     Placing,
     Project,
     Repartition,
+    Split,
     TableChanges,
     sources_of,
 )
@@ -41,5 +43,5 @@ def disordered(node: Node, keys: Container[str]) -> Repartition | None:
 _ORDERLY = (Placing.BROADCAST, Placing.GLOBAL, Placing.BATCH_GLOBAL, Placing.IDENTITY)
 """The ways to repartition that keep the tuples of one source partition together."""
 
-_ROW_BY_ROW = (Each, Filter, Map, Merge, ParallelismHint, Peek, Project, Repartition)
+_ROW_BY_ROW = (Each, Filter, Map, Merge, ParallelismHint, Part, Peek, Project, Repartition, Split)
 """The steps that leave the changes of each row as they are."""

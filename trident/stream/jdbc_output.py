@@ -2,15 +2,20 @@
 
 from typing import cast
 
+from pyspark.sql.types import StringType
+
 from trident.base.changes import CHANGE
 from trident.base.errors import TopologyError
 from trident.base.names import FieldsLike
 from trident.base.step import Step
+from trident.base.types import select
+from trident.operations.functions import Call, Operation
+from trident.operations.upserts import Storable
 from trident.plan import nodes
 from trident.plan.change_order import consolidated
 from trident.plan.jdbc_target import JdbcTarget
 from trident.stream.base import StreamBase, StreamT
-from trident.stream.keyed_outputs import key_fields, with_keys_present
+from trident.stream.keyed_outputs import key_fields
 from trident.stream.outputs import check_output, output_name
 
 
@@ -78,9 +83,25 @@ class JdbcOutputVerbs(StreamBase[StreamT]):
         keys = () if key is None else tuple(key_fields(self, key, step).names)
         target = JdbcTarget(url, table, keys, self._changes, consolidated(self._node))
         name = output_name(self, "writeJdbc", name, step)
-        node = with_keys_present(self, keys, step) if keys else self._node
+        node = _with_storable(self, keys, step)
         self._register.add(self._label, nodes.WriteJdbc(node, name, target, **step.gives(self.schema)))
         return cast("StreamT", self)
+
+
+def _with_storable(stream: StreamBase[StreamT], keys: tuple[str, ...], step: Step) -> nodes.Node:
+    """Add the step that fails a batch before it is frozen if no table could take a tuple, and return it.
+
+    It looks for nulls in the key fields, and for U+0000 in texts.
+    """
+    texts = [field.name for field in stream.schema.fields if isinstance(field.dataType, StringType)]
+    names = (*keys, *(name for name in texts if name not in (*keys, CHANGE)))
+    if not names:
+        return stream._node
+    operation = Operation(Storable(names, len(keys)), step.called, Call.VALUES)
+    gives = step.gives(stream.schema, ".storable")
+    node = nodes.Each(stream._node, names, operation, select(stream.schema, names), **gives)
+    stream._register.add(stream._label, node, part=True)
+    return node
 
 
 def _check_call(url: object, table: object, step: Step) -> None:

@@ -1,14 +1,11 @@
-"""Steps that outputs with a key share: the check of the key fields, and of the order of changes."""
+"""The check of outputs with a key: of the key fields, and of the order of changes."""
 
 from pyspark.sql.types import StructType
 
 from trident.base.changes import CHANGE
 from trident.base.names import FieldsLike
 from trident.base.step import Step
-from trident.base.types import select
-from trident.operations.functions import Call, Operation
-from trident.operations.upserts import KeyPresent
-from trident.plan import nodes, rules
+from trident.plan import rules
 from trident.plan.change_order import consolidated
 from trident.stream.base import StreamBase, StreamT
 from trident.stream.tables import check_order
@@ -23,12 +20,3 @@ def key_fields(stream: StreamBase[StreamT], keyFields: FieldsLike, step: Step) -
     if stream._changes and not consolidated(stream._node):
         check_order(stream._node, keys.names, step)
     return keys
-
-
-def with_keys_present(stream: StreamBase[StreamT], keys: tuple[str, ...], step: Step) -> nodes.Node:
-    """Add the step that fails a batch with a null in a key field before it is frozen, and return it."""
-    outputs = select(stream.schema, list(keys))
-    operation = Operation(KeyPresent(keys), step.called, Call.VALUES)
-    node = nodes.Each(stream._node, keys, operation, outputs, **step.gives(stream.schema, ".keys"))
-    stream._register.add(stream._label, node, part=True)
-    return node

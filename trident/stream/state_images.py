@@ -51,6 +51,7 @@ def fields_of_values(state: StateBase[Any], step: Step) -> StructType:
 
 def _check_keeps_before(held: nodes.HeldState, step: Step) -> None:
     """Refuse a state that has no value of before a batch, or whose keys leave it without a deletion."""
+    _check_same_rows(held, step)
     factory = held.state.factory
     if factory.kind is StateKind.NON_TRANSACTIONAL:
         raise step.wrong(
@@ -62,4 +63,23 @@ def _check_keeps_before(held: nodes.HeldState, step: Step) -> None:
             f"state {held.state.name!r} has ttlSecs, and a key that expires gives no deletion, so what is built on "
             f"its changes would keep the key: remove ttlSecs, and delete rows by a stream of changes; "
             f"newValuesStream() has the new values of a state with ttlSecs"
+        )
+
+
+def _check_same_rows(held: nodes.HeldState, step: Step) -> None:
+    """Refuse a state with rows that its changes never brought, so that they cannot take them away either."""
+    if isinstance(held, nodes.StaticState):
+        return
+    name = held.state.name
+    if held.state.initial is not None:
+        raise step.wrong(
+            f"state {name!r} has initialState, and the rows of it give no changes: what is built on the changes would "
+            f"lack these rows. Send them through the stream, as insertions; or read the state with joinTable or "
+            f"stateQuery"
+        )
+    if any(evolution.value is not None for evolution in held.state.evolve):
+        raise step.wrong(
+            f"state {name!r} has an Evolution with value=, and a change of a row that it computed anew would take away "
+            f"another row than the one that came: what is built on the changes would be wrong. Compute the new value "
+            f"behind the state, changes().each(...); or give the state another name and reset the topology"
         )

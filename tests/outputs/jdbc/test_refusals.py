@@ -9,7 +9,7 @@ import pytest
 from tests.outputs.jdbc.outlets import outlet
 from tests.support.postgres import PostgresServer
 from trident import TridentTopology
-from trident.errors import OutputConflictError, OutputRefusedError, OutputUnavailableError
+from trident.errors import BatchFailedError, OutputConflictError, OutputRefusedError, OutputUnavailableError
 from trident.outputs.jdbc import outlet as jdbc_outlet
 from trident.outputs.jdbc.writing import BatchText
 from trident.spouts import FixedBatchSpout
@@ -119,10 +119,33 @@ def test_a_value_that_a_column_refuses_is_named(postgres: PostgresServer, table:
     made = outlet(postgres.url, table, "v string")
     with pytest.raises(OutputRefusedError, match=r"value too long.*COPY .*, line 2, column v: \"abc\""):
         made.take(pa.table({"v": ["ab", "abc"]}), 1)
-    with pytest.raises(OutputRefusedError, match="invalid byte sequence"):
-        made.take(pa.table({"v": ["\0"]}), 1)
     made.take(pa.table({"v": ["ab"]}), 1)
     made.close()
+
+
+@pytest.mark.parametrize("rows", [1, 5_000])
+def test_a_text_that_no_column_takes_fails_its_batch_before_it_is_frozen(
+    postgres: PostgresServer, table: str, tmp_path: Path, rows: int
+) -> None:
+    postgres.run(f"create table {table} (v text)")
+
+    def topology(clean: bool) -> TridentTopology:
+        made = TridentTopology()
+        texts = made.newStream("s", FixedBatchSpout("v string", [[("a",)], [("b\0",)] * rows]))
+        texts = texts.each("v", lambda v: v.replace("\0", "") if clean else v, "v string", replace=True)
+        texts.writeJdbc(postgres.url, table)
+        return made
+
+    with (
+        pytest.raises(BatchFailedError, match=r"writeJdbc.*field 'v' has a text with the character U\+0000"),
+        start_local(topology(False), name=table, checkpointLocation=tmp_path, maxAttempts=1) as running,
+    ):
+        running.processAllAvailable(timeout=60)
+    with start_local(topology(True), name=table, checkpointLocation=tmp_path) as running:
+        running.processAllAvailable(timeout=60)
+    with postgres.connect() as connection:
+        counts = connection.execute(f"select v, count(*) from {table} group by v order by v".encode()).fetchall()
+    assert counts == [("a", 1), ("b", rows)]
 
 
 def test_a_user_who_may_not_create_the_table_of_records(postgres: PostgresServer, table: str) -> None:

@@ -40,12 +40,20 @@ def timed_update(step: PartitionPersist) -> RunWindow:
 
 @dataclass(slots=True)
 class _Turn:
-    """One batch: its clock, the keys that are due, whether there are more of them, and the overlay once it is open."""
+    """One batch: its clock, the keys that are due, and the overlay once it is open.
+
+    `rest` is the first due time of the keys that are left for later batches; None if there are none.
+    """
 
     clock: Clock
     due: pa.Table
-    more: bool
+    rest: int | None
     overlay: TimedOverlay | None = None
+
+    @property
+    def until(self) -> int:
+        """The latest time of a timer that may fire. A timer of a key that is left would be before a later one."""
+        return self.clock.after if self.rest is None else min(self.clock.after, self.rest)
 
 
 @dataclass(slots=True)
@@ -87,7 +95,10 @@ class _Timed(Values):
         if due is None:
             self._index.begin(batch.txid, stored)
             due = self._index.until(clock.after, most)
-        turn = self._turn = _Turn(clock, due.slice(0, most), due.num_rows > most)
+            rest = self._index.first()
+        else:
+            rest = self._first_of(due.slice(most), stored)
+        turn = self._turn = _Turn(clock, due.slice(0, most), rest)
         try:
             updated = super().update(table, stored, batch)
         finally:
@@ -97,6 +108,12 @@ class _Timed(Values):
             self._index.set(*turn.overlay.firsts())
             self._index.end(batch.txid)
         return replace(updated, due=self._next_due(turn, indexed))
+
+    def _first_of(self, keys: pa.Table, stored: Stored) -> int | None:
+        """Return the first due time of these keys as of the batch before; None without keys."""
+        assert self._shape.due is not None
+        times = self._shape.due(stored.read(keys)).to_pylist() if keys.num_rows else []
+        return min((time for time in times if time is not None), default=None)
 
     def _clock(self, table: pa.Table, batch: WindowBatch) -> Clock:
         config = self._timers.config
@@ -108,9 +125,9 @@ class _Timed(Values):
     def _next_due(self, turn: _Turn, indexed: bool) -> NextDue:
         """Return when the state needs a batch without tuples."""
         assert turn.overlay is not None
-        first = self._index.first() if indexed else None
+        first = self._index.first() if indexed else turn.rest
         passed = first is not None and first <= turn.clock.after
-        if turn.more or passed or turn.overlay.has_due(turn.clock.after):  # more were due than fire in one batch
+        if passed or turn.overlay.has_due(turn.clock.after):  # more were due than fire in one batch
             return AT_ONCE
         return turn.clock.due(first) if indexed else turn.clock.wakes
 
@@ -132,11 +149,10 @@ class _Timed(Values):
         turn = self._turn
         assert turn is not None and turn.overlay is not None
         overlay = turn.overlay
-        until = turn.clock.after
-        overlay.now = None if until == NEVER else until
+        overlay.now = None if turn.clock.after == NEVER else turn.clock.after
         if turn.due.num_rows:
             overlay.known(Columns.of(turn.due, self._shape.keys))
-        fired = self._fire(overlay, until)
+        fired = self._fire(overlay, turn.until)
         return pa.concat_tables([emitted, self._table(fired)]) if fired.emissions else emitted
 
     def _fire(self, overlay: TimedOverlay, until: int) -> _Fired:
