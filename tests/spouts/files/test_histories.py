@@ -29,7 +29,8 @@ def test_no_line_of_a_folder_is_lost_or_counted_twice(tmp_path: Path, seed: int)
 @pytest.mark.soak(weight=2)
 def test_no_line_of_many_folders_is_lost_or_counted_twice(tmp_path: Path, soak: Soak) -> None:
     ends = [live(tmp_path / "world", draw.getrandbits(48)) for draw in soak.draws(1_000)]
-    assert "exact" in ends, "every history was refused"
+    # More than half of the histories may break a rule and be refused, so a few say nothing.
+    assert "exact" in ends or len(ends) < 20, "every history was refused"
 
 
 def test_a_history_depends_on_its_seed_alone() -> None:
