@@ -55,6 +55,7 @@ class WorldFiles:
     def create(self, name: str, content: bytes) -> bool:
         Worlds.now.scheduler.point("place", self._place, "create", name)
         created = self._files.setdefault(self._folder + name, content) == content
+        Worlds.now.places.wrote(self._place)
         Worlds.now.scheduler.point("place", self._place, "created", name)
         return created
 
@@ -104,6 +105,10 @@ class Places:
         """The outputs whose places are older copies, of which nobody has told yet."""
         self._unseen = set[str]()
         """Those to which no driver and no batch has come since: nobody could tell."""
+        self._given_up: dict[str, int] = {}
+        """By output: how many drivers had begun when its user gave its place up last."""
+        self._soiled = set[str]()
+        """The outputs into whose places a driver wrote that had begun before they were given up."""
         self._left = self._chance.choice((0, 1, 1, 2)) if self.used else 0
         """How often a place still falls back."""
         self._copies: dict[str, Files] = {}
@@ -154,6 +159,13 @@ class Places:
         self._fell.add(output)
         self._unseen.add(output)
 
+    def wrote(self, output: str) -> None:
+        """A driver wrote into a place. It may have slept while its user gave the place up."""
+        process = self._world.scheduler.current
+        driver = None if process is None else process.driver
+        if driver in self._world.drivers[: self._given_up.get(output, 0)]:
+            self._soiled.add(output)
+
     def told(self, error: OutputConflictError) -> bool:
         """A driver stopped with an error of a place: was it right? Its user then moves away what the place holds."""
         world, text = self._world, str(error)
@@ -164,12 +176,12 @@ class Places:
         missed = any(changed[kind] for kind in _LEFT_OUT) and "did not have this output" in text
         other = len(world.drivers) > 1 and "the topology writes" in text  # the name is another line's now
         emptied = "was emptied while" in text  # a zombie wakes up within its start, and its user has given the place up
-        # A zombie of a log that was reset wrote into the place after its user had given it up.
-        woke = world.lives > 1 and changed["zombie"] > 0 and any(words in text for words in _OF_ANOTHER_LOG)
-        right = fell or reset or missed or other or emptied or woke
+        right = fell or reset or missed or other or emptied or output in self._soiled
         world.say("place %s is given up", output)
         self.files[output] = {}
+        self._given_up[output] = len(world.drivers)
         self._fell.discard(output)
+        self._soiled.discard(output)
         return right
 
     # --- what must be so -------------------------------------------------------------------------------------------
@@ -192,8 +204,6 @@ class Places:
 _OWNER = "_trident/sink.json"
 _OLDER = ("restored from an older copy", "was published after batch")
 """The words of errors about a place that fell back."""
-_OF_ANOTHER_LOG = ("that this log did not start", "the log is an old copy")
-"""The words of errors about a writer, or a batch, that the log does not know."""
 _LEFT_OUT = (
     "line removed",
     "stream removed",
