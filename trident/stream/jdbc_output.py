@@ -8,15 +8,14 @@ from trident.base.changes import CHANGE
 from trident.base.errors import TopologyError
 from trident.base.names import FieldsLike
 from trident.base.step import Step
-from trident.base.types import select
-from trident.operations.functions import Call, Operation
 from trident.operations.upserts import Storable
 from trident.plan import nodes
 from trident.plan.change_order import consolidated
 from trident.plan.jdbc_target import JdbcTarget
 from trident.stream.base import StreamBase, StreamT
-from trident.stream.keyed_outputs import key_fields
+from trident.stream.keyed_outputs import row_key
 from trident.stream.outputs import check_output, output_name
+from trident.stream.value_checks import add_check
 
 
 class JdbcOutputVerbs(StreamBase[StreamT]):
@@ -75,12 +74,7 @@ class JdbcOutputVerbs(StreamBase[StreamT]):
         step = self._step("writeJdbc")
         check_output(self, step)
         _check_call(url, table, step)
-        if key is None and self._changes:
-            raise step.wrong(
-                f"changes need key=, the fields that identify a row; to append the tuples themselves, with a field "
-                f"{CHANGE!r}, write toStream().writeJdbc(...)"
-            )
-        keys = () if key is None else tuple(key_fields(self, key, step).names)
+        keys = row_key(self, key, "writeJdbc", step)
         target = JdbcTarget(url, table, keys, self._changes, consolidated(self._node))
         name = output_name(self, "writeJdbc", name, step)
         node = _with_storable(self, keys, step)
@@ -95,13 +89,7 @@ def _with_storable(stream: StreamBase[StreamT], keys: tuple[str, ...], step: Ste
     """
     texts = [field.name for field in stream.schema.fields if isinstance(field.dataType, StringType)]
     names = (*keys, *(name for name in texts if name not in (*keys, CHANGE)))
-    if not names:
-        return stream._node
-    operation = Operation(Storable(names, len(keys)), step.called, Call.VALUES)
-    gives = step.gives(stream.schema, ".storable")
-    node = nodes.Each(stream._node, names, operation, select(stream.schema, names), **gives)
-    stream._register.add(stream._label, node, part=True)
-    return node
+    return add_check(stream, names, Storable(names, len(keys)), step)
 
 
 def _check_call(url: object, table: object, step: Step) -> None:

@@ -11,6 +11,16 @@ from trident.stream.base import StreamBase, StreamT
 from trident.stream.tables import check_order
 
 
+def row_key(stream: StreamBase[StreamT], key: FieldsLike | None, verb: str, step: Step) -> tuple[str, ...]:
+    """Return the fields by which an output finds the row of a tuple; none if each tuple becomes a row."""
+    if key is None and stream._changes:
+        raise step.wrong(
+            f"changes need key=, the fields that identify a row; to append the tuples themselves, with a field "
+            f"{CHANGE!r}, write toStream().{verb}(...)"
+        )
+    return () if key is None else tuple(key_fields(stream, key, step).names)
+
+
 def key_fields(stream: StreamBase[StreamT], keyFields: FieldsLike, step: Step) -> StructType:
     """Return the key fields of an output. Refuse changes whose order within a batch a step may have changed."""
     keys = rules.chosen(stream.schema, stream._inputs(keyFields, step), step)

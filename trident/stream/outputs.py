@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from pyspark.sql.types import StructType
+
 from trident.base.callsite import site_of
 from trident.base.errors import DuplicateFieldError, DuplicateNameError, TopologyError, TypeDeclarationError
 from trident.base.names import FieldsLike, brief
@@ -127,8 +129,8 @@ class OutputVerbs(StreamBase[StreamT]):
         """
         step = self._step("writeParquet")
         check_output(self, step)
-        partitions = () if partitionBy is None else rules.known_fields(self.schema, partitionBy, step)
-        self._check_parquet(partitions, step)
+        partitions = parquet_partitions(self.schema, partitionBy, step)
+        self._check_parquet(step)
         where, options = _folder(path, storage, step)
         self._check_apart(where, step)
         name = output_name(self, "writeParquet", name, step)
@@ -188,31 +190,14 @@ class OutputVerbs(StreamBase[StreamT]):
                 DuplicateNameError, f"{other.step} ({other.site.location}) writes to {how}; name another path"
             )
 
-    def _check_parquet(self, partitions: tuple[str, ...], step: Step) -> None:
-        """Refuse fields that Parquet cannot hold, a field named txid, and `partitions` that cannot name folders."""
-        schema = arrow_schema(self.schema)
-        wrong = unstorable(schema)
-        if wrong is not None:
-            kind = type_ddl(self.schema[wrong].dataType)
-            raise step.error(
-                TypeDeclarationError, f"field {wrong!r} is {kind}, which Parquet cannot store; remove it with project"
-            )
-        taken = [name for name in schema.names if name.lower() == "txid"]
+    def _check_parquet(self, step: Step) -> None:
+        """Refuse a field named txid."""
+        taken = [name for name in self.schema.names if name.lower() == "txid"]
         if taken:
             raise step.error(
                 DuplicateFieldError,
                 f"field {taken[0]!r} has the name of the batch folders, txid=1, txid=2: give it another name",
             )
-        for name in partitions:
-            if not names_folders(schema.field(name).type):
-                kind = type_ddl(self.schema[name].dataType)
-                raise step.error(
-                    TypeDeclarationError,
-                    f"partitionBy field {name!r} is {kind}: expected string, integer, boolean or date, from which "
-                    f"folders can be named",
-                )
-        if partitions and len(partitions) == len(schema):
-            raise step.wrong("partitionBy names every field; leave at least one for the files")
 
     def _foreach(self, verb: str, function: Any, name: str | None, frame: bool) -> StreamT:
         step = self._step(verb)
@@ -264,6 +249,32 @@ def _folder(path: object, storage: Mapping[str, str] | None, step: Step) -> tupl
         return str(local_path("path", path, why)), options
     except TopologyError as error:
         raise step.wrong(str(error)) from None
+
+
+def parquet_partitions(fields: StructType, partitionBy: FieldsLike | None, step: Step) -> tuple[str, ...]:
+    """Return the fields of an output of Parquet files whose values name folders.
+
+    Refuse fields that Parquet cannot hold, and partitions that cannot name folders.
+    """
+    schema = arrow_schema(fields)
+    wrong = unstorable(schema)
+    if wrong is not None:
+        kind = type_ddl(fields[wrong].dataType)
+        raise step.error(
+            TypeDeclarationError, f"field {wrong!r} is {kind}, which Parquet cannot store; remove it with project"
+        )
+    partitions = () if partitionBy is None else rules.known_fields(fields, partitionBy, step)
+    for name in partitions:
+        if not names_folders(schema.field(name).type):
+            kind = type_ddl(fields[name].dataType)
+            raise step.error(
+                TypeDeclarationError,
+                f"partitionBy field {name!r} is {kind}: expected string, integer, boolean or date, from which "
+                f"folders can be named",
+            )
+    if partitions and len(partitions) == len(schema):
+        raise step.wrong("partitionBy names every field; leave at least one for the files")
+    return partitions
 
 
 def check_output(stream: StreamBase[Any], step: Step) -> None:

@@ -24,7 +24,7 @@ from trident_spouts.tables.data_files import DataFile, OnlyRows
 VERSION = "_commit_version"
 """A field that has the version of each change, if the program declares it."""
 
-_ENABLED = "delta.enableChangeDataFeed"
+ENABLED = "delta.enableChangeDataFeed"
 _OWN = {CHANGE: StringType(), VERSION: LongType()}
 _LEAVING = tuple(kind for kind in KINDS if kind not in ADDS)
 _COMING = tuple(kind for kind in KINDS if kind in ADDS)
@@ -46,11 +46,11 @@ def without_own(fields: StructType) -> StructType:
 
 def check_enabled(configuration: Mapping[str, Any], shown: str) -> None:
     """Raise SpoutContractError if the table does not keep its changes."""
-    if str(configuration.get(_ENABLED)).lower() != "true":
+    if str(configuration.get(ENABLED)).lower() != "true":
         raise SpoutContractError(
             f"{shown}: the table keeps no change data feed, which changes=True reads. Enable it, in SQL: ALTER TABLE "
-            f"... SET TBLPROPERTIES ({_ENABLED} = true), or in Python: DeltaTable(path).alter.set_table_properties"
-            f"({{{_ENABLED!r}: 'true'}}). Versions from before that are read from whole files: the rows of a "
+            f"... SET TBLPROPERTIES ({ENABLED} = true), or in Python: DeltaTable(path).alter.set_table_properties"
+            f"({{{ENABLED!r}: 'true'}}). Versions from before that are read from whole files: the rows of a "
             f"rewritten file are deleted and inserted"
         )
 

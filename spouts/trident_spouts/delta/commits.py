@@ -59,13 +59,21 @@ class Commit(NamedTuple):
     check: int
     """A checksum of the commit's file, which distinguishes the commits of two tables under one path."""
 
+    applications: frozenset[str]
+    """The applications that set their number in this version (``txn``)."""
+
     @property
     def changes(self) -> bool:
         """Return whether the version changes or deletes rows, or brings back rows that the table had before.
 
         RESTORE adds the files that earlier versions removed, and perhaps removes none. Their rows are not new.
         """
-        return bool(self.removed) or self.operation.upper() == "RESTORE"
+        return bool(self.removed) or self.restores
+
+    @property
+    def restores(self) -> bool:
+        """Return whether the version brings back a former version of the table."""
+        return self.operation.upper() == "RESTORE"
 
 
 def read_commit(version: int, content: bytes, shown: str) -> Commit:
@@ -91,6 +99,7 @@ def _commit_of(version: int, actions: list[dict[str, Any]], check: int) -> Commi
         metadata[-1] if metadata else None,
         protocols[-1] if protocols else None,
         check,
+        frozenset(each["appId"] for each in _of_kind(actions, "txn")),
     )
 
 

@@ -16,7 +16,7 @@ from trident.base.types import arrow_schema
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.delta.change_feed import check_enabled, with_kind, without_own
 from trident_spouts.delta.planner import Limits, OnChange, Planner, Range, StartingVersion
-from trident_spouts.delta.storage import deltalake, folder_of
+from trident_spouts.delta.storage import check_storage_options, deltalake, folder_of
 from trident_spouts.delta.table import look_at
 from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor, SpoutKind
 from trident_spouts.rows import read_schema
@@ -118,14 +118,10 @@ class DeltaSpout:
             raise TopologyError("DeltaSpout: onChange='skip' is for changes=False; changes=True reads all changes")
         check_whole_number("DeltaSpout: maxFilesPerBatch", maxFilesPerBatch)
         check_whole_number("DeltaSpout: maxBytesPerBatch", maxBytesPerBatch)
-        options = {} if storageOptions is None else storageOptions
-        if not isinstance(options, Mapping) or not all(
-            isinstance(part, str) for pair in options.items() for part in pair
-        ):
-            raise TopologyError(
-                "DeltaSpout: storageOptions: expected a mapping of strings to strings, such as {'AWS_REGION': "
-                "'eu-west-1'}"
-            )
+        try:
+            options = check_storage_options(storageOptions)
+        except TopologyError as error:
+            raise TopologyError(f"DeltaSpout: {error}") from None
         keep(
             self,
             path=os.fspath(path),
@@ -134,7 +130,7 @@ class DeltaSpout:
             changes=changes,
             maxFilesPerBatch=maxFilesPerBatch,
             maxBytesPerBatch=maxBytesPerBatch,
-            storageOptions=dict(options),
+            storageOptions=options,
             _schema=[] if schema is None else [_fields(read_schema(schema), changes)],
         )
 

@@ -20,10 +20,22 @@ _LIMITS = {"timeout": "10s", "connect_timeout": "5s", "max_retries": "1", "retry
 waits, so a store that hangs would block the whole driver. A failed attempt is repeated in any case."""
 
 
-def deltalake() -> Any:
-    """Return the module deltalake. Raises MissingPackageError if it is not installed."""
-    need = "DeltaSpout needs the package deltalake, and on the workers too if the table is on an object store"
+_NEED = "DeltaSpout needs the package deltalake, and on the workers too if the table is on an object store"
+
+
+def deltalake(need: str = _NEED) -> Any:
+    """Return the module deltalake. Raises MissingPackageError, which says the `need`, if it is not installed."""
     return optional_package("deltalake", "delta", need)
+
+
+def check_storage_options(options: object) -> dict[str, str]:
+    """Return the options of an object store, none for None. Raises TopologyError if they are not texts."""
+    held = {} if options is None else options
+    if not isinstance(held, Mapping) or not all(isinstance(part, str) for pair in held.items() for part in pair):
+        raise TopologyError(
+            "storageOptions: expected a mapping of strings to strings, such as {'AWS_REGION': 'eu-west-1'}"
+        )
+    return dict(held)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +45,17 @@ class TableFolder:
     uri: str
     options: tuple[tuple[str, str], ...] = ()
     """Options of deltalake for an object store, sorted; a value may be ``env:NAME`` or ``file:path``."""
+    owner: str = "DeltaSpout"
+    """The spout or the step that uses the table, for errors."""
 
     @property
     def shown(self) -> str:
-        return f"DeltaSpout: {self.uri}"
+        return f"{self.owner}: {self.uri}"
+
+    @property
+    def local(self) -> bool:
+        """True if the table is on a file system of this machine."""
+        return "://" not in self.uri
 
     def open(self, path: str) -> pa.NativeFile:
         return _file_system(self).open_input_file(path)
@@ -60,6 +79,10 @@ class TableFolder:
         """Return the names of the files in a folder."""
         return [info.base_name for info in self._infos(pa.fs.FileSelector(folder)) if info.is_file]
 
+    def entries(self) -> list[str]:
+        """Return the names of the files and folders in the table's folder; none if there is no such folder."""
+        return [info.base_name for info in self._infos(pa.fs.FileSelector("", allow_not_found=True))]
+
     def _infos(self, selector: Any) -> list[Any]:
         try:
             return list(_file_system(self).get_file_info(selector))
@@ -69,28 +92,29 @@ class TableFolder:
     @property
     def storage_options(self) -> dict[str, str] | None:
         """The options, with the values of secrets."""
-        return {name: read_secret(f"storageOptions: {name}", value, _refused) for name, value in self.options} or None
+        return {
+            name: read_secret(f"storageOptions: {name}", value, self._refused) for name, value in self.options
+        } or None
+
+    def _refused(self, problem: str) -> TopologyError:
+        return TopologyError(f"{self.owner}: {problem}")
 
 
-def folder_of(path: str | os.PathLike[str], options: Mapping[str, str]) -> TableFolder:
+def folder_of(path: str | os.PathLike[str], options: Mapping[str, str], owner: str = "DeltaSpout") -> TableFolder:
     """Return the folder at a path or an address such as ``s3://bucket/orders``; a local path becomes absolute."""
     uri = os.fspath(path)
     if uri.startswith("file:"):
         uri = unquote(urlsplit(uri).path)
     if "://" not in uri:
         uri = os.path.abspath(os.path.expanduser(uri))
-    return TableFolder(uri.rstrip("/") or "/", tuple(sorted(options.items())))
+    return TableFolder(uri.rstrip("/") or "/", tuple(sorted(options.items())), owner)
 
 
 @lru_cache(maxsize=32)
 def _file_system(folder: TableFolder) -> pa.fs.FileSystem:
-    if "://" not in folder.uri:
+    if folder.local:
         return pa.fs.SubTreeFileSystem(folder.uri, pa.fs.LocalFileSystem())
     deltalake()
     from deltalake.fs import DeltaStorageHandler
 
     return pa.fs.PyFileSystem(DeltaStorageHandler(folder.uri, _LIMITS | (folder.storage_options or {})))
-
-
-def _refused(problem: str) -> TopologyError:
-    return TopologyError(f"DeltaSpout: {problem}")

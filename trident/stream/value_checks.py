@@ -1,0 +1,25 @@
+"""The step that checks the values of an output's tuples, before their batch is frozen."""
+
+from collections.abc import Sequence
+
+from trident.base.step import Step
+from trident.base.types import select
+from trident.operations.column_functions import ColumnFunction
+from trident.operations.functions import Call, Operation
+from trident.plan import nodes
+from trident.stream.base import StreamBase, StreamT
+
+
+def add_check(stream: StreamBase[StreamT], names: Sequence[str], function: ColumnFunction, step: Step) -> nodes.Node:
+    """Add the step of a function that returns the values of fields unchanged, or raises ValueError, and return it.
+
+    So an attempt of the batch fails, and not the commit of a batch that cannot change any more. Without names there is
+    nothing to check.
+    """
+    if not names:
+        return stream._node
+    operation = Operation(function, step.called, Call.VALUES)
+    gives = step.gives(stream.schema, ".storable")
+    node = nodes.Each(stream._node, tuple(names), operation, select(stream.schema, tuple(names)), **gives)
+    stream._register.add(stream._label, node, part=True)
+    return node
