@@ -31,7 +31,7 @@ def test_a_row_cannot_leave_out_what_a_pass_decides_by() -> None:
 def test_what_is_to_be_exact_stays_out_of_best_effort_branches() -> None:
     refused = [kind for kind in TRAITS if not may_lose_batches(object.__new__(kind))]
     exact = [*get_args(HeldState), *get_args(StateReader), *classes_below(Derived)]
-    sinks = ["WriteParquet", "WriteKafka", "WriteJdbc", "CountMetric", "BestEffort"]
+    sinks = ["WriteParquet", "WriteKafka", "WriteJdbc", "WriteDelta", "CountMetric", "BestEffort"]
     assert {kind.__name__ for kind in refused} == {*(kind.__name__ for kind in exact), *sinks}
 
 

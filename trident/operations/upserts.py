@@ -39,6 +39,34 @@ class Storable(ColumnFunction):
 
 
 @dataclass(frozen=True)
+class Partitioned(ColumnFunction):
+    """Fields of a tuple, unchanged. The first `keys` of them are the key of a row, and `folders` name its folder.
+
+    Raises ValueError for a null in the key, and for an empty text that would name a folder.
+    """
+
+    fields: tuple[str, ...]
+    keys: int
+    folders: tuple[str, ...]
+
+    def __call__(self, *values: Any) -> Any:
+        check_present(self.fields[: self.keys], values[: self.keys])
+        for name, value in zip(self.fields, values, strict=True):
+            if name in self.folders and value == "":
+                raise ValueError(
+                    f"field {name!r} is an empty text, which Delta does not distinguish from null in a field of "
+                    f"partitionBy: give it another value, or filter such tuples out before it"
+                )
+        return values if len(values) > 1 else values[0]
+
+    def columns(self, inputs: Sequence[pa.Array]) -> list[pa.Array] | None:
+        absent = any(column.null_count for column in inputs[: self.keys])
+        texts = [column for name, column in zip(self.fields, inputs, strict=True) if name in self.folders]
+        empty = any(pa.types.is_string(column.type) and pc.any(pc.equal(column, "")).as_py() for column in texts)
+        return None if absent or empty else list(inputs)
+
+
+@dataclass(frozen=True)
 class UpsertMessage:
     """The key and the value of a message for a change: a row that is taken away has the value null.
 

@@ -29,7 +29,16 @@ from trident.outputs.kafka.outlet import KafkaOutlet
 from trident.outputs.metric_outlet import MetricOutlet
 from trident.outputs.parquet_outlet import ParquetOutlet
 from trident.outputs.run_identity import ProcessMemory, RunIdentity
-from trident.plan.nodes import BestEffort, CountMetric, ForeachBatch, Sink, WriteJdbc, WriteKafka, WriteParquet
+from trident.plan.nodes import (
+    BestEffort,
+    CountMetric,
+    ForeachBatch,
+    Sink,
+    WriteDelta,
+    WriteJdbc,
+    WriteKafka,
+    WriteParquet,
+)
 
 if TYPE_CHECKING:
     from trident.outputs.jdbc.outlet import JdbcOutlet
@@ -118,6 +127,11 @@ class Outlets:
         self._closing.append(outlet)
         return outlet
 
+    def _delta(self, sink: WriteDelta) -> Outlet:
+        from trident.outputs.delta.outlet import DeltaOutlet  # only here, like the one of a database
+
+        return DeltaOutlet(sink, self._run, self._tables)
+
     def _metric(self, sink: CountMetric) -> Outlet:
         return MetricOutlet(sink, self._metrics, {"topology": self._run.topology, "group": self._group}, self._tables)
 
@@ -177,6 +191,7 @@ class Outlets:
         WriteParquet: _parquet,
         WriteKafka: _kafka,
         WriteJdbc: _jdbc,
+        WriteDelta: _delta,
         CountMetric: _metric,
         BestEffort: _branch,
     }

@@ -27,6 +27,7 @@ from trident.operations.selections import Picking
 from trident.operations.stateful import Stateful
 from trident.operations.window_aggregators import Windowing
 from trident.operations.windows import Clocked
+from trident.plan.delta_target import DeltaTarget
 from trident.plan.jdbc_target import JdbcTarget
 from trident.plan.kafka_target import KafkaTarget
 from trident_spouts.executor import Spout
@@ -575,6 +576,15 @@ class WriteJdbc(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class WriteDelta(Node):
+    """Every batch's tuples in a Delta table, as one version. `name` is the sink's identity in the topology."""
+
+    source: Node
+    name: str
+    delta: DeltaTarget
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class CountMetric(Node):
     """Every batch's numbers, added to a counter of the run's metrics. `name` is the sink's identity in the topology.
 
@@ -600,7 +610,7 @@ class BestEffort(Node):
     branch: Any
 
 
-Sink = ForeachBatch | WriteParquet | WriteKafka | WriteJdbc | CountMetric | BestEffort
+Sink = ForeachBatch | WriteParquet | WriteKafka | WriteJdbc | WriteDelta | CountMetric | BestEffort
 """A step at which tuples leave the topology, in the commit turn, after every state holds the batch."""
 
 

@@ -47,6 +47,7 @@ SINKS: Mapping[type[nodes.Node], SinkTraits[Any]] = {
     nodes.WriteParquet: SinkTraits(True, lambda node: StateKind.OPAQUE, lambda node: node.path),
     nodes.WriteKafka: SinkTraits(True, _kafka_promise, lambda node: f"topic {node.kafka.topic}"),
     nodes.WriteJdbc: SinkTraits(True, lambda node: StateKind.OPAQUE, lambda node: f"table {node.jdbc.table}"),
+    nodes.WriteDelta: SinkTraits(True, lambda node: StateKind.OPAQUE, lambda node: node.delta.uri),
     nodes.CountMetric: SinkTraits(False),
     nodes.BestEffort: SinkTraits(False),
 }

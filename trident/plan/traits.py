@@ -330,6 +330,13 @@ TRAITS: Mapping[type[nodes.Node], Traits[Any]] = {
         _driver,
         summary=lambda node: f"output {node.name}, into {node.jdbc.shown}: {promise_text(node)}",
     ),
+    nodes.WriteDelta: Traits(
+        "effect",
+        _never,
+        reads.everything,
+        _driver,
+        summary=lambda node: f"output {node.name}, into {node.delta.shown}: {promise_text(node)}",
+    ),
     nodes.CountMetric: Traits(
         "effect", _never, reads.everything, _driver, lambda node: f"into the metric {node.metric}"
     ),

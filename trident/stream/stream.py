@@ -11,6 +11,7 @@ from trident.stream.aggregator_chain import ChainVerbs
 from trident.stream.apply_assembly import AssemblyVerbs
 from trident.stream.changes import AsChangesVerbs, ChangeVerbs, GroupedChangeVerbs
 from trident.stream.dead_letters import DeadLetterVerbs
+from trident.stream.delta_output import DeltaOutputVerbs
 from trident.stream.duplicates import DuplicateVerbs
 from trident.stream.extremes import ExtremeVerbs
 from trident.stream.grouped import GroupedVerbs
@@ -50,6 +51,7 @@ class Stream(
     OutputVerbs["Stream"],
     KafkaOutputVerbs["Stream"],
     JdbcOutputVerbs["Stream"],
+    DeltaOutputVerbs["Stream"],
     MetricVerbs["Stream"],
     DeadLetterVerbs["Stream"],
     PreviewVerbs["Stream"],
@@ -146,6 +148,7 @@ class ChangeStream(
     KafkaOutputVerbs["ChangeStream"],
     KafkaChangeVerbs["ChangeStream"],
     JdbcOutputVerbs["ChangeStream"],
+    DeltaOutputVerbs["ChangeStream"],
     MetricVerbs["ChangeStream"],
     SplitVerbs["ChangeStream"],
     PreviewVerbs["ChangeStream"],

@@ -1,0 +1,94 @@
+"""A Delta table on an object store: a real S3 server, whose conditional writes make each version once."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from tests.outputs.delta.outlets import outlet
+from tests.support.objects import Objects
+from tests.support.objects import objects as objects
+from tests.support.objects import s3_server as s3_server
+from tests.support.s3 import KEY, SECRET, S3Server
+from trident import TridentTopology
+from trident.base.errors import FencedError
+from trident.errors import OutputConflictError, OutputUnavailableError
+from trident.spouts import DeltaSpout, FixedBatchSpout
+from trident.testing.local import start_local
+
+
+def options(server: S3Server) -> dict[str, str]:
+    return {
+        "AWS_ENDPOINT_URL": server.endpoint,
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": KEY,
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+    }
+
+
+def rows(objects: Objects) -> list[Any]:
+    table = DeltaTable(objects.url, storage_options=options(objects.server))
+    return sorted(tuple(row.values()) for row in table.to_pyarrow_table().to_pylist())
+
+
+def test_changes_on_an_object_store(objects: Objects, tmp_path: Path) -> None:
+    batches: list[Any] = [[(1, "a", "insert"), (2, "b", "insert")], [(1, "a", "delete"), (3, "c", "insert")]]
+    made = TridentTopology()
+    changes = made.newStream("s", FixedBatchSpout("id long, w string, kind string", batches)).asChanges("kind")
+    changes.writeDelta(objects.url, key="id", storageOptions=options(objects.server))
+    with start_local(made, checkpointLocation=tmp_path) as running:
+        running.processAllAvailable(timeout=60)
+    assert rows(objects) == [(2, "b"), (3, "c")]
+    assert DeltaSpout(objects.url, storageOptions=options(objects.server)).schema.names == ["id", "w"]
+
+
+def test_each_batch_is_there_once_and_a_later_driver_counts(objects: Objects) -> None:
+    given = tuple(sorted(options(objects.server).items()))
+    first, batch = outlet(objects.url, "v long", options=given), pa.table({"v": [1]})
+    first.take(batch, 1)
+    first.take(batch, 1)
+    later = outlet(objects.url, "v long", epoch=2, last_frozen=1, options=given)
+    later.take(batch, 1)
+    with pytest.raises(FencedError, match="has taken over this output"):
+        first.take(pa.table({"v": [2]}), 2)
+    later.take(pa.table({"v": [3]}), 2)
+    assert rows(objects) == [(1,), (3,)]
+
+
+@pytest.mark.parametrize("key", [(), ("v",)])
+def test_a_driver_that_is_replaced_while_it_writes_adds_nothing(
+    objects: Objects, key: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = tuple(sorted(options(objects.server).items()))
+    made = outlet(objects.url, "v long", options=given, key=key)
+    write = made._writer.write
+
+    def late(*args: Any) -> None:
+        outlet(objects.url, "v long", epoch=2, options=given, key=key)
+        write(*args)
+
+    monkeypatch.setattr(made._writer, "write", late)
+    with pytest.raises(OutputUnavailableError, match="another writer changed the table meanwhile"):
+        made.take(pa.table({"v": [1]}), 1)
+    with pytest.raises(FencedError):
+        made.take(pa.table({"v": [1]}), 1)
+    assert rows(objects) == []
+
+
+def test_other_objects_at_the_place_are_refused(objects: Objects) -> None:
+    objects.put("a/b", "mine")
+    with pytest.raises(OutputConflictError, match=r"has no Delta table, but other files \(a\)"):
+        outlet(objects.url, "v long", options=tuple(options(objects.server).items()))
+
+
+def test_a_store_that_is_away_is_waited_for(tmp_path: Path) -> None:
+    with S3Server(tmp_path) as server:
+        objects = Objects(server)
+        limits = {"max_retries": "1", "retry_timeout": "1s", "connect_timeout": "1s", "timeout": "2s"}
+        made = outlet(objects.url, "v long", options=tuple((options(server) | limits).items()))
+        server.stop()
+        with pytest.raises(OutputUnavailableError, match="batch 1 is written again, unless it is there"):
+            made.take(pa.table({"v": [1]}), 1)
