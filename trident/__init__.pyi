@@ -75,6 +75,7 @@ from trident.outputs.published import readParquet as readParquet
 from trident.run.running import active as active
 from trident.run.standby import standbys as standbys
 from trident.stream import ChangeStream as ChangeStream
+from trident.stream import EarlyStream as EarlyStream
 from trident.stream import GroupedChanges as GroupedChanges
 from trident.stream import GroupedStream as GroupedStream
 from trident.stream import JoinedStream as JoinedStream

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from tests.compiler.stage_runner import table
-from trident import Stream, TridentTopology, WindowedStream
+from trident import EarlyStream, Stream, TridentTopology, WindowedStream
 from trident.base.attempt import TransactionAttempt
 from trident.compiler.arrow.engine import ArrowEngine
 from trident.compiler.program import Group
@@ -71,7 +71,9 @@ def states_of(group: Group) -> dict[str, InDict]:
 class Windowed:
     """One window of one stream, fed batch by batch."""
 
-    def __init__(self, build: Callable[[Stream], WindowedStream], fields: str = FIELDS, late: bool = False) -> None:
+    def __init__(
+        self, build: Callable[[Stream], WindowedStream | EarlyStream], fields: str = FIELDS, late: bool = False
+    ) -> None:
         topology = TridentTopology()
         windowed = build(topology.newStream("s", FixedBatchSpout(fields, [[]])))
         if late:

@@ -3,6 +3,7 @@
 import json
 import xml.etree.ElementTree as xml
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -166,3 +167,14 @@ def test_arrows_say_which_streams_carry_changes() -> None:
     rows.toTable("id", name="table").changes().foreachArrow(print)
     labels = {arrow["label"] for arrow in json.loads(topology.draw("json"))["arrows"]}
     assert labels == {"", "changes"}
+
+
+def test_the_arrow_from_a_window_says_whether_it_carries_changes() -> None:
+    for emit, expected in (("changes", ["changes"]), ("final", [""])):
+        topology = TridentTopology()
+        rows = topology.newStream("rows", FixedBatchSpout("id long, at timestamp", []))
+        windows: Any = rows.tumblingWindow("1 hour", Count(), "n", name="w", emit=emit)  # type: ignore[call-overload]
+        windows.foreachArrow(print, name="out")
+        drawn = json.loads(topology.draw("json"))
+        (output,) = [box["id"] for box in drawn["boxes"] if box["step"].startswith("rows/2")]
+        assert [arrow["label"] for arrow in drawn["arrows"] if arrow["target"] == output] == expected

@@ -101,3 +101,13 @@ def test_explain_says_which_steps_give_changes(capsys: pytest.CaptureFixture[str
     steps = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.startswith("  rows/")}
     assert steps["rows/1:asChanges.kinds"].endswith("Spark or Python; of kind; changes")
     assert not next(line for step, line in steps.items() if ":map(" in step).endswith("changes")
+
+
+def test_explain_says_which_windows_give_early_results(capsys: pytest.CaptureFixture[str]) -> None:
+    topology = TridentTopology()
+    rows = topology.newStream("rows", FixedBatchSpout("id long, at timestamp", []))
+    rows.window(SessionWindow("1 hour", "at"), Count(), "n", name="w", emit="changes").foreachArrow(print, name="out")
+    topology.explain()
+    steps = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.startswith("  rows/")}
+    assert "into state w, emits changes" in steps["rows/1:window(Count)"]
+    assert steps["rows/1:window(Count).results"].endswith("_change_type string  driver; changes")

@@ -8,7 +8,9 @@ import pytest
 
 from tests.support.topologies import DeclaredState, stream
 from trident import (
+    ChangeStream,
     Count,
+    EarlyStream,
     MapGet,
     SessionWindow,
     SlidingCountWindow,
@@ -234,6 +236,31 @@ CALLS: list[tuple[Callable[[], Any], type[Exception], str]] = [
         ArgumentsError,
         "s/1:tumblingWindow: there is no argument 'slide'; tumblingWindow takes length, stateFactory, ",
     ),
+    (
+        lambda: source().window(HOUR, Count(), "c", emit="early"),  # type: ignore[call-overload]
+        TopologyError,
+        "emit='early': expected 'final', or 'changes' for results before a window is complete",
+    ),
+    (
+        lambda: source().slidingWindow(3, 2, Count(), "c", emit="changes"),
+        TopologyError,
+        "emit='changes' is for windows by time: nothing says to which window of SlidingCountWindow(3, 2) an early",
+    ),
+    (
+        lambda: source().window(HOUR, Count(), "_change_type", emit="changes"),
+        TopologyError,
+        "output field '_change_type' is already a field of the window's results",
+    ),
+    (
+        lambda: source().window(HOUR, Count(), "c", emit="changes").state().changes(),
+        TopologyError,
+        "a window by time gives the changes of its results with emit='changes'",
+    ),
+    (
+        lambda: source().window(HOUR, Count(), "c", emit="changes").aggregate(Count(), "n"),
+        AttributeError,
+        "a stream of changes has no verb 'aggregate'",
+    ),
     (lambda: source().windows(3, Count(), "c"), AttributeError, "did you mean 'window'?"),
     (lambda: source().groupBy("word").slideWindow(3, 1, Count(), "c"), AttributeError, "slidingWindow"),
 ]
@@ -289,3 +316,26 @@ def test_a_query_looks_results_up_by_the_start_and_the_group() -> None:
 def test_a_state_knows_which_window_it_belongs_to_but_not_how_late_one_may_be(config: Any, name: str) -> None:
     (window,) = source().window(config, Count(), "c")._ends()
     assert shape_of(window.source).combine.name == name  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("grouped", [True, False])
+@pytest.mark.parametrize("config", [HOUR, SlidingDurationWindow("90 seconds", 30), SessionWindow("1 day", "at")])
+def test_early_results_are_changes_that_begin_with_the_bounds(config: Any, grouped: bool) -> None:
+    words = source().groupBy("word") if grouped else source()
+    early = words.window(config, Count(), "c", emit="changes")
+    group = "word string, " if grouped else ""
+    assert ddl(early.schema) == f"windowStart timestamp, windowEnd timestamp, {group}c bigint, _change_type string"
+    assert isinstance(early, EarlyStream) and isinstance(early.filter("c", lambda c: c > 1), ChangeStream)
+    assert early.watermark().name == "s.c.watermark"
+    (window,) = early._ends()
+    assert shape_of(window.source).combine.name == f"Count in {config.meaning}, emit changes"  # type: ignore[attr-defined]
+    early.shuffle().toTable("windowStart")  # a batch has each row once, in whichever order
+
+
+def test_late_tuples_of_early_results_are_tuples() -> None:
+    assert type(source().window(HOUR, Count(), "c", emit="changes").late()) is Stream
+    tumbled: EarlyStream = source().tumblingWindow("1 hour", Count(), "c", emit="changes")
+    assert isinstance(tumbled, EarlyStream)
+    assert isinstance(
+        source().groupBy("word").slidingWindow("1 hour", "1 minute", Count(), "d", emit="changes"), EarlyStream
+    )

@@ -8,9 +8,13 @@ from typing import Literal, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql.types import StringType, StructField, StructType
 
 CHANGE = "_change_type"
 """The field of a stream of changes that holds the kind of each tuple."""
+
+KIND = StructType([StructField(CHANGE, StringType())])
+"""The field with the kind of each tuple, with its type, as a schema of one field."""
 
 ChangeKind = Literal["insert", "update_preimage", "update_postimage", "delete"]
 """The kinds: a new row; the row before an update; the row after it; a row that was deleted."""

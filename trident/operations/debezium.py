@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import StructField, StructType
 
-from trident.base.changes import CHANGE
+from trident.base.changes import CHANGE, KIND
 from trident.base.errors import TopologyError
 from trident.base.short_texts import brief, short_repr
 from trident.base.types import arrow_schema, ddl
@@ -81,7 +81,7 @@ class Debezium:
         if CHANGE.lower() in map(str.lower, self.fields.names):
             raise TopologyError(f"Debezium: a field {CHANGE!r} would hold the kinds of change: leave it out")
         nullable = [StructField(field.name, field.dataType) for field in self.fields.fields]
-        self.outputFields = StructType([*nullable, StructField(CHANGE, StringType())])
+        self.outputFields = StructType([*nullable, *KIND.fields])
         avro = schema is not None or isinstance(registry, Mapping)
         if not avro and not isinstance(registry, bool | None):
             raise TopologyError(f"Debezium: registry={brief(registry)}: expected True, or the schema of each number")

@@ -11,6 +11,7 @@ from trident.base.short_texts import brief
 from trident.base.step import Step
 from trident.operations.aggregates.registry import called_like
 from trident.operations.aggregator_kinds import check_not_pandas, presented_type, read_folding
+from trident.operations.aggregator_names import aggregator_name
 from trident.operations.aggregators import Aggregation
 from trident.operations.bundles import bundle_of
 from trident.operations.callables import bind, check_no_lifecycle, check_not_class
@@ -23,6 +24,10 @@ _ACCEPTED = (
     "reduce(curr, tuple); or one with init(batchId, collector), aggregate(val, tuple, collector) and "
     "complete(val, collector)"
 )
+
+
+Emit = Literal["final", "changes"]
+"""The results that a window emits: one when it is complete, or after each batch the changes of its result so far."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,6 +46,18 @@ class Windowing:
     aggregation: Aggregation | None
     keepFor: int = 0
     """The time for which results stay in the state after they were emitted, in microseconds of the window's clock."""
+    emit: Emit = "final"
+
+    @property
+    def early(self) -> bool:
+        """Return whether the window emits its results before it is complete, as changes."""
+        return self.emit == "changes"
+
+    @property
+    def meaning(self) -> str:
+        """The parts of the step that must not change between restarts, as text."""
+        changes = ", emit changes" if self.early else ""
+        return f"{aggregator_name(self.aggregator)} in {self.config.meaning}{changes}"
 
     @property
     def combines(self) -> bool:

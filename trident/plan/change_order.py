@@ -4,6 +4,7 @@ from collections.abc import Container
 
 from trident.plan.nodes import (
     Each,
+    Emitted,
     Filter,
     Map,
     Merge,
@@ -18,12 +19,15 @@ from trident.plan.nodes import (
     TableChanges,
     sources_of,
 )
+from trident.plan.states import state_traits
 
 
 def consolidated(node: Node) -> bool:
-    """Return whether tuples are changes of states, of which a batch has one for a key: a row leaves or comes once."""
+    """Return whether tuples are changes of states or windows: in a batch each row leaves once and comes once."""
     if isinstance(node, TableChanges):
         return True
+    if isinstance(node, Emitted):
+        return state_traits(node.source).emits_changes(node.source)
     if not isinstance(node, _ROW_BY_ROW):
         return False
     return all(map(consolidated, sources_of(node)))

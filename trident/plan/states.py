@@ -87,6 +87,9 @@ class StateTraits(Generic[H]):
     replaces: Callable[[H], bool] = lambda node: False
     """True if a new value of a key replaces the key's former one in `newValuesStream`."""
 
+    emits_changes: Callable[[H], bool] = lambda node: False
+    """True if the tuples that the update emits are changes of rows, of which a batch has one for a row."""
+
     holds_back: Callable[[H], bool] = lambda node: False
     """True if the update passes tuples on or drops them. Progress events count those that it drops."""
 
@@ -208,7 +211,7 @@ STATES: Mapping[type[nodes.Node], StateTraits[Any]] = {
     nodes.Window: StateTraits(
         _keys,
         lambda node: node.windowing.site,
-        lambda node: f"{aggregator_name(node.windowing.aggregator)} in {node.windowing.config.meaning}",
+        lambda node: node.windowing.meaning,
         "emitted",
         _why_window,
         presents=lambda node: node.windowing.aggregation if node.windowing.panes else None,
@@ -217,6 +220,7 @@ STATES: Mapping[type[nodes.Node], StateTraits[Any]] = {
         dues=lambda node: "sessions" if isinstance(node.windowing.config, SessionWindow) else None,
         wakes=lambda node: wakes(node.windowing.config),
         slide_by_partition=_slide_by_partition,
+        emits_changes=lambda node: node.windowing.early,
         in_windows=True,
     ),
     nodes.IntervalJoin: StateTraits(

@@ -285,7 +285,9 @@ TRAITS: Mapping[type[nodes.Node], Traits[Any]] = {
         lambda node, after: [set(entering_window(node))],
         _driver,
         summary=lambda node: words.joined(
-            words.by(node.group), f"{node.windowing.config!r}, into state {node.state.name}"
+            words.by(node.group),
+            f"{node.windowing.config!r}, into state {node.state.name}",
+            "emits changes" if node.windowing.early else "",
         ),
         caption=lambda node: ", ".join([*node.group, repr(node.windowing.config)]),
     ),

@@ -2,6 +2,7 @@
 
 from pyspark.sql import types as spark
 
+from trident.base.changes import KIND
 from trident.base.errors import TypeDeclarationError
 from trident.base.names import quote
 from trident.base.step import Step
@@ -11,8 +12,6 @@ from trident.operations.windows import (
     CountWindow,
     EventTimeWindow,
     SessionWindow,
-    TimeWindow,
-    WindowConfig,
     timestamp_field,
 )
 from trident.plan import rules
@@ -103,12 +102,21 @@ def _sessions(windowing: Windowing, inputs: spark.StructType, time: spark.DataTy
 
 
 def result_fields(windowing: Windowing, group: spark.StructType, time: spark.DataType, step: Step) -> spark.StructType:
-    """Return the fields of a window's results: bounds (only by event time), the group, the aggregator's outputs."""
+    """Return the fields of a window's results: its bounds, the group, the aggregator's outputs, the kind of change.
+
+    Only windows by event time, and those with early results, have bounds. Only early results have a kind.
+    """
     bounds = []
-    if isinstance(windowing.config, EventTimeWindow | SessionWindow):
+    if has_bounds(windowing):
         bounds = [spark.StructField(START, time), spark.StructField(END, time)]
     before = _fields([*bounds, *group.fields], group, step)
-    return rules.appended(before, windowing.outputs, step, of="the window's results")
+    final = rules.appended(before, windowing.outputs, step, of="the window's results")
+    return rules.appended(final, KIND, step, of="the window's results") if windowing.early else final
+
+
+def has_bounds(windowing: Windowing) -> bool:
+    """Return whether a window's results begin with the window's bounds. Changes need them, to say whose row changed."""
+    return isinstance(windowing.config, EventTimeWindow | SessionWindow) or windowing.early
 
 
 def pane_fields(windowing: Windowing, group: spark.StructType, time: spark.DataType, step: Step) -> spark.StructType:
@@ -132,6 +140,9 @@ def _fields(fields: list[spark.StructField], group: spark.StructType, step: Step
     return spark.StructType([spark.StructField(field.name, field.dataType) for field in fields])
 
 
-def by_partition(config: WindowConfig) -> bool:
-    """Return whether each partition has separate windows if there are no groups, as in Trident."""
-    return isinstance(config, CountWindow) or (isinstance(config, TimeWindow) and config.timestampField is None)
+def by_partition(windowing: Windowing) -> bool:
+    """Return whether each partition has separate windows if there are no groups, as in Trident.
+
+    Windows whose results have bounds do not: two results of one window could not be told apart.
+    """
+    return not has_bounds(windowing)

@@ -70,6 +70,8 @@ def _aggregation_differences(was: str, now: str) -> list[str]:
         return [*parts, f"another kind of window: {window.kind} before, {now_window.kind} now"]
     if window.sizes != now_window.sizes:
         parts.append(f"another {' and '.join(_resized(window, now_window))}")
+    if window.emit != now_window.emit:
+        parts.append(f"emit={window.emit!r} before, {now_window.emit!r} now")
     if window.field != now_window.field:
         parts.append(f"the window used {window.field!r} and now uses {now_window.field!r}")
     return parts

@@ -2,6 +2,7 @@
 
 from trident.stream.stream import (
     ChangeStream,
+    EarlyStream,
     GroupedChanges,
     GroupedStream,
     JoinedStream,
@@ -14,6 +15,7 @@ from trident.stream.stream import (
 
 __all__ = [
     "ChangeStream",
+    "EarlyStream",
     "GroupedChanges",
     "GroupedStream",
     "JoinedStream",

@@ -6,7 +6,7 @@ from typing import Any
 from pyspark.sql.types import StringType, StructField, StructType
 
 from trident.base.callsite import site_of
-from trident.base.changes import CHANGE
+from trident.base.changes import CHANGE, KIND
 from trident.base.names import free_name
 from trident.base.step import Step
 from trident.base.types import select
@@ -17,8 +17,6 @@ from trident.plan import nodes, rules
 from trident.plan.replays import with_replays
 from trident.stream.each import EachVerbs
 
-KIND = StructField(CHANGE, StringType())
-
 
 def add_kinds(stream: EachVerbs[Any], field: str, kind_of: ColumnFunction, step: Step, onError: object) -> nodes.Node:
     """Add the steps that replace `field` by the kind of change that it means, as the last field."""
@@ -26,7 +24,7 @@ def add_kinds(stream: EachVerbs[Any], field: str, kind_of: ColumnFunction, step:
     rules.chosen(stream.schema, others, step)
     if CHANGE.lower() in map(str.lower, others):
         raise step.wrong(f"the stream has a field {CHANGE!r} already, which would hold the kinds: rename it")
-    schema = StructType([*select(stream.schema, others).fields, KIND])
+    schema = StructType([*select(stream.schema, others).fields, *KIND.fields])
     made = free_name(CHANGE, stream.schema.names)  # the user's field may have this name and another type
     both = StructType([*stream.schema.fields, StructField(made, StringType())])
     operation = Operation(kind_of, step.called, Call.VALUES)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar, cas
 
 from pyspark.sql.types import StructField, StructType
 
-from trident.base.changes import CHANGE, KINDS, ChangeKind
+from trident.base.changes import CHANGE, KIND, KINDS, ChangeKind
 from trident.base.names import FieldsLike, brief, did_you_mean
 from trident.base.step import Step
 from trident.base.types import select
@@ -25,7 +25,7 @@ from trident.stream import names_elsewhere
 from trident.stream.argument_types import EvolveLike
 from trident.stream.arguments import Arguments
 from trident.stream.base import StreamBase, StreamT, unknown_verb
-from trident.stream.change_kinds import KIND, add_events, add_kinds
+from trident.stream.change_kinds import add_events, add_kinds
 from trident.stream.each import EachVerbs
 from trident.stream.grouped import Grouped
 from trident.stream.joins import merged
@@ -246,7 +246,7 @@ class ChangeVerbs(MapVerbs[StreamT], Generic[StreamT, StateT, PlainT]):
         """Make each change an insert or a delete, because the other image of an update may be missing."""
         step = Step(self._node.step, self._node.site)
         operation, gives = Operation(KindAfterFilter(), step.called, Call.VALUES), step.gives(self.schema, ".kinds")
-        return self._part(nodes.Each(self._node, (CHANGE,), operation, StructType([KIND]), **gives))
+        return self._part(nodes.Each(self._node, (CHANGE,), operation, KIND, **gives))
 
     def _mapped(self, call: Arguments, onError: object, many: bool) -> StreamT:
         """Replace the fields by the function's, and keep the kind."""

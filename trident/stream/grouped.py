@@ -22,7 +22,7 @@ from trident.stream.persist import PersistentVerbs
 from trident.stream.query import QueryVerbs
 from trident.stream.state import StateT
 from trident.stream.stateful_each import StatefulEachVerbs
-from trident.stream.window import WindowedT, WindowVerbs
+from trident.stream.window import EarlyT, WindowedT, WindowVerbs
 
 
 class Grouped(NotASequence, Drawable, GroupwiseVerbs[StreamT], Generic[StreamT]):
@@ -69,9 +69,9 @@ class GroupedVerbs(
     ChainVerbs[StreamT],
     PersistentVerbs[StreamT, StateT],
     QueryVerbs[StreamT],
-    WindowVerbs[WindowedT],
+    WindowVerbs[WindowedT, EarlyT],
     StatefulEachVerbs[StreamT, StatefulT],
-    Generic[StreamT, StateT, WindowedT, StatefulT],
+    Generic[StreamT, StateT, WindowedT, EarlyT, StatefulT],
 ):
     """The verbs of a grouped stream."""
 

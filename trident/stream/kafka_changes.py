@@ -5,7 +5,7 @@ from typing import Literal, cast
 
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
-from trident.base.changes import CHANGE
+from trident.base.changes import CHANGE, KIND
 from trident.base.checks import check_choice
 from trident.base.errors import TopologyError, TypeDeclarationError
 from trident.base.names import FieldsLike, free_name
@@ -129,7 +129,7 @@ class KafkaChangeVerbs(StreamBase[StreamT]):
         node: nodes.Node = nodes.Each(self._node, reads, operation, outputs, **step.gives(both, ".messages"))
         self._register.add(self._label, node, part=True)
         fields = [StructField(name, kind) for name, kind in zip((_KEY, _VALUE), kinds, strict=True)]
-        schema = StructType([*fields, StructField(CHANGE, StringType())])
+        schema = StructType([*fields, *KIND.fields])
         node = nodes.Project(node, (*made, CHANGE), **step.gives(schema, ".fields"))
         self._register.add(self._label, node, part=True)
         return node

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import StructType
 
-from trident.base.changes import CHANGE
+from trident.base.changes import KIND
 from trident.base.step import Step
 from trident.plan import nodes, rules
 from trident.plan.state_schema import keys_of
@@ -13,8 +13,6 @@ from trident.stream.state import StateBase
 from trident.stream.tables import shown_fields
 from trident_state.state_shape import StateKind
 from trident_state.store import ttl_of_factory
-
-KIND = StructType([StructField(CHANGE, StringType())])
 
 
 def changes_of(state: StateBase[Any]) -> nodes.Node:
@@ -43,7 +41,8 @@ def fields_of_values(state: StateBase[Any], step: Step) -> StructType:
     if not state_traits(held).replaces(held):
         raise step.wrong(
             f"the changes of state {state.name!r} are not known: persistentAggregate and toTable have changes(); the "
-            f"results of windows and the tuples of updaters are final, so newValuesStream() has all of them"
+            f"results of windows and the tuples of updaters are final, so newValuesStream() has all of them, and a "
+            f"window by time gives the changes of its results with emit='changes'"
         )
     _check_keeps_before(held, step)
     return shown_fields(held, step)

@@ -55,7 +55,7 @@ class Stream(
     MetricVerbs["Stream"],
     DeadLetterVerbs["Stream"],
     PreviewVerbs["Stream"],
-    WindowVerbs["WindowedStream"],
+    WindowVerbs["WindowedStream", "EarlyStream"],
     DuplicateVerbs["Stream", "StatefulStream"],
     StatefulEachVerbs["Stream", "StatefulStream"],
     TableVerbs["Stream", "TridentState"],
@@ -84,6 +84,9 @@ class Stream(
     def _results(self, node: nodes.Emitted) -> "WindowedStream":
         return WindowedStream(self._register, node, self._label, self._node)
 
+    def _early_results(self, node: nodes.Emitted) -> "EarlyStream":
+        return EarlyStream(self._register, node, self._label, self._node)
+
     def _through(self, node: nodes.Emitted) -> "StatefulStream":
         return StatefulStream(self._register, node, self._label)
 
@@ -100,7 +103,7 @@ class Stream(
         return UpsertStream(self._register, node, self._label)
 
 
-class GroupedStream(GroupedVerbs[Stream, "TridentState", "WindowedStream", "StatefulStream"]):
+class GroupedStream(GroupedVerbs[Stream, "TridentState", "WindowedStream", "EarlyStream", "StatefulStream"]):
     """A grouped stream, returned by `Stream.groupBy`. The next verb works on each group separately.
 
     Meaning: ``org.apache.storm.trident.fluent.GroupedStream``.
@@ -110,6 +113,9 @@ class GroupedStream(GroupedVerbs[Stream, "TridentState", "WindowedStream", "Stat
 
     def _results(self, node: nodes.Emitted) -> "WindowedStream":
         return self.toStream()._results(node)
+
+    def _early_results(self, node: nodes.Emitted) -> "EarlyStream":
+        return self.toStream()._early_results(node)
 
     def _through(self, node: nodes.Emitted) -> "StatefulStream":
         return self.toStream()._through(node)
@@ -126,6 +132,9 @@ class WindowedStream(WindowedVerbs[Stream, "TridentState"], Stream):
     def __init__(self, register: Register, node: nodes.Emitted, label: str, before: nodes.Node) -> None:
         super().__init__(register, node, label)
         self._before = before
+
+    def _ordinary(self, node: nodes.Node) -> Stream:
+        return self._new(node, self._label)
 
 
 class StatefulStream(StatefulVerbs[Stream, "TridentState"], Stream):
@@ -176,6 +185,22 @@ class ChangeStream(
 
     def _state_of(self, node: nodes.StateWriter) -> "TridentState":
         return TridentState(self._register, node, self._label)
+
+
+class EarlyStream(WindowedVerbs[Stream, "TridentState"], ChangeStream):
+    """The changes of the results of windows, returned by `window` with ``emit="changes"``.
+
+    It also has `late`, `state` and `watermark`.
+    """
+
+    __slots__ = ("_before",)
+
+    def __init__(self, register: Register, node: nodes.Emitted, label: str, before: nodes.Node) -> None:
+        super().__init__(register, node, label)
+        self._before = before
+
+    def _ordinary(self, node: nodes.Node) -> Stream:
+        return Stream(self._register, node, self._label)
 
 
 class UpsertStream(UpsertVerbs["UpsertStream", "TridentState", Stream], PreviewVerbs["UpsertStream"]):

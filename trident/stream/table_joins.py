@@ -6,6 +6,7 @@ from typing import Any
 
 from pyspark.sql.types import LongType, StructField, StructType
 
+from trident.base.changes import KIND
 from trident.base.names import FieldsLike, free_name
 from trident.base.step import Step
 from trident.base.types import select
@@ -14,7 +15,7 @@ from trident.operations.references import Keys, PartOf
 from trident.plan import joins, nodes, rules
 from trident.plan.state_schema import keys_of
 from trident.stream.state import StateBase
-from trident.stream.state_images import KIND, add_changes, changes_of, fields_of_values
+from trident.stream.state_images import add_changes, changes_of, fields_of_values
 
 _TYPES = ("inner", "left")
 

@@ -1,8 +1,8 @@
 """The verbs window, tumblingWindow and slidingWindow, which aggregate tuples of several batches."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Literal, TypeVar, overload
 
 from pyspark.sql.types import IntegerType, StructField, StructType
 
@@ -10,7 +10,7 @@ from trident.base.names import FieldsLike, brief
 from trident.base.step import Step
 from trident.base.types import select
 from trident.operations.output_fields import OutputsLike
-from trident.operations.window_aggregators import Windowing, bundle_windowing, read_windowing
+from trident.operations.window_aggregators import Emit, Windowing, bundle_windowing, read_windowing
 from trident.operations.windows import (
     CountWindow,
     Duration,
@@ -36,6 +36,9 @@ from trident_state.store import StateFactory, ttl_of_factory
 WindowedT = TypeVar("WindowedT", bound=StreamBase[Any])
 """The class of the streams that window verbs return: streams of a window's results."""
 
+EarlyT = TypeVar("EarlyT", bound=StreamBase[Any])
+"""The class of the streams of the changes of windows' results, which window verbs return with ``emit="changes"``."""
+
 _REST = "[stateFactory,] [inputFields,] aggregator, outputFields, name=)"
 _USAGES = {
     "window": f"window(config, {_REST}",
@@ -44,7 +47,7 @@ _USAGES = {
 }
 
 
-class WindowVerbs(GroupwiseVerbs[Any], Generic[WindowedT]):
+class WindowVerbs(GroupwiseVerbs[Any], Generic[WindowedT, EarlyT]):
     """Verbs of streams and grouped streams that aggregate tuples of several batches."""
 
     __slots__ = ()
@@ -52,6 +55,42 @@ class WindowVerbs(GroupwiseVerbs[Any], Generic[WindowedT]):
     def _results(self, node: nodes.Emitted) -> WindowedT:
         """Return the stream of the window's results that `node` emits."""
         raise NotImplementedError
+
+    def _early_results(self, node: nodes.Emitted) -> EarlyT:
+        """Return the stream of the changes of the window's results that `node` emits."""
+        raise NotImplementedError
+
+    def _windows(self, config: WindowConfig, arguments: "_WindowArguments") -> WindowedT | EarlyT:
+        node = windowed(*self._by_group(), config, arguments)
+        return self._results(node) if arguments.emit == "final" else self._early_results(node)
+
+    @overload
+    def window(
+        self,
+        config: WindowConfig,
+        *args: WindowArgument,
+        stateFactory: object = None,
+        inputFields: FieldsLike | None = None,
+        aggregator: object = None,
+        outputFields: OutputsLike | None = None,
+        keepFor: Duration = 0,
+        name: str | None = None,
+        emit: Literal["final"] = "final",
+    ) -> WindowedT: ...
+
+    @overload
+    def window(
+        self,
+        config: WindowConfig,
+        *args: WindowArgument,
+        stateFactory: object = None,
+        inputFields: FieldsLike | None = None,
+        aggregator: object = None,
+        outputFields: OutputsLike | None = None,
+        keepFor: Duration = 0,
+        name: str | None = None,
+        emit: Literal["changes"],
+    ) -> EarlyT: ...
 
     def window(
         self,
@@ -63,7 +102,8 @@ class WindowVerbs(GroupwiseVerbs[Any], Generic[WindowedT]):
         outputFields: OutputsLike | None = None,
         keepFor: Duration = 0,
         name: str | None = None,
-    ) -> WindowedT:
+        emit: Emit = "final",
+    ) -> WindowedT | EarlyT:
         """Aggregate the tuples of each window, which may span several batches.
 
         Open windows are kept in a state of the topology. So they continue after a restart, and a replay changes
@@ -91,6 +131,10 @@ class WindowVerbs(GroupwiseVerbs[Any], Generic[WindowedT]):
             How long the state keeps a result after its emission. Only for a CombinerAggregator in a window by time.
         name : str, optional
             The state's name, its identity over restarts; ``<stream>.<first output field>`` if omitted.
+        emit : "final" or "changes"
+            "changes", for windows by time: the stream has the result so far, as changes. Each batch with tuples of a
+            window gives an ``insert``, an update of two tuples, or a ``delete`` if the result is there no more, as
+            when a session enters another one. All results then begin with the bounds. See the guide, Windows.
 
         Examples
         --------
@@ -101,8 +145,38 @@ class WindowVerbs(GroupwiseVerbs[Any], Generic[WindowedT]):
         >>> clicks.groupBy("url").window(hours, "n", Sum(), "sum")
         WindowedStream(clicks/1:window(Sum): windowStart timestamp, windowEnd timestamp, url string, sum bigint)
         """
-        arguments = _WindowArguments("window", args, stateFactory, inputFields, aggregator, outputFields, keepFor, name)
-        return self._results(windowed(*self._by_group(), config, arguments))
+        arguments = _WindowArguments(
+            "window", args, stateFactory, inputFields, aggregator, outputFields, keepFor, name, emit
+        )
+        return self._windows(config, arguments)
+
+    @overload
+    def tumblingWindow(
+        self,
+        length: int | Duration,
+        *args: WindowArgument,
+        stateFactory: object = None,
+        inputFields: FieldsLike | None = None,
+        aggregator: object = None,
+        outputFields: OutputsLike | None = None,
+        keepFor: Duration = 0,
+        name: str | None = None,
+        emit: Literal["final"] = "final",
+    ) -> WindowedT: ...
+
+    @overload
+    def tumblingWindow(
+        self,
+        length: int | Duration,
+        *args: WindowArgument,
+        stateFactory: object = None,
+        inputFields: FieldsLike | None = None,
+        aggregator: object = None,
+        outputFields: OutputsLike | None = None,
+        keepFor: Duration = 0,
+        name: str | None = None,
+        emit: Literal["changes"],
+    ) -> EarlyT: ...
 
     def tumblingWindow(
         self,
@@ -114,7 +188,8 @@ class WindowVerbs(GroupwiseVerbs[Any], Generic[WindowedT]):
         outputFields: OutputsLike | None = None,
         keepFor: Duration = 0,
         name: str | None = None,
-    ) -> WindowedT:
+        emit: Emit = "final",
+    ) -> WindowedT | EarlyT:
         """Aggregate every `length` tuples (a whole number), or all tuples of every `length` of time (``"5 seconds"``).
 
         The other parameters are those of `window`.
@@ -134,10 +209,40 @@ class WindowVerbs(GroupwiseVerbs[Any], Generic[WindowedT]):
         WindowedStream(words/1:tumblingWindow(Last): last string)
         """
         arguments = _WindowArguments(
-            "tumblingWindow", args, stateFactory, inputFields, aggregator, outputFields, keepFor, name
+            "tumblingWindow", args, stateFactory, inputFields, aggregator, outputFields, keepFor, name, emit
         )
-        stream, group = self._by_group()
-        return self._results(windowed(stream, group, tumbling(length, stream._step(arguments.verb)), arguments))
+        stream, _ = self._by_group()
+        return self._windows(tumbling(length, stream._step(arguments.verb)), arguments)
+
+    @overload
+    def slidingWindow(
+        self,
+        length: int | Duration,
+        slide: int | Duration,
+        *args: WindowArgument,
+        stateFactory: object = None,
+        inputFields: FieldsLike | None = None,
+        aggregator: object = None,
+        outputFields: OutputsLike | None = None,
+        keepFor: Duration = 0,
+        name: str | None = None,
+        emit: Literal["final"] = "final",
+    ) -> WindowedT: ...
+
+    @overload
+    def slidingWindow(
+        self,
+        length: int | Duration,
+        slide: int | Duration,
+        *args: WindowArgument,
+        stateFactory: object = None,
+        inputFields: FieldsLike | None = None,
+        aggregator: object = None,
+        outputFields: OutputsLike | None = None,
+        keepFor: Duration = 0,
+        name: str | None = None,
+        emit: Literal["changes"],
+    ) -> EarlyT: ...
 
     def slidingWindow(
         self,
@@ -150,7 +255,8 @@ class WindowVerbs(GroupwiseVerbs[Any], Generic[WindowedT]):
         outputFields: OutputsLike | None = None,
         keepFor: Duration = 0,
         name: str | None = None,
-    ) -> WindowedT:
+        emit: Emit = "final",
+    ) -> WindowedT | EarlyT:
         """Aggregate the last `length` tuples after every `slide` tuples; or give both as durations (``"1 minute"``).
 
         The other parameters are those of `window`.
@@ -164,10 +270,10 @@ class WindowVerbs(GroupwiseVerbs[Any], Generic[WindowedT]):
         WindowedStream(words/1:slidingWindow(Count): word string, count bigint)
         """
         arguments = _WindowArguments(
-            "slidingWindow", args, stateFactory, inputFields, aggregator, outputFields, keepFor, name
+            "slidingWindow", args, stateFactory, inputFields, aggregator, outputFields, keepFor, name, emit
         )
-        stream, group = self._by_group()
-        return self._results(windowed(stream, group, sliding(length, slide, stream._step(arguments.verb)), arguments))
+        stream, _ = self._by_group()
+        return self._windows(sliding(length, slide, stream._step(arguments.verb)), arguments)
 
 
 def tumbling(length: int | Duration, step: Step) -> WindowConfig:
@@ -217,6 +323,7 @@ class _WindowArguments:
     outputFields: OutputsLike | None
     keepFor: Duration
     name: str | None
+    emit: Emit
 
 
 def windowed(
@@ -252,6 +359,7 @@ def windowed(
             raise step.wrong(f"name the output field; write {usage}")
         inputs = inputs_of(stream, call)
         windowing = read_windowing(config, call.operation, select(stream.schema, inputs), call.outputs, kept, step)
+    windowing = replace(windowing, emit=_checked_emit(arguments.emit, config, step))
     check_counts_once(stream._node, windowing.aggregator, stream._register.everyChange, step)
     if kept and not windowing.panes:
         raise step.wrong(
@@ -259,6 +367,19 @@ def windowed(
             "window, or store the results in a state with persistentAggregate or partitionPersist"
         )
     return _WindowNodes(stream, group, inputs, windowing, factory, arguments.name, step).add_all()
+
+
+def _checked_emit(emit: object, config: WindowConfig, step: Step) -> Emit:
+    """Return `emit`. Refuse early results of windows by count, which have no bounds by which a result could change."""
+    if emit not in ("final", "changes"):
+        raise step.wrong(f"emit={brief(emit)}: expected 'final', or 'changes' for results before a window is complete")
+    if emit == "changes" and isinstance(config, CountWindow):
+        raise step.wrong(
+            f"emit='changes' is for windows by time: nothing says to which window of {config!r} an early result "
+            f"belongs. Give a duration or an event-time window; for a result that each tuple changes, use "
+            f"persistentAggregate and changes()"
+        )
+    return "changes" if emit == "changes" else "final"
 
 
 def _check_keeps_all(factory: object, step: Step) -> None:
@@ -287,7 +408,7 @@ class _WindowNodes:
         self._factory, self._step = factory, step
         self._source, self._results_by = stream._node, select(stream.schema, group)
         self._keys = self._results_by
-        if not group and fields.by_partition(windowing.config):
+        if not group and fields.by_partition(windowing):
             self._source, self._group = self._numbered(), (fields.PARTITION,)
             self._keys = select(self._source.schema, self._group)
         self._time = fields.time_field(stream.schema, timestamp_field(windowing.config), step)

@@ -1,25 +1,32 @@
 """The verbs of a window's results: late tuples, the window's state and its watermark."""
 
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from trident.base.step import Step
 from trident.base.types import ddl
 from trident.operations.windows import EventTimeWindow, SessionWindow
 from trident.plan import nodes
-from trident.stream.base import StreamBase, StreamT
-from trident.stream.persist import PersistVerbs
+from trident.stream.base import StreamBase
+from trident.stream.persist import PersistentVerbs
 from trident.stream.state import StateT
 
+PlainT = TypeVar("PlainT", bound=StreamBase[Any])
+"""The class of the streams of late tuples."""
 
-class WindowedVerbs(PersistVerbs[StreamT, StateT]):
+
+class WindowedVerbs(PersistentVerbs[Any, StateT], StreamBase[Any], Generic[PlainT, StateT]):
     """Verbs that only the stream of a window's results has."""
 
     __slots__ = ()
 
+    def _ordinary(self, node: nodes.Node) -> PlainT:
+        """Return an ordinary stream of the tuples of a node."""
+        raise NotImplementedError
+
     _before: nodes.Node
     """The node whose tuples entered the window."""
 
-    def late(self) -> StreamT:
+    def late(self) -> PlainT:
         """Return the late tuples as a stream: tuples of windows that had all closed, and tuples without a time.
 
         Trident has no counterpart. A late tuple is emitted unchanged, in the batch in which it came. If this stream is
@@ -38,7 +45,7 @@ class WindowedVerbs(PersistVerbs[StreamT, StateT]):
             raise step.wrong(
                 f"no tuple is late for {window.windowing.config!r}: only event-time windows have late tuples"
             )
-        return self._new(late_for(self, window, self._before, step), self._label)
+        return self._ordinary(late_for(self, window, self._before, step))
 
     def state(self) -> StateT:
         """Return the state of the windows, for `stateQuery`.

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import LongType, StringType, StructType
 
-from trident.base.changes import ADDS, CHANGE, KINDS
+from trident.base.changes import ADDS, CHANGE, KIND, KINDS
 from trident.base.errors import SourceUnreadableError, SpoutContractError
 from trident.base.types import type_ddl
 from trident_spouts.delta.commits import Commit
@@ -36,7 +36,7 @@ def with_kind(fields: StructType) -> StructType:
         if fields[name].dataType != _OWN[name]:
             written = type_ddl(fields[name].dataType)
             raise SpoutContractError(f"DeltaSpout: {name!r} is a {type_ddl(_OWN[name])}, not a {written}")
-    return fields if CHANGE in fields.names else StructType([*fields.fields, StructField(CHANGE, StringType())])
+    return fields if CHANGE in fields.names else StructType([*fields.fields, *KIND.fields])
 
 
 def without_own(fields: StructType) -> StructType:

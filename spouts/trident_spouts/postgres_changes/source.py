@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
-from pyspark.sql.types import BooleanType, StringType, StructField, StructType
+from pyspark.sql.types import BooleanType, StructField, StructType
 
-from trident.base.changes import CHANGE
+from trident.base.changes import KIND
 from trident.base.errors import SourceUnreadableError, TypeDeclarationError
 from trident_spouts.jdbc.address import Address
 from trident_spouts.jdbc.columns import RowFormat, row_format
@@ -95,7 +95,7 @@ def opened(session: Session, source: ChangesSource) -> Table:
 
 def with_kind(fields: StructType, name: str, keys_only: bool) -> StructType:
     """Return the fields of the tuples: those of the table, then the kind of change, or whether the row exists."""
-    kind = StructField(EXISTS, BooleanType()) if keys_only else StructField(CHANGE, StringType())
+    kind = StructField(EXISTS, BooleanType()) if keys_only else KIND.fields[0]
     if kind.name in fields.names:
         raise TypeDeclarationError(
             f"{OWNER}: {name}: the column {kind.name!r} has the name of a field that the spout adds; declare the "

@@ -85,6 +85,7 @@ class WindowMeaning:
     kind: str
     sizes: tuple[str, ...]
     field: str | None
+    emit: str = "final"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -92,25 +93,25 @@ class WindowMeaning:
         return ("gap",) if self.kind == "SessionWindow" else ("length", "slide")[: len(self.sizes)]
 
 
-_MEANING = re.compile(r"(\{.*\}|\S+) in (\w+)\((.*?)(?: by (.*))?\)", re.DOTALL)
+_MEANING = re.compile(r"(\{.*\}|\S+) in (\w+)\((.*?)(?: by (.*))?\)(?:, emit (changes))?", re.DOTALL)
 
 
 def window_of(maker: str) -> tuple[str, WindowMeaning | None]:
     """Parse the stored name of a state's aggregator or update. Return the aggregator, and the window or None.
 
     >>> window_of("Sum in TumblingEventTimeWindow(1 hour by at)")
-    ('Sum', WindowMeaning(kind='TumblingEventTimeWindow', sizes=('1 hour',), field='at'))
+    ('Sum', WindowMeaning(kind='TumblingEventTimeWindow', sizes=('1 hour',), field='at', emit='final'))
     >>> window_of("Count")
     ('Count', None)
     """
     match = _MEANING.fullmatch(maker)
     if match is None:
         return maker, None
-    aggregator, kind, written, field = match.groups()
+    aggregator, kind, written, field, emit = match.groups()
     sizes = tuple(written.split(", "))
     if kind.startswith("Sliding") and len(sizes) == 1:  # the windows slide by their length
         sizes *= 2
-    return aggregator, WindowMeaning(kind, sizes, field)
+    return aggregator, WindowMeaning(kind, sizes, field, emit or "final")
 
 
 def combine_of(aggregation: Aggregation, where: Where) -> Combine:

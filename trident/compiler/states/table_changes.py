@@ -16,6 +16,7 @@ from pyarrow import types as kinds
 from trident.base.types import arrow_schema, arrow_type
 from trident.compiler.columns.columns import Column
 from trident.compiler.states.queries import Lookup, Read
+from trident.compiler.states.row_changes import NumberedRows, all_of, row_changes
 from trident.compiler.states.shapes import shape_of
 from trident.operations.references import in_all_parts, keys_in
 from trident.plan.nodes import HeldState, TableChanges
@@ -46,7 +47,7 @@ def compile_changes(step: TableChanges) -> MakeChanges:
         partners, numbers = _distinct(pa.table(referring, schema=other.keys))
         found = other.rows(partners, read).take(numbers)
         known = [column.is_valid() for column in referring]  # a null refers to nothing
-        return own.beside(found.only(_all(known)), step.left)
+        return own.beside(found.only(all_of(known)), step.left)
 
     def changes(values: Sequence[pa.Table], after: Read, before: Read) -> pa.Table:
         changed = [values[0].select(table.keys.names).cast(table.keys)]
@@ -55,7 +56,7 @@ def compile_changes(step: TableChanges) -> MakeChanges:
             changed.append(theirs if step.index is None else _referring(step.index, theirs, table.keys, before))
             changed[-1] = changed[-1].rename_columns(table.keys.names)
         keys = _distinct(pa.concat_tables(changed))[0]
-        return _changes(keys, rows(keys, before), rows(keys, after), fields)
+        return row_changes(rows(keys, before).under(keys), rows(keys, after).under(keys), fields)
 
     return changes
 
@@ -97,6 +98,12 @@ class _Rows:
         fields = [pc.if_else(known, column, pa.scalar(None, column.type)) for column in self.fields]
         return _Rows(fields, pc.and_(self.there, known))
 
+    def under(self, keys: pa.Table) -> NumberedRows:
+        """Return the rows that are there, with their keys."""
+        columns = [column.combine_chunks() for column in keys.columns] + self.fields
+        names = [str(number) for number in range(len(columns))]
+        return NumberedRows.only(pa.Table.from_arrays(columns, names), self.there)
+
     def beside(self, other: "_Rows", left: bool) -> "_Rows":
         """Return these rows with those of another table. With `left`, a row stays without a partner."""
         return _Rows([*self.fields, *other.fields], self.there if left else pc.and_(self.there, other.there))
@@ -127,45 +134,3 @@ class _Table:
             keys = pa.table({"": pa.nulls(1)}).select([])
         shown = self.lookup.presented(Column.of(read(self.state, keys))).cast(self.kind).array()
         return _Rows(shown.flatten() if kinds.is_struct(self.kind) else [shown], shown.is_valid())
-
-
-def _changes(keys: pa.Table, before: _Rows, after: _Rows, schema: pa.Schema) -> pa.Table:
-    """Return the changes in the order of the keys: for an update the row before, then the row after."""
-    same = _all([pc.equal(before.there, after.there), *map(_same, before.fields, after.fields)])
-    takes = pc.and_not(before.there, same).to_numpy(zero_copy_only=False).nonzero()[0]
-    adds = pc.and_not(after.there, same).to_numpy(zero_copy_only=False).nonzero()[0]
-    order = pa.array(np.argsort(np.concatenate([2 * takes, 2 * adds + 1]), kind="stable"))
-    taken, added = pa.array(takes), pa.array(adds)
-    columns = [[column.combine_chunks()] * 2 for column in keys.columns] + [
-        list(pair) for pair in zip(before.fields, after.fields, strict=True)
-    ]
-    columns.append(
-        [
-            pc.if_else(after.there, "update_preimage", "delete"),
-            pc.if_else(before.there, "update_postimage", "insert"),
-        ]
-    )
-    made = [
-        pa.concat_arrays([old.take(taken), new.take(added)]).take(order).cast(field.type)
-        for (old, new), field in zip(columns, schema, strict=True)
-    ]
-    return pa.table(made, schema=schema)
-
-
-def _same(one: pa.Array, other: pa.Array) -> pa.BooleanArray:
-    """Return for each row whether two values are equal: null is null, NaN is NaN."""
-    if kinds.is_nested(one.type):
-        pairs = zip(one.to_pylist(), other.to_pylist(), strict=True)
-        return pa.array([a == b for a, b in pairs], pa.bool_())
-    equal = pc.fill_null(pc.equal(one, other), False)  # noqa: FBT003
-    equal = pc.or_(equal, pc.and_(one.is_null(), other.is_null()))
-    if kinds.is_floating(one.type):
-        equal = pc.or_(equal, pc.fill_null(pc.and_(pc.is_nan(one), pc.is_nan(other)), False))  # noqa: FBT003
-    return equal
-
-
-def _all(conditions: Sequence[pa.BooleanArray]) -> pa.BooleanArray:
-    first, *others = conditions
-    for each in others:
-        first = pc.and_(first, each)
-    return first

@@ -6,12 +6,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from trident.base.changes import CHANGE
 from trident.base.errors import FailedException
 from trident.base.never_run import check_ran
 from trident.base.types import arrow_schema
 from trident.compiler.columns.calls import ListCollector, output_column, output_table
 from trident.compiler.columns.columns import Column, Columns
 from trident.compiler.columns.function_errors import Where
+from trident.compiler.states.shapes import nullable
 from trident.operations.bundles import bundle_of
 from trident.operations.checked_aggregators import checked_combine, checked_init, reduce_value
 from trident.operations.window_aggregators import Windowing
@@ -27,6 +29,12 @@ CallWindow = Callable[[Rows, int], list[tuple[Any, ...]]]
 def where_of(node: Window | WindowPanes) -> Where:
     """Return the context for errors of a window's aggregator: the step, the user's function and its input fields."""
     return Where(node.step, node.windowing.site, node.inputs)
+
+
+def row_schema(node: Window) -> pa.Schema:
+    """Return the fields of a window's results, without the kind of change that early results have."""
+    schema = nullable(arrow_schema(node.outputs))
+    return schema.remove(schema.get_field_index(CHANGE)) if node.windowing.early else schema
 
 
 def window_call(windowing: Windowing, where: Where) -> CallWindow:

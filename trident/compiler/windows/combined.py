@@ -8,10 +8,11 @@ from trident.base.types import arrow_schema, select
 from trident.base.values import to_python
 from trident.compiler.aggregates.folds import FoldMember, FoldSpec, arrow_can_merge, merge_partials
 from trident.compiler.states.overlay import Stored
+from trident.compiler.states.row_changes import NumberedRows, row_changes
 from trident.compiler.states.shapes import combine_of, nullable, shape_of
 from trident.compiler.states.update_types import Clock, RunWindow, WindowBatch
 from trident.compiler.states.updates import Updated
-from trident.compiler.windows.calls import presenting, result_columns, where_of
+from trident.compiler.windows.calls import presenting, result_columns, row_schema, where_of
 from trident.compiler.windows.open_windows import OpenWindows, is_unique, removals, values_now
 from trident.compiler.windows.time import Lattice, clock_of, latest_of
 from trident.compiler.windows.tuple_lists import microseconds, timestamps
@@ -43,7 +44,7 @@ class _Combined:
         self._spec = FoldSpec.of(shape.keys, FoldMember(where, aggregation))
         self._combine = combine_of(aggregation, where)
         self._puts = shape.keys.append(pa.field(self._value, shape.value))
-        self._leaving = nullable(arrow_schema(node.outputs))
+        self._leaving, self._rows = nullable(arrow_schema(node.outputs)), row_schema(node)
         self._group = arrow_schema(select(node.schema, node.group))
         self._open = OpenWindows(shape.keys)
 
@@ -58,7 +59,8 @@ class _Combined:
         fresh = pc.and_(before.is_null(), values.is_valid())
         self._open.add(keys.filter(fresh))
         touched = keys.append_column(self._puts.field(len(self._keys)), values)
-        results = self._results(touched, stored, clock)
+        early = self._node.windowing.early
+        results = self._changes(keys, before, values) if early else self._results(touched, stored, clock)
         puts = self._puts_of(touched, stored, clock)
         self._open.remove(keys.filter(pc.and_(before.is_valid(), values.is_null())))  # a null removes the entry
         self._open.end(batch.txid)
@@ -86,6 +88,20 @@ class _Combined:
         )
         return each_once(self._spec, partials), dropped
 
+    # --- early results -------------------------------------------------------------------------------------------
+
+    def _changes(self, keys: pa.Table, before: pa.Array, values: pa.Array) -> pa.Table:
+        """Return the changes of the results of the windows that the batch touches, ordered by start."""
+        order = pa.array(np.argsort(microseconds(keys.column(START)), kind="stable"))
+        keys = keys.take(order)
+        was, now = (self._numbered(keys, one_chunk(each).take(order)) for each in (before, values))
+        return row_changes(was, now, self._leaving)
+
+    def _numbered(self, keys: pa.Table, values: pa.Array) -> NumberedRows:
+        there = values.is_valid()
+        rows = self._result_rows(keys.filter(there), values.filter(there))
+        return NumberedRows(rows, there.to_numpy(zero_copy_only=False).nonzero()[0])
+
     # --- what closes -----------------------------------------------------------------------------------------------
 
     def _results(self, touched: pa.Table, stored: Stored, clock: Clock) -> pa.Table:
@@ -108,9 +124,9 @@ class _Combined:
         if presenting(windowing) is None and bundle_of(windowing.aggregation) is None:
             columns = {**bounds, **group, self._value: values}
         else:
-            shown = result_columns(windowing, self._where, to_python(values), self._leaving)
+            shown = result_columns(windowing, self._where, to_python(values), self._rows)
             columns = {**bounds, **group, **{name: column.array() for name, column in shown.items()}}
-        return pa.Table.from_arrays([columns[name] for name in self._leaving.names], schema=self._leaving)
+        return pa.Table.from_arrays([columns[name] for name in self._rows.names], schema=self._rows)
 
     def _puts_of(self, touched: pa.Table, stored: Stored, clock: Clock) -> pa.Table:
         """Return the changes of the state: the touched keys, and nulls for windows that are no longer kept."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from trident.base.types import arrow_schema, select
 from trident.compiler.columns.columns import Column, Columns, made_tuples
@@ -16,7 +17,8 @@ from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import nullable, shape_of
 from trident.compiler.states.update_types import Clock, RunWindow, WindowBatch
 from trident.compiler.states.updates import Updated, entering
-from trident.compiler.windows.calls import Results, where_of
+from trident.compiler.windows.calls import Results, row_schema, where_of
+from trident.compiler.windows.early_results import changed_results
 from trident.compiler.windows.open_windows import OpenWindows, removals, runs, values_now
 from trident.compiler.windows.time import Lattice, clock_of, held_by_any, latest_of
 from trident.compiler.windows.tuple_lists import Ids, TupleLists, flattened, microseconds, timestamps
@@ -26,6 +28,7 @@ from trident.plan.nodes import Window
 from trident.plan.window_inputs import entering_window
 from trident.plan.window_schema import BATCH, END, START
 from trident_state.binary import one_chunk
+from trident_state.keys import encode_keys
 
 
 def gathered_update(node: Window) -> RunWindow:
@@ -39,7 +42,7 @@ class _Gathered:
     def __init__(self, node: Window) -> None:
         config, shape = node.windowing.config, shape_of(node)
         assert isinstance(config, TimeWindow)
-        self._node, self._config, self._where = node, config, where_of(node)
+        self._node, self._config = node, config
         self._lattice = Lattice.of(config)
         self._keys = shape.keys
         self._entering = arrow_schema(select(node.source.schema, entering_window(node)))
@@ -47,7 +50,6 @@ class _Gathered:
         self._puts = shape.keys.append(pa.field(node.schema.names[-1], shape.value))
         self._leaving = nullable(arrow_schema(node.outputs))
         self._group = nullable(arrow_schema(select(node.source.schema, node.group)))
-        self._make = tuple_type(node.inputs)
         self._open = OpenWindows(shape.keys)
 
     def __call__(self, table: pa.Table, stored: Stored, batch: WindowBatch) -> Updated:
@@ -55,7 +57,10 @@ class _Gathered:
         self._open.begin(batch.txid, stored)
         added, dropped = self._added(table, clock, batch.txid)
         self._open.add(added.select(self._keys.names))
-        results = self._results(added, stored, clock)
+        if self._node.windowing.early:
+            results = self._changes(added, stored, clock, batch.txid)
+        else:
+            results = self._results(added, stored, clock)
         puts = self._puts_of(added, clock, batch.txid)
         self._open.end(batch.txid)
         ends = self._ends()
@@ -90,38 +95,37 @@ class _Gathered:
 
     def _results(self, added: pa.Table, stored: Stored, clock: Clock) -> pa.Table:
         """Return the results of the windows whose end the watermark reaches with this batch."""
-        results, groups, starts = Results(self._node.windowing, self._where), [self._group.empty_table()], list[int]()
+        called = _Called(self._node, self._group)
         for start in self._closing(clock):
-            inside = [pane for pane in self._open.starts() if start <= pane < start + self._config.length]
-            keys = self._open.whole(inside).sort_by([(START, "ascending"), (BATCH, "ascending")])
-            called = self._called(start, keys, values_now(keys, added, stored), results, len(starts))
-            groups.append(called)
-            starts += [start] * called.num_rows
-        outputs, origins = results.columns(), pa.array(results.origins, pa.int64())
-        all_groups, begin = pa.concat_tables(groups).take(origins), np.asarray(starts, np.int64)[results.origins]
-        start_, kind = timestamps(begin, self._keys.field(0).type), self._keys.field(0).type
-        columns = {START: start_, END: timestamps(begin + self._config.length, kind)}
-        columns |= {name: one_chunk(all_groups.column(name)) for name in self._group.names}
-        columns |= {name: outputs[name].array() for name in outputs.names}
-        return pa.Table.from_arrays([columns[name] for name in self._leaving.names], schema=self._leaving)
+            keys = self._entries(start)
+            called.add(start, keys, values_now(keys, added, stored))
+        return called.rows()
 
-    def _called(self, start: int, keys: pa.Table, values: pa.Array, results: Results, before: int) -> pa.Table:
-        """Call the aggregator for every group of one window. Return the groups, one row each.
+    def _changes(self, added: pa.Table, stored: Stored, clock: Clock, txid: int) -> pa.Table:
+        """Return the changes of the results of the windows that the batch touches."""
+        before, after = _Called(self._node, self._group), _Called(self._node, self._group)
+        panes, starts = self._lattice.windows_of(microseconds(added.column(START)))
+        open_ = starts + self._config.length > clock.before
+        panes, starts = panes[open_], starts[open_]
+        for start, members in runs(starts):
+            keys = self._of_groups(self._entries(start), added.take(pa.array(panes[members])))
+            values = values_now(keys, added, stored)
+            after.add(start, keys, values)
+            earlier = pc.not_equal(keys.column(BATCH), txid)
+            before.add(start, keys.filter(earlier), values.filter(one_chunk(earlier)))
+        return changed_results(before.rows(), after.rows(), [START, *self._group.names], self._leaving)
 
-        `keys` and `values` are the entries of the window's panes. `before` is the number of groups of earlier windows:
-        the origins in `results` continue from this number.
-        """
-        elements, ends = flattened(values)
-        index = KeyNumbers(self._group.types)
-        group = Columns.of(keys.select(self._group.names), self._group) if self._group.names else Columns({}, 0)
-        key_numbers = np.asarray(index.numbers([group[name] for name in self._group.names], keys.num_rows), np.int64)
-        lists = self._held.tuples(elements).lists(self._held.inputs.names)
-        rows = list(made_tuples(self._make, lists, len(elements)))
-        timed = self._config.timestampField is not None
-        order = np.argsort(self._held.times(elements), kind="stable") if timed else np.arange(len(elements))
-        for number, members in runs(np.repeat(key_numbers, np.diff(ends))[order]):
-            results.add([rows[at] for at in order[members]], start // self._config.slide, before + number)
-        return index.named(self._group.names).table(self._group)
+    def _entries(self, start: int) -> pa.Table:
+        """Return the keys of the panes of one window, in order."""
+        inside = [pane for pane in self._open.starts() if start <= pane < start + self._config.length]
+        return self._open.whole(inside).sort_by([(START, "ascending"), (BATCH, "ascending")])
+
+    def _of_groups(self, keys: pa.Table, tuples: pa.Table) -> pa.Table:
+        """Return the keys of the groups that have one of these tuples."""
+        if not self._group.names:
+            return keys
+        groups = encode_keys(tuples.select(self._group.names))
+        return keys.filter(pc.is_in(encode_keys(keys.select(self._group.names)), value_set=groups))
 
     def _closing(self, clock: Clock) -> list[int]:
         """Return the starts of the windows whose end the watermark reaches with this batch."""
@@ -149,3 +153,45 @@ class _Gathered:
 
     def _ended(self, panes: Ids, clock: Clock) -> Any:
         return self._lattice.last_end(panes) <= clock.after
+
+
+class _Called:
+    """The results of some windows, called window by window, each for all groups in it."""
+
+    def __init__(self, node: Window, group: pa.Schema) -> None:
+        config, shape = node.windowing.config, shape_of(node)
+        assert isinstance(config, TimeWindow)
+        self._config, self._group, self._rows = config, group, row_schema(node)
+        self._time = shape.keys.field(0).type
+        self._held = TupleLists(shape.value, arrow_schema(select(node.source.schema, node.inputs)))
+        self._make = tuple_type(node.inputs)
+        self._results = Results(node.windowing, where_of(node))
+        self._groups = [group.empty_table()]
+        self._starts: list[int] = []
+
+    def add(self, start: int, keys: pa.Table, values: pa.Array) -> None:
+        """Call the aggregator for every group of one window. `keys` and `values` are the entries of its panes."""
+        elements, ends = flattened(values)
+        index = KeyNumbers(self._group.types)
+        group = Columns.of(keys.select(self._group.names), self._group) if self._group.names else Columns({}, 0)
+        key_numbers = np.asarray(index.numbers([group[name] for name in self._group.names], keys.num_rows), np.int64)
+        lists = self._held.tuples(elements).lists(self._held.inputs.names)
+        rows = list(made_tuples(self._make, lists, len(elements)))
+        timed = self._config.timestampField is not None
+        order = np.argsort(self._held.times(elements), kind="stable") if timed else np.arange(len(elements))
+        before = len(self._starts)
+        for number, members in runs(np.repeat(key_numbers, np.diff(ends))[order]):
+            self._results.add([rows[at] for at in order[members]], start // self._config.slide, before + number)
+        called = index.named(self._group.names).table(self._group)
+        self._groups.append(called)
+        self._starts += [start] * called.num_rows
+
+    def rows(self) -> pa.Table:
+        """Return the results."""
+        outputs, origins = self._results.columns(), pa.array(self._results.origins, pa.int64())
+        groups, begin = pa.concat_tables(self._groups).take(origins), np.asarray(self._starts, np.int64)[origins]
+        start, end = (timestamps(times, self._time) for times in (begin, begin + self._config.length))
+        columns = {START: start, END: end}
+        columns |= {name: one_chunk(groups.column(name)) for name in self._group.names}
+        columns |= {name: outputs[name].array() for name in outputs.names}
+        return pa.Table.from_arrays([columns[name] for name in self._rows.names], schema=self._rows)

@@ -21,10 +21,11 @@ from trident.compiler.columns.columns import Column, Columns, made_tuples
 from trident.compiler.columns.key_numbers import KeyNumbers
 from trident.compiler.states.due_times import first_ends
 from trident.compiler.states.overlay import DueTimes, Stored
+from trident.compiler.states.row_changes import NumberedRows, row_changes
 from trident.compiler.states.shapes import Combining, nullable, shape_of
 from trident.compiler.states.update_types import RunWindow, WindowBatch
 from trident.compiler.states.updates import Updated
-from trident.compiler.windows.calls import Results, result_columns, where_of
+from trident.compiler.windows.calls import Results, result_columns, row_schema, where_of
 from trident.compiler.windows.due_keys import DueKeys
 from trident.compiler.windows.time import clock_of, held_by_any, latest_of
 from trident.compiler.windows.tuple_lists import Ids, TupleLists, flattened, microseconds, timestamps
@@ -46,12 +47,14 @@ def session_update(node: Window) -> RunWindow:
 class Session:
     """One session of a group: from its first tuple to the end of the gap after its last tuple.
 
-    `content` are the positions of the session's tuples or accumulators in the `_Content` of the batch.
+    `content` are the positions of the session's tuples or accumulators in the `_Content` of the batch. `former` are the
+    numbers of the stored sessions that it has in it.
     """
 
     start: int
     end: int
     content: list[int]
+    former: tuple[int, ...] = ()
 
 
 def merged(sessions: Iterable[Session]) -> list[Session]:
@@ -60,7 +63,8 @@ def merged(sessions: Iterable[Session]) -> list[Session]:
     for session in sorted(sessions, key=lambda s: s.start):
         if joined and session.start < joined[-1].end:
             last = joined[-1]
-            joined[-1] = Session(last.start, max(last.end, session.end), last.content + session.content)
+            content, former = last.content + session.content, last.former + session.former
+            joined[-1] = Session(last.start, max(last.end, session.end), content, former)
         else:
             joined.append(session)
     return joined
@@ -85,7 +89,7 @@ class _Sessions:
             _Tuples(node, TupleLists(held, inputs)) if node.windowing.aggregation is None else _Accumulators(node, held)
         )
         self._puts = shape.keys.append(pa.field(node.schema.names[-1], shape.value))
-        self._leaving = nullable(arrow_schema(node.outputs))
+        self._leaving, self._rows = nullable(arrow_schema(node.outputs)), row_schema(node)
         self._due = DueKeys(shape)
 
     def __call__(self, table: pa.Table, stored: Stored, batch: WindowBatch) -> Updated:
@@ -109,7 +113,8 @@ class _Sessions:
         closed = [(session, at) for at, own in enumerate(sessions) for session in own if session.end <= clock.after]
         still_open = [[session for session in own if session.end > clock.after] for own in sessions]
         closed.sort(key=lambda pair: (pair[0].end, pair[0].start))
-        results = self._results(changed, closed)
+        early = self._node.windowing.early
+        results = self._changes(changed, sessions) if early else self._results(changed, closed)[0]
         puts = self._puts_of(changed, still_open)
         if in_process:
             self._due.set(changed, first_ends(one_chunk(puts.column(puts.num_columns - 1))).to_pylist())
@@ -123,7 +128,30 @@ class _Sessions:
         rows = [row for row, key in enumerate(encode_keys(due).to_pylist()) if key not in known]
         return pa.concat_tables([touched, due.take(pa.array(rows, pa.int64()))]).combine_chunks() if rows else touched
 
-    def _results(self, keys: pa.Table, closed: Sequence[tuple[Session, int]]) -> pa.Table:
+    def _changes(self, keys: pa.Table, sessions: Sequence[Sequence[Session]]) -> pa.Table:
+        """Return the changes of the results of sessions: one that grows is updated, one that enters another leaves."""
+        before, after = list[tuple[Session, int]](), list[tuple[Session, int]]()
+        old, new, stored = list[int](), list[int](), self._content.stored
+        for at, session in ((at, session) for at, own in enumerate(sessions) for session in own):
+            former = [stored[number] for number in session.former]
+            if former and session is former[0]:
+                continue  # no tuple of the batch is in it
+            # A session that leaves comes before the one that it enters, which may end at the same time.
+            before += [(entering, at) for entering in [*former[1:], *former[:1]]]
+            after.append((session, at))
+            number = len(before) + len(after)
+            old += range(number - len(former) + 1, number + 1)
+            new.append(number)
+        return row_changes(self._numbered(keys, before, old), self._numbered(keys, after, new), self._leaving)
+
+    def _numbered(
+        self, keys: pa.Table, sessions: Sequence[tuple[Session, int]], numbers: Sequence[int]
+    ) -> NumberedRows:
+        rows, origins = self._results(keys, sessions)
+        return NumberedRows(rows, np.asarray(numbers, np.int64)[origins])
+
+    def _results(self, keys: pa.Table, closed: Sequence[tuple[Session, int]]) -> tuple[pa.Table, list[int]]:
+        """Return the results of sessions, each with the number of its session."""
         outputs, origins = self._content.results([session for session, _ in closed])
         rows = pa.array([closed[at][1] for at in origins], pa.int64())
         start = timestamps([closed[at][0].start for at in origins], self._time)
@@ -131,7 +159,7 @@ class _Sessions:
         columns = {START: start, END: end}
         columns |= {name: one_chunk(keys.column(name)).take(rows) for name in self._keys.names}
         columns |= {name: outputs[name].array() for name in outputs.names}
-        return pa.Table.from_arrays([columns[name] for name in self._leaving.names], schema=self._leaving)
+        return pa.Table.from_arrays([columns[name] for name in self._rows.names], schema=self._rows), origins
 
     def _puts_of(self, keys: pa.Table, still_open: Sequence[Sequence[Session]]) -> pa.Table:
         """Return each key with its open sessions; null for a key without open sessions."""
@@ -151,6 +179,9 @@ class _Sessions:
 class _Content:
     """The content (tuples or accumulators) of the sessions in one batch: first the stored content, then the new."""
 
+    stored: Sequence[Session] = ()
+    """The stored sessions of all keys."""
+
     def joined_sessions(
         self, stored: pa.Array, tuples: Columns, key_numbers: list[int], config: SessionWindow, txid: int
     ) -> list[list[Session]]:
@@ -161,7 +192,8 @@ class _Content:
         stored_content = self._stored(lists.field("held"))
         for key, key_sessions in enumerate(sessions):
             for at in range(ends[key], ends[key + 1]):
-                key_sessions.append(Session(int(starts[at]), int(closes[at]), stored_content[at]))
+                key_sessions.append(Session(int(starts[at]), int(closes[at]), stored_content[at], (at,)))
+        self.stored = [session for key_sessions in sessions for session in key_sessions]
         times = microseconds(tuples[config.timestampField].array())
         order = np.lexsort((times, np.asarray(key_numbers, np.int64)))
         cuts = runs_without_gap(times[order], np.asarray(key_numbers, np.int64)[order], config.gap)
