@@ -9,6 +9,8 @@ from pyspark.sql import SparkSession
 
 from trident.demo.java import ensure_java
 
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each program that is measured compiles every module anew
+
 CONFS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.adaptive.enabled": "false",

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from tests.support.kafka import KafkaBroker
 
 JAVA = ensure_java(bundled=os.environ.get(BUNDLED) == "1")
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each program that tests start compiles every module anew
+sys.dont_write_bytecode = False
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else Spark takes whatever python3 is first on the path
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED)  # for the Sparks of the programs that tests start too

@@ -56,6 +56,7 @@ def _names(
     gone |= {f"state {name}" for name in dropped}
     match = _Match.of(then, group.outline, gone)
     if match.differs is None:
+        _check_returned(group, txid, then, gone, log)
         return match.names
     kept, drop = sorted(states - dropped), _Drop(log, settings)
     missing = [lead for lead in (f"state {name}" for name in kept) if lead not in present]
@@ -66,6 +67,25 @@ def _names(
         f"batch {txid} of group {group.name!r} is frozen but not committed, and another program froze it: "
         f"{match.differs}. Nothing was written. {'. '.join([*ways, f'Or {settings.way_out}'])}"
     )
+
+
+def _check_returned(group: Group, txid: int, then: Outline, gone: set[str], log: TransactionLog) -> None:
+    """Raise CodeChangedError if a later stage lacks the rows of an output of this program.
+
+    A program without the output has frozen that stage, and crashed before it committed the batch. The rows cannot be
+    computed any more, because the states may hold the batch already.
+    """
+    for stage in group.stages[1:]:
+        frozen = log.frozen(group.name, txid, stage.number)
+        if frozen is None:
+            continue
+        for part in then.parts:
+            if part.stage == stage.number and part.name not in frozen and (lacks := sorted(set(part.leads) - gone)):
+                raise CodeChangedError(
+                    f"batch {txid} of group {group.name!r} waits for its commit, and its stage {stage.number} was frozen "
+                    f"by a program without {' and '.join(lacks)}, so that the batch has no rows for it. Nothing was "
+                    f"written. Start that program once more, which commits the batch without these rows, then this one"
+                )
 
 
 @dataclass(frozen=True, slots=True)
