@@ -56,7 +56,9 @@ def test_a_batch_whose_later_stage_was_frozen_without_an_output_is_not_lost_for_
     kept, changed = Rows(), Rows()
     crash(counted(BATCHES[:1], kept, changed), tmp_path, "freeze.after")
     crash(counted(BATCHES[:1], kept, None), tmp_path, "commit.stage.frozen")
-    with pytest.raises(CodeChangedError, match="batch 1 .*stage 2 .*without output changed.* Start that program once"):
+    with pytest.raises(
+        CodeChangedError, match="batch 1 .*without output changed froze its stage 2, .* Start that program once"
+    ):
         run(counted(BATCHES[:1], kept, changed), tmp_path)
     run(counted(BATCHES[:1], kept, None), tmp_path)
     run(counted(BATCHES, kept, changed), tmp_path)

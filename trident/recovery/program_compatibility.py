@@ -82,9 +82,10 @@ def _check_returned(group: Group, txid: int, then: Outline, gone: set[str], log:
         for part in then.parts:
             if part.stage == stage.number and part.name not in frozen and (lacks := sorted(set(part.leads) - gone)):
                 raise CodeChangedError(
-                    f"batch {txid} of group {group.name!r} waits for its commit, and its stage {stage.number} was frozen "
-                    f"by a program without {' and '.join(lacks)}, so that the batch has no rows for it. Nothing was "
-                    f"written. Start that program once more, which commits the batch without these rows, then this one"
+                    f"batch {txid} of group {group.name!r} waits for its commit, and a program without "
+                    f"{' and '.join(lacks)} froze its stage {stage.number}, so that the batch has no rows for it. "
+                    f"Nothing was written. Start that program once more, which commits the batch without these rows, "
+                    f"then this one"
                 )
 
 

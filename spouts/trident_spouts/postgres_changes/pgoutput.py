@@ -55,17 +55,45 @@ class Transaction(NamedTuple):
     """The kind of each tuple, as a number in KINDS."""
     pieces: tuple[bytes, ...]
     """The tuples as CSV, in pieces of whole rows."""
+    keys: tuple[tuple[str, ...], ...] = ()
+    """The primary key of each tuple, as texts, if the decoder was asked for keys. Then each piece is one tuple."""
 
     @property
     def rows(self) -> int:
         return len(self.kinds)
 
 
-class Decoder:
-    """Decodes the messages of a slot. Transactions that were committed before the LSN `after` are only noted."""
+def without_rows(transaction: Transaction, kept: Sequence[bool]) -> Transaction:
+    r"""Return a transaction with some of its tuples. It must have keys.
 
-    def __init__(self, source: ChangesSource, table: Table, after: int) -> None:
+    An update of which one tuple is left is a deletion or an insert.
+
+    >>> update = Transaction(Last(7, 100, 110, 0), 3, b"\1\2", (b"1\n", b"2\n"), (("1",), ("2",)))
+    >>> without_rows(update, [True, False]).kinds, without_rows(update, [False, True]).kinds
+    (b'\x03', b'\x00')
+    """
+    kinds = bytearray(transaction.kinds)
+    for at in range(len(kinds) - 1):
+        if kinds[at : at + 1] == _BEFORE and kept[at] != kept[at + 1]:
+            kinds[at : at + 2] = _DELETE + _INSERT
+    return transaction._replace(
+        kinds=bytes(kind for kind, keep in zip(kinds, kept, strict=True) if keep),
+        pieces=tuple(piece for piece, keep in zip(transaction.pieces, kept, strict=True) if keep),
+        keys=tuple(key for key, keep in zip(transaction.keys, kept, strict=True) if keep),
+    )
+
+
+class Decoder:
+    """Decodes the messages of a slot. Transactions that were committed before the LSN `after` are only noted.
+
+    `with_keys`: read the primary key of each tuple, too.
+    """
+
+    def __init__(self, source: ChangesSource, table: Table, after: int, with_keys: bool = False) -> None:
         self._source, self._table, self._after = source, table, after
+        self._key = [column.name for column in table.key] if with_keys else []
+        self._key_places = list[int]()
+        self._keys = list[tuple[str, ...]]()
         self._oid = _OID.pack(table.oid)
         self._row: Callable[[list[bytes | None]], bytes] | None = None
         self._problem = "a change came without a description of its columns"
@@ -109,16 +137,15 @@ class Decoder:
             self.skipped = last
             return None
         self._end_piece()
-        made = Transaction(last, self._messages, bytes(self._kinds), tuple(self._pieces))
-        self._kinds, self._pieces = bytearray(), []
+        made = Transaction(last, self._messages, bytes(self._kinds), tuple(self._pieces), tuple(self._keys))
+        self._kinds, self._pieces, self._keys = bytearray(), [], []
         return made
 
     def _change(self, letter: bytes, message: bytes) -> None:
-        row = self._row
-        if row is None:
+        if self._row is None:
             raise SourceChangedError(f"{self._source.name}: {self._problem}")
         if letter == b"I":
-            self._add(_INSERT, row(self._values(message, _IMAGE_AT)[0]))
+            self._add(_INSERT, self._values(message, _IMAGE_AT)[0])
             return
         whole = message[5] == _OLD
         if not whole and not self._source.keys_only:
@@ -128,14 +155,14 @@ class Decoder:
                 f"{ANEW}"
             )
         if message[5] == _NEW:  # the key did not change
-            self._add(_AFTER, row(self._values(message, _IMAGE_AT)[0]))
+            self._add(_AFTER, self._values(message, _IMAGE_AT)[0])
             return
         before, at = self._values(message, _IMAGE_AT)
         if letter == b"D":
-            self._add(_DELETE, row(before))
+            self._add(_DELETE, before)
             return
-        self._add(_BEFORE, row(before))
-        self._add(_AFTER, row(self._values(message, at + 1, before if whole else ())[0]))
+        self._add(_BEFORE, before)
+        self._add(_AFTER, self._values(message, at + 1, before if whole else ())[0])
 
     def _values(self, message: bytes, at: int, before: Sequence[bytes | None] = ()) -> tuple[list[bytes | None], int]:
         """Return the values of a row and the place after it. `before`: the row before an update.
@@ -175,12 +202,26 @@ class Decoder:
                 f"IDENTITY FULL, and {ANEW}; or declare the fields without that column"
             )
 
-    def _add(self, kind: bytes, row: bytes) -> None:
+    def _add(self, kind: bytes, values: list[bytes | None]) -> None:
+        assert self._row is not None
+        row = self._row(values)
         self._kinds += kind
         self._rows.append(row)
         self._bytes += len(row)
-        if self._bytes > _PIECE_BYTES:
+        if self._key:
+            self._keys.append(self._key_of(values))
+        if self._key or self._bytes > _PIECE_BYTES:
             self._end_piece()
+
+    def _key_of(self, values: list[bytes | None]) -> tuple[str, ...]:
+        key = [values[place] for place in self._key_places]
+        if None in key:
+            raise SourceChangedError(
+                f"{self._source.name}: transaction {self._begun[2]} does not bring the primary key of a row, because "
+                f"the table had another REPLICA IDENTITY when it ran than before. The first rows were read in parts, "
+                f"by their keys. To continue, {ANEW}"
+            )
+        return tuple(value.decode() for value in key if value is not None)
 
     def _end_piece(self) -> None:
         if self._rows:
@@ -227,7 +268,8 @@ class Decoder:
                 return
         texts = {field.name for field in self._source.schema.fields if isinstance(field.dataType, StringType)}
         read = [(columns[name][0], name in texts) for name in self._source.schema.names]
-        self._row, self._places = _writer(read), {place for place, _ in read}
+        self._key_places = [columns[name][0] for name in self._key]
+        self._row, self._places = _writer(read), {place for place, _ in read}.union(self._key_places)
 
 
 def _writer(columns: Sequence[tuple[int, bool]]) -> Callable[[list[bytes | None]], bytes]:

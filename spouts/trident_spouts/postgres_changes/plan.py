@@ -27,8 +27,12 @@ class Place(NamedTuple):
     """The numbers of the publication and of its entry for the table, and of the transactions that wrote them."""
 
 
+Key = tuple[tuple[str, str], ...]
+"""The primary key of a row: the name of each column, and its value as the database writes it."""
+
+
 class Shown(NamedTuple):
-    """The rows that the stream began with: the transactions that they show.
+    """Some of the rows that the stream began with: the transactions that they show.
 
     Changes of these transactions are in the rows already, so they are left out.
     """
@@ -37,6 +41,8 @@ class Shown(NamedTuple):
     """The snapshot in which the rows were read, as the server writes it: xmin:xmax:xip."""
     until: int
     """An LSN. The rows show no transaction that was committed after it."""
+    upto: Key | None = None
+    """The largest key of these rows. None: they are the rest of the table."""
 
     def shows(self, transaction: Last) -> bool:
         """Return whether the rows show the changes of a transaction.
@@ -71,8 +77,14 @@ class Plan(NamedTuple):
     rows: int
     last: Last | None
     """The last transaction up to `to` that changed the table; None if there was none since the slot was created."""
-    shown: Shown | None
-    """None if the stream began without the rows that the table had, or all transactions that they show were read."""
+    shown: tuple[Shown, ...]
+    """The parts in which the rows were read that the table had at the beginning, by their keys. Empty if the stream
+    began without these rows, or all transactions that they show were read."""
+
+    @property
+    def rows_left(self) -> bool:
+        """Whether the table has more rows to begin with."""
+        return self.after is None and bool(self.shown) and self.shown[-1].upto is not None
 
     def logged(self) -> dict[str, Any]:
         """Return the plan as JSON."""
@@ -80,19 +92,23 @@ class Plan(NamedTuple):
         stored: dict[str, Any] = {"after": after, "to": lsn_text(self.to), "rows": self.rows, "place": list(self.place)}
         if self.last is not None:
             stored["last"] = list(self.last)
-        if self.shown is not None:
-            stored["shown"] = list(self.shown)
+        if self.shown:
+            stored["shown"] = [list(part) for part in self.shown]
         return stored
 
 
 def plan_from(stored: dict[str, Any]) -> Plan:
     """Return the plan in a record of the log. Raises KeyError, TypeError or ValueError if the record is not a plan."""
-    after, last, shown = stored["after"], stored.get("last"), stored.get("shown")
+    after, last = stored["after"], stored.get("last")
     return Plan(
         Place(*stored["place"]),
         None if after is None else lsn_from(after),
         lsn_from(stored["to"]),
         stored["rows"],
         None if last is None else Last(*last),
-        None if shown is None else Shown(*shown),
+        tuple(_shown_from(*part) for part in stored.get("shown", ())),
     )
+
+
+def _shown_from(snapshot: str, until: int, upto: list[list[str]] | None) -> Shown:
+    return Shown(snapshot, until, None if upto is None else tuple((name, value) for name, value in upto))

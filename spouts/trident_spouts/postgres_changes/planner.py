@@ -8,12 +8,13 @@ from trident.base.changes import CHANGE
 from trident.base.errors import SourceUnreadableError
 from trident_spouts.executor import ReadSoFar
 from trident_spouts.jdbc.database import Database, Session
-from trident_spouts.postgres_changes.first_rows import FirstRows, first_rows, running_ended
+from trident_spouts.postgres_changes.first_rows import first_rows, running_ended
 from trident_spouts.postgres_changes.pgoutput import Transaction, kinds_of
-from trident_spouts.postgres_changes.plan import Plan
+from trident_spouts.postgres_changes.plan import Key, Plan, Shown
 from trident_spouts.postgres_changes.reader import Reader, up_to_rows
 from trident_spouts.postgres_changes.slot import Look, advance, check_position, create, flushed_to, look_at
 from trident_spouts.postgres_changes.source import EXISTS, ChangesSource, Table, opened
+from trident_spouts.postgres_changes.unseen import Unseen, check_key
 
 _LONGEST_SILENCE = 16 << 20
 """The bytes of the log of changes without a change of the table after which an empty batch moves the position. Without
@@ -30,7 +31,9 @@ class ChangesPlanner:
         self._database = Database(source.address, source.patience)
         self._reader = Reader(source)
         self._table: Table | None = None
-        self._first: FirstRows | None = None
+        self._unseen = Unseen(source, self._database)
+        self._first: dict[Key | None, tuple[tuple[Shown, ...], pa.Table]] = {}
+        """The first rows of batches that are under way, by the key after which they begin."""
         self._flushed: int | None = None
         self._silent_to = 0
         """The end of a record in the log. When it is on disk, and the reading has reached the end of the log, no
@@ -45,9 +48,11 @@ class ChangesPlanner:
         """
         self.waits = None
         if previous is None:
-            previous = self._begin()
+            previous = self._begin(limit)
             if previous is None or self._source.rows_first:
                 return previous
+        if previous.rows_left:
+            return self._more_rows(previous, limit)
         plan = self._planned(previous, limit)
         if plan is None:
             silent_to = self._database.read(lambda session: self._read(session, previous))
@@ -62,9 +67,13 @@ class ChangesPlanner:
             return None
         last, shown = transactions[-1].id, previous.shown
         plan = previous._replace(after=previous.to, to=last.end, rows=0, last=last)
-        if shown is not None and previous.to >= shown.until:
-            plan = plan._replace(shown=None)
-        return plan._replace(rows=sum(each.rows for each in _unseen(plan, transactions)))
+        if shown and previous.to >= shown[-1].until:
+            plan = plan._replace(shown=())
+        return plan._replace(rows=sum(each.rows for each in self._new(plan, transactions)))
+
+    def _new(self, plan: Plan, transactions: Sequence[Transaction]) -> list[Transaction]:
+        assert self._table is not None
+        return self._unseen.of(self._table, plan, transactions)
 
     def _read(self, session: Session, previous: Plan) -> int:
         """Read what came after a plan. Return the LSN up to which it is certain that nothing came."""
@@ -74,12 +83,12 @@ class ChangesPlanner:
         look = look_at(session, self._source, table)
         slot = check_position(self._source, look, previous)
         self._flushed = slot.flushed
-        complete = self._reader.read(session, table, slot, previous.to, previous.last)
+        complete = self._reader.read(session, table, slot, previous.to, previous.last, len(previous.shown) > 1)
         silent_to, safe = self._silent_to, complete and self._silent_to <= slot.flushed
         self._silent_to = slot.inserted if safe or not silent_to else silent_to
         return silent_to if safe else 0
 
-    def _begin(self) -> Plan | None:
+    def _begin(self, limit: int) -> Plan | None:
         """Return the position at which a new stream begins, after creating the slot; None if that takes longer."""
         look = self._look()
         if look.slot is None:
@@ -90,16 +99,33 @@ class ChangesPlanner:
         if look.slot is None:
             raise SourceUnreadableError(f"{self._source.name}: the slot {self._source.slot!r} was dropped again")
         self._flushed = look.slot.flushed
-        start = Plan(look.place, look.slot.confirmed, look.slot.confirmed, 0, None, None)
-        return self._with_rows(start) if self._source.rows_first else start
-
-    def _with_rows(self, start: Plan) -> Plan | None:
+        start = Plan(look.place, look.slot.confirmed, look.slot.confirmed, 0, None, ())
+        if not self._source.rows_first:
+            return start
         if not self._database.read(running_ended):
             self.waits = "the rows are read when the transactions have ended that ran when the slot was created"
             return None
+        return self._with_rows(start, limit)
+
+    def _more_rows(self, previous: Plan, limit: int) -> Plan:
+        """Return the next part of the rows that the table has at the beginning."""
+        check_position(self._source, self._look(), previous)
+        return self._with_rows(previous, limit)
+
+    def _with_rows(self, previous: Plan, limit: int) -> Plan:
         assert self._table is not None
-        self._first = first_rows(self._database, self._source, self._table)
-        return start._replace(after=None, rows=self._first.table.num_rows, shown=self._first.shown)
+        after = previous.shown[-1].upto if previous.shown else None
+        if after is not None:
+            check_key(self._source, self._table, after)
+        part, rows = first_rows(self._database, self._source, self._table, after, limit)
+        shown = previous.shown
+        if shown and shown[-1].snapshot == part.snapshot:
+            shown = (*shown[:-1], shown[-1]._replace(upto=part.upto))
+        else:
+            shown = (*shown, part)
+        self._first[after] = shown, rows
+        self._reader = Reader(self._source)  # without keys what it holds would be of no use beside several parts
+        return previous._replace(after=None, rows=rows.num_rows, shown=shown)
 
     def _look(self) -> Look:
         return self._database.read(lambda session: look_at(session, self._source, self._opened(session)))
@@ -112,10 +138,10 @@ class ChangesPlanner:
     def table(self, plan: Plan) -> pa.Table:
         """Return the tuples of a plan. Raises SourceUnreadableError if it must be planned again."""
         if plan.after is None:
-            first = self._first
-            if first is None or first.shown != plan.shown:
+            rows = next((rows for shown, rows in self._first.values() if shown == plan.shown), None)
+            if rows is None:
                 raise SourceUnreadableError(f"{self._source.name}: the first rows are read again with a new plan")
-            return self._with_kinds(first.table, bytes(first.table.num_rows))
+            return self._with_kinds(rows, bytes(rows.num_rows))
         return self._changes(plan, plan.after)
 
     def _changes(self, plan: Plan, after: int) -> pa.Table:
@@ -123,7 +149,7 @@ class ChangesPlanner:
         if not transactions and plan.rows:  # another run planned it
             self._database.read(lambda session: self._read(session, plan._replace(to=after, last=None)))
             transactions = self._reader.between(after, plan.to)
-        unseen = _unseen(plan, transactions)
+        unseen = [] if self._table is None else self._new(plan, transactions)
         if self._table is None or sum(each.rows for each in unseen) != plan.rows:
             raise SourceUnreadableError(f"{self._source.name}: the slot has other changes now; they are planned again")
         rows, _ = self._table.format.table(_joined(unseen))
@@ -137,8 +163,8 @@ class ChangesPlanner:
         """Let the slot forget the changes up to the end of a plan, because its batch is committed."""
         self._database.read(lambda session: advance(session, self._source, plan.to))
         self._reader.forget(plan.to)
-        if plan.after is None:
-            self._first = None
+        self._unseen.forget(plan.to)
+        self._first = {after: part for after, part in self._first.items() if part[0] != plan.shown}
 
     def read_so_far(self, previous: Plan | None) -> ReadSoFar | None:
         """Return how many bytes of the log of changes were read, of those that are on disk."""
@@ -150,12 +176,6 @@ class ChangesPlanner:
     def close(self) -> None:
         """Close the connection."""
         self._database.close()
-
-
-def _unseen(plan: Plan, transactions: Sequence[Transaction]) -> list[Transaction]:
-    """Return the transactions whose changes the first rows of the stream do not show."""
-    shown = plan.shown
-    return [each for each in transactions if shown is None or not shown.shows(each.id)]
 
 
 def _joined(transactions: Sequence[Transaction]) -> Iterator[bytes]:

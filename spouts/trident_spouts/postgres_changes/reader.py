@@ -58,16 +58,19 @@ class Reader:
         """Return whether nothing can have come after an LSN since the last reading: the log ends where it did."""
         return self._kept.end <= after <= flushed == self._complete
 
-    def read(self, session: Session, table: Table, slot: Slot, after: int, last: Last | None) -> bool:
+    def read(
+        self, session: Session, table: Table, slot: Slot, after: int, last: Last | None, with_keys: bool = False
+    ) -> bool:
         """Read transactions after an LSN, beyond those that are kept. Return whether the end of the log was reached.
 
-        `last` is the last transaction up to there. Raises DataLossError if the slot has another history before it.
+        `with_keys`: read the primary key of each tuple, too. `last` is the last transaction up to there. Raises
+        DataLossError if the slot has another history before it.
         """
         kept = self._kept if self._kept.begin <= after <= self._kept.end else _Kept(after, after, (), last)
         repeated = sum(each.messages for each in kept.transactions if each.id.commit >= slot.confirmed)
         most = repeated + max(_BATCHES * self._source.limit, _LEAST_MESSAGES)
         while True:
-            decoder = Decoder(self._source, table, kept.end)
+            decoder = Decoder(self._source, table, kept.end, with_keys)
             read, count = [], 0
             for message in session.values(self._query(most)):
                 count += 1

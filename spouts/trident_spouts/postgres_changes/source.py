@@ -49,6 +49,15 @@ class Column(NamedTuple):
     type: int
 
 
+class KeyColumn(NamedTuple):
+    """A column of the primary key, with its type and collation as SQL."""
+
+    name: str
+    type: str
+    collation: str
+    """``collate "schema"."name"``, or empty."""
+
+
 _SAME_TEXTS = {21: 20, 23: 20, 1043: 25}
 """Types whose values have the same texts in a wider type: smallint and int in bigint, varchar in text."""
 
@@ -64,9 +73,11 @@ class Table(NamedTuple):
     oid: int
     format: RowFormat
     columns: dict[str, "Column"]
-    """Each column that is read, by its name."""
+    """Each column that is read or belongs to the primary key, by its name."""
     from_sql: str
     """The table as an item after FROM, without the rows of tables that inherit from it."""
+    key: tuple[KeyColumn, ...]
+    """The primary key. Empty if there is none, or the changes do not bring it."""
 
 
 def opened(session: Session, source: ChangesSource) -> Table:
@@ -83,14 +94,33 @@ def opened(session: Session, source: ChangesSource) -> Table:
         f"select relkind::text, row_security_active(oid) from pg_class where oid = {relation.oid}"
     )
     _check_table(session, source, relation, kind, secured)
-    names = ", ".join(literal(field.name) for field in source.schema.fields)
+    key = _key(session, relation.oid)
+    names = ", ".join(map(literal, {*source.schema.names, *(column.name for column in key)}))
     rows = session.rows(
         f"select attname, attnum, atttypid::bigint from pg_attribute where attrelid = {relation.oid} and attnum > 0 "
         f"and attname in ({names})"
     )
     columns = {name: Column(number, type_of(oid)) for name, number, oid in rows}
     only = "" if kind == "p" else "only "
-    return Table(relation.oid, form, columns, f"{only}{source.source.table} as source")
+    return Table(relation.oid, form, columns, f"{only}{source.source.table} as source", key)
+
+
+def _key(session: Session, table: int) -> tuple[KeyColumn, ...]:
+    """Return the primary key of a table, if each update and deletion brings it."""
+    bring_others = session.rows(
+        f"select 1 from pg_class where oid in ({members_sql(table)}) and relkind in ('r', 'p') "
+        f"and relreplident not in ('d', 'f') and (oid = {table} or relispartition)"
+    )
+    columns = session.rows(
+        f"select attname, format_type(atttypid, atttypmod), attgenerated::text, coalesce((select "
+        f"format('collate %I.%I', nspname, collname) from pg_collation c join pg_namespace n on n.oid = collnamespace "
+        f"where c.oid = attcollation), '') from pg_index cross join unnest(indkey) with ordinality as k(number, place) "
+        f"join pg_attribute on attrelid = indrelid and attnum = number "
+        f"where indrelid = {table} and indisprimary and place <= indnkeyatts order by place"
+    )
+    if bring_others or any(generated for _, _, generated, _ in columns):
+        return ()
+    return tuple(KeyColumn(name, type_, collation) for name, type_, _, collation in columns)
 
 
 def with_kind(fields: StructType, name: str, keys_only: bool) -> StructType:

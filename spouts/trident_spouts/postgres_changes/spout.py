@@ -57,8 +57,8 @@ class PostgresChangesSpout:
     publication : str
         The publication that has the table: ``CREATE PUBLICATION name FOR TABLE orders``.
     startingFrom : "rows" or "slot"
-        The beginning of a new stream. "rows": the rows that the table has come first, as inserts, and then the changes
-        that they do not show. "slot": only changes, from the position of the slot on.
+        The beginning of a new stream. "rows": the rows that the table has come first, as inserts in the order of the
+        primary key, and then the changes that they do not show. "slot": only changes, from the position of the slot on.
     images : "full" or "key"
         The row before an update or a deletion. "full": the whole row, which needs ``REPLICA IDENTITY FULL``. "key": its
         key is enough, as the log has it by default. Then the last field is ``_exists``, true or, for a deletion, null:
@@ -72,7 +72,8 @@ class PostgresChangesSpout:
         The most tuples in a transaction, which the driver holds in memory. A larger one stops the stream with
         SourceChangedError.
     maxFirstRows : int
-        The most rows of the first batch with ``startingFrom="rows"``, which the driver holds in memory.
+        The most rows that a table without a primary key may have with ``startingFrom="rows"``. They are one batch,
+        which the driver holds in memory.
     user, password : str, optional
         The user and password in place of those in `url`; each may be ``env:NAME`` or ``file:path``.
     retrySecs : duration
