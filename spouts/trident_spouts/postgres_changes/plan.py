@@ -21,10 +21,13 @@ class Place(NamedTuple):
     """The system identifier of the server; None if the user may not see it."""
     database: int
     table: int
-    columns: dict[str, list[int]]
-    """The number of each column that is read, and the number of its type."""
+    columns: dict[str, list[Any]]
+    """Each column that is read: its number, the number of its type, the type's modifier, the labels of an enumeration.
+    """
     publication: str
     """The numbers of the publication and of its entry for the table, and of the transactions that wrote them."""
+    partitions: tuple[dict[str, list[int]], int] | None = None
+    """The partitions, as `Partitions` has them; None if the table has none."""
 
 
 Key = tuple[tuple[str, str], ...]

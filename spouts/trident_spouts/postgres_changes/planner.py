@@ -10,9 +10,10 @@ from trident_spouts.executor import ReadSoFar
 from trident_spouts.jdbc.database import Database, Session
 from trident_spouts.postgres_changes.first_rows import first_rows, running_ended
 from trident_spouts.postgres_changes.pgoutput import Transaction, kinds_of
-from trident_spouts.postgres_changes.plan import Key, Plan, Shown
+from trident_spouts.postgres_changes.plan import Key, Place, Plan, Shown
 from trident_spouts.postgres_changes.reader import Reader, up_to_rows
-from trident_spouts.postgres_changes.slot import Look, advance, check_position, create, flushed_to, look_at
+from trident_spouts.postgres_changes.rewrites import check_partitions
+from trident_spouts.postgres_changes.slot import Look, Slot, advance, check_position, create, flushed_to, look_at
 from trident_spouts.postgres_changes.source import EXISTS, ChangesSource, Table, opened
 from trident_spouts.postgres_changes.unseen import Unseen, check_key
 
@@ -35,6 +36,8 @@ class ChangesPlanner:
         self._first: dict[Key | None, tuple[tuple[Shown, ...], pa.Table]] = {}
         """The first rows of batches that are under way, by the key after which they begin."""
         self._flushed: int | None = None
+        self._place: Place | None = None
+        """The place as of the last reading; None before the first."""
         self._silent_to = 0
         """The end of a record in the log. When it is on disk, and the reading has reached the end of the log, no
         transaction up to there was left out."""
@@ -66,7 +69,8 @@ class ChangesPlanner:
         if not transactions:
             return None
         last, shown = transactions[-1].id, previous.shown
-        plan = previous._replace(after=previous.to, to=last.end, rows=0, last=last)
+        place = self._place or previous.place
+        plan = previous._replace(place=place, after=previous.to, to=last.end, rows=0, last=last)
         if shown and previous.to >= shown[-1].until:
             plan = plan._replace(shown=())
         return plan._replace(rows=sum(each.rows for each in self._new(plan, transactions)))
@@ -80,13 +84,20 @@ class ChangesPlanner:
         if self._table is not None and self._reader.at_end(previous.to, flushed_to(session)):
             return 0
         table = self._opened(session)
-        look = look_at(session, self._source, table)
-        slot = check_position(self._source, look, previous)
+        slot = self._checked(session, table, previous)
         self._flushed = slot.flushed
         complete = self._reader.read(session, table, slot, previous.to, previous.last, len(previous.shown) > 1)
         silent_to, safe = self._silent_to, complete and self._silent_to <= slot.flushed
         self._silent_to = slot.inserted if safe or not silent_to else silent_to
         return silent_to if safe else 0
+
+    def _checked(self, session: Session, table: Table, previous: Plan) -> Slot:
+        """Return the slot, if it and the table continue what was read."""
+        look = look_at(session, self._source, table)
+        slot = check_position(self._source, look, previous)
+        check_partitions(session, self._source, previous.place, look.place)
+        self._place = look.place._replace(columns={**previous.place.columns, **look.place.columns})
+        return slot
 
     def _begin(self, limit: int) -> Plan | None:
         """Return the position at which a new stream begins, after creating the slot; None if that takes longer."""
@@ -109,7 +120,7 @@ class ChangesPlanner:
 
     def _more_rows(self, previous: Plan, limit: int) -> Plan:
         """Return the next part of the rows that the table has at the beginning."""
-        check_position(self._source, self._look(), previous)
+        self._database.read(lambda session: self._checked(session, self._opened(session), previous))
         return self._with_rows(previous, limit)
 
     def _with_rows(self, previous: Plan, limit: int) -> Plan:

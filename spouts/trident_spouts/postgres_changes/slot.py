@@ -11,6 +11,7 @@ from trident_spouts.jdbc.relation import literal
 from trident_spouts.postgres_changes.lsn import lsn_from, lsn_text
 from trident_spouts.postgres_changes.pgoutput import ANEW
 from trident_spouts.postgres_changes.plan import Place, Plan
+from trident_spouts.postgres_changes.rewrites import partitions, same_column
 from trident_spouts.postgres_changes.source import ChangesSource, Table
 
 _CREATION_SECS = 20
@@ -48,7 +49,8 @@ def look_at(session: Session, source: ChangesSource, table: Table) -> Look:
     flushed, inserted = flushed_to(session), session.one("select pg_current_wal_insert_lsn()::text")[0]
     (database,) = session.one("select oid::bigint from pg_database where datname = current_database()")
     columns = {name: [*column] for name, column in table.columns.items()}
-    place = Place(system_of(session), database, table.oid, columns, _publication(session, source, table))
+    published, parts = _publication(session, source, table), partitions(session, source, table)
+    place = Place(system_of(session), database, table.oid, columns, published, parts)
     rows = session.rows(
         f"select to_jsonb(s)::text from pg_replication_slots s where slot_name = {literal(source.slot)}"
     )
@@ -134,7 +136,9 @@ def check_position(source: ChangesSource, look: Look, plan: Plan) -> Slot:
         problem = f"is in another database (number {then.database} before, {now.database} now)"
     elif then.table != now.table:
         problem = f"was dropped and recreated (oid {then.table} before, {now.table} now)"
-    elif altered := [name for name in then.columns if now.columns.get(name, then.columns[name]) != then.columns[name]]:
+    elif altered := [
+        name for name, was in then.columns.items() if name in now.columns and not same_column(was, now.columns[name])
+    ]:
         raise SourceChangedError(
             f"{source.name}: column {altered[0]!r} was altered or recreated since the stream read it, and the log of "
             f"changes does not have the values that it got then. To continue, {ANEW}"

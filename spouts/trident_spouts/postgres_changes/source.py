@@ -43,10 +43,15 @@ class ChangesSource(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A column: its number in the table, which a column that is added later never gets again, and that of its type."""
+    """A column: its number in the table, which a column that is added later never gets again, and that of its type.
+
+    `modifier` is the type's modifier, such as a length, -1 if it has none; `labels` are those of an enumeration.
+    """
 
     number: int
     type: int
+    modifier: int
+    labels: list[str]
 
 
 class KeyColumn(NamedTuple):
@@ -78,6 +83,7 @@ class Table(NamedTuple):
     """The table as an item after FROM, without the rows of tables that inherit from it."""
     key: tuple[KeyColumn, ...]
     """The primary key. Empty if there is none, or the changes do not bring it."""
+    partitioned: bool
 
 
 def opened(session: Session, source: ChangesSource) -> Table:
@@ -97,12 +103,13 @@ def opened(session: Session, source: ChangesSource) -> Table:
     key = _key(session, relation.oid)
     names = ", ".join(map(literal, {*source.schema.names, *(column.name for column in key)}))
     rows = session.rows(
-        f"select attname, attnum, atttypid::bigint from pg_attribute where attrelid = {relation.oid} and attnum > 0 "
-        f"and attname in ({names})"
+        f"select attname, attnum, atttypid::bigint, atttypmod, array(select concat(e.oid, ' ', enumlabel) from pg_enum "
+        f"e where enumtypid in (t.oid, typelem, typbasetype) order by 1) from pg_attribute join pg_type t "
+        f"on t.oid = atttypid where attrelid = {relation.oid} and attnum > 0 and attname in ({names})"
     )
-    columns = {name: Column(number, type_of(oid)) for name, number, oid in rows}
+    columns = {name: Column(number, type_of(oid), *form) for name, number, oid, *form in rows}
     only = "" if kind == "p" else "only "
-    return Table(relation.oid, form, columns, f"{only}{source.source.table} as source", key)
+    return Table(relation.oid, form, columns, f"{only}{source.source.table} as source", key, kind == "p")
 
 
 def _key(session: Session, table: int) -> tuple[KeyColumn, ...]:
