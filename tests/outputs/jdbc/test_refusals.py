@@ -219,7 +219,7 @@ def test_a_transaction_that_commits_meanwhile_counts(postgres: PostgresServer, t
     """The server still works on the COMMIT of a connection that the driver has lost."""
     postgres.run(f"create table {table} (v bigint)")
     made, batch = outlet(postgres.url, table, "v long"), pa.table({"v": [1]})
-    digest = BatchText([batch], changes=False).read_through()
+    digest = BatchText([batch], (), changes=False).read_through()
     former = (
         f"insert into {table} values (1)",
         f"update _trident_outputs set txid = 1, digest = '{digest}' where output = '{table}/out'",

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import types as kinds
 
 from trident_state.encoding import is_bytes, is_text
@@ -25,6 +26,8 @@ class Column(NamedTuple):
     """True if the server computes its value, and takes no other."""
     exact: bool
     """True if two texts are equal for the server only if they are the same."""
+    collation: str = ""
+    """The collation, as SQL; "" if it is that of the type."""
 
 
 _NAMES: tuple[tuple[Callable[[pa.DataType], bool], tuple[str, ...]], ...] = (
@@ -61,6 +64,22 @@ def rounds(column: Column, kind: pa.DataType) -> bool:
         whole, own = (kind.precision - kind.scale, kind.scale) if kinds.is_decimal(kind) else (_whole(kind), 0)
         return scale < own or digits - scale < whole
     return column.type.startswith("timestamp") and column.modifier < _MICROSECONDS
+
+
+def dropped_spaces(column: Column, texts: pa.ChunkedArray) -> str | None:
+    """Return the first text whose spaces at the end the server would drop; None if there is none.
+
+    A ``character`` does not count them, and both kinds of texts with a length drop those beyond it.
+    """
+    if column.type not in ("character", "character varying"):
+        return None
+    ends = pc.ends_with(texts, " ")
+    if column.type == "character varying":
+        if column.modifier == -1:
+            return None
+        ends = pc.and_(ends, pc.greater(pc.utf8_length(texts), column.modifier - 4))
+    first = texts.filter(ends)
+    return str(first[0].as_py()) if len(first) else None
 
 
 def merges(column: Column, kind: pa.DataType) -> bool:

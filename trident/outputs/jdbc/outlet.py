@@ -22,7 +22,7 @@ from trident.base.redis_address import redacted
 from trident.base.types import arrow_schema
 from trident.frozen.results import Result
 from trident.outputs.jdbc.record import JdbcRecord
-from trident.outputs.jdbc.table import Table, look_up
+from trident.outputs.jdbc.table import Table, form_of, look_up
 from trident.outputs.jdbc.writing import BatchText, append, upsert
 from trident.outputs.last_changes import last_of_keys
 from trident.outputs.run_identity import RunIdentity
@@ -106,6 +106,12 @@ class JdbcOutlet:
             upsert(connection, self._table, text, self._target.changes, self._target.consolidated)
         else:
             append(connection, self._table, text)
+        # The locks of what was written keep the table as it is until the commit.
+        if form_of(connection, self._target) != self._table.form:
+            raise OutputUnavailableError(
+                f"{self._where}: the table {self._target.table} was altered since its columns were checked; they are "
+                f"checked again, and batch {txid} is written again"
+            )
         self._record.write(connection, self._rules.written(txid, text.digest))
         reach("output.staged")
 
@@ -114,7 +120,7 @@ class JdbcOutlet:
         if target.key:
             change = CHANGE if target.changes else None
             tables = last_of_keys(lambda: self._read(result), target.key, change, target.consolidated)
-        return BatchText(tables, target.changes)
+        return BatchText(tables, self._table.columns, target.changes)
 
     def _transaction(self, work: Callable[[Any], None], what: str) -> None:
         try:

@@ -23,11 +23,19 @@ _COLUMNS = """
     select a.attname, case b.typtype when 'e' then 'enum' else format_type(b.oid, null) end,
         format_type(a.atttypid, a.atttypmod), case when t.typtype = 'd' then t.typtypmod else a.atttypmod end,
         a.attnotnull and not a.atthasdef and a.attidentity = '', a.attidentity = 'a' or a.attgenerated <> '',
-        coalesce(l.collisdeterministic, true)
+        coalesce(l.collisdeterministic, true),
+        case when a.attcollation <> t.typcollation then a.attcollation::regcollation::text else '' end
     from pg_attribute a join pg_type t on t.oid = a.atttypid
         join pg_type b on b.oid = case when t.typtype = 'd' then t.typbasetype else t.oid end
         left join pg_collation l on l.oid = a.attcollation
     where a.attrelid = %s and a.attnum > 0 and not a.attisdropped order by a.attnum
+"""
+_FORM = """
+    select md5(concat_ws(' ', c.oid, c.relkind, c.relpersistence, row_security_active(c.oid), (
+        select string_agg(concat_ws(' ', attnum, attname, atttypid, atttypmod, attcollation, attnotnull, atthasdef,
+            attidentity, attgenerated), ',' order by attnum)
+        from pg_attribute where attrelid = c.oid and attnum > 0 and not attisdropped)))
+    from pg_class c where c.oid = to_regclass(%s)
 """
 _UNIQUE = """
     select array(select a.attname::text from unnest(i.indkey::int2[]) with ordinality k (number, at)
@@ -48,6 +56,8 @@ class Table:
     key: tuple[str, ...]
     merges: bool
     """True if different keys of tuples may be one key for the server."""
+    form: str
+    """A digest of the table's description by the database."""
 
     @property
     def names(self) -> list[str]:
@@ -56,6 +66,7 @@ class Table:
 
 def look_up(connection: Any, target: JdbcTarget, fields: pa.Schema, refuse: Refuse) -> Table:
     """Return the target table. Raises the error of `refuse` if it does not fit the fields."""
+    form = form_of(connection, target)
     found = connection.execute(_TABLE, (table_sql(target.table),)).fetchone()
     if found is None:
         raise refuse(f"there is no table {target.table}; create it, or correct table=")
@@ -64,10 +75,28 @@ def look_up(connection: Any, target: JdbcTarget, fields: pa.Schema, refuse: Refu
     columns = {column.name: column for column in (Column(*row) for row in connection.execute(_COLUMNS, (oid,)))}
     chosen = tuple(_column(columns, field, target.table, refuse) for field in fields)
     _check_rest(columns, fields.names, target.table, refuse)
+    if target.changes:
+        _check_security(connection, oid, target.table, refuse)
     if target.key:
         _check_unique([row[0] for row in connection.execute(_UNIQUE, (oid,))], target, refuse)
     merging = any(merges(columns[name], fields.field(name).type) for name in target.key)
-    return Table(quoted(schema), f"{quoted(schema)}.{quoted(own)}", chosen, tuple(map(quoted, target.key)), merging)
+    return Table(
+        quoted(schema), f"{quoted(schema)}.{quoted(own)}", chosen, tuple(map(quoted, target.key)), merging, form
+    )
+
+
+def form_of(connection: Any, target: JdbcTarget) -> str:
+    """Return a digest of the description of the target table; "" if there is none."""
+    found = connection.execute(_FORM, (table_sql(target.table),)).fetchone()
+    return "" if found is None else str(found[0])
+
+
+def _check_security(connection: Any, oid: int, table: str, refuse: Refuse) -> None:
+    if connection.execute("select row_security_active(%s::oid)", (oid,)).fetchone()[0]:
+        raise refuse(
+            f"the table {table} has row level security, which hides rows from the user, so that deletions would leave "
+            f"them there; connect as a user with BYPASSRLS"
+        )
 
 
 def _check_kind(table: str, kind: str, persistence: str, refuse: Refuse) -> None:
