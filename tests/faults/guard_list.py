@@ -2226,6 +2226,14 @@ GUARDS = [
         "tests/spouts/postgres_changes/test_slot.py -k another_program",
     ),
     Guard(
+        "upserts without their key",
+        "a deletion of a row by another key than the source's leaves the row in the table",
+        "trident/stream/tables.py",
+        "_with_keys(stream, keys, step) if of_upserts else stream._node,",
+        "stream._node,",
+        "tests/run/test_change_sources.py -k without_its_key",
+    ),
+    Guard(
         "slot, partitions that went",
         "rows of a partition that was truncated, dropped or detached stay in the states",
         "spouts/trident_spouts/postgres_changes/rewrites.py",

@@ -104,6 +104,41 @@ def test_an_event_that_cannot_be_a_change_fails_its_batch(value: bytes, problem:
     assert "asChanges(Debezium)" in str(failed.value) and "test_change_sources.py" in str(failed.value)
 
 
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [(b'{"id": 1}', b'{"v": 1}'), (b'{"ID": 1}', None)],
+        [(b'{"id": 1}', b'{"v": 1}'), (b'{"ID": 2}', b'{"v": 2}')],
+    ],
+    ids=["deletion", "row"],
+)
+@pytest.mark.parametrize("others", [0, 5000])
+def test_a_row_without_its_key_fails_its_batch(messages: list[Message], others: int, tmp_path: Path) -> None:
+    """A deletion of the key null would leave the row there, and rows of the key null would replace each other."""
+    topology = TridentTopology()
+    more = [(b'{"id": 3}', b'{"v": 3}')] * others
+    stream = topology.newStream("s", FixedBatchSpout(MESSAGE, [[message, *more] for message in messages]))
+    rows = stream.each("key", FromJson("id long")).each("value", FromJson("v long"))
+    rows.asUpserts("value").toTable("id", valueFields="v", name="rows")
+    with (
+        pytest.raises(BatchFailedError, match="key field 'id' is null: the key of the table must be the key by which"),
+        start_local(topology, name="t", checkpointLocation=tmp_path, maxAttempts=1) as running,
+    ):
+        running.processAllAvailable(timeout=20)
+
+
+def test_a_debezium_deletion_without_the_key_fails_its_batch(tmp_path: Path) -> None:
+    topology = TridentTopology()
+    events = [b'{"op": "c", "after": {"id": 1, "g": "a", "v": 1}}', b'{"op": "d", "before": {"ID": 1}}']
+    stream = topology.newStream("s", FixedBatchSpout(MESSAGE, [[(b"", event)] for event in events]))
+    stream.asUpserts(Debezium(ROW)).toTable("id", name="rows")
+    with (
+        pytest.raises(BatchFailedError, match="key field 'id' is null"),
+        start_local(topology, name="t", checkpointLocation=tmp_path, maxAttempts=1) as running,
+    ):
+        running.processAllAvailable(timeout=20)
+
+
 def test_an_event_that_cannot_be_read_may_become_a_dead_letter(tmp_path: Path) -> None:
     topology = TridentTopology()
     values = [b'{"op": "c", "after": {"id": 1, "g": "a"}}', b'{"op": "t"}', b'{"op": "d", "before": {"id": 2}}']

@@ -271,6 +271,23 @@ def test_an_update_that_goes_to_another_stream_of_a_split_leaves_the_first_one(t
         }
 
 
+@pytest.mark.parametrize(("kind", "wrap"), [("double", lambda value: value), ("array<double>", lambda value: [value])])
+def test_the_two_zeros_are_two_values_of_a_row(kind: str, wrap: Any, tmp_path: Path) -> None:
+    """A function may tell them apart, so the row that a change takes away must be the one that was added."""
+    zero, below = wrap(0.0), wrap(-0.0)
+    batches = [[(1, zero, "insert")], [(1, zero, "update_preimage"), (1, below, "update_postimage")]]
+    topology = TridentTopology()
+    rows = topology.newStream(
+        "s", FixedBatchSpout(f"id long, v {kind}, kind string", [*batches, [(1, below, "delete")]])
+    )
+    table = rows.asChanges("kind").toTable("id", name="table")
+    texts = table.changes().each("v", lambda value: repr(value), "text string").groupBy("text")
+    texts.persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="counts")
+    with start_local(topology, name="t", checkpointLocation=tmp_path) as running:
+        running.processAllAvailable(timeout=20)
+        assert dict(running.state("counts").items()) == {}
+
+
 def test_a_deletion_of_an_unknown_row_waits_for_its_insertion(tmp_path: Path) -> None:
     topology, feeder = TridentTopology(), FeederBatchSpout("g string, v long, kind string")
     changes = topology.newStream("s", feeder).asChanges("kind")

@@ -14,6 +14,29 @@ from trident.operations.column_functions import ColumnFunction
 
 
 @dataclass(frozen=True)
+class SourceKey(ColumnFunction):
+    """The fields of the key under which a table keeps the rows of a stream of upserts, unchanged.
+
+    Raises ValueError for a null. Of a row that goes, the source gives only its own key, and null for all else.
+    """
+
+    fields: tuple[str, ...]
+
+    def __call__(self, *values: Any) -> Any:
+        for name, value in zip(self.fields, values, strict=True):
+            if value is None:
+                raise ValueError(
+                    f"key field {name!r} is null: the key of the table must be the key by which the source knows its "
+                    f"rows, because a deletion has no other fields; to keep rows whose key has a null, give it a value "
+                    f"before asUpserts"
+                )
+        return values if len(values) > 1 else values[0]
+
+    def columns(self, inputs: Sequence[pa.Array]) -> list[pa.Array] | None:
+        return None if any(column.null_count for column in inputs) else list(inputs)
+
+
+@dataclass(frozen=True)
 class Storable(ColumnFunction):
     """Fields of a tuple, unchanged. The first `keys` of them are the key of a row in PostgreSQL.
 

@@ -10,9 +10,10 @@ from trident.base.names import FieldsLike, brief, did_you_mean
 from trident.base.step import Step
 from trident.base.types import ddl, select
 from trident.operations.column_updaters import LastOfKey
-from trident.operations.functions import Query
+from trident.operations.functions import Call, Operation, Query
 from trident.operations.output_fields import OutputsLike
 from trident.operations.query_functions import MapGet
+from trident.operations.upserts import SourceKey
 from trident.plan import joins, nodes, rules
 from trident.plan.change_order import consolidated, disordered
 from trident.plan.state_schema import function_of, keys_of, shown_type, value_of
@@ -156,8 +157,12 @@ def add_table(
     change: str | None = None,
     evolve: EvolveLike = None,
     initialState: object = None,
+    of_upserts: bool = False,
 ) -> nodes.PartitionPersist:
-    """Add the step that keeps the latest tuple of each key. `change` is the field with the kind of a change."""
+    """Add the step that keeps the latest tuple of each key. `change` is the field with the kind of a change.
+
+    A stream `of_upserts` has only the key of a row that goes, so a null in the key fails its batch.
+    """
     step = stream._step("toTable")
     check_no_requests(stream._node, step)
     if is_factory(keyFields):
@@ -175,7 +180,7 @@ def add_table(
     spec = state_spec(stream._register, name, factory, step, default=f"{stream._label}.latest")
     inputs = tuple(dict.fromkeys([*keys.names, *values.names, *([change] if change else [])]))
     node = nodes.PartitionPersist(
-        stream._node,
+        _with_keys(stream, keys, step) if of_upserts else stream._node,
         inputs,
         LastOfKey(step.called, tuple(values.names), change, of_states),
         select(stream.schema, inputs),
@@ -185,6 +190,15 @@ def add_table(
     )
     node = with_past(node, evolve, initialState, step)
     stream._register.add(stream._label, node)
+    return node
+
+
+def _with_keys(stream: StreamBase[Any], keys: StructType, step: Step) -> nodes.Node:
+    """Add the step that fails a batch in which a key has a null, and return it."""
+    names = tuple(keys.names)
+    operation = Operation(SourceKey(names), step.called, Call.VALUES)
+    node = nodes.Each(stream._node, names, operation, keys, **step.gives(stream.schema, ".key"))
+    stream._register.add(stream._label, node, part=True)
     return node
 
 

@@ -90,7 +90,8 @@ class UpsertVerbs(StreamBase[StreamT], Generic[StreamT, StateT, PlainT]):
     ) -> StateT:
         """Keep the latest row of each key in a state, as `Stream.toTable`; a deletion removes the key.
 
-        The key must be the one of the source, by which it orders the messages: the last message of a key decides.
+        The key must be the one of the source, by which it orders the messages: the last message of a key decides. A
+        null in a key field fails the batch.
 
         >>> from trident import Debezium, TridentTopology
         >>> from trident.spouts import FixedBatchSpout
@@ -99,7 +100,8 @@ class UpsertVerbs(StreamBase[StreamT], Generic[StreamT, StateT, PlainT]):
         >>> table.changes()
         ChangeStream(pets/3:changes: id bigint, name string, _change_type string)
         """
-        return self._state_of(add_table(self, keyFields, stateFactory, valueFields, name, CHANGE))
+        table = add_table(self, keyFields, stateFactory, valueFields, name, CHANGE, of_upserts=True)
+        return self._state_of(table)
 
     def toStream(self) -> PlainT:
         """Return the same tuples as an ordinary stream, in which ``_change_type`` is a field like any other."""

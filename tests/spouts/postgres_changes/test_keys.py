@@ -1,6 +1,6 @@
 """Without the whole row before a change, tuples are rows and deletions of keys, and a table follows them."""
 
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -8,7 +8,7 @@ import pytest
 from tests.spouts.jdbc.reads import planned
 from tests.spouts.postgres_changes.changed_table import ChangedTable, changes, drained
 from trident import Sum, TridentTopology
-from trident.errors import SourceChangedError
+from trident.errors import BatchFailedError, SourceChangedError
 from trident.state import MemoryMapState
 from trident.testing import start_local
 
@@ -40,6 +40,24 @@ def test_a_table_follows_and_gives_the_values_to_aggregates(orders: ChangedTable
         running.processAllAvailable(timeout=60)
         assert {key: tuple(row) for key, row in running.state("orders").items()} == {3: ("Bob", 20), 1: ("Cy", 7)}
         assert dict(running.state("totals").items()) == {"Bob": 20, "Cy": 7}
+
+
+@pytest.mark.parametrize("identity", ["default", "using index T_customer"])
+def test_a_table_by_another_key_than_the_sources_stops(orders: ChangedTable, identity: str, tmp_path: Path) -> None:
+    """The log has no other field of a row that goes, so the row would stay."""
+    orders.run(
+        "alter table T alter customer set not null",
+        f"create unique index {orders.name}_customer on T (customer)",
+        f"alter table T replica identity {identity.replace('T_', f'{orders.name}_')}",
+        "insert into T values (1, 'Ann', 10), (2, 'Bob', 20)",
+    )
+    topology, key = TridentTopology(), "customer" if identity == "default" else "id"
+    topology.newStream("orders", orders.spout(images="key")).asUpserts("_exists").toTable(key, name="orders")
+    with suppress(BatchFailedError), start_local(topology, checkpointLocation=tmp_path, maxAttempts=1) as running:
+        running.processAllAvailable(timeout=60)
+        orders.run("delete from T where id = 1")
+        with pytest.raises(BatchFailedError, match=f"key field '{key}' is null"):
+            running.processAllAvailable(timeout=60)
 
 
 def test_a_large_value_that_an_update_leaves_out_is_refused(orders: ChangedTable) -> None:

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from pyarrow import types as kinds
 
 from trident_state.binary import one_chunk
+from trident_state.encoding import encode_column
 
 Numbers = npt.NDArray[np.int64]
 
@@ -80,15 +81,14 @@ def _positions(numbers: Numbers) -> Numbers:
 
 
 def equal(one: pa.Array, other: pa.Array) -> pa.BooleanArray:
-    """Return for each row whether two values are equal: null is null, NaN is NaN."""
-    if kinds.is_nested(one.type):
-        pairs = zip(one.to_pylist(), other.to_pylist(), strict=True)
-        return pa.array([a == b for a, b in pairs], pa.bool_())
+    """Return for each row whether two values are the same: null is null, NaN is NaN, and -0.0 is not 0.0.
+
+    A function may see in which way two zeros differ. So the row that is taken away must be the one that was added.
+    """
+    if kinds.is_nested(one.type) or kinds.is_floating(one.type):
+        one, other = encode_column(one_chunk(one)), encode_column(one_chunk(other))
     same = pc.fill_null(pc.equal(one, other), False)  # noqa: FBT003
-    same = pc.or_(same, pc.and_(one.is_null(), other.is_null()))
-    if kinds.is_floating(one.type):
-        same = pc.or_(same, pc.fill_null(pc.and_(pc.is_nan(one), pc.is_nan(other)), False))  # noqa: FBT003
-    return same
+    return pc.or_(same, pc.and_(one.is_null(), other.is_null()))
 
 
 def all_of(conditions: Sequence[pa.BooleanArray]) -> pa.BooleanArray:
