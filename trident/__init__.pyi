@@ -1,6 +1,9 @@
 """The public names of this module, each with the module that defines it."""
 
 from trident import errors as errors
+from trident.access.forking import dropSavepoint as dropSavepoint
+from trident.access.forking import forkTopology as forkTopology
+from trident.access.forking import listSavepoints as listSavepoints
 from trident.access.listing import listStates as listStates
 from trident.access.opened_topology import OpenedTopology as OpenedTopology
 from trident.access.opened_topology import openTopology as openTopology

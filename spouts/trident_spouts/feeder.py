@@ -49,6 +49,7 @@ class FeederBatchSpout:
     """
 
     kind = SpoutKind.NON_TRANSACTIONAL
+    forkable = True
 
     def __init__(self, fields: str | StructType) -> None:
         self.schema = read_schema(fields)

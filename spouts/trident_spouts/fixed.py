@@ -58,6 +58,7 @@ class FixedBatchSpout:
     tables: tuple[pa.Table, ...]
     cycle: bool
     kind = SpoutKind.TRANSACTIONAL
+    forkable = True
 
     def __init__(self, fields: str | StructType, batches: Iterable[RowsLike], cycle: bool = False) -> None:
         schema = read_schema(fields)

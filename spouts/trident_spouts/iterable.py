@@ -83,6 +83,7 @@ class IterableSpout:
     batchSize: int
     maxDelaySecs: float
     kind = SpoutKind.NON_TRANSACTIONAL
+    forkable = True
 
     def __init__(
         self,

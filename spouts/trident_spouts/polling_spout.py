@@ -69,6 +69,7 @@ class PollingSpout:
     partitions: Partitions
     maxRows: int
     kind = SpoutKind.OPAQUE
+    forkable = True
 
     def __init__(self, fields: str | StructType, partitions: Partitions, maxRows: int = 10_000) -> None:
         if not callable(partitions) and not isinstance(partitions, Mapping):

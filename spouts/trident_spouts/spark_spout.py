@@ -5,7 +5,7 @@ import inspect
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 from pyspark.sql.types import StructType
 
@@ -78,6 +78,7 @@ class SparkSpout:
     plan: Plan
     schema: StructType
     kind: SpoutKind
+    forkable: ClassVar[bool] = True
     readLocal: ReadLocal | None
 
     def __init__(

@@ -100,6 +100,11 @@ spark.readStream
         """Return the fields of the DataFrame."""
         return schema_of(self.frame.schema.fields)
 
+    @property
+    def holds(self) -> str:
+        """The checkpoint of the query, which one query at a time may write."""
+        return f"the checkpoint {self.checkpointLocation!r}"
+
     def open(self) -> SpoutExecutor:
         """Return the executor of one run."""
         return _StreamingExecutor(self)

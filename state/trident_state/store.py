@@ -156,6 +156,15 @@ def read_few(store: object, keys: Sequence[Key], asOf: int | None) -> FewFound |
 
 
 @runtime_checkable
+class Paged(Protocol):
+    """A store that can scan page by page, each page as of a separate txid."""
+
+    def scan_by_page(self, pageRows: int = 10_000) -> Iterator[tuple[int, pa.Table]]:
+        """Yield all entries in tables of at most `pageRows` rows, each with the txid as of which it was read."""
+        ...
+
+
+@runtime_checkable
 class Bindable(Protocol):
     """A store whose reads can be bound to one incarnation of its state."""
 

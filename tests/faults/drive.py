@@ -48,6 +48,8 @@ class Case:
     """The topology of `tests.faults.stateful`, with operations over states and over checkpoints."""
     evolving: str = ""
     """The topology of `tests.faults.evolving`: "old" or "new", and where its states are."""
+    forking: str = ""
+    """A step of `tests.faults.forking`, which is carried out instead."""
     files: dict[str, Any] | None = None
     """The options by which all results go into files on an object store; None: into the log, and the checkpoint."""
 
@@ -95,6 +97,8 @@ def _state(case: Case, mixed: bool = False) -> Any:
 
 def run(case: Case) -> dict[str, dict[str, int]]:
     """Start, process everything, and tell what the states hold."""
+    if case.forking:
+        return _forking(case)
     with start(case) as running:
         running.processAllAvailable(timeout=300)
         if case.replayed:
@@ -109,6 +113,14 @@ def run(case: Case) -> dict[str, dict[str, int]]:
         if case.evolving:
             return evolving.results(found)
         return found | outputs.results(Path(case.checkpoint)) if case.outputs else found
+
+
+def _forking(case: Case) -> dict[str, dict[str, int]]:
+    from tests.faults import forking
+    from trident.log import RedisLog
+
+    log = None if case.log is None else RedisLog(case.log, requireDurable=False)
+    return forking.run(case.forking, str(case.redis), Path(case.checkpoint), log)
 
 
 def states_of(case: Case) -> tuple[str, ...]:

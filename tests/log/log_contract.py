@@ -466,6 +466,17 @@ class LogContract:
             log.keep_files_at(former, "s3://others/t")
         assert log.files_address() == place.look().files_address() == place.open().files_address() == "s3://books/t"
 
+    def test_the_origin_of_a_fork_stays_and_is_written_by_the_driver_of_the_lease_alone(self, place: Place) -> None:
+        log = place.open()
+        assert log.origin() is None
+        former, lease = log.take(), log.take()
+        log.keep_origin(lease, b"begun")
+        with pytest.raises(FencedError):
+            log.keep_origin(former, b"other")
+        assert log.origin() == place.look().origin() == place.open().origin() == b"begun"
+        log.keep_origin(lease, b"complete")
+        assert log.origin() == place.look().origin() == b"complete"
+
     def test_how_far_outputs_came_is_kept_and_replaced_as_a_whole(self, place: Place) -> None:
         log = place.open()
         lease = log.take()

@@ -106,6 +106,12 @@ class FakeLog:
     def files_address(self) -> str:
         return ""
 
+    def origin(self) -> bytes | None:
+        return None
+
+    def keep_origin(self, lease: Lease, origin: bytes) -> None:
+        raise AssertionError("the simulator forks nothing")
+
     def keep_files_at(self, lease: Lease, address: str) -> None:
         raise AssertionError("no file of the simulator lies on an object store")
 

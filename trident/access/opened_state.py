@@ -3,20 +3,20 @@
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
 from trident.base.ending import Ending
 from trident.base.errors import SnapshotMovedError, StateClosedError, StateError, StateRecoveringError
-from trident.reads.committed_reads import FREE_ROWS, Snapshot
+from trident.reads.committed_reads import Snapshot
 from trident.reads.state_view import AsOfBatch, StateDescription, StateView
 from trident.reads.static_states import ReadableStore
 from trident_state.few_keys import Key
 from trident_state.incarnation import Incarnation
 from trident_state.messages import FewFound
 from trident_state.state_shape import StateKind
-from trident_state.store import Store, bind_reads, read_few
+from trident_state.store import Paged, Store, bind_reads, read_few
 
 _T = TypeVar("_T")
 
@@ -26,18 +26,6 @@ class Followed(ReadableStore, Protocol):
 
     def committed(self) -> int:
         """Return the txid of the last batch that all groups of the state hold. Later calls never return less."""
-        ...
-
-
-@runtime_checkable
-class Paged(Protocol):
-    """A store that scans page by page, each page as of a separate txid, for readers that cannot hold commits back."""
-
-    def scan_by_page(self, pageRows: int = FREE_ROWS) -> Iterator[tuple[int, pa.Table]]:
-        """Yield all entries in pages, each as committed when the page is read, and with its txid.
-
-        The columns of a page are the key fields, then the value.
-        """
         ...
 
 

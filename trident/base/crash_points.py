@@ -55,15 +55,28 @@ EVOLVE_POINTS = (
 )
 """Points that only the first batch after a change of a state's shape reaches, or a heal of a store."""
 
+SAVEPOINT_POINTS = (
+    "savepoint.pages",
+    "savepoint.state",
+    "savepoint.files",
+    "savepoint.published",
+    "savepoint.dropped",
+)
+"""Points that only a savepoint reaches, in the order in which it does."""
+
+FORK_POINTS = ("fork.taken", "fork.begun", "fork.state", "fork.enrolled", "fork.done")
+"""Points that only a fork reaches, in the order in which it does."""
+
+_ALL_POINTS = (*POINTS, *OUTPUT_POINTS, *EVOLVE_POINTS, *SAVEPOINT_POINTS, *FORK_POINTS)
+
 VARIABLE = "TRIDENT_CRASH_AT"
 
 
 class _Trap:
     def __init__(self, text: str) -> None:
         point, _, count = text.partition(":")
-        if text and point not in (*POINTS, *OUTPUT_POINTS, *EVOLVE_POINTS):
-            known = ", ".join((*POINTS, *OUTPUT_POINTS, *EVOLVE_POINTS))
-            raise ValueError(f"{VARIABLE}={text!r}: no such point; the points are {known}")
+        if text and point not in _ALL_POINTS:
+            raise ValueError(f"{VARIABLE}={text!r}: no such point; the points are {', '.join(_ALL_POINTS)}")
         self.point = point
         self.visits_left = int(count or 1)
 

@@ -364,6 +364,10 @@ class LogMismatchError(LogError):
     """The states belong to another log than the log under this checkpointLocation."""
 
 
+class SavepointError(TridentError):
+    """A savepoint is missing, damaged or taken, or it cannot be taken or forked. The message has the reason."""
+
+
 class TopologyActiveError(TridentError, RuntimeError):
     """A topology of this name is already active in this process. The message names the ways out."""
 

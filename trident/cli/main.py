@@ -12,6 +12,7 @@ from trident.cli.lifecycle import activate, deactivate, kill, list_, rebalance, 
 from trident.cli.prepare_java import prepare_java
 from trident.cli.query import query
 from trident.cli.run import run
+from trident.cli.savepoint import fork, savepoint
 from trident.cli.serve import serve
 from trident.cli.state import state
 
@@ -46,6 +47,8 @@ main.add_command(run)
 for command in (submit, resume, list_, activate, deactivate, rebalance, kill):
     main.add_command(command)
 main.add_command(state)
+main.add_command(savepoint)
+main.add_command(fork)
 main.add_command(serve)
 main.add_command(query)
 main.add_command(config)

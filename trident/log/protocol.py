@@ -149,6 +149,10 @@ class LogReading(Protocol):
         """Return the URL of the topology's files on an object store; empty if they are in the checkpoint folder."""
         ...
 
+    def origin(self) -> bytes | None:
+        """Return the record of the savepoint from which this log was forked; None if it was not forked."""
+        ...
+
     def size(self) -> int | None:
         """Return how many bytes the log occupies, without the files of large results; None if that is not known."""
         ...
@@ -213,9 +217,9 @@ class LogReading(Protocol):
 class TransactionLog(LogReading, Protocol):
     """One topology's log. Every write raises FencedError unless its lease is the last lease that the log issued.
 
-    These writes are durable before they return: `keep_files_at`, `enroll`, `keep_outputs`, `freeze`, `freeze_stage`,
-    `born`, `founded`, `forget`, `publish`, `sync`. Any other write survives the death of the process at once, but a
-    power loss only after the next durable write.
+    These writes are durable before they return: `keep_files_at`, `keep_origin`, `enroll`, `keep_outputs`, `freeze`,
+    `freeze_stage`, `born`, `founded`, `forget`, `publish`, `sync`. Any other write survives the death of the process at
+    once, but a power loss only after the next durable write.
     """
 
     def take(self, holder: Holder | None = None, after: Lease | None = None) -> Lease:
@@ -243,6 +247,10 @@ class TransactionLog(LogReading, Protocol):
 
     def keep_files_at(self, lease: Lease, address: str) -> None:
         """Record the URL under which the topology's files are from now on."""
+        ...
+
+    def keep_origin(self, lease: Lease, origin: bytes) -> None:
+        """Record the savepoint from which this log is forked, or replace this record."""
         ...
 
     def enroll(self, lease: Lease, members: Members) -> None:

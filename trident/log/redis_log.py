@@ -4,7 +4,8 @@ All keys have one hash tag, so that a cluster keeps them on one server::
 
     prefix:{topology}:log:m                 format, uuid, lease, its holder, the last write's number, the groups, the
                                             token of every lease (lease:<epoch>), the URL
-                                            of the topology's files on an object store (files)
+                                            of the topology's files on an object store (files), and the
+                                            savepoint from which the log was forked (origin)
     prefix:{topology}:log:t                 streams (stream:<name>, position:<name>) and outputs (output:<name>)
     prefix:{topology}:log:g:<group>         committed, frozen, kept, batches (b:<txid>), times of commits (c:<txid>),
                                             attempts (a:<txid>), sizes (s:<txid>:<stage>)
@@ -193,6 +194,13 @@ class RedisTransactionLog(LogBase):
 
     def keep_files_at(self, lease: Lease, address: str) -> None:
         self._write(lease, WriteRequest(self._meta).set(self._meta, {"files": address}))
+
+    def origin(self) -> bytes | None:
+        (origin,) = self._server.ask(command(b"HGET", self._meta, b"origin"))
+        return None if origin is None else bytes(origin)
+
+    def keep_origin(self, lease: Lease, origin: bytes) -> None:
+        self._write(lease, WriteRequest(self._meta).set(self._meta, {"origin": origin}))
 
     # --- batches -----------------------------------------------------------------------------------------------
 

@@ -35,6 +35,9 @@ _TOUCH = "UPDATE meta SET renewed = renewed + 1"
 _NO_OUTPUT = ""
 """The output name in the row of a stage without outputs (only effects). The row shows that the stage is frozen."""
 
+ORIGIN = "CREATE TABLE IF NOT EXISTS origin (one INTEGER PRIMARY KEY CHECK (one = 1), body BLOB NOT NULL)"
+"""The table that only the log of a fork has."""
+
 TABLES = """
 CREATE TABLE meta (format TEXT NOT NULL, topology TEXT NOT NULL, uuid TEXT NOT NULL, epoch INTEGER NOT NULL,
   token TEXT NOT NULL, holder TEXT NOT NULL DEFAULT '',
@@ -184,6 +187,17 @@ class SqliteLog(LogBase):
     def keep_files_at(self, lease: Lease, address: str) -> None:
         with self._write(lease, durable=True) as db:
             db.execute("UPDATE meta SET files = ?", (address,))
+
+    def origin(self) -> bytes | None:
+        if not self._rows("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'origin'"):
+            return None
+        rows = self._rows("SELECT body FROM origin")
+        return bytes(rows[0][0]) if rows else None
+
+    def keep_origin(self, lease: Lease, origin: bytes) -> None:
+        with self._write(lease, durable=True) as db:
+            db.execute(ORIGIN)
+            db.execute("INSERT OR REPLACE INTO origin VALUES (1, ?)", (origin,))
 
     # --- batches -----------------------------------------------------------------------------------------------
 

@@ -68,6 +68,7 @@ class RecordedSpout:
 
     path: Path
     kind = SpoutKind.TRANSACTIONAL
+    forkable = True
 
     def __init__(self, path: str | Path) -> None:
         object.__setattr__(self, "path", local_path("RecordedSpout: path", path))

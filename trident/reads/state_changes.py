@@ -9,7 +9,7 @@ reader is late. Why: ``docs/decisions/0033-a-change-may-cover-several-batches.md
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,7 +30,7 @@ from trident.reads.committed_reads import FREE_ROWS, ReadSource, Snapshot, read_
 from trident.reads.state_view import StateView
 from trident_state.keys import encode_keys
 from trident_state.state_shape import StateKind
-from trident_state.store import StateFactory, ttl_of_factory
+from trident_state.store import Paged, StateFactory, ttl_of_factory
 
 _COLLECTED_ROWS = 200_000
 """The number of rows of keys after which repeated keys are dropped."""
@@ -95,13 +95,6 @@ class Change:
     def empty(self) -> bool:
         """Return whether the batches changed nothing."""
         return not (self.entries.num_rows or self.removed.num_rows)
-
-
-@runtime_checkable
-class _Paged(Protocol):
-    """A store that can scan page by page, each page as of a separate txid."""
-
-    def scan_by_page(self, pageRows: int = FREE_ROWS) -> Iterator[tuple[int, pa.Table]]: ...
 
 
 class StateChanges:
@@ -205,7 +198,7 @@ class StateChanges:
         low = reached = max(self.committed(), birth.txid)
         store, first = self._source.store(self._view.name), low
         paged = getattr(store, "paged", store)
-        if isinstance(paged, _Paged):
+        if isinstance(paged, Paged):
             # Each page is as of a separate txid, at least `low`. The keys that changed since `low` follow, as of one
             # txid.
             for txid, page in paged.scan_by_page():

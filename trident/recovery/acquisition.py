@@ -38,6 +38,7 @@ from trident.plan.nodes import StateWriter, Watermark
 from trident.plan.watermark_names import dropped_by
 from trident.recovery.first_content import FirstContents
 from trident.recovery.folder_owner import take_objects
+from trident.recovery.fork_origin import check_fork
 from trident.recovery.group_membership import Membership, join_log
 from trident.recovery.incarnations import check_incarnation, of_another_life
 from trident.recovery.initial_content import content_of
@@ -97,6 +98,7 @@ def begin(
         raise OvertakenError(f"another driver took the log {settings.log_at} before this one; nothing was written")
     holder = Holder(0, socket.gethostname(), os.getpid(), settings.clock.time(), settings.leaseSecs)
     with overtaken(after), explaining(log, before):
+        check_fork(program, log, settings)
         joined = join_log(program, log, settings)
         stores = open_stores(joined.program, log, settings)
     try:
@@ -116,6 +118,7 @@ def begin(
         take_objects(settings, log, lease)
         reach("start.log.taken")
         with explaining(log, lease):
+            check_fork(program, log, settings)  # again: the fork may have begun since
             final = join_log(program, log, settings)  # again, now that no other driver can move the streams
             if [group.name for group in final.program.groups] != [group.name for group in joined.program.groups]:
                 raise LogError(f"another driver changed the log {settings.log_at} during this start; start again")
@@ -208,8 +211,8 @@ def _take_states(
     for group in program.groups:
         _check_states(group, stores, histories[group.name], log, progress.noted, settings)
     first = FirstContents(log, settings, births)
-    evolve_stores(program, stores, histories, progress.noted, first)
     contents = _initial_contents(program, births, lease)
+    contents += evolve_stores(program, stores, histories, progress.noted, first, lease)
     if joined.changed:
         log.enroll(lease, joined.members)
         reach("start.enrolled")
@@ -297,6 +300,9 @@ def _check_ours(
     """Raise an error unless a store holds this topology's state, of this log and in this shape."""
     stored = report.identity
     if stored is None:
+        # The store may get its first content only now, from the log.
+        if (birth := log.births().get(name)) is not None and birth.founded and birth.filled:
+            check_same_shape(node, report, program.shapes[name], log, settings)
         return
     if (stored.topology, stored.name) != (settings.name, name):
         raise StateOwnedError(

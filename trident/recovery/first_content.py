@@ -39,8 +39,11 @@ class FirstContents:
     ) -> FrozenOutput:
         schema = pa.schema([*shape.keys, pa.field("value", shape.value)])
         table = conform(content, schema) if content.num_rows else schema.empty_table()
-        ttl, folders = ttl_of_factory(node.state.factory), self.settings.files
-        result = with_life(with_time(table, self.settings.clock.time()), ttl)
-        attempt = TransactionAttempt(birth.txid, 0, lease.epoch)
-        beside = None if folders is None else folders.folder(birth.group, attempt, _STAGE)
-        return freeze(result, beside)
+        result = with_life(with_time(table, self.settings.clock.time()), ttl_of_factory(node.state.factory))
+        return frozen_content(self.settings, lease, birth, result)
+
+
+def frozen_content(settings: Settings, lease: Lease, birth: Birth, content: pa.Table) -> FrozenOutput:
+    """Return the content with which a state is born, in the form in which the log stores it."""
+    folders, attempt = settings.files, TransactionAttempt(birth.txid, 0, lease.epoch)
+    return freeze(content, None if folders is None else folders.folder(birth.group, attempt, _STAGE))

@@ -22,13 +22,14 @@ from trident.files.store import FileStore
 from trident.frozen.files import ANSWER, FROZEN, PROBE
 from trident.log.protocol import TransactionLog
 from trident.log.sqlite_log import holds_no_log
+from trident.recovery.savepoint import SAVEPOINTS
 
 OWNER = "log.uuid"
 
 _DRIVERS = "drivers"
 """The folder of the records of drivers that took the file store."""
 
-OWN_NAMES = (f"{FROZEN}/", f"{STATES}/", f"{_DRIVERS}/", PROBE, ANSWER)
+OWN_NAMES = (f"{FROZEN}/", f"{STATES}/", f"{SAVEPOINTS}/", f"{_DRIVERS}/", PROBE, ANSWER)
 """The beginnings of the names of all other files that the library writes for a topology on an object store."""
 
 

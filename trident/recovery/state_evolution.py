@@ -1,11 +1,16 @@
 """States whose stored shape is a former one: which of them a start evolves, and the checks before it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
+import pyarrow as pa
+
+from trident.base.attempt import Lease
 from trident.base.errors import StateShapeError
 from trident.compiler.program import Group, Program
 from trident.compiler.states.former_shapes import former_shape
+from trident.frozen.files import read_whole
 from trident.log.frozen_results import shape_of_result, thaw
 from trident.log.group_records import History
 from trident.log.protocol import Birth, LogReading
@@ -15,6 +20,7 @@ from trident.plan.nodes import StateWriter
 from trident.recovery.evolving_store import EvolvingStore, SharedEvolvingStore
 from trident.recovery.first_content import FirstContents
 from trident.user_calls.watched_store import WatchedStore
+from trident_state.binary import one_chunk
 from trident_state.messages import StoreReport
 from trident_state.state_shape import StateIdentity, StateShape, replacing
 from trident_state.store import Shared, Store
@@ -36,12 +42,17 @@ def evolve_stores(
     histories: Mapping[str, History],
     noted: Mapping[str, Birth],
     contents: FirstContents,
-) -> None:
+    lease: Lease,
+) -> list[tuple[StateWriter, pa.Table]]:
     """Replace the store of each state in a former shape by an EvolvingStore, after all checks. Writes nothing.
+
+    A state that no store has yet, because it was forked, needs no EvolvingStore: its content in the present shape is
+    returned, and its birth in `contents` gets this shape.
 
     Raises StateShapeError if batches of the former program must be committed first, and the errors of
     `Former.changed` if a stored value cannot become a present value.
     """
+    unborn = list[tuple[StateWriter, pa.Table]]()
     for group in program.groups:
         for node in [node for node in group.states if node.state.evolve]:
             name, shape = node.state.name, program.shapes[node.state.name]
@@ -52,11 +63,32 @@ def evolve_stores(
             former = declared_former(node, fingerprint)
             assert former is not None, "check_same_shape has refused this"
             history = histories[group.name]
+            content = _unborn(name, report, birth, history, contents)
+            if content is not None:
+                unborn.append((node, _changed(content, former)))
+                contents.births[name] = replace(birth, epoch=lease.epoch, filled=shape.fingerprint)
+                continue
             _check_committed(node, group, history.frozen, contents.log, shape.fingerprint)
             if former_shape(node, former) is None:
                 _check_complete(node, report, history)
             stores[name] = _evolving(node, group, former, stores[name], history.committed, contents, shape)
             _check_values(stores[name])
+    return unborn
+
+
+def _unborn(name: str, report: StoreReport, birth: Birth, history: History, contents: FirstContents) -> pa.Table | None:
+    """Return the content of a state that has no store and no batch after its birth; None for any other state."""
+    content = contents.log.content(name, birth.txid)
+    if report.identity is not None or content is None or history.last_frozen > birth.txid:
+        return None
+    return read_whole(contents.settings.place, thaw(content, f"the content of state {name!r}"))
+
+
+def _changed(content: pa.Table, former: Former) -> pa.Table:
+    """Return a content in the present shape."""
+    values = former.changed(one_chunk(content.column("value")))
+    content = content.set_column(content.num_columns - 1, "value", values)
+    return content.filter(values.is_valid()) if values.null_count else content
 
 
 def _evolving(

@@ -31,11 +31,13 @@ from trident.reads.commit_times import CommitTimes
 from trident.reads.committed_reads import Isolation
 from trident.reads.state_changes import StateChanges, expires
 from trident.reads.state_view import AsOfBatch, StateDescription, StateView
+from trident.recovery.savepoint import SavepointInfo, info_of
 from trident.run import registry, sigterm
 from trident.run.dead_letter_replay import Replay
 from trident.run.fence_watch import Watch
 from trident.run.left_partitions import left_behind
 from trident.run.read_source import RunReadSource
+from trident.run.saving import Saving
 from trident.run.switches import Switches
 from trident.run.watched_run import WatchedRun
 from trident.server.access_rules import Rights
@@ -103,6 +105,7 @@ class RunningTopology:
         """True once a caller has waited for batches: then a run that ends without a batch is not a mistake."""
         own_hints = hints_in_groups(begun.program.groups)
         self._switches = Switches(self.name, self._runs, settings.active, own_hints, settings.hints, self._over)
+        self._saving = Saving(context, self._runs, self._switches)
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._end_spans: Callable[[], None] = lambda: None
@@ -306,6 +309,59 @@ class RunningTopology:
         for text in left_behind(begun.program.groups, unwatched(begun.stores), self._switches.hints):
             warnings.warn(text, RuntimeWarning, stacklevel=user_level())
         self._logger.info("topology %r runs with the parallelism hints %s", self.name, self.parallelismHints)
+
+    def savepoint(self, name: str, timeout: Duration | None = "5 minutes") -> SavepointInfo:
+        """Make a named copy of the topology as of one committed batch of each group, and continue.
+
+        The copy lies beside the checkpoint, or under the filesLocation, and contains the positions of all streams and
+        the values of all states, wherever they are kept. `forkTopology` makes another topology from it.
+
+        The run plans no new batch, waits until everything that was planned is committed, and copies; a RichSpout is
+        deactivated meanwhile. Of a state in memory or in Redis only the keys that changed during the copy are read in
+        this pause. States in a database or in your own map, values that expire (``ttlSecs=``) and nonTransactional
+        states are read wholly in the pause. If the process dies on the way, there is no savepoint, and the topology is
+        as it was.
+
+        Parameters
+        ----------
+        name : str
+            The savepoint's name: letters, digits, ``.``, ``_`` and ``-``.
+        timeout : duration or None
+            How long to wait for the planned batches.
+
+        Returns
+        -------
+        SavepointInfo
+            The name, the txids, the number of entries of each state.
+
+        Raises
+        ------
+        SavepointError
+            There is a savepoint of this name; the topology has neither a checkpointLocation nor a filesLocation; or a
+            group has ended with a batch that is not committed.
+        TimeoutError
+            The planned batches are not committed in this time. No savepoint was taken, and the run continues.
+        TopologyConditionError
+            The topology has ended, is being rebalanced, or takes another savepoint.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from trident import Count, TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> from trident.state import MemoryMapState
+        >>> topology = TridentTopology()
+        >>> words = topology.newStream("words", FixedBatchSpout("word string", [["dog", "cat"], ["dog"]]))
+        >>> _ = words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="counts")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with topology.start(engine="embedded", name="wc", checkpointLocation=folder) as running:
+        ...         running.processAllAvailable()
+        ...         saved = running.savepoint("before")
+        >>> saved.txids, saved.entries
+        ({'words': 2}, {'counts': 2})
+        """
+        self._check_other_thread("savepoint")
+        return info_of(self._saving.take(name, read_limit("timeout", timeout, zero=True)))
 
     def _over(self) -> Condition | None:
         """Return the condition of a run that has ended or was asked to end; None for any other run."""

@@ -187,7 +187,7 @@ def _start(
     Everything that must be closed again if a later step fails is put on `undo`.
     """
     with contextlib.ExitStack() as undo:
-        log = _open_log(settings)
+        log = open_log(settings)
         undo.callback(log.close)
         _check_outputs(program, settings)
         check_own_folder(settings, log.uuid)
@@ -385,7 +385,8 @@ def _outlets(group: Group, context: RunContext) -> Outlets:
         return Outlets(group, context.engine, settings.place, settings.scratch, run, context.trace, context.metrics)
 
 
-def _open_log(settings: Settings) -> TransactionLog:
+def open_log(settings: Settings) -> TransactionLog:
+    """Open the log of a topology; create it if it is missing."""
     if settings.log is not None:
         return settings.log.open(settings.name)
     check_log_there(settings, LOG_FILE)

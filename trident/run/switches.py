@@ -29,14 +29,16 @@ class Switches:
         condition of a run that has ended or was asked to end, and None for any other run.
         """
         self._name, self._runs, self._over = name, runs, over
-        self._active, self._rebalancing = active, False
+        self._active = active
+        self._under_way = ""
+        """The verb of a change that takes long and is under way: "rebalance", "savepoint"; "" if there is none."""
         self._own_hints, self._hints = own_hints, dict(hints)
         self._switching = threading.Lock()
 
     @property
     def condition(self) -> Condition:
         """The condition of a run that has not ended."""
-        if self._rebalancing:
+        if self._under_way == "rebalance":
             return "REBALANCING"
         return "ACTIVE" if self._active else "INACTIVE"
 
@@ -68,19 +70,28 @@ class Switches:
     def rebalance(self, hints: Mapping[str, int], limit: float | None) -> None:
         """Change numbers of partitions between two batches. Wait for planned batches, `limit` seconds at most."""
         hints = {**self._hints, **named_hints("parallelismHints", hints, self._own_hints)}
-        with self._switch("rebalance"):
+        with self.paused("rebalance", limit, "it continues with the previous numbers of partitions"):
+            for run in self._runs.values():
+                run.rebalance(hints)
+            self._hints = hints
+
+    @contextlib.contextmanager
+    def paused(self, verb: str, limit: float | None, otherwise: str) -> Iterator[None]:
+        """Let the block run while no batch is in flight and none is planned.
+
+        Raises TimeoutError, which says `otherwise`, if planned batches are not committed after `limit` seconds.
+        """
+        with self._switch(verb):
             try:
                 for run in self._runs.values():
                     run.pause()
                 if not self._quiet(limit):
                     raise TimeoutError(
-                        f"topology {self._name!r} did not commit its planned batches within {limit:g} s; it "
-                        f"continues with the previous numbers of partitions{self._held_up()}"
+                        f"topology {self._name!r} did not commit its planned batches within {limit:g} s; "
+                        f"{otherwise}{self._held_up()}"
                     )
-                self._check_not_over("rebalance")
-                for run in self._runs.values():
-                    run.rebalance(hints)
-                self._hints = hints
+                self._check_not_over(verb)
+                yield
             finally:
                 for run in self._runs.values() if self._active else ():
                     run.activate()
@@ -89,22 +100,23 @@ class Switches:
     def _switch(self, verb: str) -> Iterator[None]:
         """Change the condition, one caller at a time. Raises TopologyConditionError if it cannot be changed.
 
-        Other callers do not wait for a rebalance, which may take long; they get that error.
+        Other callers do not wait for a rebalance or a savepoint, which may take long; they get that error.
         """
         with self._switching:
             self._check_not_over(verb)
-            if self._rebalancing:
+            if self._under_way:
+                doing = "is REBALANCING" if self._under_way == "rebalance" else "takes a savepoint"
                 raise TopologyConditionError(
-                    f"topology {self._name!r} is REBALANCING: {verb}() has to wait until rebalance() returns"
+                    f"topology {self._name!r} {doing}: {verb}() has to wait until {self._under_way}() returns"
                 )
-            if verb != "rebalance":
+            if verb not in ("rebalance", "savepoint"):
                 yield
                 return
-            self._rebalancing = True
+            self._under_way = verb
         try:
             yield
         finally:
-            self._rebalancing = False
+            self._under_way = ""
 
     def _check_not_over(self, verb: str) -> None:
         condition = self._over()

@@ -43,6 +43,7 @@ class ReplaySpout:
 
     def __init__(self, fields: StructType, stream: str, step: str) -> None:
         self.fields, self.stream, self.step = fields, stream, step
+        self.forkable = True
         marked = [StructField(f"{_MARK}{field.name}", field.dataType, True) for field in LETTER.fields]
         self.schema = StructType([*marked, *fields.fields])
         self._run = ""

@@ -16,6 +16,7 @@ from trident_spouts.adapters.partitioned import OpaqueExecutor, PartitionedExecu
 from trident_spouts.executor import Spout, SpoutExecutor, SpoutKind
 from trident_spouts.messages.executor import MessageExecutor
 from trident_spouts.messages.named_streams import Streams, named_streams
+from trident_spouts.protocols import BatchSpout
 from trident_spouts.rows import read_schema
 
 _Opener = Callable[[Any, StructType], SpoutExecutor]
@@ -35,6 +36,19 @@ class UserSpout:
     def open(self) -> SpoutExecutor:
         """Return the executor of one run, which calls the methods of the user's object."""
         return self.opener(self.spout, self.schema)
+
+    @property
+    def forkable(self) -> bool:
+        """Whether the spout only reads: by its own attribute `forkable`, otherwise by its contract.
+
+        Spouts over partitions only read. A BatchSpout does if it has no `ack` of its own.
+        """
+        declared = getattr(self.spout, "forkable", None)
+        if declared is not None:
+            return bool(declared)
+        if self.opener is _batch_executor:
+            return getattr(type(self.spout), "ack", BatchSpout.ack) is BatchSpout.ack
+        return self.opener in (PartitionedExecutor, OpaqueExecutor)
 
     def previewable_if(self) -> str | None:
         """Return in words how to make the spout previewable; None if a preview takes no message from the run."""

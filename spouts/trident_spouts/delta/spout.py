@@ -95,6 +95,7 @@ class DeltaSpout:
     _schema: list[StructType] = field(compare=False)
     """A list that holds the fields after they were read. (The dataclass is frozen; a list can still change.)"""
     kind = SpoutKind.TRANSACTIONAL
+    forkable = True
 
     def __init__(
         self,

@@ -130,6 +130,7 @@ class FileSpout:
     still change.)"""
     _shown_schema: str | None = field(compare=False)
     kind = SpoutKind.TRANSACTIONAL
+    forkable = True
 
     @known_options(MOVED)
     def __init__(

@@ -3,7 +3,7 @@
 import datetime
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Literal, TypeAlias, get_args
+from typing import ClassVar, Literal, TypeAlias, get_args
 
 from pyspark.sql.types import StructType
 
@@ -114,6 +114,7 @@ class JdbcSpout:
     orderBy: str
     mode: Mode
     kind: SpoutKind
+    forkable: ClassVar[bool] = True
     startingFrom: StartingFrom
     isolationLag: float
     onDataLoss: OnDataLoss

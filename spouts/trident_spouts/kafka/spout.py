@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from pyspark.sql.types import StructType
 
@@ -98,6 +98,7 @@ class KafkaSpout:
     topics: tuple[str, ...]
     pattern: str | None
     kind: SpoutKind
+    forkable: ClassVar[bool] = True
     startingOffsets: StartingOffsets
     maxOffsetsPerBatch: int
     isolationLevel: Isolation

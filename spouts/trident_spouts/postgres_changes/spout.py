@@ -200,6 +200,11 @@ class PostgresChangesSpout:
     def _address(self) -> Address:
         return Address(self.url, self.user, self.password, self.connectTimeout, OWNER)
 
+    @property
+    def holds(self) -> str:
+        """The slot, whose position only one topology may move."""
+        return f"the slot {self.slot!r}"
+
     def open(self) -> SpoutExecutor:
         """Return the executor of one run, which connects to the database when it first plans a batch."""
         return ChangesExecutor(

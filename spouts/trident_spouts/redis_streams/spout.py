@@ -3,7 +3,7 @@
 import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 from pyspark.sql.types import StructType
 
@@ -100,6 +100,7 @@ class RedisStreamSpout:
     url: str
     streams: tuple[str, ...]
     kind: SpoutKind
+    forkable: ClassVar[bool] = True
     starts: tuple[str, ...]
     onDataLoss: OnDataLoss
     maxEntriesPerBatch: int

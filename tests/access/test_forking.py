@@ -1,0 +1,415 @@
+"""A fork goes on where the savepoint was, and touches nothing of the first topology: states, outputs, sources."""
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.state.backing.maps import SqliteMap
+from tests.support.forks import BATCHES, LATER, contents, read, save, words
+from tests.support.server import RedisServer
+from trident import (
+    Average,
+    Count,
+    Evolution,
+    Sum,
+    TridentTopology,
+    dropSavepoint,
+    forkTopology,
+    listSavepoints,
+    listStates,
+)
+from trident.base import crash_points
+from trident.base.errors import (
+    CodeChangedError,
+    OutputConflictError,
+    SavepointError,
+    StateOwnedError,
+    StateShapeError,
+    TopologyError,
+)
+from trident.log import RedisLog, frozen_results
+from trident.log.sqlite_log import SqliteLog
+from trident.recovery.fork_origin import origin_of
+from trident.spouts import BatchSpout, FixedBatchSpout, PostgresChangesSpout, RichSpout
+from trident.state import BackingMapState, MemoryMapState, RedisMapState, SqliteMapState
+from trident.testing.local import start_local
+from trident_state.state_shape import StateIdentity
+
+WHOLE = {"dog": 3, "cat": 1, "cow": 1}
+
+pytestmark = [
+    pytest.mark.usefixtures("nothing_left_running"),
+    pytest.mark.filterwarnings("ignore:state .* appendonly is off", "ignore:state .* is new"),
+]
+
+
+# --- where a fork is --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", ["sqlite", "redis"])
+@pytest.mark.parametrize("second", ["sqlite", "redis"])
+def test_logs_in_files_and_in_redis(first: str, second: str, tmp_path: Path, shared_redis: RedisServer) -> None:
+    logs = {"sqlite": None, "redis": RedisLog(shared_redis.url, requireDurable=False)}
+    state = lambda: RedisMapState.opaque(shared_redis.url, buckets=8)  # noqa: E731
+    save(words(state=state()), tmp_path / "a", log=logs[first])
+    before = {key for key in shared_redis.client.scan_iter("*{first*")}
+    values = {key: shared_redis.client.dump(key) for key in before}
+    forkTopology("first", "before", "second", tmp_path / "a", toCheckpointLocation=tmp_path / "b", toLog=logs[second])
+    assert contents(words(LATER, state()), "second", tmp_path / "b", log=logs[second]) == WHOLE
+    assert contents(words([*LATER, ["cow"]], state()), "second", tmp_path / "b", log=logs[second])["cow"] == 2
+    assert {key: shared_redis.client.dump(key) for key in before} == values, "the fork only reads the savepoint"
+    assert contents(words(state=state()), "first", tmp_path / "a", log=logs[first]) == {"dog": 2, "cat": 1}
+
+
+def test_a_fork_may_keep_its_states_in_another_kind_of_store(tmp_path: Path, shared_redis: RedisServer) -> None:
+    save(words(), tmp_path)
+    own = functools.partial(SqliteMap, str(tmp_path / "own.db"))
+    kinds: list[Callable[[], Any]] = [
+        lambda: RedisMapState.transactional(shared_redis.url, buckets=8, groups=2),
+        lambda: SqliteMapState.opaque(str(tmp_path / "s.db")),
+        lambda: BackingMapState.opaque(lambda identity: own(identity)),
+        MemoryMapState.nonTransactional,
+    ]
+    for number, state in enumerate(kinds):
+        forkTopology("first", "before", f"fork{number}", tmp_path)
+        assert contents(words(LATER, state()), f"fork{number}", tmp_path) == WHOLE
+        assert contents(words(LATER, state()), f"fork{number}", tmp_path) == WHOLE
+    dropSavepoint("first", "before", tmp_path)
+    assert listSavepoints("first", tmp_path) == []
+    assert contents(words(LATER, kinds[0]()), "fork0", tmp_path) == WHOLE, "a fork needs its savepoint no longer"
+
+
+def test_a_large_state_is_in_files_of_the_fork(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frozen_results, "MOST_IN_LOG", 10)
+    save(words(), tmp_path)
+    forkTopology("first", "before", "second", tmp_path)
+    assert list((tmp_path / "second" / "frozen").rglob("*.arrow"))
+    assert contents(words(LATER), "second", tmp_path) == WHOLE
+
+
+def test_a_fork_of_a_fork(tmp_path: Path) -> None:
+    save(words(), tmp_path)
+    forkTopology("first", "before", "second", tmp_path)
+    with start_local(words(LATER), name="second", checkpointLocation=tmp_path) as running:
+        read(running)
+        running.savepoint("later")
+    forkTopology("second", "later", "third", tmp_path)
+    assert contents(words([*LATER, ["owl"]]), "third", tmp_path) == {**WHOLE, "owl": 1}
+
+
+def test_names_and_places_that_are_refused(tmp_path: Path) -> None:
+    save(words(), tmp_path)
+    with pytest.raises(TopologyError, match="is the name of the topology itself"):
+        forkTopology("first", "before", "first", tmp_path, toCheckpointLocation=tmp_path / "other")
+    with pytest.raises(TopologyError, match="fork"):
+        forkTopology("first", "before", "a/b", tmp_path)
+    with pytest.raises(TopologyError, match="give the location of the savepoints"):
+        forkTopology("first", "before", "second")
+    with pytest.raises(
+        SavepointError, match=r"no savepoint 'befor' at .*; did you mean 'before'\? \(there is 'before'\)"
+    ):
+        forkTopology("first", "befor", "second", tmp_path)
+    assert contents(words(), "taken", tmp_path) == {"dog": 2, "cat": 1}
+    with pytest.raises(SavepointError, match=r"there is a topology 'taken' .* already"):
+        forkTopology("first", "before", "taken", tmp_path)
+    assert contents(words(), "taken", tmp_path) == {"dog": 2, "cat": 1}
+    forkTopology("first", "before", "second", tmp_path)
+    with pytest.raises(SavepointError, match=r"the fork 'second' .* is complete"):
+        forkTopology("first", "before", "second", tmp_path)
+
+
+def test_a_state_at_the_place_of_the_first_topologys_state_is_refused(tmp_path: Path) -> None:
+    """A map of the user's own that ignores the identity of its state is one map for both topologies."""
+    one = StateIdentity("one", "map", "")
+    state = lambda: BackingMapState.opaque(lambda identity: SqliteMap(str(tmp_path / "own.db"), one))  # noqa: E731
+    save(words(state=state()), tmp_path)
+    forkTopology("first", "before", "second", tmp_path)
+    with pytest.raises(StateOwnedError, match="holds the state 'counts' of topology 'first'"):
+        contents(words(LATER, state()), "second", tmp_path)
+    assert contents(words(state=state()), "first", tmp_path) == {"dog": 2, "cat": 1}
+
+
+# --- half-way ---------------------------------------------------------------------------------------------------------
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def killed(point: str, work: Callable[[], object]) -> None:
+    def listen(reached: str) -> None:
+        if reached == point:
+            raise Killed
+
+    crash_points.listen(listen)
+    try:
+        with pytest.raises(Killed):
+            work()
+    finally:
+        crash_points.listen(None)
+
+
+def test_a_fork_that_was_not_completed_is_refused_until_it_is_repeated(tmp_path: Path) -> None:
+    save(words(), tmp_path)
+    save(words(LATER), tmp_path, "after")
+    killed("fork.enrolled", lambda: forkTopology("first", "before", "second", tmp_path))
+    with pytest.raises(SavepointError, match=r"is a fork of 'first' that was not completed: repeat forkTopology"):
+        contents(words(LATER), "second", tmp_path)
+    with pytest.raises(SavepointError, match=r"was begun from another savepoint, 'before' of 'first'"):
+        forkTopology("first", "after", "second", tmp_path)
+    forkTopology("first", "before", "second", tmp_path)
+    assert contents(words(LATER), "second", tmp_path) == WHOLE
+
+
+def test_a_start_that_begins_before_the_fork_does_not_go_on_after_it(tmp_path: Path) -> None:
+    """The fork begins while the start has checked the log, and has not taken it yet."""
+    save(words(), tmp_path)
+
+    def listen(reached: str) -> None:
+        if reached == "start.log.taken":
+            crash_points.listen(None)
+            killed("fork.begun", lambda: forkTopology("first", "before", "second", tmp_path))
+
+    crash_points.listen(listen)
+    with pytest.raises(SavepointError, match="that was not completed"):
+        contents(words(LATER), "second", tmp_path)
+    forkTopology("first", "before", "second", tmp_path)
+    assert contents(words(LATER), "second", tmp_path) == WHOLE
+
+
+def test_a_damaged_savepoint_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    save(words(), tmp_path)
+    folder = tmp_path / "first" / "savepoints"
+    (file,) = folder.rglob("*.arrow")
+    whole, manifest = file.read_bytes(), (folder / "before.json").read_bytes()
+
+    def refused(match: str) -> None:
+        with pytest.raises(SavepointError, match=match):
+            forkTopology("first", "before", "second", tmp_path)
+        assert not (tmp_path / "second").exists()
+
+    file.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    refused("is damaged: .*CRC32")
+    file.unlink()
+    refused("is damaged: .*is missing")
+    file.write_bytes(whole)
+    (folder / "before.json").write_bytes(manifest.replace(b'"words":2', b'"words":3'))
+    refused("its checksum does not match")
+    with pytest.raises(SavepointError, match="its checksum does not match"):
+        listSavepoints("first", tmp_path)
+    (folder / "before.json").write_bytes(manifest[:40])
+    refused("is damaged")
+    (folder / "before.json").write_bytes(manifest.replace(b'"format":1', b'"format":9'))
+    refused("has the format 9")
+    (folder / "before.json").write_bytes(manifest)
+    forkTopology("first", "before", "second", tmp_path)
+    assert contents(words(LATER), "second", tmp_path) == WHOLE
+
+
+def test_a_drop_that_was_killed_is_repeated(tmp_path: Path) -> None:
+    save(words(), tmp_path)
+    killed("savepoint.dropped", lambda: dropSavepoint("first", "before", tmp_path))
+    assert listSavepoints("first", tmp_path) == []
+    save(words(), tmp_path)
+    dropSavepoint("first", "before", tmp_path)
+    assert not list((tmp_path / "first" / "savepoints").iterdir())
+    with pytest.raises(SavepointError, match="no savepoint 'before'"):
+        dropSavepoint("first", "before", tmp_path)
+
+
+# --- a changed program ------------------------------------------------------------------------------------------------
+
+
+def totals(batches: list[Any], **how: Any) -> TridentTopology:
+    topology = TridentTopology()
+    stream = topology.newStream("words", FixedBatchSpout("word string, n long", batches)).groupBy("word")
+    several, evolve = how["of"], how.get("evolve")
+    given = () if isinstance(several, dict) else ("n",)
+    stream.persistentAggregate(MemoryMapState.opaque(), several, *given, name="counts", evolve=evolve)
+    return topology
+
+
+ROWS: list[Any] = [[("a", 1), ("b", 2)], [("a", 3)]]
+
+
+def test_a_state_in_another_shape_needs_evolve(tmp_path: Path) -> None:
+    save(totals(ROWS, of=Count()), tmp_path)
+    forkTopology("first", "before", "second", tmp_path)
+    several = {"n": Count(), "sum": Sum("n")}
+    with pytest.raises(StateShapeError, match=r"state 'counts' has .* but the topology declares"):
+        contents(totals(ROWS, of=several), "second", tmp_path)
+    evolve = Evolution("long", lambda n: (n, 1000 * n), by="Count")
+    more = [*ROWS, [("a", 5)]]
+    for point in ("start.log.taken", "start.state.born", "start.state.created", "start.done", "heal.applied"):
+        killed(point, lambda: contents(totals(more, of=several, evolve=evolve), "second", tmp_path))
+    found = contents(totals(more, of=several, evolve=evolve), "second", tmp_path)
+    assert {key: tuple(value) for key, value in found.items()} == {"a": (3, 2005), "b": (1, 1000)}
+    found = contents(totals(more, of=several, evolve=evolve), "second", tmp_path)
+    assert {key: tuple(value) for key, value in found.items()} == {"a": (3, 2005), "b": (1, 1000)}
+    assert contents(totals(more, of=Count()), "first", tmp_path) == {"a": 3, "b": 1}
+
+
+def test_a_former_aggregator_that_the_program_lacks_evolves_in_a_fork(tmp_path: Path) -> None:
+    """A fork needs no batch of the former program, so the change of values is enough."""
+    save(totals(ROWS, of=Count()), tmp_path)
+    forkTopology("first", "before", "second", tmp_path)
+    evolve = Evolution("long", lambda n: (100 * n, n), by="Count")
+    topology = TridentTopology()
+    stream = topology.newStream("words", FixedBatchSpout("word string, n long", [*ROWS, [("b", 8)]])).groupBy("word")
+    stream.persistentAggregate(MemoryMapState.opaque(), "n", Average(), "mean", name="counts", evolve=evolve)
+    assert contents(topology, "second", tmp_path) == {"a": 100.0, "b": 54.0}
+
+
+def test_a_renamed_stream_is_refused_as_at_any_restart(tmp_path: Path) -> None:
+    save(words(), tmp_path)
+    forkTopology("first", "before", "second", tmp_path)
+    topology = TridentTopology()
+    stream = topology.newStream("renamed", FixedBatchSpout("word string", LATER)).groupBy("word")
+    stream.persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="counts")
+    with pytest.raises(CodeChangedError, match="formerly='words'"):
+        contents(topology, "second", tmp_path)
+    assert contents(words(LATER), "second", tmp_path) == WHOLE
+
+
+# --- outputs ----------------------------------------------------------------------------------------------------------
+
+
+def with_outputs(batches: list[Any], folder: Path, seen: list[int], name: str = "alerts") -> TridentTopology:
+    topology = words(batches)
+    stream = topology.newStream("more", FixedBatchSpout("word string", batches))
+    stream.writeParquet(str(folder))
+    stream.foreachArrow(lambda table, txid, attempt: seen.append(txid), name=name)
+    return topology
+
+
+def test_an_output_at_the_place_of_the_first_topologys_is_refused(tmp_path: Path) -> None:
+    ours, theirs = list[int](), list[int]()
+    save(with_outputs(BATCHES, tmp_path / "out", theirs), tmp_path)
+    forkTopology("first", "before", "second", tmp_path)
+    before = sorted(file for file in (tmp_path / "out").rglob("*"))
+    with pytest.raises(
+        OutputConflictError, match=r"'more.writeParquet' writes to .*/out, as output .* topology 'first'"
+    ):
+        contents(with_outputs(LATER, tmp_path / "out", ours), "second", tmp_path)
+    with pytest.raises(OutputConflictError, match=r"output 'alerts' has the name and perhaps the target"):
+        contents(with_outputs(LATER, tmp_path / "other", ours), "second", tmp_path)
+    assert ours == [] and sorted((tmp_path / "out").rglob("*")) == before and not (tmp_path / "other").exists()
+    contents(with_outputs(LATER, tmp_path / "other", ours, "trial"), "second", tmp_path)
+    assert ours == [3] and (tmp_path / "other").exists()
+    contents(with_outputs(LATER, tmp_path / "out", theirs), "first", tmp_path)
+    assert theirs == [1, 2, 3]
+
+
+def test_an_output_that_writes_elsewhere_may_keep_its_name(tmp_path: Path) -> None:
+    seen = list[int]()
+    save(with_outputs(BATCHES, tmp_path / "out", []), tmp_path)
+    forkTopology("first", "before", "second", tmp_path, ownOutputs=["alerts"])
+    contents(with_outputs(LATER, tmp_path / "other", seen), "second", tmp_path)
+    assert seen == [3]
+
+
+def test_a_function_of_a_best_effort_branch_is_an_output_too(tmp_path: Path) -> None:
+    def program(name: str) -> TridentTopology:
+        topology = words(LATER)
+        stream = topology.newStream("more", FixedBatchSpout("word string", LATER))
+        stream.bestEffort().foreachArrow(lambda table, txid, attempt: None, name=name)
+        return topology
+
+    save(program("mail"), tmp_path)
+    forkTopology("first", "before", "second", tmp_path)
+    with pytest.raises(OutputConflictError, match="output 'mail' has the name"):
+        contents(program("mail"), "second", tmp_path)
+    assert contents(program("other"), "second", tmp_path) == WHOLE
+
+
+# --- sources ----------------------------------------------------------------------------------------------------------
+
+
+class Queue(RichSpout):
+    outputFields = "word string"
+
+    def __init__(self, rows: list[str]) -> None:
+        self.rows = list(rows)
+
+    def __repr__(self) -> str:
+        return "Queue()"
+
+    def nextTuple(self, collector: Any) -> None:
+        if self.rows:
+            row = self.rows.pop(0)
+            collector.emit(row, messageId=row)
+
+
+def queued(spout: Any) -> TridentTopology:
+    topology = TridentTopology()
+    topology.newStream("words", spout).groupBy("word").persistentAggregate(
+        MemoryMapState.opaque(), Count(), "n", name="counts"
+    )
+    return topology
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_queue_is_left_to_the_first_topology(tmp_path: Path) -> None:
+    save(queued(Queue(["dog", "cat"])), tmp_path)
+    (info,) = listSavepoints("first", tmp_path)
+    assert info.heldStreams == ("words",)
+    with pytest.raises(SavepointError, match=r"'words' reads from Queue\(\), which only one .* anew=\['words'\]"):
+        forkTopology("first", "before", "second", tmp_path)
+    with pytest.raises(SavepointError, match=r"anew='word': the savepoint has no stream .*did you mean 'words'"):
+        forkTopology("first", "before", "second", tmp_path, anew=["word"])
+    assert not (tmp_path / "second").exists()
+    forkTopology("first", "before", "second", tmp_path, anew=["words"])
+    assert contents(queued(Queue(["dog"])), "second", tmp_path) == {"dog": 2, "cat": 1}
+
+
+class Numbered(BatchSpout):
+    outputFields = "word string"
+
+    def emitBatch(self, batchId: int) -> Any:
+        return LATER[batchId - 1] if batchId <= len(LATER) else None
+
+
+class Acknowledging(Numbered):
+    def ack(self, batchId: int) -> None: ...
+
+
+class Reading(Acknowledging):
+    forkable = True
+
+
+def test_a_spout_of_ones_own_is_forked_if_it_only_reads(tmp_path: Path) -> None:
+    for number, (spout, held) in enumerate([(Numbered(), ()), (Acknowledging(), ("words",)), (Reading(), ())]):
+        save(queued(spout), tmp_path / str(number))
+        (info,) = listSavepoints("first", tmp_path / str(number))
+        assert info.heldStreams == held
+    forkTopology("first", "before", "second", tmp_path / "0")
+    assert contents(queued(Numbered()), "second", tmp_path / "0") == WHOLE
+
+
+def test_a_slot_of_the_first_topology_is_refused_in_the_fork(tmp_path: Path) -> None:
+    """The start is refused before the slot is looked at, so no server is needed."""
+    save(words(), tmp_path)
+    forkTopology("first", "before", "second", tmp_path)
+    log = SqliteLog(tmp_path / "second" / "log.sqlite", "second")
+    origin = origin_of(log, "here")
+    assert origin is not None
+    lease = log.take()
+    log.keep_origin(lease, msgspec.json.encode(msgspec.structs.replace(origin, held=("the slot 'shop'",))))
+    log.give_back(lease)
+    log.close()
+    spout = PostgresChangesSpout("env:NOWHERE", "orders", "word string, n long", slot="shop", publication="orders")
+    topology = words(LATER)
+    topology.newStream("orders", spout).asChanges().toTable("word", name="orders")
+    with pytest.raises(SavepointError, match=r"the slot 'shop' belongs to topology 'first'"):
+        contents(topology, "second", tmp_path)
+
+
+def test_lists_of_states_show_the_fork(tmp_path: Path) -> None:
+    save(words(), tmp_path)
+    forkTopology("first", "before", "second", tmp_path)
+    found = {info.topology: (info.name, info.txid) for info in listStates(tmp_path)}
+    assert found == {"first": ("counts", 2), "second": ("counts", 2)}

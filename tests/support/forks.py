@@ -1,0 +1,40 @@
+"""Small topologies that are saved and forked: fed row by row, so that a test decides what each batch has."""
+
+from pathlib import Path
+from typing import Any
+
+from trident import Count, TridentTopology
+from trident.run.running import RunningTopology
+from trident.spouts import FixedBatchSpout
+from trident.state import MemoryMapState
+from trident.testing.local import start_local
+
+BATCHES: list[Any] = [["dog", "cat"], ["dog"]]
+LATER: list[Any] = [*BATCHES, ["dog", "cow"]]
+
+
+def words(batches: list[Any] = BATCHES, state: Any = None, name: str = "counts") -> TridentTopology:
+    """Count words."""
+    topology = TridentTopology()
+    stream = topology.newStream("words", FixedBatchSpout("word string", batches)).groupBy("word")
+    stream.persistentAggregate(MemoryMapState.opaque() if state is None else state, Count(), "n", name=name)
+    return topology
+
+
+def contents(topology: TridentTopology, name: str, where: Path, state: str = "counts", **more: Any) -> dict[Any, Any]:
+    """Run a topology to the end of its source, and return the content of a state."""
+    with start_local(topology, name=name, checkpointLocation=where, **more) as running:
+        return read(running, state)
+
+
+def read(running: RunningTopology, state: str = "counts") -> dict[Any, Any]:
+    """Return the content of a state when everything is committed."""
+    running.processAllAvailable(timeout=60)
+    return dict(running.state(state).items())
+
+
+def save(topology: TridentTopology, where: Path, name: str = "before", **more: Any) -> None:
+    """Run the topology "first" to the end of its source, and take a savepoint."""
+    with start_local(topology, name="first", checkpointLocation=where, **more) as running:
+        running.processAllAvailable(timeout=60)
+        running.savepoint(name)

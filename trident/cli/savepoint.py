@@ -1,0 +1,148 @@
+"""``trident savepoint create|list|drop`` and ``trident fork``."""
+
+import contextlib
+from typing import Any
+
+import click
+
+from trident.access.forking import dropSavepoint, forkTopology, listSavepoints
+from trident.access.locations import read_location
+from trident.base.errors import LogError, SavepointError
+from trident.cli.locations import files_options
+from trident.cli.output import format_option, show
+from trident.cli.program_options import ProgramArguments, log_at, log_option, log_to_stderr, program_options
+from trident.cli.program_options import start_options as options_of_start
+from trident.cli.secret_types import SecretUrl
+from trident.cluster.program import load_topology
+from trident.configuration.start_options import StartOptions
+from trident.recovery.savepoint import SavepointInfo
+
+_COLUMNS = list(SavepointInfo.__dataclass_fields__)
+
+_checkpoint = click.option(
+    "--checkpoint", envvar="TRIDENT_CHECKPOINT", help="The checkpointLocation. [env: TRIDENT_CHECKPOINT]"
+)
+
+
+@click.group()
+def savepoint() -> None:
+    """Make named copies of topologies, list and drop them. `trident fork` makes a topology from one."""
+
+
+@savepoint.command()
+@program_options
+@click.argument("savepoint", metavar="SAVEPOINT")
+@options_of_start("engine")
+@files_options
+@click.option("--force", is_flag=True, help="Take the topology over from a driver that may hold it; fence that out.")
+@log_option
+def create(
+    topology: ProgramArguments,
+    savepoint: str,
+    options: StartOptions,
+    files: dict[str, Any],
+    force: bool,
+    log_json: bool,
+) -> None:
+    """Take the SAVEPOINT of a topology that is stopped, by starting it INACTIVE for a moment: it reads nothing.
+
+    A running program takes its own savepoint: running.savepoint(name).
+    """
+    log_to_stderr(log_json)
+    program, log = load_topology(topology.program), topology.log
+    options |= {"name": topology.name, "checkpointLocation": topology.checkpoint, "active": False}
+    if log is not None:
+        options["log"] = log
+    options |= {key: value for key, value in files.items() if value is not None}  # type: ignore[typeddict-item]
+    if not force:
+        _check_free(topology)
+    with program.start(**options) as running:
+        info = running.savepoint(savepoint)
+    show([info.asDict()], _COLUMNS, "json")
+
+
+def _check_free(topology: ProgramArguments) -> None:
+    """Raise SavepointError if a driver may hold the topology."""
+    location = read_location(topology.checkpoint, topology.log, None, "trident")
+    with contextlib.suppress(LogError), contextlib.closing(location.open_log_to_read(topology.name)) as log:
+        lease = log.lease()
+        if lease is not None and lease.token:
+            raise SavepointError(
+                f"a driver holds topology {topology.name!r} (epoch {lease.epoch}): it is running, or was killed. Take "
+                f"the savepoint in its program, running.savepoint(name); or stop it first; if no driver is running, "
+                f"or to fence it out, use --force. Nothing was changed"
+            )
+
+
+@savepoint.command("list")
+@click.argument("topology")
+@_checkpoint
+@files_options
+@format_option
+def list_(topology: str, checkpoint: str | None, form: str | None, files: dict[str, Any]) -> None:
+    """List the savepoints of a topology, the oldest first."""
+    found = listSavepoints(topology, checkpoint, **files)
+    if not found:
+        click.echo(f"no savepoints of {topology}", err=True)
+        return
+    show([info.asDict() for info in found], _COLUMNS, form)
+
+
+@savepoint.command()
+@click.argument("topology")
+@click.argument("name", metavar="SAVEPOINT")
+@_checkpoint
+@files_options
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def drop(topology: str, name: str, checkpoint: str | None, yes: bool, files: dict[str, Any]) -> None:
+    """Delete a savepoint. Topologies that were forked from it do not need it."""
+    if not yes:
+        click.confirm(f"Delete savepoint {name!r} of topology {topology!r} permanently?", abort=True, err=True)
+    dropSavepoint(topology, name, checkpoint, **files)
+    click.echo(f"dropped savepoint {name} of {topology}", err=True)
+
+
+@click.command()
+@click.argument("topology")
+@click.argument("savepoint", metavar="SAVEPOINT")
+@click.argument("name", metavar="FORK")
+@_checkpoint
+@files_options
+@click.option("--to-checkpoint", help="The checkpointLocation of the fork.  [default: --checkpoint]")
+@click.option("--to-log-url", type=SecretUrl(), help="The server of the fork's log, if its log is to be in Redis.")
+@click.option("--to-log-prefix", default="trident", show_default=True, help="The prefix of that log.")
+@click.option("--to-files-location", help="The filesLocation of the fork.  [default: --files-location]")
+@click.option("--anew", multiple=True, help="A stream that the fork reads from a source of its own.")
+@click.option("--own-output", multiple=True, help="An output that writes elsewhere, though its name or place is alike.")
+def fork(
+    topology: str,
+    savepoint: str,
+    name: str,
+    checkpoint: str | None,
+    files: dict[str, Any],
+    to_checkpoint: str | None,
+    to_log_url: str | None,
+    to_log_prefix: str,
+    to_files_location: str | None,
+    anew: tuple[str, ...],
+    own_output: tuple[str, ...],
+) -> None:
+    """Make the topology FORK from a SAVEPOINT of another topology, which continues unharmed.
+
+    Then start a program under the name FORK: trident run MODULE:TOPOLOGY --name FORK.
+    """
+    forkTopology(
+        topology,
+        savepoint,
+        name,
+        checkpoint,
+        **files,
+        toCheckpointLocation=to_checkpoint,
+        toLog=log_at(to_log_url, to_log_prefix),
+        toFilesLocation=to_files_location,
+        anew=anew,
+        ownOutputs=own_output,
+    )
+    click.echo(
+        f"{name} continues from savepoint {savepoint} of {topology} when a program is started as {name}", err=True
+    )

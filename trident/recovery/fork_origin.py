@@ -1,0 +1,110 @@
+"""The origin of a fork, as its log keeps it: the savepoint, and the places that belong to the first topology.
+
+A start of a fork is refused before it takes the log if the fork was not completed, or if its program would write to an
+output of the first topology or take from a source that only one topology may read (docs/decisions/0073).
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from trident.base.errors import LogCorruptError, OutputConflictError, SavepointError
+from trident.compiler.program import Program
+from trident.configuration.settings import Settings
+from trident.log.protocol import LogReading
+from trident.plan.nodes import BestEffort, Sink, SpoutSource
+from trident.plan.sinks import sink_traits
+from trident.recovery.savepoint import SavedOutput
+from trident_spouts.forking import held_by
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """The origin of a fork.
+
+    `savepoint` is the identity of the savepoint, `name` its name, `topology` that of the first topology. `complete`:
+    whether the fork was completed. `outputs`: those of the first topology. `own`: the names of outputs that the caller
+    of the fork declared to write elsewhere. `held`: the sources that only the first topology may read.
+    """
+
+    savepoint: str
+    name: str
+    topology: str
+    complete: bool
+    outputs: tuple[SavedOutput, ...] = ()
+    own: tuple[str, ...] = ()
+    held: tuple[str, ...] = ()
+
+
+def origin_of(log: LogReading, log_at: str) -> Origin | None:
+    """Return the origin of a log; None if the log is not that of a fork."""
+    text = log.origin()
+    if text is None:
+        return None
+    try:
+        return msgspec.json.decode(text, type=Origin)
+    except msgspec.DecodeError as error:
+        raise LogCorruptError(f"the log {log_at} is damaged: its origin cannot be read: {error}") from error
+
+
+def check_fork(program: Program, log: LogReading, settings: Settings) -> None:
+    """Refuse a start of a fork that was not completed, or that would touch what belongs to the first topology."""
+    origin = origin_of(log, settings.log_at)
+    if origin is None:
+        return
+    if not origin.complete:
+        raise SavepointError(
+            f"the log {settings.log_at} is a fork of {origin.topology!r} that was not completed: repeat "
+            f"forkTopology({origin.topology!r}, {origin.name!r}, {settings.name!r}, ...), or {settings.way_out}. "
+            f"Nothing was written"
+        )
+    for sink in sinks_of_program(program):
+        theirs = next((each for each in origin.outputs if _is_same(each, saved_output(sink))), None)
+        if theirs is not None and sink.name not in origin.own:
+            raise _writes_there(sink, theirs, origin, settings)
+    for spout in (spout for group in program.groups for spout in group.spouts):
+        _check_source(spout, origin)
+
+
+def _check_source(spout: SpoutSource, origin: Origin) -> None:
+    held = held_by(spout.spout)
+    if held and held in origin.held:
+        raise SavepointError(
+            f"{spout.step} ({spout.site.location}): {held} belongs to topology {origin.topology!r}, from which this "
+            f"one was forked, and each of the two would lose the changes that the other reads: give this topology a "
+            f"resource of its own. Nothing was written"
+        )
+
+
+def _is_same(theirs: SavedOutput, ours: SavedOutput) -> bool:
+    """Return whether two outputs write to one place. The place of a function is only known by the output's name."""
+    return theirs.place == ours.place if theirs.place and ours.place else theirs.name == ours.name
+
+
+def _writes_there(sink: Sink, theirs: SavedOutput, origin: Origin, settings: Settings) -> OutputConflictError:
+    place = f"writes to {theirs.place}" if theirs.place else "has the name and perhaps the target"
+    other = "another place" if theirs.place else "another target and another name="
+    return OutputConflictError(
+        f"{sink.step} ({sink.site.location}): output {sink.name!r} {place}, as output {theirs.name!r} of topology "
+        f"{origin.topology!r}, from which {settings.name!r} was forked: the tuples of both would be mixed there. Give "
+        f"it {other}, or leave it out; or, if it writes elsewhere (another server), fork with "
+        f"ownOutputs=[{sink.name!r}]. Nothing was written"
+    )
+
+
+def saved_output(sink: Sink) -> SavedOutput:
+    """Return the name and the place of an output."""
+    return SavedOutput(sink.name, sink_traits(sink).place(sink))
+
+
+def sinks_of_program(program: Program) -> Iterator[Sink]:
+    """Yield all outputs of a program, also those of best-effort branches; not metrics, which end with the process."""
+    for output in (output for group in program.groups for output in group.sinks):
+        if isinstance(output.step, Sink):
+            yield from _outlets_of(output.step)
+
+
+def _outlets_of(sink: Sink) -> Iterator[Sink]:
+    if isinstance(sink, BestEffort):
+        yield from sink.branch.sinks.values()
+    elif sink_traits(sink).keeps_progress:
+        yield sink
