@@ -3,20 +3,24 @@
 import multiprocessing
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from tests.outputs.delta.outlets import rows
-from tests.spouts.delta.tables import FEED
+from tests.outputs.delta.outlets import rows, sink_of
+from tests.spouts.delta.tables import FEED, read_all
 from tests.support.changes import FIELDS, History
 from tests.support.soak import Soak
 from trident import TridentTopology
 from trident.base import crash_points
-from trident.errors import TridentError
+from trident.errors import OutputConflictError, TridentError
+from trident.outputs.delta.outlet import DeltaOutlet
+from trident.outputs.run_identity import RunIdentity
 from trident.spouts import DeltaSpout, FixedBatchSpout
 from trident.testing.local import start_local
 
@@ -73,9 +77,51 @@ def test_the_changes_of_the_table_are_those_of_the_stream(tmp_path: Path) -> Non
 
 
 def _columns() -> Any:
-    import pyarrow as pa
-
     return pa.schema([("id", pa.int64()), ("g", pa.string()), ("v", pa.int64())])
+
+
+def test_delta_spout_reads_the_tuples_of_each_batch(tmp_path: Path) -> None:
+    history = History(6).grow(5)
+    with start_local(topology(tmp_path, history.batches), checkpointLocation=tmp_path / "c") as running:
+        running.processAllAvailable(timeout=60)
+    batches = read_all(DeltaSpout(tmp_path / "all", startingVersion="earliest", maxFilesPerBatch=1))
+    tuples = [change for batch in history.batches for change in batch]
+    assert sorted((row for batch in batches for row in batch), key=repr) == sorted(tuples, key=repr)
+
+
+def test_a_batch_of_several_files_is_written_as_one_version(tmp_path: Path) -> None:
+    """A large result is read file by file."""
+    parts = [pa.table({"id": range(at, at + 5000), "v": [at] * 5000}) for at in range(0, 15_000, 2500)]
+    for key in ((), ("id",)):
+        sink = sink_of(tmp_path / str(len(key)), "id long, v long", key=key)
+        made = DeltaOutlet(sink, RunIdentity("topology", "uuid", 1, 0), lambda result: iter(parts))
+        version = DeltaTable(sink.delta.uri).version()
+        for _ in range(2):
+            made.take(parts[0], 1)
+        assert DeltaTable(sink.delta.uri).version() == version + 1
+        held = rows(sink.delta.uri)
+        every = [tuple(row.values()) for part in parts for row in part.to_pylist()]
+        assert sorted(held) == sorted(dict(every).items() if key else every)
+
+
+def test_a_reset_needs_another_name(tmp_path: Path) -> None:
+    """The log begins anew, with txids that the table already has."""
+
+    def made(name: str) -> TridentTopology:
+        topology = TridentTopology()
+        topology.newStream("s", FixedBatchSpout("v long", [[1], [2]])).writeDelta(tmp_path / "t", name=name)
+        return topology
+
+    def run(name: str) -> None:
+        with start_local(made(name), name="t", checkpointLocation=tmp_path / "c") as running:
+            running.processAllAvailable(timeout=60)
+
+    run("first")
+    made("first").reset("t", tmp_path / "c")
+    with pytest.raises(OutputConflictError, match="belongs to another log"):
+        run("first")
+    run("second")
+    assert sorted(rows(tmp_path / "t")) == [(1,), (1,), (2,), (2,)]
 
 
 def test_rows_that_exchange_their_keys_stay(tmp_path: Path) -> None:
@@ -117,6 +163,28 @@ def die(lake: Path, points: list[str], seed: int) -> None:
 @pytest.mark.parametrize("points", [["output.staged:6", "output.published:5"], ["output.published:1"]])
 def test_drivers_that_die_write_each_batch_once(tmp_path: Path, points: list[str]) -> None:
     die(tmp_path, points, 5)
+
+
+def big(lake: Path) -> None:
+    """Write a batch of many rows by key, and return."""
+    made = TridentTopology()
+    batches: list[Any] = [[(id, n) for id in range(40_000)] for n in range(3)]
+    made.newStream("s", FixedBatchSpout("id long, n long", batches)).writeDelta(lake / "t", key="id")
+    start_local(made, name="t", checkpointLocation=lake / "c").processAllAvailable(timeout=60)
+
+
+def test_a_driver_that_dies_while_files_are_written(tmp_path: Path) -> None:
+    """It is killed when the files of a version are there, and the version perhaps not."""
+    forks: Any = multiprocessing.get_context("forkserver")
+    for version in range(1, 4):
+        child = forks.Process(target=big, args=(tmp_path,))
+        child.start()
+        while child.is_alive() and len(list((tmp_path / "t").glob("*.parquet*"))) < version:
+            time.sleep(0.001)
+        child.kill()
+        child.join(60)
+    big(tmp_path)
+    assert sorted(rows(tmp_path / "t")) == [(id, 2) for id in range(40_000)]
 
 
 @pytest.mark.soak

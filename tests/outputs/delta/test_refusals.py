@@ -142,7 +142,7 @@ def test_values_that_name_folders_come_back(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_waited_for(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for place in (tmp_path / "file" / "t", "/proc/t"):
-        with pytest.raises(OutputUnavailableError, match="the start is written again"):
+        with pytest.raises(OutputUnavailableError, match="Could not create local directory"):
             outlet(place, "v long")
 
 

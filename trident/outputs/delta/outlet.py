@@ -35,6 +35,7 @@ from trident_spouts.tables.data_files import one_line
 ReadTables = Callable[[Result], Iterable[pa.Table]]
 
 _NEED = "writeDelta needs the package deltalake"
+_START = "the start"
 _STARTS = 5
 """The most attempts to take the output, beside other writers of the table."""
 
@@ -61,7 +62,7 @@ class DeltaOutlet:
         self._failed: BaseException | None = None
         """The error with which the frozen rows could not be read. Delta would raise its own instead."""
         self._check_renames()
-        self._call(self._begin, "the start")
+        self._call(self._begin, _START)
 
     def take(self, result: Result, txid: int) -> None:
         """Write the batch, unless the table already has it. An empty batch needs no version."""
@@ -155,21 +156,18 @@ class DeltaOutlet:
 
     def _error(self, error: Exception, what: str) -> OutputError:
         said = one_line(error).partition(" 0: <unknown>")[0]  # without the traceback of deltalake
-        if self._passes(error):
-            return OutputUnavailableError(
-                f"{self._folder.shown}: another writer changed the table meanwhile ({said}); {what} is written again, "
-                f"unless it is there"
-            )
-        if isinstance(error, OSError | self._module.exceptions.TableNotFoundError):
-            return OutputUnavailableError(f"{self._folder.shown}: {said}; {what} is written again, unless it is there")
-        kept = (
-            ""
-            if what == "the start"
-            else (
+        again, kept = "", ""
+        if what != _START:
+            again = f"; {what} is written again, unless it is there"
+            kept = (
                 ". The batch stays frozen, and the next start writes it: change the table so that it takes the batch, "
                 "and keep such tuples out of later batches by a filter before writeDelta"
             )
-        )
+        if self._passes(error):
+            why = f"another writer changed the table meanwhile ({said}){again}"
+            return OutputUnavailableError(f"{self._folder.shown}: {why}")
+        if isinstance(error, OSError | self._module.exceptions.TableNotFoundError):
+            return OutputUnavailableError(f"{self._folder.shown}: {said}{again}")
         return self._refused(f"it refuses {what}: {said}{kept}")
 
     def _refused(self, why: str) -> OutputRefusedError:
