@@ -14,7 +14,7 @@ from tests.support.objects import s3_server as s3_server
 from tests.support.s3 import KEY, SECRET, S3Server
 from trident import TridentTopology
 from trident.base.errors import FencedError
-from trident.errors import OutputConflictError, OutputUnavailableError
+from trident.errors import OutputConflictError, OutputRefusedError, OutputUnavailableError
 from trident.spouts import DeltaSpout, FixedBatchSpout
 from trident.testing.local import start_local
 
@@ -76,6 +76,24 @@ def test_a_driver_that_is_replaced_while_it_writes_adds_nothing(
     with pytest.raises(FencedError):
         made.take(pa.table({"v": [1]}), 1)
     assert rows(objects) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"AWS_SECRET_ACCESS_KEY": "no"}, "it refuses the start: .*403 Forbidden"),
+        ({"conditional_put": "disabled"}, r"not yet implemented.* \(the store needs conditional writes\)"),
+    ],
+)
+def test_a_store_that_refuses(objects: Objects, change: dict[str, str], says: str) -> None:
+    with pytest.raises(OutputRefusedError, match=says) as raised:
+        outlet(objects.url, "v long", options=tuple((options(objects.server) | change).items()))
+    assert SECRET not in str(raised.value) and "<" not in str(raised.value)
+
+
+def test_a_bucket_that_is_not_there(s3_server: S3Server) -> None:
+    with pytest.raises(OutputRefusedError, match="it refuses the start: .*404 Not Found"):
+        outlet("s3://nowhere/t", "v long", options=tuple(options(s3_server).items()))
 
 
 def test_other_objects_at_the_place_are_refused(objects: Objects) -> None:

@@ -1,6 +1,8 @@
 """Errors for tables and batches that Delta refuses or cannot take now. The batch is kept for the next start."""
 
+import multiprocessing
 import os
+import resource
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -144,6 +146,33 @@ def test_a_folder_that_cannot_be_written_is_waited_for(tmp_path: Path) -> None:
     for place in (tmp_path / "file" / "t", "/proc/t"):
         with pytest.raises(OutputUnavailableError, match="Could not create local directory"):
             outlet(place, "v long")
+
+
+def fill(place: Path, key: tuple[str, ...], told: Any) -> None:
+    """Write a batch in a process whose files must be small, as on a full disk, and then without this limit."""
+    made = outlet(place, "v long, s string", key=key)
+    batch = pa.table({"v": range(5000), "s": [os.urandom(20).hex() for _ in range(5000)]})
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, hard))
+    try:
+        made.take(batch, 1)
+    except Exception as error:
+        told.send((type(error).__name__, str(error)))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    made.take(batch, 1)
+    told.send(len(rows(place)))
+
+
+@pytest.mark.parametrize("key", [(), ("v",)])
+def test_a_full_disk_is_waited_for(tmp_path: Path, key: tuple[str, ...]) -> None:
+    forks: Any = multiprocessing.get_context("forkserver")
+    told, other = forks.Pipe()
+    child = forks.Process(target=fill, args=(tmp_path / "t", key, other))
+    child.start()
+    kind, said = told.recv()
+    assert kind == "OutputUnavailableError" and said.endswith("batch 1 is written again, unless it is there")
+    assert told.recv() == 5000
+    child.join(60)
 
 
 @pytest.mark.parametrize("key", [(), ("v",)])

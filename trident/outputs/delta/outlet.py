@@ -10,6 +10,7 @@ most one becomes a version, also if an attempt was believed lost.
 """
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -35,6 +36,12 @@ from trident_spouts.tables.data_files import one_line
 ReadTables = Callable[[Result], Iterable[pa.Table]]
 
 _NEED = "writeDelta needs the package deltalake"
+_OF_FILES = re.compile(r"os error \d+|Generic (LocalFileSystem|S3|GCS|MicrosoftAzure|HTTP|Config) error")
+"""Errors of a disk or an object store, which deltalake raises as errors of a table or of Parquet, too."""
+_REFUSED = re.compile(
+    r"append-only|40[13] (Forbidden|Unauthorized)|(lacked the necessary privileges|NoSuchBucket|not yet implemented)"
+)
+"""Errors that come again: of rights at a store, a bucket that is not there, a store without conditional writes."""
 _START = "the start"
 _STARTS = 5
 """The most attempts to take the output, beside other writers of the table."""
@@ -78,7 +85,7 @@ class DeltaOutlet:
                 self._claim()
                 return
             except self._module.exceptions.DeltaError as error:
-                if not left or not (self._passes(error) or "already exists" in str(error)):
+                if not left or not (self._others(error) or "already exists" in str(error)):
                     raise
 
     def _claim(self) -> None:
@@ -150,12 +157,17 @@ class DeltaOutlet:
             failed, self._failed = self._failed, None
             raise failed or self._error(error, what) from error
 
-    def _passes(self, error: BaseException) -> bool:
+    def _others(self, error: BaseException) -> bool:
         """Return whether another writer of the table is the reason of an error."""
-        return isinstance(error, self._module.exceptions.CommitFailedError) and "append-only" not in str(error)
+        return isinstance(error, self._module.exceptions.CommitFailedError) and not _REFUSED.search(str(error))
+
+    def _passes(self, error: Exception) -> bool:
+        """Return whether the reason of an error may pass: a full disk, a store that does not answer."""
+        ours = isinstance(error, OSError | self._module.exceptions.TableNotFoundError)
+        return (ours or bool(_OF_FILES.search(str(error)))) and not _REFUSED.search(str(error))
 
     def _error(self, error: Exception, what: str) -> OutputError:
-        said = one_line(error).partition(" 0: <unknown>")[0]  # without the traceback of deltalake
+        said = one_line(error).partition(" 0: <unknown>")[0].partition("<?xml")[0]  # without a traceback or a page
         again, kept = "", ""
         if what != _START:
             again = f"; {what} is written again, unless it is there"
@@ -163,12 +175,13 @@ class DeltaOutlet:
                 ". The batch stays frozen, and the next start writes it: change the table so that it takes the batch, "
                 "and keep such tuples out of later batches by a filter before writeDelta"
             )
-        if self._passes(error):
+        if self._others(error):
             why = f"another writer changed the table meanwhile ({said}){again}"
             return OutputUnavailableError(f"{self._folder.shown}: {why}")
-        if isinstance(error, OSError | self._module.exceptions.TableNotFoundError):
+        if self._passes(error):
             return OutputUnavailableError(f"{self._folder.shown}: {said}{again}")
-        return self._refused(f"it refuses {what}: {said}{kept}")
+        hint = " (the store needs conditional writes)" if "not yet implemented" in said else ""
+        return self._refused(f"it refuses {what}: {said}{hint}{kept}")
 
     def _refused(self, why: str) -> OutputRefusedError:
         return OutputRefusedError(f"{self._folder.shown}: {why}")
