@@ -2066,6 +2066,14 @@ GUARDS = [
         "tests/outputs/delta/test_values.py -k on_the_disk",
     ),
     Guard(
+        "delta output, altered table",
+        "a column that became narrower under a running topology rounds values",
+        "trident/outputs/delta/outlet.py",
+        "check_fits(table, self._target, self._fields, self._refused)  # it may",
+        "pass  # it may",
+        "tests/outputs/delta/test_refusals.py -k altered_under",
+    ),
+    Guard(
         "delta output, one zero",
         "a key of 0.0 gets a second row for -0.0",
         "trident/outputs/delta/writing.py",

@@ -10,7 +10,7 @@ from trident.base.names import FieldsLike, brief, did_you_mean
 from trident.base.step import Step
 from trident.base.types import ddl, select
 from trident.operations.column_updaters import LastOfKey
-from trident.operations.functions import Call, Operation, Query
+from trident.operations.functions import Query
 from trident.operations.output_fields import OutputsLike
 from trident.operations.query_functions import MapGet
 from trident.operations.upserts import SourceKey
@@ -22,6 +22,7 @@ from trident.stream.arguments import is_factory
 from trident.stream.base import StreamBase, StreamT
 from trident.stream.state import StateBase, StateT
 from trident.stream.state_specs import check_no_requests, factory_or_memory, state_spec, with_past
+from trident.stream.value_checks import add_check
 
 _TABLE = "toTable(keyFields, [stateFactory,] valueFields=, name=)"
 _JOIN = "joinTable(state, [keys,] joinType='inner', outputFields=)"
@@ -180,7 +181,7 @@ def add_table(
     spec = state_spec(stream._register, name, factory, step, default=f"{stream._label}.latest")
     inputs = tuple(dict.fromkeys([*keys.names, *values.names, *([change] if change else [])]))
     node = nodes.PartitionPersist(
-        _with_keys(stream, keys, step) if of_upserts else stream._node,
+        add_check(stream, keys.names, SourceKey(tuple(keys.names)), step, ".key") if of_upserts else stream._node,
         inputs,
         LastOfKey(step.called, tuple(values.names), change, of_states),
         select(stream.schema, inputs),
@@ -190,15 +191,6 @@ def add_table(
     )
     node = with_past(node, evolve, initialState, step)
     stream._register.add(stream._label, node)
-    return node
-
-
-def _with_keys(stream: StreamBase[Any], keys: StructType, step: Step) -> nodes.Node:
-    """Add the step that fails a batch in which a key has a null, and return it."""
-    names = tuple(keys.names)
-    operation = Operation(SourceKey(names), step.called, Call.VALUES)
-    node = nodes.Each(stream._node, names, operation, keys, **step.gives(stream.schema, ".key"))
-    stream._register.add(stream._label, node, part=True)
     return node
 
 

@@ -1,4 +1,4 @@
-"""The step that checks the values of an output's tuples, before their batch is frozen."""
+"""The step that checks the values of tuples for an output or a table, before their batch is frozen."""
 
 from collections.abc import Sequence
 
@@ -10,16 +10,18 @@ from trident.plan import nodes
 from trident.stream.base import StreamBase, StreamT
 
 
-def add_check(stream: StreamBase[StreamT], names: Sequence[str], function: ColumnFunction, step: Step) -> nodes.Node:
+def add_check(
+    stream: StreamBase[StreamT], names: Sequence[str], function: ColumnFunction, step: Step, part: str = ".storable"
+) -> nodes.Node:
     """Add the step of a function that returns the values of fields unchanged, or raises ValueError, and return it.
 
     So an attempt of the batch fails, and not the commit of a batch that cannot change any more. Without names there is
-    nothing to check.
+    nothing to check. `part` is added to the name of the verb's step.
     """
     if not names:
         return stream._node
     operation = Operation(function, step.called, Call.VALUES)
-    gives = step.gives(stream.schema, ".storable")
+    gives = step.gives(stream.schema, part)
     node = nodes.Each(stream._node, tuple(names), operation, select(stream.schema, tuple(names)), **gives)
     stream._register.add(stream._label, node, part=True)
     return node

@@ -1,5 +1,6 @@
 """Errors for tables and batches that Delta refuses or cannot take now. The batch is kept for the next start."""
 
+import json
 import multiprocessing
 import os
 import resource
@@ -61,6 +62,62 @@ def test_a_table_that_does_not_fit(
         outlet(tmp_path / "t", fields, **target)
     assert str(raised.value).startswith(f"s/1:writeDelta: {tmp_path}/t: ")
     assert DeltaTable(str(tmp_path / "t")).version() == 0
+
+
+def test_a_table_that_is_altered_under_a_driver(tmp_path: Path) -> None:
+    """A narrower column would round the values; a column that must have a value would get none."""
+    made, wide = outlet(tmp_path / "t", "v double"), pa.table({"v": [0.1]})
+    made.take(wide, 1)
+    narrow = pa.table({"v": pa.array([1.5], pa.float32())})
+    write_deltalake(str(tmp_path / "t"), narrow, mode="overwrite", schema_mode="overwrite")
+    with pytest.raises(OutputRefusedError, match="field 'v' is double, and the column is float"):
+        made.take(wide, 2)
+    write_deltalake(str(tmp_path / "t"), wide, mode="overwrite", schema_mode="overwrite")
+    made.take(pa.table({"v": [0.2]}), 2)
+    assert sorted(rows(tmp_path / "t")) == [(0.1,), (0.2,)]
+
+
+@pytest.mark.parametrize("key", [(), ("v",)])
+def test_a_table_that_is_altered_while_a_batch_is_written(
+    tmp_path: Path, key: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, wide = outlet(tmp_path / "t", "v double", key=key), pa.table({"v": [0.1]})
+    write = made._writer.write
+
+    def late(*args: Any) -> None:
+        narrow = pa.table({"v": pa.array([1.5], pa.float32())})
+        write_deltalake(str(tmp_path / "t"), narrow, mode="overwrite", schema_mode="overwrite")
+        write(*args)
+
+    monkeypatch.setattr(made._writer, "write", late)
+    with pytest.raises(OutputUnavailableError, match="another writer changed the table meanwhile"):
+        made.take(wide, 1)
+    assert rows(tmp_path / "t") == [(1.5,)]
+
+
+@pytest.mark.parametrize(
+    ("column", "configuration", "says"),
+    [
+        ({"delta.generationExpression": "1"}, {}, "Delta computes the values of the column 'v'"),
+        ({"delta.identity.start": 1}, {}, "Delta computes the values of the column 'v'"),
+        ({}, {"delta.columnMapping.mode": "name"}, "the table has mapped columns"),
+    ],
+)
+def test_a_table_of_another_writer_with_features_that_are_not_written(
+    tmp_path: Path, column: dict[str, Any], configuration: dict[str, str], says: str
+) -> None:
+    place = str(tmp_path / "t")
+    DeltaTable.create(place, V)
+    commit = tmp_path / "t" / "_delta_log" / f"{0:020}.json"
+    actions = [json.loads(line) for line in commit.read_text().splitlines()]
+    metadata = next(action["metaData"] for action in actions if "metaData" in action)
+    schema = json.loads(metadata["schemaString"])
+    schema["fields"][0]["metadata"].update(column)
+    metadata["schemaString"] = json.dumps(schema)
+    metadata["configuration"].update(configuration)
+    commit.write_text("\n".join(map(json.dumps, actions)))
+    with pytest.raises(OutputRefusedError, match=says):
+        outlet(place, "v long")
 
 
 def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:

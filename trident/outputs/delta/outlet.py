@@ -115,6 +115,7 @@ class DeltaOutlet:
         self._look(table)
         if there:
             return
+        check_fits(table, self._target, self._fields, self._refused)  # it may be altered while the topology runs
         record = self._rules.written(txid, digest_of(values_of(self._tables(result))))
         reach("output.staged")
         self._writer.write(table, lambda: self._tables(result), self._record.properties(record))

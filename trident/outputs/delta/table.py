@@ -19,6 +19,7 @@ from trident_spouts.delta.table import schema_from
 
 Refuse = Callable[[str], OutputError]
 
+_COMPUTED = ("delta.generationExpression", "delta.identity.")
 _FEED = (CHANGE, VERSION, "_commit_timestamp")
 """The columns that the change data feed adds when it is read."""
 
@@ -49,15 +50,20 @@ def check_fits(table: Any, target: DeltaTarget, fields: StructType, refuse: Refu
                 f"field {field.name!r} is {type_ddl(field.dataType)}, and the column is {type_ddl(kind)}: cast the "
                 f"field before writeDelta, or change the column"
             )
-    _check_rest(json.loads(str(table.schema().to_json()))["fields"], fields, refuse)
+    _check_columns(json.loads(str(table.schema().to_json()))["fields"], fields, refuse)
     metadata = table.metadata()
     _check_partitions(list(metadata.partition_columns), target, refuse)
     _check_configuration(metadata.configuration, target, fields, refuse)
 
 
-def _check_rest(columns: list[dict[str, Any]], fields: StructType, refuse: Refuse) -> None:
-    """Refuse a table that needs values for other columns."""
+def _check_columns(columns: list[dict[str, Any]], fields: StructType, refuse: Refuse) -> None:
+    """Refuse a table that computes values, or needs them for other columns."""
     for column in columns:
+        if any(name.startswith(_COMPUTED) for name in column["metadata"]):
+            raise refuse(
+                f"Delta computes the values of the column {column['name']!r} (a generated or identity column), which "
+                f"only some writers do; write into a table without such a column"
+            )
         if column["name"] not in fields.names and not column["nullable"]:
             raise refuse(
                 f"the table has the column {column['name']!r}, which is NOT NULL, and the stream has no such field; "
@@ -79,6 +85,8 @@ def _check_configuration(held: Mapping[str, str], target: DeltaTarget, fields: S
     def has(name: str) -> bool:
         return str(held.get(name)).lower() == "true"
 
+    if held.get("delta.columnMapping.mode") not in (None, "none"):
+        raise refuse("the table has mapped columns (delta.columnMapping.mode), which this output does not write")
     if target.key and has("delta.appendOnly"):
         raise refuse("the table is append-only (delta.appendOnly), and key= replaces rows; drop the property or key=")
     taken = [name for name in _FEED if name in fields.names]
