@@ -36,7 +36,9 @@ from trident_spouts.tables.data_files import one_line
 ReadTables = Callable[[Result], Iterable[pa.Table]]
 
 _NEED = "writeDelta needs the package deltalake"
-_OF_FILES = re.compile(r"os error \d+|Generic (LocalFileSystem|S3|GCS|MicrosoftAzure|HTTP|Config) error")
+_OF_FILES = re.compile(
+    r"os error \d+|Could not create local directory|Generic (LocalFileSystem|S3|GCS|MicrosoftAzure|HTTP|Config) error"
+)
 """Errors of a disk or an object store, which deltalake raises as errors of a table or of Parquet, too."""
 _REFUSED = re.compile(
     r"append-only|40[13] (Forbidden|Unauthorized)|(lacked the necessary privileges|NoSuchBucket|not yet implemented)"
@@ -154,7 +156,9 @@ class DeltaOutlet:
             work()
         except TridentError:
             raise
-        except Exception as error:  # deltalake raises errors of no class of its own, too
+        except BaseException as error:  # deltalake raises errors of no class of its own, too, and panics
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
             failed, self._failed = self._failed, None
             raise failed or self._error(error, what) from error
 
@@ -162,12 +166,12 @@ class DeltaOutlet:
         """Return whether another writer of the table is the reason of an error."""
         return isinstance(error, self._module.exceptions.CommitFailedError) and not _REFUSED.search(str(error))
 
-    def _passes(self, error: Exception) -> bool:
+    def _passes(self, error: BaseException) -> bool:
         """Return whether the reason of an error may pass: a full disk, a store that does not answer."""
         ours = isinstance(error, OSError | self._module.exceptions.TableNotFoundError)
         return (ours or bool(_OF_FILES.search(str(error)))) and not _REFUSED.search(str(error))
 
-    def _error(self, error: Exception, what: str) -> OutputError:
+    def _error(self, error: BaseException, what: str) -> OutputError:
         said = one_line(error).partition(" 0: <unknown>")[0].partition("<?xml")[0]  # without a traceback or a page
         again, kept = "", ""
         if what != _START:
