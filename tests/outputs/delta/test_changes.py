@@ -170,7 +170,8 @@ def big(lake: Path) -> None:
     made = TridentTopology()
     batches: list[Any] = [[(id, n) for id in range(40_000)] for n in range(3)]
     made.newStream("s", FixedBatchSpout("id long, n long", batches)).writeDelta(lake / "t", key="id")
-    start_local(made, name="t", checkpointLocation=lake / "c").processAllAvailable(timeout=60)
+    with start_local(made, name="t", checkpointLocation=lake / "c") as running:
+        running.processAllAvailable(timeout=60)
 
 
 def test_a_driver_that_dies_while_files_are_written(tmp_path: Path) -> None:
