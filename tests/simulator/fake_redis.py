@@ -8,6 +8,7 @@ a crash can take back the last ones.
 import math
 import re
 import struct
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -51,6 +52,8 @@ class FakeRedis:
         self.up = True
         self.writer = b""
         """The token of the last write of a log."""
+        self.page = 0
+        """How many fields HSCAN returns at once; 0: all, as a server does with a small hash."""
 
     # --- faults ----------------------------------------------------------------------------------------------
 
@@ -135,14 +138,18 @@ class FakeRedis:
         return sum(name in self.data for name in parts[1:])
 
     def _zcount(self, parts: list[bytes]) -> Reply:
-        assert parts[2] == b"-inf"
-        return sum(score <= float(parts[3]) for score, _ in self._ranked(parts[1]))
+        return sum(float(parts[2]) <= score <= float(parts[3]) for score, _ in self._ranked(parts[1]))
 
     def _zcard(self, parts: list[bytes]) -> Reply:
         return len(self._ranked(parts[1]))
 
     def _zrange(self, parts: list[bytes]) -> Reply:
-        return [member for _, member in self._ranked(parts[1])[int(parts[2]) : int(parts[3]) + 1]]
+        ranked = self._ranked(parts[1])
+        start, stop = (max(at + len(ranked), -1) if at < 0 else at for at in map(int, parts[2:4]))
+        found = ranked[max(start, 0) : stop + 1]
+        if parts[4:] == [b"WITHSCORES"]:
+            return [part for score, member in found for part in (member, b"%.17g" % score)]
+        return [member for _, member in found]
 
     def _ranked(self, name: bytes) -> list[tuple[float, bytes]]:
         return sorted((struct.unpack("<d", score)[0], member) for member, score in self.data.get(name, {}).items())
@@ -151,8 +158,14 @@ class FakeRedis:
         return INFO
 
     def _hscan(self, parts: list[bytes]) -> Reply:
+        """As a server reads a large hash: by the fields' own order, a field perhaps twice. What is there from the first
+        page to the last is in one of them, whatever comes and goes meanwhile."""
         at = self.data.get(parts[1], {})
-        return [b"0", [part for pair in at.items() for part in pair]]
+        if not self.page:
+            return [b"0", [part for pair in at.items() for part in pair]]
+        ahead = sorted((zlib.crc32(field) + 1, field) for field in at if zlib.crc32(field) + 1 >= int(parts[2]))
+        page, rest = ahead[: self.page + 1], ahead[self.page + 1 :]
+        return [b"%d" % (page[-1][0] if rest else 0), [part for _, field in page for part in (field, at[field])]]
 
     def _hlen(self, parts: list[bytes]) -> Reply:
         return len(self.data.get(parts[1], ()))

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import hiredis
 import redis
+from redis._parsers.base import BaseParser
 
 from tests.simulator.fake_redis import FakeRedis
 from tests.simulator.scheduler import Crashed, Process, Scheduler
@@ -17,13 +18,20 @@ Fault = Literal["refused", "cut", "late", "error", "twice"]
 late: the rest arrives later, and nobody hears its replies. error: one command is answered by an error. twice: all is
 done and answered, and arrives a second time."""
 
+REFUSALS = (
+    "BUSY Redis is busy running a script.",
+    "LOADING Redis is loading the dataset in memory",
+    "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+)
+"""Errors of any command."""
 ERRORS = (
     "OOM command not allowed when used memory > 'maxmemory'.",
     "MISCONF Errors writing to the AOF file: No space left on device",
-    "BUSY Redis is busy running a script.",
     "READONLY You can't write against a read only replica.",
-    "LOADING Redis is loading the dataset in memory",
+    *REFUSALS,
 )
+"""Errors of a script that writes."""
+ABORTED = "EXECABORT Transaction discarded because of previous errors."
 
 
 _POINTS = frozenset({b"EVALSHA", b"EXEC"})
@@ -78,6 +86,12 @@ def _parsed(data: bytes) -> tuple[list[bytes], ...]:
     return tuple(iter(reader.gets, False))
 
 
+def _error(text: str) -> Exception:
+    """Return an error reply, as redis-py's parser makes it. LOADING is a broken connection to it."""
+    error: Exception = BaseParser.parse_error(text)
+    return error
+
+
 class FakeAddress:
     """In the place of `trident_state.redis.command_routing.Address`."""
 
@@ -121,7 +135,7 @@ class Connection:
         if self._commands:
             self._exchange()
         reply = self._replies.popleft()
-        if isinstance(reply, redis.ResponseError):
+        if isinstance(reply, redis.RedisError):
             raise reply
         return reply
 
@@ -136,21 +150,23 @@ class Connection:
                 self._arrive_again(commands)
                 cut = -1
         queued: list[list[bytes]] | None = None
+        aborted = False
         replies, run = self._replies, server.run
         for at, command in enumerate(commands):
             name = command[0]
             if at == 0 or name in _POINTS or (name == b"HMGET" and commands[at - 1][0] == b"TYPE"):
                 self._arrive(commands, at)
             if at == cut:
-                if fault == "error" and name == b"EVALSHA":
-                    replies.append(redis.ResponseError(network.scheduler.random.choice(ERRORS)))
+                if fault == "error" and name not in (b"MULTI", b"EXEC"):
+                    replies.append(_error(network.scheduler.random.choice(ERRORS if name == b"EVALSHA" else REFUSALS)))
+                    aborted = queued is not None
                     continue
                 if fault in ("cut", "late", "refused"):
                     self._leave_behind(commands[at:], fault == "late")
                     raise redis.TimeoutError("Timeout reading from socket")
             if name == b"EXEC":
-                replies.append(list(map(run, queued or ())))
-                queued = None
+                replies.append(_error(ABORTED) if aborted else list(map(run, queued or ())))
+                queued, aborted = None, False
             elif queued is not None:
                 queued.append(command)
                 replies.append(b"QUEUED")

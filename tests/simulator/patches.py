@@ -51,6 +51,7 @@ from trident_state.memory.segments import Segment
 from trident_state.records.forms import records_of, unpack_records
 from trident_state.redis import (
     cluster,
+    due_index,
     key_ownership,
     open_batch,
     open_snapshot,
@@ -348,6 +349,7 @@ def _all() -> list[tuple[Any, str, Any]]:
         (state_keys, "_encode", encode),
         *((module, "hash_keys", hashed) for module in (state_keys, placement, memory_entries, snapshots)),
         (writer, "PUT_KEYS", PUT_KEYS),  # each world sets its own
+        (due_index, "_PAGE_KEYS", due_index._PAGE_KEYS),  # each world sets its own
         (redis_store, "threading", SimpleNamespace(RLock=Turns)),
         (memory_store, "threading", SimpleNamespace(RLock=Turns, Lock=Turn)),
         (attempts, "threading", SimpleNamespace(Lock=Turns)),

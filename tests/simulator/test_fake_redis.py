@@ -30,6 +30,8 @@ txids = st.integers(1, 4).map(lambda n: b"%d" % n)
 fences = st.tuples(tokens, epochs, txids).map(list)
 WHOLE = [0, 1, -1, 7, 2**31, 2**32 - 1, 2**53 - 1, 2**53, -(2**53), 2**62, 2**63 - 1, -(2**63)]
 TIMES = [math.nan, 5.0, 6.0, -1.5e15, 1700000000000001.0, 2.5e17]
+ENDS = [b"-inf", b"5", b"1700000000000001", b"+inf"]
+RANKS = [b"0", b"1", b"2", b"-1", b"-2", b"-40"]
 REAL = [0.0, -0.0, 1.5, -2.25, 1e308, math.inf, -math.inf, math.nan]
 
 
@@ -156,14 +158,23 @@ def commands(draw: st.DrawFn, number: bytes, bare: bool) -> Command:
         record = draw(st.one_of(records(number, bare), documents()))
         return [b"HSET", draw(st.sampled_from(BUCKETS)), draw(st.sampled_from(FIELDS)), record]
     if draw(st.booleans()):
-        count = [b"ZCOUNT", DUE, b"-inf", draw(st.sampled_from([b"-inf", b"5", b"1700000000000001"]))]
-        return draw(st.sampled_from([[b"TYPE", DUE], [b"EXISTS", DUE], count, [b"ZRANGE", DUE, b"0", b"2"]]))
+        count = [b"ZCOUNT", DUE, draw(st.sampled_from(ENDS)), draw(st.sampled_from(ENDS))]
+        ranked = [b"ZRANGE", DUE, draw(st.sampled_from(RANKS)), draw(st.sampled_from(RANKS))]
+        return draw(
+            st.sampled_from(
+                [[b"TYPE", DUE], [b"EXISTS", DUE, META, DUE], [b"ZCARD", DUE], count, ranked, [*ranked, b"WITHSCORES"]]
+            )
+        )
     name = draw(st.sampled_from([META, *BUCKETS]))
     return draw(
         st.sampled_from(
             [
                 [b"HMGET", name, *FIELDS, b"marker"],
                 [b"TYPE", name],
+                [b"HLEN", name],
+                [b"HGET", name, b"marker"],
+                [b"HEXISTS", name, FIELDS[0]],
+                [b"HGETALL", name],
                 [b"UNLINK", name, BUCKETS[1]],
                 [b"HSCAN", name, b"0", b"COUNT", b"1000"],
             ]
@@ -182,8 +193,18 @@ def on_real(server: RedisServer, command: Command) -> Any:
         return str(error)
     if command[0] == b"TYPE" and isinstance(reply, str):
         return reply.encode()
+    return alike(command, reply)
+
+
+def alike(command: Command, reply: Any) -> Any:
+    """A reply, without the order of a hash's fields and the way in which a number is written."""
     if command[0] == b"HSCAN":
         return dict(zip(reply[1][::2], reply[1][1::2], strict=True))
+    if command[0] == b"HGETALL" and isinstance(reply, list):
+        return dict(zip(reply[::2], reply[1::2], strict=True))
+    if command[-1] == b"WITHSCORES":
+        flat = [part for pair in reply for part in pair] if reply and isinstance(reply[0], tuple) else reply
+        return [float(part) if at % 2 else part for at, part in enumerate(flat)]
     return reply
 
 
@@ -196,9 +217,7 @@ def on_fake(fake: FakeRedis, command: Command) -> Any:
     reply = fake.run(command)
     if isinstance(reply, redis.ResponseError):
         return str(reply)
-    if command[0] == b"HSCAN":
-        return dict(zip(reply[1][::2], reply[1][1::2], strict=True))
-    return reply
+    return alike(command, reply)
 
 
 def data_of(server: RedisServer) -> dict[bytes, dict[bytes, bytes]]:

@@ -9,6 +9,7 @@ the log (in a file; or on a server too) and the readers (beside drivers, of seve
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 
 from tests.simulator import core, patches
@@ -33,7 +34,7 @@ from tests.simulator.workers import Troubles
 from trident.base import crash_points
 from trident.compiler import frozen_parts
 from trident.configuration.settings import Settings
-from trident_state.redis import writer
+from trident_state.redis import due_index, writer
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 from trident_state.store import Home, Store
 
@@ -76,7 +77,11 @@ class World:
         self.chance = chance = self.scheduler.random
         Worlds.now = None
         self.disk = LogDisk()
+        pages = Random(f"pages {seed}")
+        self._due_page = pages.choice((1, 2, 10_000))
+        """How many keys a read of an index of due times takes at once."""
         self.server = FakeRedis()
+        self.server.page = pages.choice((0, 0, 1, 2))
         self.network = Network(self.scheduler, self.server)
         self.log_server: LogServer | None = None
         """Where the log is, if not in a file."""
@@ -155,6 +160,7 @@ class World:
         """Run it all, within `patches.machine()`. Raises Wrong, Stuck, or whatever else a broken library raises."""
         Worlds.now = self
         vars(writer)["PUT_KEYS"] = self.setting.put_keys
+        vars(due_index)["_PAGE_KEYS"] = self._due_page
         vars(frozen_parts)["PART_ROWS"] = self.setting.part_rows
         scheduler = self.scheduler
         crash_points.listen(self._reached)
