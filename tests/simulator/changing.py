@@ -61,6 +61,10 @@ class Changing(World):
         self.readers = Readers(self)
         self._accepted: list[Shape] = []
         """The programs that a driver began with, without those that were refused."""
+        self._enrolled: list[Shape] = []
+        """These, and those whose groups the log knows from a start that did not come to its end."""
+        self._losses_accepted = 0
+        """How many drivers had begun when its user last accepted what a source lost."""
         self._homes_shape: dict[str, Shape] = {}
         self._ways: list[str] = []
         self._way = ""
@@ -102,8 +106,12 @@ class Changing(World):
         self.readers.begin()
 
     def _came(self, driver: Driver, place: str) -> None:
-        if place == "start.state.born" and driver.life == self.lives:
+        if driver.life != self.lives:
+            return
+        if place == "start.state.born":
             self.history.known |= {*driver.shape.states}  # it may die before it is done
+        elif place == "start.enrolled":
+            self._enrolled.append(driver.shape)
 
     # --- drivers -----------------------------------------------------------------------------------------------------
 
@@ -152,6 +160,7 @@ class Changing(World):
     def accepted(self, driver: Driver) -> None:
         """A driver began."""
         self._accepted.append(driver.shape)
+        self._enrolled.append(driver.shape)
         if not self.taken_over(driver):
             self.history.began(driver.shape)
         for state in driver.shape.states:
@@ -193,8 +202,10 @@ class Changing(World):
             fell = [source for source in self.sources.values() if source.unaccepted]
             for source in fell:
                 source.accept_losses()
+            if fell:
+                self._losses_accepted = len(self.drivers)
             # Or it was accepted since this driver began, so that it may tell of it once more.
-            return bool(fell) or (self.result.faults["source fell back"] > 0 and driver is not self.drivers[-1])
+            return bool(fell) or driver in self.drivers[: self._losses_accepted]
         if isinstance(error, core.PASSING) or type(error) is errors.LogError:
             self._failures += self.faults.over and self.server.up and self.log_network.server.up
             return self._failures < _AGAIN
@@ -207,13 +218,13 @@ class Changing(World):
         again = "the same txids again" in str(error)
         if again and not driver.shape.states and len([*groups_of(driver.shape)]) == 1:
             return False  # it may go on with the highest txids that its streams and outputs had
-        before = [shape for shape in self._accepted if shape != driver.shape]
+        before = [shape for shape in self._enrolled if shape != driver.shape]
         # A server that was rewound may have forgotten that a state was dropped, and a driver that slept through it
         # may have founded the state again: the log no longer knows that state, and the message says what to do.
         slept = self.result.faults["zombie"] and self.history.dropped
         undropped = isinstance(error, errors.StateAheadError) and (self.result.faults["server rewound"] or slept)
         damage = isinstance(error, core.DAMAGE) or undropped
-        if driver.shape in self._accepted and self._accepted[-1] == driver.shape and not before and not damage:
+        if self._accepted and self._accepted[-1] == driver.shape and not before and not damage:
             return False  # it never was another one
         if self._refused_shape != driver.shape or not self._ways:
             self._ways = self._ways_of(str(error), driver.shape)
@@ -234,7 +245,7 @@ class Changing(World):
         ways = list[str]()
         if "formerly" in message:
             ways.append("formerly")
-        if self._accepted and self._accepted[-1] != shape:
+        if self._enrolled and self._enrolled[-1] != shape:
             ways.append("former")
         named = re.findall(r"dropState\('sim', '(\w+)'", message)
         ways += [f"drop {state}" for state in dict.fromkeys(named)]
@@ -245,7 +256,7 @@ class Changing(World):
         way, shape = self._way, self._refused_shape
         assert shape is not None
         if way == "former":
-            former = next(s for s in reversed(self._accepted) if s != shape)
+            former = next(s for s in reversed(self._enrolled) if s != shape)
             if self.history.waiting:
                 self.shape = former
             else:
@@ -349,6 +360,7 @@ class Changing(World):
         self.history = History()
         self.lives += 1
         self._accepted.clear()
+        self._enrolled.clear()
         self._homes_shape.clear()
 
     def new_token(self) -> str:

@@ -105,6 +105,8 @@ class Places:
         """The outputs whose places are older copies, of which nobody has told yet."""
         self._unseen = set[str]()
         """Those to which no driver and no batch has come since: nobody could tell."""
+        self._lives: dict[str, set[int]] = {}
+        """By output: the logs whose drivers wrote into its place, each by its number."""
         self._given_up: dict[str, int] = {}
         """By output: how many drivers had begun when its user gave its place up last."""
         self._soiled = set[str]()
@@ -163,6 +165,9 @@ class Places:
         """A driver wrote into a place. It may have slept while its user gave the place up."""
         process = self._world.scheduler.current
         driver = None if process is None else process.driver
+        if driver is None:
+            return
+        self._lives.setdefault(output, set()).add(driver.life)
         if driver in self._world.drivers[: self._given_up.get(output, 0)]:
             self._soiled.add(output)
 
@@ -172,13 +177,14 @@ class Places:
         output = next(name for name in self.files if f"world://{name}/" in text)
         changed = world.result.faults
         fell = output in self._fell and any(words in text for words in _OLDER)
-        reset = world.lives > 1 and "belongs to another log" in text
+        reset = min(self._lives.get(output, {world.lives})) < world.lives
         missed = any(changed[kind] for kind in _LEFT_OUT) and "did not have this output" in text
         other = len(world.drivers) > 1 and "the topology writes" in text  # the name is another line's now
         emptied = "was emptied while" in text  # a zombie wakes up within its start, and its user has given the place up
         right = fell or reset or missed or other or emptied or output in self._soiled
         world.say("place %s is given up", output)
         self.files[output] = {}
+        self._lives.pop(output, None)
         self._given_up[output] = len(world.drivers)
         self._fell.discard(output)
         self._soiled.discard(output)
