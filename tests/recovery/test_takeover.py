@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import trident
@@ -22,7 +23,8 @@ from trident.base.errors import (
 )
 from trident.compiler.stages import cut
 from trident.configuration.settings import Settings
-from trident.log.protocol import Birth
+from trident.log.frozen_results import freeze
+from trident.log.protocol import BatchRecord, Birth, Members, StreamRecord
 from trident.log.sqlite_log import SqliteLog
 from trident.recovery.acquisition import begin
 from trident.recovery.takeover import explained
@@ -196,6 +198,30 @@ def test_a_start_that_was_overtaken_does_not_say_that_its_output_is_another_ones
     at("start.done", 1, taken_over_and_written)
     with pytest.raises(FencedError, match=r"\(epoch 2\).*last error: .*contains other files \(theirs.csv\)"):
         start_local(topology, name="wc", checkpointLocation=tmp_path)
+
+
+def test_a_start_that_was_overtaken_does_not_say_that_its_program_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    members = SqliteLog.members
+
+    def read_early(self: SqliteLog) -> Members:
+        """The groups are read when another driver has founded them, and has died with a batch that waits."""
+        monkeypatch.setattr(SqliteLog, "members", members)
+        read, log = members(self), log_of(tmp_path)
+        lease = log.take()
+        log.enroll(lease, Members({"words": StreamRecord("words")}, {}, {"words": 0}))
+        counted = pa.table({"word": ["a"], "count": [1]})
+        log.freeze(lease, "words", 1, BatchRecord({}, 0.0, "{}"), {"words": 1}, {"counts": freeze(counted)})
+        log.close()
+        return read
+
+    monkeypatch.setattr(SqliteLog, "members", read_early)
+    with (
+        beginning(tmp_path, MemoryMapState.opaque()) as start,
+        pytest.raises(FencedError, match=r"\(epoch 1\).*last error: .*has no such group \(it has words~2\)"),
+    ):
+        start()
 
 
 def test_a_take_whose_outcome_is_unknown_is_not_taken_for_another_driver(

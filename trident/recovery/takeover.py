@@ -4,8 +4,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from trident.base.attempt import Lease
-from trident.base.errors import FencedError, LogError, OutputConflictError, StateError, TridentError
+from trident.base.errors import (
+    CodeChangedError,
+    FencedError,
+    LogError,
+    OutputConflictError,
+    StateError,
+    TopologyError,
+    TridentError,
+)
 from trident.log.protocol import TransactionLog
+
+_OF_THE_LOG = (StateError, LogError, OutputConflictError, CodeChangedError, TopologyError)
+"""Errors whose reason may be in the log, or in states and outputs. The last two say that a program does not fit."""
 
 
 class OvertakenError(FencedError):
@@ -20,11 +31,11 @@ def explained(error: BaseException, log: TransactionLog, lease: Lease | None) ->
 
     The lease fences only writes. A driver that was taken over still reads, and may find states gone or ahead of it, an
     output with batches that it does not know, or a batch with the fields of another program, on which this library's
-    code fails. Without this function, the error's message would say that the log or a state is lost, or that the log is
-    an old copy, and a user might reset a topology on which another driver is working. An error of a user's function is
-    returned unchanged.
+    code fails. A start may read groups that were founded after it read the streams. Without this function, the error's
+    message would say that the log or a state is lost, that the log is an old copy, or that the program changed, and a
+    user might reset a topology on which another driver is working. An error of a user's function is returned unchanged.
     """
-    of_a_user = isinstance(error, TridentError) and not isinstance(error, StateError | LogError | OutputConflictError)
+    of_a_user = isinstance(error, TridentError) and not isinstance(error, _OF_THE_LOG)
     if of_a_user or not isinstance(error, Exception):
         return error
     try:
