@@ -26,6 +26,7 @@ from tests.simulator.verbs import (
     SLACK,
     WITHIN,
     WORDS,
+    body,
     change,
     pair,
     score,
@@ -184,6 +185,19 @@ def _changes(history: list[Batch]) -> dict[str, Held | Waiting]:
         index[at] = AnyOrder((*index.get(at, ()), (word,)))
     held_too = {"joined": joined, "shared": shared, "sizes.by.n": index}
     return {"held": held, "sizes": sizes, "having": having, "rows": rows, **held_too}
+
+
+def _upserts(history: list[Batch]) -> dict[str, Held | Waiting]:
+    latest: dict[str, int | None] = {}
+    for batch in history:
+        latest |= {word: body(seq) for word, seq in batch[NUMBERS]}
+    rows = {word: seq for word, seq in latest.items() if seq is not None}
+    lettered = dict[str, list[int]]()
+    for word, seq in rows.items():
+        lettered.setdefault(first_letter(word), []).append(seq)
+    letters = {key: {"n": len(each), "total": sum(each), "least": min(each)} for key, each in lettered.items()}
+    scores = Counter(map(score, rows.values()))
+    return {"rows": {word: {"seq": seq} for word, seq in rows.items()}, "letters": letters, "scores": dict(scores)}
 
 
 def _stateful(history: list[Batch]) -> dict[str, Held | Waiting]:
@@ -358,5 +372,6 @@ MEANINGS: dict[str, Callable[[list[Batch]], dict[str, Held | Waiting]]] = {
     "sessions late": partial(_sessions, with_late=True),
     **{f"interval {kind}": partial(_interval, outer=outer) for kind, outer in _OUTER.items()},
     "changes": _changes,
+    "upserts": _upserts,
 }
 """What the states of each flow hold after these batches."""

@@ -123,6 +123,19 @@ def _changes(stream: Streams, topology: TridentTopology) -> None:
     rows.join(sizes, joinType="left").toTable("word", InWorld("joined"), name="joined")
 
 
+def _upserts(stream: Streams, topology: TridentTopology) -> None:
+    """rows: the last message of each word, unless it is a tombstone. letters: of the rows by first letter, how many,
+    and by aggregators with and without `retract`. scores: how many rows have each score; a later message of a word
+    moves its row to another one."""
+    messages = stream(NUMBERS).each("seq", body, "value long")
+    rows = messages.asUpserts().toTable("word", InWorld("rows"), name="rows")
+    lettered = rows.changes().each("word", first_letter, "letter string").groupBy("letter")
+    how = {"n": Count(), "total": Sum("seq"), "least": Min("seq")}
+    lettered.persistentAggregate(InWorld("letters"), how, name="letters")
+    scored = rows.changes().each("seq", score, "score long").groupBy("score")
+    scored.persistentAggregate(InWorld("scores"), Count(), "words", name="scores")
+
+
 AGGREGATES: dict[str, Any] = {
     "n": Count(),
     "total": Sum("seq"),
@@ -284,6 +297,7 @@ MADE: dict[str, Callable[[Streams, TridentTopology], None]] = {
     "sessions late": _sessions(with_late=True),
     **{f"interval {kind}": _interval(kind) for kind in ("inner", "left", "right", "full")},
     "changes": _changes,
+    "upserts": _upserts,
 }
 """The programs, by the names of their flows."""
 
@@ -304,6 +318,11 @@ def score(seq: int) -> int:
 def change(seq: int) -> str:
     """Return the kind of change of a tuple. Some rows are deleted that were never inserted."""
     return "delete" if checksum(seq) % 3 == 0 else "insert"
+
+
+def body(seq: int) -> int | None:
+    """Return the body of a message; None makes it a tombstone. Some words get one that have no row."""
+    return None if change(seq) == "delete" else seq
 
 
 def pair(left: int | None, right: int | None) -> int:
