@@ -11,6 +11,7 @@ import pytest
 from tests.state.backing.maps import LeastMap, SqliteMap
 from tests.support.server import RedisServer
 from trident import Count, Evolution, MapGet, Max, Sum, TridentTopology, openState
+from trident.base import crash_points
 from trident.errors import (
     StateError,
     StateLostError,
@@ -97,6 +98,37 @@ def test_until_the_first_commit_reads_show_the_new_values_and_the_stored_ones_st
     with openState("t", "sales", **where) as outside:
         assert plain(dict(outside.items())) == {"a": (3, 207), "b": (2, 101), "c": (1, 1)}
     assert plain(run(sales(MORE, state(), BOTH), checkpoint)) == {"a": (3, 207), "b": (2, 101), "c": (1, 1)}
+
+
+def test_a_reader_that_is_opened_before_the_first_commit_follows_the_former_program(tmp_path: Path) -> None:
+    """A store in a former shape that this program cannot combine tells readers of no way to combine it either."""
+    state = MemoryMapState.opaque()
+    run(sales(FIRST, state), tmp_path)
+    assert plain(run(sales(FIRST, state, BOTH, FROM_COUNT), tmp_path)) == {"a": (2, 200), "b": (1, 100)}
+    with openState("t", "sales", checkpointLocation=tmp_path) as outside:
+        assert outside["a"] == 2
+        assert run(sales(MORE, state), tmp_path) == {"a": 3, "b": 2, "c": 1}
+        assert dict(outside.items()) == {"a": 3, "b": 2, "c": 1}
+
+
+@pytest.mark.parametrize("home", ["memory", "redis", "own"])
+def test_a_state_whose_creation_a_former_program_began_evolves_no_values_of_this_one(
+    home: str, tmp_path: Path, shared_redis: RedisServer
+) -> None:
+    state, checkpoint = stores(tmp_path, shared_redis)[home], tmp_path / "c"
+
+    def ends(point: str) -> None:
+        if point == "start.state.created":
+            raise KeyboardInterrupt
+
+    crash_points.listen(ends)
+    with pytest.raises(KeyboardInterrupt):
+        run(sales(FIRST, state()), checkpoint)
+    crash_points.listen(None)
+    evolves = Evolution("long", lambda n: 100 * n, by="Count")
+    for _ in range(2):
+        assert run(priced(FIRST, state(), Sum(), evolves), checkpoint) == {"a": 6, "b": 2}
+    assert run(priced(MORE, state(), Sum(), evolves), checkpoint) == {"a": 13, "b": 3, "c": 1}
 
 
 def test_explain_says_what_a_start_would_do_with_each_state(

@@ -210,6 +210,7 @@ def _take_states(
     waiting = progress.waiting(program, log, settings)
     for group in program.groups:
         _check_states(group, stores, histories[group.name], log, progress.noted, settings)
+    _begin_again(program, stores, births, lease)
     first = FirstContents(log, settings, births)
     contents = _initial_contents(program, births, lease)
     contents += evolve_stores(program, stores, histories, progress.noted, first, lease)
@@ -226,6 +227,18 @@ def _take_states(
     reach("start.done")
     died = before is not None and before.token != ""
     return Begun(program, lease, stores, births, histories, waiting, joined.warnings, died)
+
+
+def _begin_again(program: Program, stores: Mapping[str, Store], births: dict[str, Birth], lease: Lease) -> None:
+    """Let each state begin again whose creation a program with another shape began and did not end.
+
+    No batch was written to it. If it kept its record, the values of this program would count as values in a former
+    shape, and a later start would change them once more.
+    """
+    for name, birth in births.items():
+        stored = stores[name].report().fingerprint
+        if not birth.founded and not birth.filled and stored not in (None, program.shapes[name].fingerprint):
+            births[name] = replace(birth, epoch=lease.epoch)
 
 
 def _with_attempts(history: History, attempts: Mapping[int, AttemptRecord], before: Lease | None) -> History:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from trident.base.attempt import Lease
 from trident.base.errors import StateShapeError
 from trident.compiler.program import Group, Program
-from trident.compiler.states.former_shapes import former_shape
+from trident.compiler.states.former_shapes import former_shape, read_only_shape
 from trident.frozen.files import read_whole
 from trident.log.frozen_results import shape_of_result, thaw
 from trident.log.group_records import History
@@ -22,7 +22,7 @@ from trident.recovery.first_content import FirstContents
 from trident.user_calls.watched_store import WatchedStore
 from trident_state.binary import one_chunk
 from trident_state.messages import StoreReport
-from trident_state.state_shape import StateIdentity, StateShape, replacing
+from trident_state.state_shape import StateIdentity, StateShape
 from trident_state.store import Shared, Store
 
 
@@ -97,7 +97,6 @@ def _evolving(
     """Return the store of a state in a former shape, whose last batch is `last`, with the given store within it."""
     name, log, settings = node.state.name, contents.log, contents.settings
     shape = former_shape(node, former)
-    read_only = StateShape(former.keys, former.value, replacing(former.meaning))
     identity = StateIdentity(settings.name, name, log.uuid, group.name)
     home = SnapshotHome(log, name, settings.snapshots(name))
     own = present.unwatched if isinstance(present, WatchedStore) else present
@@ -105,7 +104,7 @@ def _evolving(
     if check_drop is not None:  # the store is emptied before it gets the values in their present shape
         check_drop()
     store = (SharedEvolvingStore if isinstance(own, Shared) else EvolvingStore)(
-        node.state.factory.open(identity, shape or read_only, home),
+        node.state.factory.open(identity, shape or read_only_shape(former), home),
         own,
         former,
         Birth(group.name, last, founded=True, filled=now.fingerprint),

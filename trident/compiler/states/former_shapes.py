@@ -1,6 +1,7 @@
 """The former shape of a state, as its store needs it to be read, and to take the batches that were frozen in it."""
 
 from dataclasses import replace
+from typing import Any
 
 from pyarrow import types as kinds
 
@@ -16,6 +17,19 @@ def former_shape(node: nodes.StateWriter, former: Former) -> StateShape | None:
     """Return the shape of a state in a former program; None if only that program can combine its values."""
     combine = _combine(node, former)
     return None if combine is None else StateShape(nullable(former.keys), former.value, combine)
+
+
+def read_only_shape(former: Former) -> StateShape:
+    """Return the shape of a state that only the former program can write.
+
+    Its Combine is not `replacing`: a store in memory tells readers outside how batches are combined, and a reader would
+    go by it when the former program continues.
+    """
+    return StateShape(former.keys, former.value, Combine(former.meaning, _unwritten))
+
+
+def _unwritten(stored: Any, delta: Any) -> Any:
+    raise AssertionError("a batch in a former shape is refused before it is combined")
 
 
 def _combine(node: nodes.StateWriter, former: Former) -> Combine | None:
