@@ -8,7 +8,7 @@ import sys
 import time
 import traceback
 
-from tests.simulator.families import EVERY, EXECUTORS, LOOSE, check, world_of
+from tests.simulator.families import EVERY, EVOLVING, EXECUTORS, LOOSE, check, world_of
 from tests.simulator.fleet import everything, thrift
 from tests.simulator.patches import machine
 
@@ -23,8 +23,8 @@ def main() -> int:
     parser.add_argument(
         "--flow",
         default="",
-        help=f"only unchanging programs whose names begin so: interval,table; or '{LOOSE}'; or '{EXECUTORS}', where "
-        f"they write and ask states, with names behind it: {EXECUTORS},query",
+        help=f"only unchanging programs whose names begin so: interval,table; or '{LOOSE}'; or '{EVOLVING}'; or "
+        f"'{EXECUTORS}', where they write and ask states, with names behind it: {EXECUTORS},query",
     )
     asked = parser.parse_args()
     try:

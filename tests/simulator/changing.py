@@ -3,7 +3,7 @@ is refused with a way out that works."""
 
 import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -26,17 +26,22 @@ from trident.base import errors
 from trident_state.state_shape import StateIdentity
 from trident_state.store import Store
 
+EVOLVING = 0.3
+"""In how many schedules states evolve, or begin with a content."""
 _AGAIN = 6
 """So many starts in a row may fail without a fault."""
 _HANGS = (0.3, 3.0, 30.0, 120.0, 120.0)
 
 
 class Changing(World):
-    """A schedule. `loose`: its program begins with a loose query of another group's state."""
+    """A schedule. `loose`: its program begins with a loose query of another group's state. `evolving`: its states
+    evolve, or begin with a content."""
 
     shape: Shape
 
-    def __init__(self, seed: int, trace: Callable[[str], None] | None = None, loose: bool = False) -> None:
+    def __init__(
+        self, seed: int, trace: Callable[[str], None] | None = None, loose: bool = False, evolving: bool = False
+    ) -> None:
         super().__init__(seed, trace)
         chance = self.chance
         if chance.random() < 0.4:
@@ -50,9 +55,13 @@ class Changing(World):
             if self.settings.messageTimeoutSecs > 1 and chance.random() < 0.2:
                 source.slow = 0.6  # so that one plan reads no more than a page or two
         self._draw_falls(seed)
-        self.shape = programs.first(chance, list(self.sources), loose)
-        self._changes = Changes(chance, self.shape, list(self.sources))
-        self._to_change = chance.choice((1, 1, 2, 3, 4))
+        self.shape = programs.first(chance, list(self.sources), loose, evolving)
+        dice = Random(f"evolutions {seed}")
+        evolves = dice.random() < EVOLVING or evolving
+        if evolves:
+            self.shape = programs.filled(self.shape, dice)
+        self._changes = Changes(chance, self.shape, list(self.sources), dice if evolves else None)
+        self._to_change = chance.choice((1, 1, 2, 3, 4)) + evolving
         self._operator = Pool(self.scheduler, Process("operator"), "operator", 1)
         self.scheduler.processes += [self._operator.process, self.log_network.process]
         self.scheduler.in_fibers = 1.0  # user code may hang anywhere, and the log's server be waited for
@@ -62,7 +71,7 @@ class Changing(World):
         self._accepted: list[Shape] = []
         """The programs that a driver began with, without those that were refused."""
         self._enrolled: list[Shape] = []
-        """These, and those whose groups the log knows from a start that did not come to its end."""
+        """These, and those whose groups or states the log knows from a start that did not come to its end."""
         self._losses_accepted = 0
         """How many drivers had begun when its user last accepted what a source lost."""
         self._homes_shape: dict[str, Shape] = {}
@@ -165,6 +174,11 @@ class Changing(World):
             self.history.began(driver.shape)
         for state in driver.shape.states:
             self._homes_shape[state] = driver.shape
+
+    def founded(self, driver: Driver, states: Collection[str]) -> None:
+        super().founded(driver, states)
+        if driver.life == self.lives:
+            self._enrolled.append(driver.shape)
 
     def _ended_well(self, driver: Driver) -> None:
         if driver.error is None:

@@ -221,6 +221,7 @@ def open_log(world: "World", driver: "Driver | None" = None) -> Any:
     if driver is not None:
         log.frozen_heard = driver.froze
         log.committed_heard = driver.committed
+        log.founded_heard = driver.founded
     return log
 
 

@@ -3,7 +3,7 @@ not come back."""
 
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -209,6 +209,9 @@ class Driver:
 
     def committed(self, label: Any, txid: int) -> None:
         self.world.heard(self, lambda history: history.committed(label, txid, self.shape))
+
+    def founded(self, states: Collection[str]) -> None:
+        self.world.founded(self, states)
 
     def succeeded(self, label: Any, txid: int) -> None:
         self.world.heard(self, lambda history: history.succeeded(label, txid))

@@ -93,6 +93,7 @@ class FakeLog:
         self._disk, self._scheduler, self._faulty = disk, scheduler, faulty
         self.frozen_heard: Callable[[str, int], None] = lambda group, txid: None
         self.committed_heard: Callable[[str, int], None] = lambda group, txid: None
+        self.founded_heard: Callable[[Collection[str]], None] = lambda states: None
         self.uuid = disk.uuid
         self._written, self._wrote = 0, False
         """How often this handle wrote; whether it did since the last `renew`."""
@@ -309,6 +310,7 @@ class FakeLog:
         def write(disk: LogDisk) -> Undo:
             for state in states:
                 disk.states[state].birth = replace(disk.states[state].birth, founded=True)
+            self.founded_heard(states)
             return _nothing
 
         self._write(lease, "log.founded", write, durable=True)

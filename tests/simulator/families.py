@@ -10,17 +10,20 @@ from tests.simulator.world import World
 EVERY = 4
 """Every so many schedules one is of a program that changes."""
 LOOSE = "loose query"
+EVOLVING = "evolving"
 EXECUTORS = "executors"
 
 
 def check(flow: str) -> None:
     """Raise ValueError for a name of no program."""
     first, _, others = flow.partition(",")
-    if flow != LOOSE:
+    if flow not in (LOOSE, EVOLVING):
         try:
             flows_of(others if first == EXECUTORS else flow)
         except ValueError as error:
-            raise ValueError(f"{error}; or {LOOSE!r}; or {EXECUTORS!r}, alone or before other names") from None
+            raise ValueError(
+                f"{error}; or {LOOSE!r}; or {EVOLVING!r}; or {EXECUTORS!r}, alone or before other names"
+            ) from None
 
 
 def world_of(seed: int, every: int = EVERY, trace: Callable[[str], None] | None = None, flow: str = "") -> World:
@@ -32,4 +35,6 @@ def world_of(seed: int, every: int = EVERY, trace: Callable[[str], None] | None 
         return Staying(seed, trace, others, executors=True)
     if flow == LOOSE:
         return Changing(seed, trace, loose=True)
+    if flow == EVOLVING:
+        return Changing(seed, trace, evolving=True)
     return Changing(seed, trace) if every and seed % every == every - 1 else Staying(seed, trace, flow)

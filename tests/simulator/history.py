@@ -8,13 +8,14 @@
 """
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
 from tests.simulator.flows import Flow
 from tests.simulator.in_world import first_letter
 from tests.simulator.meanings import difference
-from tests.simulator.programs import OUT, Line, Shape, groups_of
+from tests.simulator.programs import CONTENT, OUT, Line, Shape, groups_of, grown
 from tests.simulator.scheduler import Wrong
 
 Values = dict[Any, Any]
@@ -36,6 +37,33 @@ class State:
     """What it held after each of its batches, in the order in which they were frozen: group, txid and values."""
     missed: dict[str, tuple[Any, int]] = field(default_factory=dict)
     """Of each stream that fed it: the first batch that it did not get, because the program did not feed it so."""
+    first: Values = field(default_factory=dict)
+    """What it held before its first batch."""
+    born: int = 0
+    """The last txid that was frozen in any group when it began; before that it held nothing."""
+
+    @classmethod
+    def begun(cls, line: Line, fed: set[str], born: int) -> "State":
+        """A state that begins as this line of a program has it."""
+        first = dict(CONTENT) if line.filled else {}
+        return cls(line, dict(first), fed=fed, first=first, born=born)
+
+    def as_of(self, txid: int) -> list[Any]:
+        """What it may have held after a batch."""
+        earlier = [at for at in self.after if at <= txid]
+        if earlier:
+            return self.after[max(earlier)]
+        return [self.first] if txid >= self.born else [self.first, {}]
+
+    def evolve(self, line: Line, txid: int) -> None:
+        """The first batch of a program that counts it otherwise is frozen: its values are others before that batch."""
+        held = _grown(self.now)
+        self.after[txid - 1] = [*self.as_of(txid - 1), held]
+        if self.versions:
+            self.versions.append((*self.versions[-1][:2], held))
+        else:
+            self.first = held
+        self.line, self.now = line, dict(held)
 
 
 @dataclass
@@ -76,15 +104,26 @@ class History:
         """Whether an older copy of the log was put back."""
         self.dropped = 0
         """How many states were dropped or begun anew, so that what was asked of them is another matter."""
+        self.evolving: dict[str, Line] = {}
+        """The lines of the last program that declare how a state was counted before, by the state."""
 
     # --- what is told --------------------------------------------------------------------------------------------
 
     def began(self, shape: Shape) -> None:
         """A program began: its states are there from now on, though no batch has reached them."""
         self.known |= {*shape.states}
+        self.evolving = {line.name: line for line in shape.lines if line.was}
+        self.founded(shape, shape.states)
+
+    def founded(self, shape: Shape, names: Collection[str]) -> None:
+        """States of a program were created, though its start may not come to its end."""
         for line in shape.lines:
-            if line.name in shape.states:
-                self.states.setdefault(line.name, State(line, fed=_feeding(shape, line.name)))
+            if line.name in names and line.name not in self.states:
+                self.states[line.name] = State.begun(line, _feeding(shape, line.name), self._frozen)
+
+    @property
+    def _frozen(self) -> int:
+        return max((txid for _, txid in self.batches), default=0)
 
     def froze(self, group: Any, txid: int, shape: Shape, given: Given) -> None:
         """A batch is frozen."""
@@ -107,11 +146,15 @@ class History:
             self.batches[group, txid] = Frozen(given, {}, {})
             self._tell(shape, txid)
             return
+        mine = {token for token in given}
+        for line in shape.lines:
+            state = self.states.get(line.name)
+            if state is not None and line.was == state.line.how != line.how and mine & set(line.streams):
+                state.evolve(line, txid)
         before = {name: (state, dict(state.now)) for name, state in self.states.items()}
         leaving, asked = dict[str, Counter[Any]](), dict[str, tuple[State, Values]]()
         looked = dict[str, State]()
         together = next((group for group in groups_of(shape) if group & set(given)), frozenset[str]())
-        mine = {token for token in given}
         for line in shape.lines:
             if line.kind in OUT and mine & set(line.streams):
                 leaving[line.name] = Counter(row for token in line.streams for row in given.get(token, ()))
@@ -156,7 +199,8 @@ class History:
                     state.missed.setdefault(token, (group, txid))
 
     def _add(self, line: Line, group: Any, txid: int, delta: Values, shape: Shape) -> tuple[State, Values]:
-        state, fed = self.states.setdefault(line.name, State(line)), _feeding(shape, line.name)
+        fed = _feeding(shape, line.name)
+        state = self.states.setdefault(line.name, State.begun(line, set(), self._frozen))
         # Of a stream that feeds it no longer, by the word of a program that was begun, it may miss what it likes.
         missed = {token: batch for token, batch in state.missed.items() if token in fed}
         if missed:
@@ -242,10 +286,12 @@ class History:
         if self.states.get(state.line.name) is not state or state.missed:
             return  # dropped meanwhile
         former, seen = self.looked.get(output, (state, 0))
-        versions: list[Values] = [{}]
+        versions: list[Values] = [state.first]
         versions += [held for group, at, held in state.versions if (group, at) in self.ended]
         for at in range(seen if former is state else 0, len(versions)):
-            if all(row[-1] == versions[at].get(row[0]) for row in rows):
+            # A program that counts it otherwise sees the other values before its first batch there.
+            held = [versions[at], *([_grown(versions[at])] if state.line.name in self.evolving else [])]
+            if any(all(row[-1] == each.get(row[0]) for row in rows) for each in held):
                 self.looked[output] = state, at
                 return
         raise Wrong(f"{where}: {dict(answers)} is no committed batch's, of {versions}, from {seen} on")
@@ -272,17 +318,23 @@ class History:
         """A read as of a txid, or (None) of what the last batch left."""
         known = self.states.get(state)
         if known is None:
-            if found:
+            if found and not (state in self.known and found == CONTENT):  # it is being created
                 raise Wrong(f"{who} read {state!r} as {found}, and no batch went into it")
             return
         if txid is None:
-            right = [known.now]
+            line = self.evolving.get(state)
+            right = [_grown(known.now) if line is not None and line.was == known.line.how != line.how else known.now]
         else:
-            earlier = [at for at in known.after if at <= txid]
-            right = known.after[max(earlier)] if earlier else [{}]
+            right = known.as_of(txid)
         wrong = [difference(held, found) for held in right]
         if all(wrong):
             raise Wrong(f"{who} read {state!r} as of txid {txid} as {found}, and ought to find {right}: {wrong[0]}")
+
+
+def _grown(held: Values) -> Values:
+    """What a state holds after its values became others."""
+    values = {key: grown(value) for key, value in held.items()}
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def _feeding(shape: Shape, state: str) -> set[str]:

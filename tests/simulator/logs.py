@@ -29,6 +29,15 @@ class LogServer(FakeRedis):
         if not founded and fields.get(b"committed") not in (None, before[1]):
             driver.committed(group, int(fields[b"committed"]))
 
+    def _remove(self, undo: Any, name: bytes, field: bytes) -> None:
+        at = self.data.get(name, {})
+        _, founding, state = field.partition(b"founding:")
+        founded = founding and field in at and b"birth:" + state in at  # else it is forgotten
+        super()._remove(undo, name, field)
+        driver = self.holders.get(self.writer)
+        if founded and driver is not None and name.endswith(b":log:s"):
+            driver.founded([state.decode()])
+
 
 class LogNetwork(Network):
     """Commands that are late here may come when much else has happened. They are writes: nobody hears a late read."""

@@ -38,6 +38,7 @@ from trident.log import frozen_batches, redis_log, redis_server
 from trident.log.frozen_batches import keys_and_values
 from trident.outputs import parquet_outlet
 from trident.reads import commit_gate, committed_reads
+from trident.recovery import first_content, state_evolution
 from trident.run import fence_watch
 from trident_spouts import emission, rows, user_calls
 from trident_spouts.adapters import partitioned
@@ -323,9 +324,9 @@ def _all() -> list[tuple[Any, str, Any]]:
     places = remembered(_keeping(place_keys), _placed)
     distinct = remembered(_keeping(place_distinct_keys), _placed)
     return [
-        (committer, "freeze", lambda result, beside=None: Kept(result)),
+        *((module, "freeze", lambda result, beside=None: Kept(result)) for module in (committer, first_content)),
         (disk, "shutil", SimpleNamespace(rmtree=_removed)),
-        (frozen_batches, "thaw", _thawed),
+        *((module, "thaw", _thawed) for module in (frozen_batches, state_evolution)),
         (frozen_batches, "read_whole", lambda folder, result: whole(Worlds.now.frozen_files, result)),
         (frozen_parts, "read_frozen", read_here),
         (keyed_jobs, "write_frozen", written_here),

@@ -16,7 +16,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.simulator.families import EXECUTORS, LOOSE
+from tests.simulator.families import EVOLVING, EXECUTORS, LOOSE
 from tests.simulator.fleet import some
 
 ROOT = Path(__file__).parents[2]
@@ -39,7 +39,8 @@ class Fault:
     also: tuple[str, str, str] | None = None
     flow: str = ""
     """How the names of the unchanging programs begin in which it is looked for; "": in programs that change; LOOSE: in
-    those that begin with a loose query; EXECUTORS: where these write and ask states."""
+    those that begin with a loose query; EVOLVING: in those whose states evolve; EXECUTORS: where these write and ask
+    states."""
 
     @property
     def places(self) -> list[tuple[str, str, str]]:
@@ -297,6 +298,70 @@ FAULTS = [
             "        if not later:\n",
         ),
         flow=LOOSE,
+    ),
+    Fault(
+        EVOLVING,
+        "a state is read in its former shape",
+        "trident/recovery/evolving_store.py",
+        "return Found(self._shape.changed(found.values), found.asOf)",
+        "return Found(found.values, found.asOf)",
+        flow=EVOLVING,
+    ),
+    Fault(
+        EVOLVING,
+        "a state evolves that lacks the last batches of the former program",
+        "trident/recovery/state_evolution.py",
+        "    if lacking:\n",
+        "    if False:\n",
+        flow=EVOLVING,
+    ),
+    Fault(
+        EVOLVING,
+        "a batch that waits in the former shape is combined in the present one",
+        "trident/recovery/state_evolution.py",
+        'if frozen is not None and shape_of_result(thaw(frozen, f"batch {txid}")) != now:',
+        "if False:",
+        flow=EVOLVING,
+    ),
+    Fault(
+        EVOLVING,
+        "the former program goes on with the new values",
+        "trident/recovery/state_compatibility.py",
+        "if stored is not None and not shape.fits(stored) and declared_former(node, stored) is None:",
+        "if False:",
+        flow=EVOLVING,
+    ),
+    Fault(
+        EVOLVING,
+        "a state that was filled is filled again at each start",
+        "trident/recovery/acquisition.py",
+        "new = [node for node in writers if not births[node.state.name].founded]",
+        "new = writers",
+        flow=EVOLVING,
+    ),
+    Fault(
+        EVOLVING,
+        "a state whose creation a former program began keeps its record",
+        "trident/recovery/acquisition.py",
+        "if not birth.founded and not birth.filled and stored not in",
+        "if False and stored not in",
+        flow=EVOLVING,
+    ),
+    Fault(
+        EVOLVING,
+        "a reader goes by the store of a program that cannot combine its values",
+        "trident/compiler/states/former_shapes.py",
+        "Combine(former.meaning, _unwritten)",
+        "replacing(former.meaning)",
+        flow=EVOLVING,
+    ),
+    Fault(
+        EVOLVING,
+        "the batch before comes in the place of a content",
+        "trident/log/frozen_batches.py",
+        "if (content := self.log.content(state, txid)) is not None:",
+        "if (content := self.log.content(state, txid)) is not None and txid < 0:",
+        flow=EVOLVING,
     ),
     Fault(
         "stateful operation",

@@ -9,9 +9,11 @@ from functools import cache
 from random import Random
 from typing import Any
 
+import pyarrow as pa
+
 from tests.simulator import spouts
-from tests.simulator.in_world import InWorld, Worlds, first_letter
-from trident import Count, MapGet, Sum, TridentTopology
+from tests.simulator.in_world import KEYS, InWorld, Worlds, first_letter
+from trident import Count, Evolution, InitialState, MapGet, Sum, TridentTopology
 from trident.compiler.program import Program
 from trident.compiler.stages import cut
 
@@ -21,6 +23,8 @@ STATES = ("counts", "words")
 OUTPUTS = ("left", "right", "third", "fourth", "fifth", "sixth")
 OUT = ("leave", "ask", "look")
 """The kinds of lines that are outputs."""
+CONTENT = {word: 100 * number for number, word in enumerate(KEYS[:-1], 1)}
+"""What a state holds before its first batch if it begins with a content."""
 
 Rows = list[tuple[str, int]]
 """Words and numbers."""
@@ -53,6 +57,15 @@ class Line:
     """By their tokens."""
     asked: str = ""
     how: str = "count"
+    was: str = ""
+    """How a state was counted before, if the program declares that: `grown` makes its new values."""
+    filled: bool = False
+    """Whether a state begins with CONTENT."""
+
+
+def grown(value: int) -> int | None:
+    """What a value becomes when its state is counted otherwise from now on; None: its key goes."""
+    return None if value % 5 == 3 else 2 * value + 1
 
 
 @dataclass(frozen=True)
@@ -99,7 +112,8 @@ def _shown(line: Line, names: dict[str, str]) -> str:
     streams = "+".join(names[token] for token in line.streams)
     match line.kind:
         case "count":
-            return f"{line.name} = {line.how}({streams})"
+            was = f" (was {line.was})" if line.was else ""
+            return f"{line.name} = {line.how}({streams}){was}{' from a content' if line.filled else ''}"
         case "total":
             return f"{line.name} = totals of {line.asked}"
         case "ask":
@@ -130,12 +144,11 @@ def _topology(shape: Shape) -> TridentTopology:
             continue
         tuples = [streams[token] for token in line.streams]
         merged = tuples[0] if len(tuples) == 1 else topology.merge(*tuples)
-        if line.kind == "count" and line.how == "count":
+        if line.kind == "count":
+            how: Any = (Count(),) if line.how == "count" else ("seq", Sum())
             grouped = merged.groupBy("word")
-            states[line.name] = grouped.persistentAggregate(InWorld(line.name), Count(), "value", name=line.name)
-        elif line.kind == "count":
-            grouped = merged.groupBy("word")
-            states[line.name] = grouped.persistentAggregate(InWorld(line.name), "seq", Sum(), "value", name=line.name)
+            named = {"name": line.name, **_begun(line)}
+            states[line.name] = grouped.persistentAggregate(InWorld(line.name), *how, "value", **named)
         elif line.kind in ("ask", "look"):
             loose: Any = {"asOf": "committed"} if line.kind == "look" else {}
             asking = merged.stateQuery(states[line.asked], "word", MapGet(), "before", **loose)
@@ -143,6 +156,17 @@ def _topology(shape: Shape) -> TridentTopology:
         else:
             merged.foreachArrow(handing(line.name), name=line.name)
     return topology
+
+
+def _begun(line: Line) -> dict[str, Any]:
+    """What the program says of a state's beginning."""
+    evolve = Evolution(was="long", by=line.was.capitalize(), value=grown) if line.was else None
+    content = {"word": [*CONTENT], "value": pa.array(CONTENT.values(), pa.int64())}
+    initial = InitialState(lambda: pa.table(content)) if line.filled else None
+    return {
+        **({} if evolve is None else {"evolve": evolve}),
+        **({} if initial is None else {"initialState": initial}),
+    }
 
 
 @cache
@@ -158,12 +182,13 @@ def handing(output: str) -> Any:
 # --- chance -------------------------------------------------------------------------------------------------------
 
 
-def first(chance: Random, sources: list[str], loose: bool = False) -> Shape:
+def first(chance: Random, sources: list[str], loose: bool = False, counts: bool = False) -> Shape:
     """The program that a schedule begins with. `loose`: one of its lines looks at a state of another group, whose
-    batches commit between the tries of a turn."""
+    batches commit between the tries of a turn. `counts`: it has a state that can evolve."""
     while True:
         shape = _first(chance, sources)
-        if not loose or any(line.kind == "look" and apart(shape, line) for line in shape.lines):
+        looks = not loose or any(line.kind == "look" and apart(shape, line) for line in shape.lines)
+        if looks and (not counts or any(line.kind == "count" for line in shape.lines)):
             return shape
 
 
@@ -242,8 +267,8 @@ def _whole(shape: Shape, chance: Random) -> Shape:
 class Changes:
     """How the program of a schedule changes. It remembers what was taken away, to put it back."""
 
-    def __init__(self, chance: Random, shape: Shape, sources: list[str]) -> None:
-        self._chance, self._sources = chance, sources
+    def __init__(self, chance: Random, shape: Shape, sources: list[str], evolving: Random | None = None) -> None:
+        self._chance, self._sources, self._evolving = chance, sources, evolving
         self._names = [name for name in NAMES if name not in shape.by_name()]
         self._gone: list[Stream] = []
         self._gone_lines: list[Line] = []
@@ -259,11 +284,15 @@ class Changes:
                 what = "stream put back"
             elif self._lacking and self._chance.random() < 0.8:
                 what = "line put back"
+            if self._evolving is not None and self._evolving.random() < 0.5:
+                what = "state evolves"
             changed = _CHANGES[what](self, shape)
             if changed is not None:
                 if what != "rolled back" and self._chance.random() < 0.6:
                     changed = _plain(changed)
                 changed = _whole(_said(changed), self._chance)
+                if self._evolving is not None:
+                    changed = filled(changed, self._evolving, shape)
                 if changed.streams and _plain(changed) != _plain(shape):
                     self._earlier.append(changed)
                     return what, changed
@@ -371,7 +400,7 @@ class Changes:
         if not able:
             return None
         chosen = self._chance.choice(able)
-        other = replace(chosen, how="sum" if chosen.how == "count" else "count")
+        other = replace(chosen, how="sum" if chosen.how == "count" else "count", was="")
         return replace(shape, lines=tuple(other if line is chosen else line for line in shape.lines))
 
     def _line_added(self, shape: Shape) -> Shape | None:
@@ -411,6 +440,26 @@ class Changes:
         chosen = self._chance.choice(able)
         other = replace(chosen, kind="look" if chosen.kind == "ask" else "ask")
         return replace(shape, lines=tuple(other if line is chosen else line for line in shape.lines))
+
+    def _evolved(self, shape: Shape) -> Shape | None:
+        """A state is counted otherwise from now on, and keeps what it holds."""
+        able = [line for line in shape.lines if line.kind == "count"]
+        if not able:
+            return None
+        chosen = self._chance.choice(able)
+        how = "sum" if chosen.how == "count" else "count"
+        other = replace(chosen, how=how, was=chosen.how)
+        return replace(shape, lines=tuple(other if line is chosen else line for line in shape.lines))
+
+
+def filled(shape: Shape, dice: Random, before: Shape | None = None) -> Shape:
+    """The program in which new states begin with a content, by chance."""
+    there = () if before is None else before.states
+    lines = []
+    for line in shape.lines:
+        new = line.kind == "count" and line.name not in there
+        lines.append(replace(line, filled=dice.random() < 0.5) if new else line)
+    return replace(shape, lines=tuple(lines))
 
 
 def _plain(shape: Shape) -> Shape:
@@ -452,8 +501,9 @@ _CHANGES: dict[str, Any] = {
     "rolled back": Changes._rolled_back,
     "stream moved": Changes._moved,
     "query loosened": Changes._loosened,
+    "state evolves": Changes._evolved,
 }
-_WEIGHTS = (3, 3, 8, 6, 5, 4, 2, 8, 2, 1, 3, 6, 3, 2, 8, 4, 3)
+_WEIGHTS = (3, 3, 8, 6, 5, 4, 2, 8, 2, 1, 3, 6, 3, 2, 8, 4, 3, 0)
 
 
 def groups_of(shape: Shape) -> Iterator[frozenset[str]]:

@@ -78,5 +78,4 @@ def _was(state: State | None, found: Values, txid: int) -> bool:
     """Whether a state that began anew meanwhile held this."""
     if state is None:
         return not found
-    earlier = [at for at in state.after if at <= txid]
-    return found in (state.after[max(earlier)] if earlier else [{}])
+    return found in state.as_of(txid)

@@ -7,7 +7,7 @@ the log (in a file; or on a server too) and the readers (beside drivers, of seve
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -287,6 +287,10 @@ class World:
             tell(self.history)
         except Wrong as error:
             self.fail(error)
+
+    def founded(self, driver: Driver, states: Collection[str]) -> None:
+        """A driver created states, in its start."""
+        self.heard(driver, lambda history: history.founded(driver.shape, states))
 
     def taken_over(self, driver: Driver) -> bool:
         """Whether somebody else took the log since this driver did."""
