@@ -175,17 +175,17 @@ FAULTS = [
     Fault(
         "upserts",
         "a message of a word that has a row only adds the new one",
-        "trident/compiler/states/table_changes.py",
-        "takes = pc.and_not(before.there, same)",
-        "takes = pc.and_not(pc.and_not(before.there, after.there), same)",
+        "trident/compiler/states/row_changes.py",
+        "_without(len(old), at_old[same])",
+        "_without(len(old), at_old)",
         flow="upserts",
     ),
     Fault(
         "lines swapped",
         "another program commits what waits, by names",
         "trident/recovery/program_compatibility.py",
-        "    if match.differs is None:\n        return match.names\n",
-        "    if True:\n        return {part.name: part.name for part in then.parts}\n",
+        "    if match.differs is None:\n        _check_returned(",
+        "    if True:\n        return {part.name: part.name for part in then.parts}\n        _check_returned(",
     ),
     Fault(
         "another schema",
