@@ -13,6 +13,7 @@ from trident.base.types import ddl
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor, SpoutKind
+from trident_spouts.rereading import End, beginning_lost
 from trident_spouts.rows import RowsLike, is_table, read_schema, table_of
 from trident_spouts.user_calls import foreign_metadata_error
 
@@ -79,6 +80,18 @@ class FixedBatchSpout:
         """Return the executor of one run."""
         return _FixedExecutor(self)
 
+    def why_not_again(self) -> str | None:
+        """Return why the batches cannot be read again, as a part of a message; None if they can."""
+        return "with cycle=True it has no beginning" if self.cycle else None
+
+    def open_again(self, end: End) -> SpoutExecutor:
+        """Return the executor of a run that emits the batches up to a position again."""
+        return _FixedExecutor(self, end)
+
+    def amount_before(self, end: Metadata) -> str | None:
+        """Return the number of batches before a position, in words."""
+        return _count(_FixedExecutor.index(end) + 1, "batch", "es")
+
     def __repr__(self) -> str:
         rows = sum(table.num_rows for table in self.tables)
         counts = f"{_count(len(self.tables), 'batch', 'es')}, {_count(rows, 'row')}"
@@ -88,26 +101,34 @@ class FixedBatchSpout:
 class _FixedExecutor(SpoutExecutor):
     plans_ahead = True
 
-    def __init__(self, spout: FixedBatchSpout) -> None:
+    def __init__(self, spout: FixedBatchSpout, end: End | None = None) -> None:
         self._spout = spout
+        self._end = end
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
         count = len(self._spout.tables)
-        index = 0 if previous is None else self._index(previous) + 1
+        index = 0 if previous is None else self.index(previous) + 1
+        if self._end is not None:
+            end = self._end()
+            last = -1 if end is None else self.index(end)
+            if last >= count:
+                raise beginning_lost(repr(self._spout), f"the stream was read up to batch {last}")
+            count = last + 1
         if self._spout.cycle and count:
             return index % count
         return index if index < count else None
 
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
-        return ArrowEmission(self._spout.tables[self._index(metadata)])
+        return ArrowEmission(self._spout.tables[self.index(metadata)])
 
     def read_so_far(self, position: Metadata) -> ReadSoFar | None:
         if self._spout.cycle:  # there is no end
             return None
-        return ReadSoFar(0 if position is None else self._index(position) + 1, len(self._spout.tables), "batches")
+        return ReadSoFar(0 if position is None else self.index(position) + 1, len(self._spout.tables), "batches")
 
     @staticmethod
-    def _index(metadata: Metadata) -> int:
+    def index(metadata: Metadata) -> int:
+        """Return the index of the batch that `metadata` names. Raises SpoutContractError if another spout wrote it."""
         if isinstance(metadata, bool) or not isinstance(metadata, int):
             raise foreign_metadata_error("FixedBatchSpout", metadata)
         return metadata

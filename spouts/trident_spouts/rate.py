@@ -19,6 +19,7 @@ from trident.base.short_texts import typed_brief
 from trident.base.types import parse_schema
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor, SpoutKind
+from trident_spouts.rereading import End
 from trident_spouts.shares import SharesEmission
 from trident_spouts.user_calls import foreign_metadata_error
 
@@ -149,6 +150,18 @@ class RateSpout:
         """Return the executor of one run."""
         return _RateExecutor(self)
 
+    def why_not_again(self) -> str | None:
+        """Return None, because every row can be made again."""
+        return None
+
+    def open_again(self, end: End) -> SpoutExecutor:
+        """Return the executor of a run that makes the rows before a position again."""
+        return _RateExecutor(self, end)
+
+    def amount_before(self, end: Metadata) -> str | None:
+        """Return the number of rows before a position, in words."""
+        return f"{_RateExecutor.bounds(end)[2]:,} rows"
+
     __repr__ = described
 
 
@@ -164,19 +177,23 @@ def _zoned(start: datetime | None) -> datetime | None:
 class _RateExecutor(SpoutExecutor):
     plans_ahead = True
 
-    def __init__(self, spout: RateSpout) -> None:
+    def __init__(self, spout: RateSpout, end: End | None = None) -> None:
         self._spout = spout
+        self._end = end
         self._come = 0
         """The number of rows that were due when the last batch was planned."""
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
-        start, done = (self._start(time), 0) if previous is None else self._read(previous)[::2]
+        start, done = (self._start(time), 0) if previous is None else self.bounds(previous)[::2]
         self._come = self._rows_at(start, round(time * _SECOND))
+        if self._end is not None:  # the rows that came, also by a clock that was ahead
+            until = self._end()
+            start, _, self._come = (start, 0, 0) if until is None else self.bounds(until)
         end = min(self._come, done + budget.rows_within(self._spout.maxRowsPerBatch))
         return {"start": start, "from": done, "to": end} if end > done else None
 
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
-        start, first, end = self._read(metadata)
+        start, first, end = self.bounds(metadata)
         count = self._spout.numPartitions or -(-(end - first) // _SHARE_ROWS)
         bounds = [first + (end - first) * at // count for at in range(count + 1)]
         shares = tuple((low, high) for low, high in zip(bounds, bounds[1:], strict=False) if high > low)
@@ -188,7 +205,7 @@ class _RateExecutor(SpoutExecutor):
     def read_so_far(self, position: Metadata) -> ReadSoFar | None:
         if not self._come:
             return None
-        return ReadSoFar(0 if position is None else self._read(position)[2], self._come, "rows")
+        return ReadSoFar(0 if position is None else self.bounds(position)[2], self._come, "rows")
 
     def _start(self, time: float) -> int:
         """Return the time of row 0, in microseconds since 1970."""
@@ -201,7 +218,7 @@ class _RateExecutor(SpoutExecutor):
         return come if self._spout.rows is None else min(come, self._spout.rows)
 
     @staticmethod
-    def _read(metadata: Metadata) -> tuple[int, int, int]:
+    def bounds(metadata: Metadata) -> tuple[int, int, int]:
         """Return the time of row 0 (microseconds since 1970) and the range of row numbers that `metadata` names."""
         try:
             return metadata["start"], metadata["from"], metadata["to"]  # type: ignore[index, call-overload, return-value]

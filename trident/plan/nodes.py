@@ -263,12 +263,14 @@ class StateSpec:
     """A state as a topology declares it. `name` is its identity within the topology.
 
     `evolve` are the former shapes from which a start may continue, `initial` the content with which the state begins.
+    With `backfill`, the state begins with the tuples that its streams had before it was added.
     """
 
     name: str
     factory: StateFactory
     evolve: tuple[Evolution, ...] = ()
     initial: InitialState | None = None
+    backfill: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -36,6 +36,15 @@ from trident.log.protocol import NO_LEASE, Birth, TransactionLog
 from trident.log.snapshot_home import SnapshotHome
 from trident.plan.nodes import StateWriter, Watermark
 from trident.plan.watermark_names import dropped_by
+from trident.recovery.backfills import (
+    Fill,
+    Pending,
+    check_backfills,
+    check_beside,
+    no_fill,
+    pending_backfills,
+    writers_of,
+)
 from trident.recovery.first_content import FirstContents
 from trident.recovery.folder_owner import take_objects
 from trident.recovery.fork_origin import check_fork
@@ -81,6 +90,7 @@ def begin(
     settings: Settings,
     after: Lease | None = None,
     taken: Callable[[Lease], object] = lambda lease: None,
+    fill: Fill = no_fill,
 ) -> Begun:
     """Take the log, then the states; docs/protocol.md, "A start", lists the steps.
 
@@ -89,7 +99,7 @@ def begin(
     log back.
 
     `after`: take the log only if this is still its lease; raise OvertakenError if another driver has taken the log
-    since. `taken` is called with the new lease.
+    since. `taken` is called with the new lease. `fill` returns the contents of states that begin with earlier tuples.
 
     Raises FencedError, StateError or LogError if the log, a state or the program does not fit.
     """
@@ -103,14 +113,7 @@ def begin(
         stores = open_stores(joined.program, log, settings)
     try:
         with overtaken(after), explaining(log, before):
-            writers = [node for group in joined.program.groups for node in group.states]
-            for node in sorted(
-                writers, key=lambda node: isinstance(node, Watermark)
-            ):  # errors about owners say more than errors about watermarks
-                name = node.state.name
-                report = stores[name].report()
-                _check_ours(name, report, node, joined.program, log, settings)
-                _check_our_drivers(name, report, before, log, settings)
+            _check_before(joined, stores, before, log, settings)
             _check_waiting(joined, log, settings)
         with overtaken(after):
             lease = log.take(holder, after)
@@ -122,7 +125,7 @@ def begin(
             final = join_log(program, log, settings)  # again, now that no other driver can move the streams
             if [group.name for group in final.program.groups] != [group.name for group in joined.program.groups]:
                 raise LogError(f"another driver changed the log {settings.log_at} during this start; start again")
-            begun = _take_states(final, log, settings, stores, lease, before)
+            begun = _take_states(final, log, settings, stores, lease, before, fill)
             return replace(begun, holder=replace_fields(holder, epoch=lease.epoch))
     except BaseException as error:
         close_all(stores)
@@ -133,18 +136,56 @@ def begin(
         raise
 
 
+def check_start(program: Program, former: Program, log: TransactionLog, settings: Settings) -> None:
+    """Make the checks that `begin` makes before it takes the log, and write nothing.
+
+    `former` is the part of the program that commits the waiting batches first. Raises CodeChangedError also if a driver
+    runs that has batches under way which it could not commit.
+    """
+    before = log.lease()
+    joined = join_log(program, log, settings)
+    stores = open_stores(joined.program, log, settings)
+    try:
+        _check_before(joined, stores, before, log, settings)
+    finally:
+        close_all(stores)
+    joined = join_log(former, log, settings)
+    _check_waiting(joined, log, settings)
+    progress = _Progress.read(joined, log, 0)
+    check_beside(joined.program, progress.histories, log, progress.known, settings)
+
+
+def _check_before(
+    joined: Membership, stores: Mapping[str, Store], before: Lease | None, log: TransactionLog, settings: Settings
+) -> None:
+    """Refuse states that do not fit, before the log is taken."""
+    # Errors about owners say more than errors about watermarks.
+    for node in sorted(writers_of(joined.program), key=lambda node: isinstance(node, Watermark)):
+        name = node.state.name
+        report = stores[name].report()
+        _check_ours(name, report, node, joined.program, log, settings)
+        _check_our_drivers(name, report, before, log, settings)
+    check_backfills(joined.program, pending_backfills(joined.program, joined.members, log.births()))
+
+
 @dataclass(frozen=True, slots=True)
 class _Progress:
     """The progress of a program's groups in the log, and the births of its states.
 
     `noted`: all births in the log. `births`: one for each state of this program. It is the birth in the log if that
     birth is founded (for a watermark: if the owner's birth is founded, too) or equals the birth that this start would
-    record. Otherwise it is a new birth.
+    record. Otherwise it is a new birth. `pending`: the states that begin with the earlier tuples of their streams.
     """
 
     histories: dict[str, History]
     noted: Mapping[str, Birth]
     births: dict[str, Birth]
+    pending: Pending
+
+    @property
+    def known(self) -> dict[str, Birth]:
+        """The births that this start finds or would record, also of states that the program lacks."""
+        return _founded(self.noted) | self.births
 
     @classmethod
     def read(cls, joined: Membership, log: TransactionLog, epoch: int) -> "_Progress":
@@ -154,17 +195,19 @@ class _Progress:
             raise LogError("another driver changed the log during this start; start again")
         histories = {g.name: log.history(g.name) if g.name in known else History(begin_after[g.name]) for g in groups}
         noted = log.births()
+        pending = pending_backfills(joined.program, joined.members, noted)
         births = dict[str, Birth]()
         for group in groups:
             last, known_states = histories[group.name].last_frozen, _founded(noted)
             for node in group.states:
                 name, birth = node.state.name, noted.get(node.state.name)
-                filled = joined.program.shapes[name].fingerprint if node.state.initial is not None else ""
+                begins_filled = node.state.initial is not None or name in pending
+                filled = joined.program.shapes[name].fingerprint if begins_filled else ""
                 new = Birth(group.name, last, epoch, filled=filled)
                 # A content that no store has yet is read again, because a store may have refused it.
                 goes_on = name in known_states or (birth == new and not filled)
                 births[name] = birth if birth is not None and goes_on else new
-        return cls(histories, noted, births)
+        return cls(histories, noted, births, pending)
 
     def waiting(self, program: Program, log: TransactionLog, settings: Settings) -> dict[str, dict[int, Names]]:
         """Return the names of outputs by group and waiting batch, as `match_waiting_batches` does.
@@ -172,7 +215,7 @@ class _Progress:
         Raises CodeChangedError if this program cannot commit the waiting batches.
         """
         _check_groups_known(program, log)
-        return match_waiting_batches(program, self.histories, log, _founded(self.noted) | self.births, settings)
+        return match_waiting_batches(program, self.histories, log, self.known, settings)
 
 
 def _founded(births: Mapping[str, Birth]) -> dict[str, Birth]:
@@ -202,6 +245,7 @@ def _take_states(
     stores: dict[str, Store],
     lease: Lease,
     before: Lease | None,
+    fill: Fill,
 ) -> Begun:
     """Acquire every state, after the log was taken. All checks come before the first write."""
     program = joined.program
@@ -212,8 +256,9 @@ def _take_states(
         _check_states(group, stores, histories[group.name], log, progress.noted, settings)
     _begin_again(program, stores, births, lease)
     first = FirstContents(log, settings, births)
-    contents = _initial_contents(program, births, lease)
+    contents = _initial_contents(program, births)
     contents += evolve_stores(program, stores, histories, progress.noted, first, lease)
+    contents += _backfilled(program, progress.pending, fill)
     if joined.changed:
         log.enroll(lease, joined.members)
         reach("start.enrolled")
@@ -374,13 +419,20 @@ def _check_states(
             _check_no_later_stage(name, report, furthest, birth, settings)
 
 
-def _initial_contents(
-    program: Program, births: Mapping[str, Birth], lease: Lease
-) -> list[tuple[StateWriter, pa.Table]]:
+def _initial_contents(program: Program, births: Mapping[str, Birth]) -> list[tuple[StateWriter, pa.Table]]:
     """Return the contents of the states that begin now with one."""
     writers = [node for group in program.groups for node in group.states if node.state.initial is not None]
     new = [node for node in writers if not births[node.state.name].founded]
     return [(node, content_of(node, program.shapes[node.state.name])) for node in new]
+
+
+def _backfilled(program: Program, pending: Pending, fill: Fill) -> list[tuple[StateWriter, pa.Table]]:
+    """Return the contents of the states that begin with the earlier tuples of their streams."""
+    if not pending:
+        return []
+    contents = fill(pending)
+    reach("start.backfilled")
+    return [(node, contents[node.state.name]) for node in writers_of(program) if node.state.name in pending]
 
 
 def _is_filled_now(name: str, birth: Birth, history: History, log: TransactionLog) -> bool:

@@ -62,6 +62,24 @@ def stop_all_soon() -> bool:
     return busy
 
 
+def check_free(name: str, replace: bool) -> bool:
+    """Return whether a topology of this name runs in this process, and would be replaced by a start.
+
+    Raises TopologyActiveError if a start could not reserve the name now.
+    """
+    with _lock:
+        if name in _running and (not replace or _running[name] is None):
+            raise _taken(name)
+        return name in _running
+
+
+def _taken(name: str) -> TopologyActiveError:
+    return TopologyActiveError(
+        f"a topology named {name!r} is already active in this process. Stop it (trident.active() lists active "
+        f"topologies), start this one under another name=, or replace it with replace=True"
+    )
+
+
 def reserve(name: str, replace: bool, start: object) -> None:
     """Reserve a name for a start. With `replace`, first stop the running topology that has the name.
 
@@ -78,10 +96,7 @@ def reserve(name: str, replace: bool, start: object) -> None:
             _running[name] = None
             return
     if not replace or holder is None:
-        raise TopologyActiveError(
-            f"a topology named {name!r} is already active in this process. Stop it (trident.active() lists active "
-            f"topologies), start this one under another name=, or replace it with replace=True"
-        )
+        raise _taken(name)
     holder.stop()
     reserve(name, False, start)
 

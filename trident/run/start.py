@@ -6,9 +6,10 @@ import logging
 import shutil
 import tempfile
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace as replace_field
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 from uuid import uuid4
 
 from trident.base.attempt import Lease
@@ -45,6 +46,7 @@ from trident.plan.nodes import WriteParquet
 from trident.plan.topology_protocol import TopologyPlan
 from trident.reads.static_states import close_statics, open_statics
 from trident.recovery.acquisition import Begun, begin, close_all
+from trident.recovery.backfills import Fill
 from trident.recovery.folder_owner import (
     check_log_there,
     check_own_folder,
@@ -54,6 +56,7 @@ from trident.recovery.folder_owner import (
 from trident.recovery.lease_renewal import LeaseRenewal
 from trident.recovery.takeover import OvertakenError, explaining
 from trident.run import registry, sigterm
+from trident.run.backfill import Starts, backfilled
 from trident.run.engines import EngineMaker, engine_maker
 from trident.run.lasting import check_lasting
 from trident.run.left_partitions import left_behind
@@ -121,7 +124,18 @@ def start_on(
     settings = Settings.of(values, hints, clock or SystemClock())
     _check_fit(topology, program, settings)
     waiting = Standby(settings) if settings.standby else None
-    return _reserved(topology, program, settings, engine_of, waiting)
+
+    def start_backfill(plan: TopologyPlan, more: Mapping[str, Any]) -> RunningTopology:
+        return start_on(engine_of, plan, clock, **more)
+
+    def start_former(plan: TopologyPlan) -> RunningTopology:
+        kept: StartOptions = {**options, "active": False, "availableNow": False, "parallelismHints": None}
+        return start_on(engine_of, plan, clock, **kept)
+
+    here = registry.check_free(settings.name, settings.replace)
+    starts = Starts(start_backfill, None if here else start_former)
+    with backfilled(topology, program, settings, _open_log, starts) as fill:  # first: a former driver goes on meanwhile
+        return _reserved(topology, program, settings, engine_of, waiting, fill)
 
 
 def _check_fit(topology: TopologyPlan, program: Program, settings: Settings) -> None:
@@ -150,6 +164,7 @@ def _reserved(
     settings: Settings,
     engine_of: EngineMaker,
     waiting: Standby | None,
+    fill: Fill,
 ) -> RunningTopology:
     """Start under the topology's name, which is reserved first. A run without a location gets a temporary folder."""
     name, mine = settings.name, object()
@@ -161,7 +176,7 @@ def _reserved(
         if waiting is not None:
             registry.enter(name, waiting)
         sigterm.watch()  # set before the call, because from now on the start may hold the log
-        return _start(topology, program, settings, engine_of, waiting)
+        return _start(topology, program, settings, engine_of, waiting, fill)
     except BaseException:
         registry.unreserve(name, mine)
         if waiting is not None:
@@ -179,6 +194,7 @@ def _start(
     settings: Settings,
     engine_of: EngineMaker,
     waiting: Standby | None,
+    fill: Fill,
 ) -> RunningTopology:
     """Open everything that a run needs, create the run, and launch it.
 
@@ -195,7 +211,7 @@ def _start(
         settings = replace_field(settings, uuid=log.uuid)
         renewal = LeaseRenewal(log, settings.name, settings.leaseSecs)
         undo.callback(renewal.stop)
-        begun = _begin(program, log, settings, renewal, waiting)
+        begun = _begin(program, log, settings, renewal, waiting, fill)
         undo.callback(_give_back, log, begun.lease)
         undo.callback(renewal.stop)
         undo.callback(close_all, begun.stores)
@@ -262,18 +278,23 @@ def _record(context: RunContext, kept_at: str) -> None:
 
 
 def _begin(
-    program: Program, log: TransactionLog, settings: Settings, renewal: LeaseRenewal, waiting: Standby | None
+    program: Program,
+    log: TransactionLog,
+    settings: Settings,
+    renewal: LeaseRenewal,
+    waiting: Standby | None,
+    fill: Fill,
 ) -> Begun:
-    """Take the log and the states.
+    """Take the log and the states. `fill` returns the contents of states that begin with earlier tuples.
 
     With `waiting`, wait until the log is free. Wait again if another driver took it first.
     """
     taken = renewal.begin if settings.lasting or settings.log is not None else _nothing
     if waiting is None:
-        return begin(program, log, settings, taken=taken)
+        return begin(program, log, settings, taken=taken, fill=fill)
     while True:
         try:
-            return begin(program, log, settings, waiting.wait(log), taken)
+            return begin(program, log, settings, waiting.wait(log), taken, fill)
         except OvertakenError:
             logger.info("topology %r: another driver took the log first; this driver waits as a standby", settings.name)
         except LogBusyError as error:

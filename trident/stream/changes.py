@@ -191,6 +191,7 @@ class ChangeVerbs(MapVerbs[StreamT], Generic[StreamT, StateT, PlainT]):
         name: str | None = None,
         evolve: EvolveLike = None,
         initialState: object = None,
+        backfill: bool = False,
     ) -> StateT:
         """Keep the latest row of each key in a state, as `Stream.toTable`; a deletion removes the key.
 
@@ -203,7 +204,9 @@ class ChangeVerbs(MapVerbs[StreamT], Generic[StreamT, StateT, PlainT]):
         >>> pets.asChanges("op", {"c": "insert", "d": "delete"}).toTable("id")
         TridentState('pets.latest': id bigint, latest struct<name:string>; opaque)
         """
-        return self._state_of(add_table(self, keyFields, stateFactory, valueFields, name, CHANGE, evolve, initialState))
+        return self._state_of(
+            add_table(self, keyFields, stateFactory, valueFields, name, CHANGE, evolve, initialState, backfill)
+        )
 
     # --- what the verbs share with those of other streams -------------------------------------------------------------
 

@@ -38,6 +38,7 @@ class PersistentVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StateT]):
         name: str | None = None,
         evolve: EvolveLike = None,
         initialState: object = None,
+        backfill: bool = False,
     ) -> StateT:
         """Combine the aggregate of every batch into a state.
 
@@ -66,6 +67,9 @@ class PersistentVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StateT]):
             The former shapes of the values from which a start may continue; see `Evolution`.
         initialState : DataFrame, pyarrow.Table, path, state or InitialState, optional
             The content with which a new state begins, as of before its first batch; see `InitialState`.
+        backfill : bool
+            True: if the state is new and its streams are not, it begins with the tuples that they had before, which are
+            read again from the beginning of their sources. Default: it begins with the next batch.
 
         Raises
         ------
@@ -96,7 +100,7 @@ class PersistentVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StateT]):
             raise step.wrong(f"{problem}: give it name=; write {_USAGE}")
         spec = partial(state_spec, stream._register, name, stateFactory, step)  # type: ignore[arg-type]
         node = _aggregating(stream, group, call, lambda output: spec(f"{stream._label}.{output}"))
-        node = with_past(node, evolve, initialState, step)
+        node = with_past(node, evolve, initialState, backfill, step)
         stream._register.add(stream._label, node)
         return self._state_of(node)
 
@@ -122,6 +126,7 @@ class PersistVerbs(PersistentVerbs[StreamT, StateT], StreamBase[StreamT]):
         name: str | None = None,
         evolve: EvolveLike = None,
         initialState: object = None,
+        backfill: bool = False,
     ) -> StateT:
         """Update a state by your code, which is called once for each batch, with all tuples of the batch.
 
@@ -152,6 +157,9 @@ class PersistVerbs(PersistentVerbs[StreamT, StateT], StreamBase[StreamT]):
             The former shapes of the values from which a start may continue; see `Evolution`.
         initialState : DataFrame, pyarrow.Table, path, state or InitialState, optional
             The content with which a new state begins, as of before its first batch; see `InitialState`.
+        backfill : bool
+            True: if the state is new and its streams are not, it begins with the tuples that they had before, which are
+            read again from the beginning of their sources. Default: it begins with the next batch.
 
         Examples
         --------
@@ -183,7 +191,7 @@ class PersistVerbs(PersistentVerbs[StreamT, StateT], StreamBase[StreamT]):
             state_spec(self._register, name, stateFactory, step),  # type: ignore[arg-type]
             **step.gives(rules.appended(keys, StructType([value]), step, of="the key")),
         )
-        node = with_past(node, evolve, initialState, step)
+        node = with_past(node, evolve, initialState, backfill, step)
         self._register.add(self._label, node)
         return self._state_of(node)
 

@@ -15,6 +15,7 @@ from trident.plan import nodes, rules
 from trident.plan.evolutions import formers_of
 from trident.plan.register import Register
 from trident.stream.arguments import check_factory, name_of
+from trident.stream.backfills import with_backfill
 from trident_state.memory.factory import MemoryMapState
 from trident_state.state_shape import StateKind
 from trident_state.store import StateFactory
@@ -58,22 +59,28 @@ def _at_least_once(factory: StateFactory, step: Step) -> Any:
         ) from None
 
 
-def with_past(node: WriterT, evolve: object, initialState: object, step: Step) -> WriterT:
+def with_past(node: WriterT, evolve: object, initialState: object, backfill: object, step: Step) -> WriterT:
     """Return the step `node` with the former shapes and the first content of its state, as its verb declares them.
 
-    Raises TopologyError if values of a former shape cannot become values of the state.
+    Raises TopologyError if values of a former shape cannot become values of the state, or if the tuples that its
+    streams had before cannot be read again.
     """
-    if evolve is None and initialState is None:
+    if evolve is None and initialState is None and backfill is False:
         return node
     if node.state.factory.kind is StateKind.NON_TRANSACTIONAL:
         raise step.wrong(
-            f"{'evolve' if initialState is None else 'initialState'}= needs an opaque or transactional state: after a "
+            f"{_past_of(initialState, backfill)}= needs an opaque or transactional state: after a "
             f"crash all values are written again, and a nonTransactional state would add them twice"
         )
     initial = None if initialState is None else read_initial(initialState, step)
     node = replace(node, state=replace(node.state, evolve=read_evolutions(evolve, step), initial=initial))
     formers_of(node, step)
-    return node
+    return with_backfill(node, backfill, step)
+
+
+def _past_of(initialState: object, backfill: object) -> str:
+    """Return the name of the argument that gives a state a past."""
+    return "initialState" if initialState is not None else "evolve" if backfill is False else "backfill"
 
 
 def add_watermark(

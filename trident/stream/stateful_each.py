@@ -65,6 +65,7 @@ class StatefulEachVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StatefulT]):
         name: str | None = None,
         evolve: EvolveLike = None,
         initialState: object = None,
+        backfill: bool = False,
     ) -> StatefulT:
         """Call an operation that keeps values over all batches, and append its results to the tuples.
 
@@ -112,6 +113,9 @@ class StatefulEachVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StatefulT]):
             The former shapes of the values from which a start may continue; see `Evolution`.
         initialState : DataFrame, pyarrow.Table, path, state or InitialState, optional
             The content with which a new state begins, as of before its first batch; see `InitialState`.
+        backfill : bool
+            True: if the state is new and its streams are not, it begins with the tuples that they had before, which are
+            read again from the beginning of their sources. Default: it begins with the next batch.
 
         Raises
         ------
@@ -167,7 +171,7 @@ class StatefulEachVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StatefulT]):
             None if timers is None else _watermark(stream, timers, spec, factory, step),
             **step.gives(rules.appended(keys, StructType([value]), step, of="the key")),
         )
-        node = with_past(node, evolve, initialState, step)
+        node = with_past(node, evolve, initialState, backfill, step)
         return self._through(add_update(stream._register, stream._label, node, outputs, step))
 
 

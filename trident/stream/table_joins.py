@@ -60,7 +60,12 @@ def _index(state: StateBase[Any], refers: tuple[str, ...]) -> nodes.StateWriter:
         part = free_name("part", changes.fields)
         parts = changes.each(list(keys.names), PartOf(keys), StructType([StructField(part, LongType())]))
         index = parts.groupBy([*refers, part]).persistentAggregate(
-            state._node.state.factory, list(keys.names), Keys(), "keys", name=f"{state.name}.by.{_plain(refers)}"
+            state._node.state.factory,
+            list(keys.names),
+            Keys(),
+            "keys",
+            name=f"{state.name}.by.{_plain(refers)}",
+            backfill=state._node.state.backfill,
         )
         known = state._register.indexes[state._node, refers] = index._node
     return known

@@ -47,6 +47,7 @@ class TableVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
         name: str | None = None,
         evolve: EvolveLike = None,
         initialState: object = None,
+        backfill: bool = False,
     ) -> StateT:
         """Keep the latest tuple of each key in a state.
 
@@ -70,6 +71,9 @@ class TableVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
             The former shapes of the values from which a start may continue; see `Evolution`.
         initialState : DataFrame, pyarrow.Table, path, state or InitialState, optional
             The content with which a new state begins, as of before its first batch; see `InitialState`.
+        backfill : bool
+            True: if the state is new and its streams are not, it begins with the tuples that they had before, which are
+            read again from the beginning of their sources. Default: it begins with the next batch.
 
         Raises
         ------
@@ -84,7 +88,9 @@ class TableVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
         >>> users.toTable("id")
         TridentState('users.latest': id bigint, latest struct<name:string,city:string>; opaque)
         """
-        return self._state_of(add_table(self, keyFields, stateFactory, valueFields, name, None, evolve, initialState))
+        return self._state_of(
+            add_table(self, keyFields, stateFactory, valueFields, name, None, evolve, initialState, backfill)
+        )
 
     def joinTable(
         self,
@@ -159,6 +165,7 @@ def add_table(
     evolve: EvolveLike = None,
     initialState: object = None,
     of_upserts: bool = False,
+    backfill: object = False,
 ) -> nodes.PartitionPersist:
     """Add the step that keeps the latest tuple of each key. `change` is the field with the kind of a change.
 
@@ -189,7 +196,7 @@ def add_table(
         spec,
         **step.gives(rules.appended(keys, StructType([StructField("latest", values)]), step, of="the key")),
     )
-    node = with_past(node, evolve, initialState, step)
+    node = with_past(node, evolve, initialState, backfill, step)
     stream._register.add(stream._label, node)
     return node
 

@@ -94,6 +94,8 @@ class FileExecutor(SpoutExecutor):
         self._recognized: tuple[ReadFiles | None, bool] = (None, True)
         """The last result of `_recognize`, and whether its listing had all files whose sort order says that they were
         read."""
+        self._until: ReadFiles | None = None
+        """The record of another reader, beyond which nothing is read."""
         self._newest: tuple[tuple[str | None, ReadFiles], ...] = ()
         """The records after the last planned batches, for `read_so_far`.
 
@@ -104,7 +106,7 @@ class FileExecutor(SpoutExecutor):
         for _ in range(_LISTINGS):
             anew = monotonic() - self._listed_at >= self._listing_secs
             try:
-                ranges, after = self._planner.next(self._seen(previous, anew), self._listing, time, budget)
+                ranges, after = self._planner.next(self._seen(previous, anew), self._listing, time, budget, self._until)
                 if ranges:
                     self._known = (after.encode(), after)
                     self._newest = (*self._newest[1 - _NEWEST :], self._known)

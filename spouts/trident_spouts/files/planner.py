@@ -73,9 +73,16 @@ class Planner:
     # --- the next batch -------------------------------------------------------------------------------------------
 
     def next(
-        self, seen: ReadFiles, listing: list[ListedFile], time: float, budget: Budget = NO_LIMIT
+        self,
+        seen: ReadFiles,
+        listing: list[ListedFile],
+        time: float,
+        budget: Budget = NO_LIMIT,
+        until: ReadFiles | None = None,
     ) -> tuple[list[FileRange], ReadFiles]:
         """Return the ranges that the next batch reads, and the record of read files after that batch.
+
+        With `until`, the record of another reader, only bytes are read that it has read.
 
         The bytes of the ranges stay within the limits and within `budget`. A file that cannot be cut is read as a
         whole.
@@ -90,10 +97,12 @@ class Planner:
         left = budget.bytes_within(self.limits.bytes)
         for listed in listing:
             entry = seen.entries.get(listed.name)
-            if not self._has_unread(listed, entry, seen, listing):
+            most = listed.size if until is None else until.bytes_read(listed)
+            if (0 if entry is None else entry.end) >= most or not self._has_unread(listed, entry, seen, listing):
                 continue
             full = bool(ranges) and (left <= 0 or len(ranges) >= (self.limits.files or MOST_FILES))
-            planned = None if full else self._range(listed, entry, time, left, first=not ranges)
+            most_now = None if until is None else most  # otherwise a file may have grown since it was listed
+            planned = None if full else self._range(listed, entry, time, left, most_now, first=not ranges)
             if planned is None or planned[1].more:
                 waiting = waiting or seen.place(listed.mtime, listed.name)
             if planned is None:
@@ -149,19 +158,20 @@ class Planner:
                 )
 
     def _range(
-        self, listed: ListedFile, entry: Entry | None, time: float, left: int, *, first: bool
+        self, listed: ListedFile, entry: Entry | None, time: float, left: int, most: int | None, *, first: bool
     ) -> tuple[FileRange, Entry] | None:
         """Return the part of a file that the batch reads, and the file's entry after that; None if the batch is full.
 
-        `left` is the number of bytes for which the batch has room, `first` whether the batch has no range yet. The file
-        may have grown since it was listed. The range is empty if the file is not complete yet.
+        `left` is the number of bytes for which the batch has room, `first` whether the batch has no range yet, `most`
+        the byte up to which the file may be read (None: its end). The file may have grown since it was listed. The
+        range is empty if the file is not complete yet.
         """
         with open_file(self.place, listed) as file:
             now = file.status()
             if now.inode != listed.inode or now.size < listed.size:
                 raise StaleListingError(listed.name)
             start = 0 if entry is None else self._next_line(file, now, entry.end)
-            end = self._readable_end(file, now, start, time)
+            end = self._readable_end(file, now, start, time) if most is None else min(most, now.size)
             stop = end if end - start <= left else self._cut(file, now, start, end, left, first)
             if stop is None:
                 return None

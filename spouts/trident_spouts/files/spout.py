@@ -16,7 +16,7 @@ from trident.base.short_texts import typed_brief
 from trident.base.types import ddl
 from trident.files.object_options import Storage
 from trident_spouts.executor import Metadata, SpoutExecutor, SpoutKind
-from trident_spouts.files.executor import FileExecutor
+from trident_spouts.files.executor import FileExecutor, read_metadata
 from trident_spouts.files.formats import FileFormat, FormatName, format_of
 from trident_spouts.files.listing import MOST_LISTED, list_files, nested_hint
 from trident_spouts.files.manifest_executor import ManifestExecutor
@@ -24,8 +24,11 @@ from trident_spouts.files.moved_options import MOVED
 from trident_spouts.files.parquet import footer_schema
 from trident_spouts.files.places import FilePlace, ListedFile
 from trident_spouts.files.ranges import PlannedFile
+from trident_spouts.files.read_files import ReadFiles
+from trident_spouts.files.reread_executor import RereadFileExecutor
 from trident_spouts.files.user_paths import Manifest, absolute, is_object, manifest_of, place_of
 from trident_spouts.files.watch import Watch
+from trident_spouts.rereading import End
 from trident_spouts.rows import read_schema
 
 FileOrder = Literal["time", "name"]
@@ -234,6 +237,20 @@ class FileSpout:
         if self.manifest:
             return ManifestExecutor(self, manifest_of(self.path, self.storage))
         return FileExecutor(self, place_of(self.path, self.storage))
+
+    def why_not_again(self) -> str | None:
+        """Return why the files cannot be read again, as a part of a message; None if they can."""
+        return "a manifest need not name the files any more that were read first" if self.manifest else None
+
+    def open_again(self, end: End) -> SpoutExecutor:
+        """Return the executor of a run that reads the files before a position again."""
+        return RereadFileExecutor(self, place_of(self.path, self.storage), end)
+
+    def amount_before(self, end: Metadata) -> str | None:
+        """Return how many bytes of the remembered files lie before a position, in words."""
+        read = read_metadata(end, "seen", ReadFiles.decode)
+        least = "at least " if read.forgotten.present.number or read.forgotten.more else ""
+        return f"{least}{sum(entry.end for entry in read.entries.values()):,} bytes"
 
     def __repr__(self) -> str:
         plain = self.format == type(self.format)()

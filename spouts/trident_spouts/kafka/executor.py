@@ -20,6 +20,7 @@ from trident_spouts.kafka.planner import Planner, Replays
 from trident_spouts.kafka.ranges import Topics, from_metadata, ranges_of, to_metadata
 from trident_spouts.kafka.reading import RangeReader
 from trident_spouts.kafka.starting import StartingOffsets
+from trident_spouts.rereading import End
 
 
 class KafkaSource(NamedTuple):
@@ -47,8 +48,9 @@ class KafkaExecutor(SpoutExecutor):
 
     plans_ahead = True
 
-    def __init__(self, source: KafkaSource) -> None:
+    def __init__(self, source: KafkaSource, end: End | None = None) -> None:
         self._source = source
+        self._end = end
         config = client_options(source.servers, source.options)
         self._cluster = Cluster(config, source.isolation)
         losses = Losses(source.policy)
@@ -62,7 +64,8 @@ class KafkaExecutor(SpoutExecutor):
         self._replays = Replays(self._cluster, losses, self._evidence)
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
-        topics = self._planner.next(from_metadata(previous), budget)
+        until = None if self._end is None else from_metadata(self._end())
+        topics = self._planner.next(from_metadata(previous), budget, until)
         return None if topics is None else to_metadata(topics)
 
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:

@@ -69,8 +69,10 @@ class Planner:
         self.measured: tuple[Offsets, Offsets] = ({}, {})
         """The offsets at which this run began with each partition, and the partition's end at the last plan."""
 
-    def next(self, previous: Topics, budget: Budget = NO_LIMIT) -> Topics | None:
+    def next(self, previous: Topics, budget: Budget = NO_LIMIT, until: Topics | None = None) -> Topics | None:
         """Return the ranges of the batch that follows `previous`; None if there is nothing new.
+
+        With `until`, the position of another reader, nothing beyond it is read.
 
         The first batch of a stream that begins at the end, or at a time, may be empty; it is frozen to record the start
         of the stream. Raises DataLossError if unread offsets are lost.
@@ -79,7 +81,11 @@ class Planner:
         if not self._compared:
             self._cluster_id = self._cluster.id()
             self._evidence.hold(previous)
+        if until is not None:
+            topics, ends = {name: topic for name, topic in topics.items() if name in until}, limited_ends(ends, until)
         positions, losses = self._positions(previous, topics, ends)
+        if until is not None:
+            losses += self._check_reread(until, previous, positions, topics, ends)
         losses += self._check_ends(positions, ends)
         losses += self._check_starts(positions, ends)
         losses += self._check_evidence(previous, topics, positions, ends)
@@ -94,6 +100,36 @@ class Planner:
         # As long as nothing was read, the next start finds "earliest" and given offsets again.
         keeps_its_place = self._starting == "earliest" or isinstance(self._starting, Mapping)
         return None if previous or keeps_its_place or not plan else plan
+
+    def _check_reread(
+        self,
+        until: Topics,
+        previous: Topics,
+        positions: Mapping[str, Position],
+        topics: Mapping[str, Topic],
+        ends: Offsets,
+    ) -> list[Loss]:
+        """Return the losses of offsets before the position `until` of another reader.
+
+        Raises SourceUnreadableError if all readable offsets are read, and `until` is not reached.
+        """
+        losses = [self._gone_loss(name, at, topics[name]) for name, at in until.items() if _is_other(at, topics, name)]
+        for name, number in (partition for partition, _ in _each(positions) if partition[0] not in previous):
+            first = positions[name].offsets[number]
+            if self._starting == "earliest" and first and number < len(until[name].ends):
+                losses.append(retention_loss(name, number, 0, first))
+        short = {
+            (name, number): until[name].ends[number]
+            for (name, number), offset in _each(positions)
+            if number < len(until[name].ends) and ends.get((name, number), offset) <= offset < until[name].ends[number]
+        }
+        marks = self._cluster.high_watermarks(short)
+        cut = {at: mark for at, mark in marks.items() if mark < short[at]}
+        losses += [truncation_loss(*at, short[at], mark) for at, mark in cut.items()]
+        if waiting := sorted(short.keys() - cut.keys()):
+            shown = ", ".join(f"{name}-{number}" for name, number in waiting[:3])
+            raise self._cluster.unreadable("read", f"{shown} cannot be read up to the offsets that the stream has read")
+        return losses
 
     # --- the topics ------------------------------------------------------------------------------------------------
 
@@ -322,6 +358,17 @@ def _grown(offsets: list[int], topic: Topic) -> list[int]:
     lost.
     """
     return offsets + [0] * (topic.partitions - len(offsets))
+
+
+def limited_ends(ends: Offsets, until: Topics) -> Offsets:
+    """Return the ends of the partitions that another reader has read, none beyond its position `until`."""
+    read = {(name, number): end for name, at in until.items() for number, end in enumerate(at.ends)}
+    return {partition: min(end, read[partition]) for partition, end in ends.items() if partition in read}
+
+
+def _is_other(at: TopicRange, topics: Mapping[str, Topic], name: str) -> bool:
+    """Return whether a topic exists, and is another one than the topic that was read up to `at`."""
+    return name in topics and not _same(at, topics[name])
 
 
 def _same(planned: TopicRange, topic: Topic) -> bool:

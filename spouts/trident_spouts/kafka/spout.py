@@ -11,12 +11,14 @@ from trident.base.checks import check_choice, check_whole_number
 from trident.base.described import described, keep
 from trident.base.errors import TopologyError
 from trident.base.short_texts import typed_brief
-from trident_spouts.executor import SpoutExecutor, SpoutKind
+from trident_spouts.executor import Metadata, SpoutExecutor, SpoutKind
 from trident_spouts.kafka.executor import KafkaExecutor, KafkaSource
 from trident_spouts.kafka.losses import OnDataLoss
 from trident_spouts.kafka.options import Option, check_options, shown
+from trident_spouts.kafka.ranges import from_metadata
 from trident_spouts.kafka.reading import FIELDS
 from trident_spouts.kafka.starting import StartingOffsets, check_starting
+from trident_spouts.rereading import End
 
 Isolation = Literal["read_committed", "read_uncommitted"]
 _KINDS = ("transactional", "opaque")
@@ -153,9 +155,28 @@ class KafkaSpout:
 
     def open(self) -> SpoutExecutor:
         """Return the executor of one run."""
+        return KafkaExecutor(self._source)
+
+    @property
+    def _source(self) -> KafkaSource:
         names = self.topics if self.pattern is None else re.compile(self.pattern)
         limits = self.startingOffsets, self.maxOffsetsPerBatch, self.isolationLevel, self.onDataLoss
-        return KafkaExecutor(KafkaSource(self.bootstrapServers, names, *limits, self.options, self.sparkOptions))
+        return KafkaSource(self.bootstrapServers, names, *limits, self.options, self.sparkOptions)
+
+    def why_not_again(self) -> str | None:
+        """Return why the topics cannot be read again, as a part of a message; None if they can."""
+        if self.startingOffsets == "latest":
+            return "startingOffsets='latest' names no beginning; a stream with a position may have 'earliest' instead"
+        return None
+
+    def open_again(self, end: End) -> SpoutExecutor:
+        """Return the executor of a run that reads the offsets before a position again."""
+        return KafkaExecutor(self._source, end)
+
+    def amount_before(self, end: Metadata) -> str | None:
+        """Return the number of offsets before a position, in words: there may be fewer messages."""
+        offsets = sum(sum(topic.ends) for topic in from_metadata(end).values())
+        return f"at most {offsets:,} offsets" if self.startingOffsets == "earliest" else None
 
     def __hash__(self) -> int:
         return hash((self.bootstrapServers, self.topics, self.pattern))

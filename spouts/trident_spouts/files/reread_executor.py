@@ -1,0 +1,52 @@
+"""The executor that reads the files of a FileSpout again, up to the record of another reader."""
+
+from trident.base.attempt import TransactionAttempt
+from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.executor import Metadata
+from trident_spouts.files.executor import FileExecutor, FileSource, read_metadata
+from trident_spouts.files.places import FilePlace, ListedFile
+from trident_spouts.files.read_files import ReadFiles
+from trident_spouts.rereading import End, beginning_lost
+
+
+class RereadFileExecutor(FileExecutor):
+    """Reads the bytes that are in the record of another reader, and no others."""
+
+    def __init__(self, spout: FileSource, place: FilePlace, end: End) -> None:
+        super().__init__(spout, place)
+        self._end = end
+        self._text: str | None = None
+        self._read = ReadFiles()
+        """The record at the position that `end` last returned, with the names that its files had then."""
+
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
+        end = self._end()
+        if end is None:
+            return None
+        text = read_metadata(end, "seen", str)
+        if text != self._text:
+            self._text, self._read = text, read_metadata(end, "seen", ReadFiles.decode)
+            self._listed_at = float("-inf")  # the listing has only files of the former record
+        return super().plan(attempt, previous, time, budget)
+
+    def _list(self, seen: ReadFiles) -> None:
+        super()._list(seen)
+        self._until = until = self._planner.recognize(self._read, self._listing, self._looks_back)
+        if self._whole:
+            self._check_there(until, self._listing)
+        # A file that the other reader has not read yet must not count as known here, so that it is read later.
+        self._listing = [file for file in self._listing if until.bytes_read(file)]
+
+    def _listed_after(self, seen: ReadFiles) -> str:
+        return ""  # files that were read long ago are read again
+
+    def _check_there(self, until: ReadFiles, listing: list[ListedFile]) -> None:
+        """Raise DataLossError if files that the other reader has read are gone."""
+        names = {file.name for file in listing}
+        gone = sorted(until.entries.keys() - names)
+        past = sum(until.is_past(file) for file in listing)
+        known = len(until.forgotten.known) - sum(map(until.forgotten.knows, names))
+        number = len(gone) + max(until.forgotten.present.number - past, known, 0)
+        if number:
+            shown = f", such as {gone[0]}" if gone else ""
+            raise beginning_lost("FileSpout", f"{number:,} file(s) of {self._place} that were read are gone{shown}")

@@ -1,0 +1,113 @@
+"""States that are new and are to begin with the tuples that their streams had before: which, and up to where.
+
+Such a state is born after the last frozen batch, with a content, as a state with an InitialState is. The content is
+that of a run of its own over these tuples (`trident.run.backfill`), up to the positions of the streams at that batch.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import pyarrow as pa
+
+from trident.base.errors import CodeChangedError, TopologyError
+from trident.compiler.program import Program
+from trident.configuration.settings import Settings
+from trident.log.group_records import History, Positions
+from trident.log.protocol import Birth, Members, TransactionLog
+from trident.plan.nodes import Node, Sink, SpoutSource, StateWriter, TableChanges, asked_by, sources_of, walk
+from trident.recovery.program_compatibility import match_waiting_batches
+
+Pending = Mapping[str, Positions]
+"""The states that begin with earlier tuples, each with the positions of its streams up to which it gets them."""
+
+Fill = Callable[[Pending], Mapping[str, pa.Table]]
+"""Returns the content of each state: its key fields, then ``value``. Called while this driver holds the log."""
+
+
+def no_fill(pending: Pending) -> Mapping[str, pa.Table]:
+    """Refuse to fill states. A start gives another function if its program has a state with ``backfill=True``."""
+    raise AssertionError(f"nothing fills the states {', '.join(pending)}")
+
+
+def pending_backfills(program: Program, members: Members, births: Mapping[str, Birth]) -> dict[str, Positions]:
+    """Return the new states with ``backfill=True`` of which a stream has had a batch, with its streams' positions."""
+    pending = dict[str, Positions]()
+    for node in writers_of(program):
+        name, birth = node.state.name, births.get(node.state.name)
+        if not node.state.backfill or (birth is not None and birth.founded):
+            continue
+        streams = [above.stream for above in all_above(node) if isinstance(above, SpoutSource)]
+        positions = {stream: members.streams[stream].position for stream in streams}
+        if any(position is not None for position in positions.values()):
+            pending[name] = positions
+    return pending
+
+
+def check_backfills(program: Program, pending: Pending) -> None:
+    """Raise TopologyError if a step would get only the later tuples of a state that begins with earlier ones."""
+    for node in writers_of(program):
+        if node.state.name not in pending:
+            continue
+        for above in all_above(node):
+            if isinstance(above, StateWriter) and above.state.name not in pending and above is not node:
+                raise TopologyError(
+                    f"{node.step} ({node.site.location}): state {node.state.name!r} has backfill=True and is built on "
+                    f"state {above.state.name!r}, which exists already, so its values of then are gone. Give both "
+                    f"states new names, so that they begin together; or remove backfill=True. Nothing was written"
+                )
+    ends = [output.step for group in program.groups for output in group.sinks] + writers_of(program)
+    for end in ends:
+        if isinstance(end, StateWriter) and end.state.name in pending:
+            continue
+        for above in all_above(end):
+            tables = above.tables if isinstance(above, TableChanges) else ()
+            begun = [table.state.name for table in tables if table.state.name in pending]
+            if begun:
+                what = f"output {end.name!r}" if isinstance(end, Sink) else f"{end.step} ({end.site.location})"
+                raise TopologyError(
+                    f"{what} is built on the changes of state {begun[0]!r}, which begins with the rows of earlier "
+                    f"batches (backfill=True), and the changes that brought these rows do not come again. Give a state "
+                    f"that is built on them backfill=True, too; add an output at a later start, and begin it with the "
+                    f"rows of the state. Nothing was written"
+                )
+
+
+def check_beside(
+    program: Program, histories: Mapping[str, History], log: TransactionLog, births: Mapping[str, Birth], at: Settings
+) -> None:
+    """Raise CodeChangedError if a driver runs whose batches under way this program could not commit.
+
+    Such a driver nearly always has one, and a start that takes the log finds out too late.
+    """
+    if log.holder() is None:
+        return
+    last = {
+        name: replace(history, frozen=(history.last_frozen,))
+        for name, history in histories.items()
+        if history.last_frozen and log.batch(name, history.last_frozen) is not None
+    }
+    try:
+        match_waiting_batches(program, {**histories, **last}, log, births, at)
+    except CodeChangedError as error:
+        raise CodeChangedError(
+            f"a driver of this topology runs, and this program could not commit the batches that it has under way when "
+            f"this driver takes over. Stop it first, which commits them, and then start this program. In words of its "
+            f"last batch: {error}"
+        ) from error
+
+
+def all_above(node: Node) -> list[Node]:
+    """Return all nodes that a node's tuples and answers come from, also by way of states, and the node itself."""
+    found, waiting = dict[int, Node](), [node]
+    while waiting:
+        for above in walk(waiting.pop()):
+            if id(above) not in found:
+                found[id(above)] = above
+                waiting += [*sources_of(above), *asked_by(above)]
+                waiting += above.tables if isinstance(above, TableChanges) else ()
+    return list(found.values())
+
+
+def writers_of(program: Program) -> list[StateWriter]:
+    """Return the steps of a program that write states."""
+    return [node for group in program.groups for node in group.states]

@@ -1,0 +1,251 @@
+"""The run that gives new states the tuples that their streams had before (`backfill=True`).
+
+It is a topology of its own: the steps that lead to these states, over sources that end at the positions of the running
+topology's streams, into states in memory. It has a log of its own below the topology's folder, so it continues after a
+crash. It catches up while a former driver goes on. At the end the start takes the log, the run gets the few tuples that
+are missing, and the values become the content with which the states are born.
+"""
+
+import contextlib
+import hashlib
+import json
+import logging
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from trident.base.crash_points import reach
+from trident.compiler.program import Program
+from trident.compiler.stages import cut_nodes
+from trident.configuration.settings import Settings
+from trident.log.protocol import TransactionLog
+from trident.plan.nodes import Node, RequestSource, SpoutSource, StateSpec, StateWriter, walk
+from trident.plan.rebuilding import rebuilt
+from trident.plan.topology_protocol import TopologyPlan
+from trident.recovery.acquisition import check_start
+from trident.recovery.backfills import Fill, Pending, all_above, no_fill, pending_backfills, writers_of
+from trident.recovery.group_membership import join_log
+from trident.run.running import RunningTopology
+from trident_spouts.executor import Metadata
+from trident_spouts.rereading import RereadSpout
+from trident_state.memory.factory import MemoryMapState
+
+logger = logging.getLogger(__name__)
+
+FOLDER = "backfill"
+"""The folder of these runs, below that of the topology."""
+
+_CLOSE_SECS = 1.0
+"""A round that took no longer than this has caught up: the next one, without the former driver, is no longer."""
+
+_MOST_ROUNDS = 20
+"""The most rounds, for a stream that comes about as fast as it is read again."""
+
+_BATCH_SECS = 0.5
+"""How long a batch of the run takes, unless the topology's options say it: short, to leave room for other work."""
+
+_POLL_SECS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Starts:
+    """The functions that start other topologies for a start.
+
+    `run` starts a plan with options of its own. `former` starts a part of the topology in its place, inactive; None if
+    the former driver is in this process, so that it stops in good order.
+    """
+
+    run: Callable[["PartOfPlan", Mapping[str, Any]], RunningTopology]
+    former: Callable[["PartOfPlan"], RunningTopology] | None
+
+
+@dataclass(frozen=True)
+class PartOfPlan:
+    """A part of a topology's plan, as a `TopologyPlan`."""
+
+    sinks: tuple[Node, ...]
+    requests: Mapping[str, tuple[RequestSource, Node]] = field(default_factory=dict)
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """All nodes, each after the nodes that it reads."""
+        return tuple(walk(*self.sinks))
+
+    def explain(self, *_: object, **__: object) -> None:
+        """Print nothing: the topology itself explains its steps."""
+
+    def draw(self, format: str = "svg") -> str:
+        """Return no picture."""
+        return ""
+
+
+@contextlib.contextmanager
+def backfilled(
+    topology: TopologyPlan,
+    program: Program,
+    settings: Settings,
+    open_log: Callable[[Settings], TransactionLog],
+    starts: Starts,
+) -> Iterator[Fill]:
+    """Catch up for the new states of a program that need it, and yield the function that returns their contents.
+
+    What can refuse the start is checked first, so that a refusal comes before the work, and before a driver that runs
+    is fenced out.
+    """
+    if not any(node.state.backfill for node in writers_of(program)) or not _may_have_log(settings):
+        yield no_fill
+        return
+    backfill = Backfill(topology, program, settings, starts)
+    try:
+        with contextlib.closing(open_log(settings)) as log:
+            if log.groups() and backfill.catch_up(log):
+                backfill.commit_waiting(log)
+        yield backfill.fill
+        backfill.done()
+    finally:
+        backfill.close()
+
+
+def _may_have_log(settings: Settings) -> bool:
+    return settings.lasting or settings.log is not None
+
+
+class Backfill:
+    """The run for the new states of one start."""
+
+    def __init__(self, topology: TopologyPlan, program: Program, settings: Settings, starts: Starts) -> None:
+        self._topology, self._program, self._settings, self._starts = topology, program, settings, starts
+        self._ends: dict[str, Metadata] = {}
+        """The positions up to which the streams are read now."""
+        self._run: tuple[frozenset[str], RunningTopology] | None = None
+        self._temporary: Path | None = None
+
+    def catch_up(self, log: TransactionLog) -> bool:
+        """Bring the run near to the streams' positions, while another driver may move them on.
+
+        Return whether there is a state to fill. Raises the errors of `check_start` first.
+        """
+        pending = self._pending(log)
+        if not pending:
+            return False
+        check_start(self._program, cut_nodes(self._former(pending).sinks, {}), log, self._settings)
+        for number in range(_MOST_ROUNDS):
+            began = time.monotonic()
+            self._read_up_to(pending)
+            took = time.monotonic() - began
+            text = "topology %r: round %d of the backfill of %s took %.1f s"
+            logger.info(text, self._settings.name, number + 1, ", ".join(sorted(pending)), took)
+            pending = self._pending(log)
+            if took <= _CLOSE_SECS:
+                break
+        return True
+
+    def commit_waiting(self, log: TransactionLog) -> None:
+        """Take over from the former driver, and commit its batches under way, by the steps that froze them.
+
+        Only they can (docs/decisions/0017): the whole program has states that the batches have nothing for.
+        """
+        former = self._former(self._pending(log))
+        under_way = log.holder() is not None or any(log.history(group).frozen for group in log.groups())
+        if self._starts.former is None or not under_way or not former.sinks:
+            return
+        reach("backfill.caught.up")
+        with self._starts.former(former) as running:
+            while running.isActive and any(log.history(group).frozen for group in log.groups()):
+                time.sleep(_POLL_SECS)
+        reach("backfill.former.committed")
+        if (error := running.exception()) is not None:
+            raise error
+
+    def _former(self, pending: Pending) -> PartOfPlan:
+        """Return the part of the topology that does not come from the new states."""
+        new = {id(node) for node in writers_of(self._program) if node.state.name in pending}
+        ends = [sink for sink in self._topology.sinks if not new.intersection(map(id, all_above(sink)))]
+        return PartOfPlan(tuple(ends))
+
+    def fill(self, pending: Pending) -> dict[str, pa.Table]:
+        """Return the contents of the states as of these positions, at which no driver moves any more."""
+        run = self._read_up_to(pending)
+        return {name: _content(run, name) for name in pending}
+
+    def done(self) -> None:
+        """Delete the run: the states have begun."""
+        self.close()
+        if self._settings.lasting:
+            shutil.rmtree(self._settings.folder / FOLDER, ignore_errors=True)
+
+    def close(self) -> None:
+        """Stop the run. Its log stays, so that the next start continues it."""
+        if self._run is not None:
+            self._run[1].stop()
+            self._run = None
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+            self._temporary = None
+
+    def _pending(self, log: TransactionLog) -> Pending:
+        joined = join_log(self._program, log, self._settings)
+        return pending_backfills(joined.program, joined.members, log.births())
+
+    def _read_up_to(self, pending: Pending) -> RunningTopology:
+        """Let the run read the streams up to these positions, and return it."""
+        for positions in pending.values():
+            self._ends.update(positions)
+        names = frozenset(pending)
+        if self._run is None or self._run[0] != names:
+            self.close()
+            self._run = names, self._begin(names)
+        self._run[1].processAllAvailable()
+        return self._run[1]
+
+    def _begin(self, names: frozenset[str]) -> RunningTopology:
+        settings = self._settings
+        if settings.lasting:
+            above = settings.folder / FOLDER
+        else:  # without a folder that lasts, a start after a crash reads everything again
+            above = self._temporary = Path(tempfile.mkdtemp(prefix="trident-backfill-"))
+        nodes = [node for node in writers_of(self._program) if node.state.name in names]
+        plan = PartOfPlan(rebuilt(nodes, self._reread, _in_memory))
+        options = {
+            "name": f"{settings.name[:200]}.{FOLDER}",
+            "checkpointLocation": above / _digest(plan, nodes),
+            "targetBatchSecs": settings.targetBatchSecs or _BATCH_SECS,
+            **{name: getattr(settings, name) for name in _OPTIONS},
+        }
+        logger.info("topology %r: backfill of %s begins", settings.name, ", ".join(sorted(names)))
+        return self._starts.run(plan, options)
+
+    def _reread(self, source: SpoutSource) -> RereadSpout:
+        return RereadSpout(source.spout, lambda: self._ends.get(source.stream))
+
+
+_OPTIONS = (
+    "engine", "maxAttempts", "retrySecs", "maxSpoutPending", "messageTimeoutSecs", "commitRetrySecs", "autoRows",
+    "autoBytes", "ledger",
+)  # fmt: skip
+"""The options of the start that its run for earlier tuples has, too."""
+
+
+def _in_memory(state: StateSpec) -> StateSpec:
+    return replace(state, factory=MemoryMapState.transactional(), evolve=())
+
+
+def _digest(plan: PartOfPlan, nodes: list[StateWriter]) -> str:
+    """Return a name for the run that is another one if its states, steps or sources are."""
+    groups = cut_nodes(plan.sinks, {}).groups
+    sources = sorted((source.stream, repr(source.spout)) for group in groups for source in group.spouts)
+    parts = [[group.outline.encode() for group in groups], sources, sorted(node.state.name for node in nodes)]
+    return hashlib.blake2b(json.dumps(parts, default=str).encode(), digest_size=8).hexdigest()
+
+
+def _content(run: RunningTopology, state: str) -> pa.Table:
+    """Return the stored values of a state of the run."""
+    pages = list(run._read_source.store(state).scan(None))  # noqa: SLF001  # the view has presented values
+    content = pa.concat_tables(pages) if pages else pa.table({"value": []})
+    return content.filter(content.column("value").is_valid())
