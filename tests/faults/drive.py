@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.faults import evolving, outputs, poison, stateful, updates, windows
+from tests.faults import backfilling, evolving, outputs, poison, stateful, updates, windows
 from tests.faults.source import NumberedSpout
 from trident import Count, Max, Sum, TridentTopology
 from trident.run.running import RunningTopology
@@ -50,6 +50,8 @@ class Case:
     """The topology of `tests.faults.evolving`: "old" or "new", and where its states are."""
     forking: str = ""
     """A step of `tests.faults.forking`, which is carried out instead."""
+    backfilling: str = ""
+    """The topology of `tests.faults.backfilling`: "old" or "new", and where its states are."""
     files: dict[str, Any] | None = None
     """The options by which all results go into files on an object store; None: into the log, and the checkpoint."""
 
@@ -58,6 +60,8 @@ def topology(case: Case) -> TridentTopology:
     """Two states in the first stage, one in the second, fed by the first one's new values."""
     if case.evolving:
         return evolving.topology(case.evolving, case.redis, Path(case.checkpoint))
+    if case.backfilling:
+        return backfilling.topology(case.backfilling, case.kind, case.total, case.redis, Path(case.checkpoint))
     if case.updates:
         return updates.topology(case.kind, case.total, lambda: _state(case))
     if case.replayed:
@@ -112,6 +116,8 @@ def run(case: Case) -> dict[str, dict[str, int]]:
             return stateful.results(found)
         if case.evolving:
             return evolving.results(found)
+        if case.backfilling:
+            return found | backfilling.seen(Path(case.checkpoint))
         return found | outputs.results(Path(case.checkpoint)) if case.outputs else found
 
 
@@ -133,6 +139,8 @@ def states_of(case: Case) -> tuple[str, ...]:
         return stateful.STATES
     if case.evolving:
         return evolving.STATES
+    if case.backfilling:
+        return backfilling.states_of(case.backfilling)
     if case.replayed:
         return ("counts", "deadLetters")
     return updates.STATES if case.updates else ("counts", "sums", "letters")

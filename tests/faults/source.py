@@ -13,6 +13,7 @@ from trident.base.types import arrow_schema, parse_schema
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Metadata, SpoutKind
+from trident_spouts.rereading import End
 
 PARTITIONS = 2
 WORDS = [f"{letter}{number}" for letter in "abcdef" for number in range(7)]
@@ -46,6 +47,8 @@ class NumberedSpout:
     total: int
     kind: SpoutKind
     batch: int = 6
+    most: int | None = None
+    """The number of records after which the source seems to end."""
 
     @property
     def schema(self) -> StructType:
@@ -54,18 +57,34 @@ class NumberedSpout:
     def open(self) -> "NumberedExecutor":
         return NumberedExecutor(self)
 
+    def why_not_again(self) -> str | None:
+        return None
+
+    def open_again(self, end: End) -> "NumberedExecutor":
+        return NumberedExecutor(self, end)
+
+    def amount_before(self, end: Metadata) -> str | None:
+        assert isinstance(end, dict)
+        return f"{sum(end['ends'])} records"
+
 
 class NumberedExecutor:
     plans_ahead = True
 
-    def __init__(self, spout: NumberedSpout) -> None:
+    def __init__(self, spout: NumberedSpout, end: End | None = None) -> None:
         self.spout = spout
+        self.end = end
         self.records = records(spout.total)
         self.random = random.Random(os.urandom(8) if spout.kind is SpoutKind.OPAQUE else 5)
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
         starts = previous["ends"] if isinstance(previous, dict) else [0] * PARTITIONS
-        left = [len(part) - start for part, start in zip(self.records, starts, strict=True)]
+        most = self.spout.total if self.spout.most is None else self.spout.most
+        until = [min(len(part), most // PARTITIONS) for part in self.records]
+        if self.end is not None:
+            end = self.end()
+            until = end["ends"] if isinstance(end, dict) else [0] * PARTITIONS
+        left = [last - start for last, start in zip(until, starts, strict=True)]
         if not any(left):
             return None
         takes = [min(rest, self.random.randint(0, self.spout.batch)) for rest in left]

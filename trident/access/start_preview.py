@@ -9,14 +9,18 @@ from trident.base.errors import StateShapeError, TopologyError
 from trident.compiler.program import Program
 from trident.compiler.states.former_shapes import former_shape
 from trident.log import RedisLog
-from trident.log.protocol import Birth, LogReading
+from trident.log.protocol import Birth, LogReading, Members
 from trident.log.snapshot_home import NoHome
-from trident.plan.nodes import StateWriter
+from trident.plan.nodes import SpoutSource, StateWriter
+from trident.recovery.backfills import all_above
 from trident.recovery.state_compatibility import changed_parts
 from trident.recovery.state_evolution import declared_former
+from trident_spouts.rereading import RereadableSpout
 from trident_state.fingerprint import shown_shapes
 from trident_state.memory.segments import read_manifest
 from trident_state.state_shape import StateIdentity, StateShape
+
+_EMPTY = "begins empty"
 
 
 def start_lines(
@@ -34,11 +38,13 @@ def start_lines(
     if log is None and name not in location.topologies():
         return [f"a start of {name!r} there: begins a new log, because {checkpointLocation} has none of this name"]
     with contextlib.closing(location.open_log_to_read(name)) as reading:
-        births = reading.births()
+        births, members = reading.births(), reading.members()
         lines = [f"a start of {name!r} there"]
         for group in program.groups:
             for node in group.states:
                 effect = _effect(node, program.shapes[node.state.name], births.get(node.state.name), reading, name)
+                if node.state.backfill and effect == [_EMPTY]:
+                    effect = _backfill(node, members)
                 lines += [f"  {node.state.name}: {effect[0]}", *(f"    {line}" for line in effect[1:])]
     return lines
 
@@ -48,7 +54,7 @@ def _effect(node: StateWriter, shape: StateShape, birth: Birth | None, log: LogR
     if birth is None or not birth.founded:
         if node.state.initial is not None:
             return ["begins with its initialState"]
-        return ["begins empty"]
+        return [_EMPTY]
     stored = birth.filled or _stored(node, shape, log, topology)
     history = log.history(birth.group)
     if stored is None:
@@ -65,6 +71,21 @@ def _effect(node: StateWriter, shape: StateShape, birth: Birth | None, log: LogR
     if former_shape(node, former) is None:
         lines.append("the previous program must have been stopped, not killed, if the state is in memory")
     return lines
+
+
+def _backfill(node: StateWriter, members: Members) -> list[str]:
+    """Return the lines about a new state with ``backfill=True``: how much of which streams it gets first."""
+    lines = []
+    for source in (above for above in all_above(node) if isinstance(above, SpoutSource)):
+        record = members.streams.get(source.stream) or members.streams.get(source.formerly or "")
+        if record is None or record.position is None:
+            continue
+        spout = source.spout
+        amount = spout.amount_before(record.position) if isinstance(spout, RereadableSpout) else None
+        lines.append(f"stream {source.stream!r}: {amount or 'how much is not known'}")
+    if not lines:
+        return [_EMPTY]
+    return ["is filled with the tuples that its streams had so far, before the start takes the log over", *lines]
 
 
 def _shapes(held: str, declared: str) -> Iterator[str]:

@@ -40,7 +40,7 @@ POINTS = (
     "trim.before",
     "trim.after",
 )
-"""All points except those of outputs and evolutions, in the order in which a start and then a batch reach them."""
+"""All points except those that have a tuple of their own, in the order in which a start and then a batch reach them."""
 
 OUTPUT_POINTS = ("output.before", "output.staged", "output.published", "output.after")
 """Points that only a batch with an output reaches."""
@@ -67,7 +67,10 @@ SAVEPOINT_POINTS = (
 FORK_POINTS = ("fork.taken", "fork.begun", "fork.state", "fork.enrolled", "fork.done")
 """Points that only a fork reaches, in the order in which it does."""
 
-_ALL_POINTS = (*POINTS, *OUTPUT_POINTS, *EVOLVE_POINTS, *SAVEPOINT_POINTS, *FORK_POINTS)
+BACKFILL_POINTS = ("backfill.caught.up", "backfill.former.committed", "start.backfilled")
+"""Points that only a start reaches that fills new states with the earlier tuples of their streams."""
+
+_ALL_POINTS = (*POINTS, *OUTPUT_POINTS, *EVOLVE_POINTS, *SAVEPOINT_POINTS, *FORK_POINTS, *BACKFILL_POINTS)
 
 VARIABLE = "TRIDENT_CRASH_AT"
 

@@ -143,6 +143,7 @@ def check_start(program: Program, former: Program, log: TransactionLog, settings
     runs that has batches under way which it could not commit.
     """
     before = log.lease()
+    check_fork(program, log, settings)
     joined = join_log(program, log, settings)
     stores = open_stores(joined.program, log, settings)
     try:
@@ -150,9 +151,9 @@ def check_start(program: Program, former: Program, log: TransactionLog, settings
     finally:
         close_all(stores)
     joined = join_log(former, log, settings)
-    _check_waiting(joined, log, settings)
     progress = _Progress.read(joined, log, 0)
     check_beside(joined.program, progress.histories, log, progress.known, settings)
+    _check_waiting(joined, log, settings)
 
 
 def _check_before(

@@ -91,8 +91,9 @@ def check_beside(
     except CodeChangedError as error:
         raise CodeChangedError(
             f"a driver of this topology runs, and this program could not commit the batches that it has under way when "
-            f"this driver takes over. Stop it first, which commits them, and then start this program. In words of its "
-            f"last batch: {error}"
+            f"this driver takes over. Stop it first, which commits them, and then start this program. The difference: "
+            f"{str(error).partition('another program froze it: ')[2].partition('. Nothing was written')[0]}. Nothing "
+            f"was written"
         ) from error
 
 

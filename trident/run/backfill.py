@@ -21,6 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from trident.base.crash_points import reach
+from trident.base.errors import BatchFailedError, SpoutError
 from trident.compiler.program import Program
 from trident.compiler.stages import cut_nodes
 from trident.configuration.settings import Settings
@@ -201,7 +202,12 @@ class Backfill:
         if self._run is None or self._run[0] != names:
             self.close()
             self._run = names, self._begin(names)
-        self._run[1].processAllAvailable()
+        try:
+            self._run[1].processAllAvailable()
+        except BatchFailedError as error:  # its batch is one that the topology does not have
+            cause = error.__cause__ if isinstance(error.__cause__, SpoutError) else error
+            cause.add_note(f"This was met while the states {', '.join(sorted(names))} were filled with earlier tuples.")
+            raise cause from None
         return self._run[1]
 
     def _begin(self, names: frozenset[str]) -> RunningTopology:

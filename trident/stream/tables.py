@@ -164,8 +164,8 @@ def add_table(
     change: str | None = None,
     evolve: EvolveLike = None,
     initialState: object = None,
-    of_upserts: bool = False,
     backfill: object = False,
+    of_upserts: bool = False,
 ) -> nodes.PartitionPersist:
     """Add the step that keeps the latest tuple of each key. `change` is the field with the kind of a change.
 

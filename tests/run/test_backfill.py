@@ -1,0 +1,270 @@
+"""A state with backfill=True that is new begins with the tuples that its streams had before, each of them once."""
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.source import records
+from tests.state.backing.maps import SqliteMap
+from tests.support.backfills import TOTAL, TickingSpout, numbered, program
+from tests.support.server import RedisServer
+from tests.support.waiting import wait_until
+from trident import Average, Count, Sum, TridentTopology
+from trident.base import crash_points
+from trident.errors import CodeChangedError, DataLossError, FencedError, TopologyActiveError, TopologyError
+from trident.run import registry
+from trident.run.backfill import FOLDER
+from trident.spouts import FileSpout, FixedBatchSpout
+from trident.state import BackingMapState, MemoryMapState, RedisMapState, SqliteMapState
+from trident.testing.local import start_local
+from trident_spouts.executor import SpoutKind
+
+pytestmark = [
+    pytest.mark.usefixtures("nothing_left_running"),
+    pytest.mark.filterwarnings("ignore:state .* appendonly is off", "ignore:state .* is new"),
+]
+
+
+def sums(most: int) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for part in records(TOTAL):
+        for word, seq in part[: most // 2]:
+            found[word] = found.get(word, 0) + seq
+    return found
+
+
+def run(topology: TridentTopology, where: Path, *states: str, **more: Any) -> list[dict[Any, Any]]:
+    with start_local(topology, name="t", checkpointLocation=where, **more) as running:
+        running.processAllAvailable(timeout=60)
+        return [dict(running.state(name).items()) for name in states]
+
+
+def homes(folder: Path, server: RedisServer) -> dict[str, Callable[[], Any]]:
+    return {
+        "memory": MemoryMapState.opaque,
+        "redis": lambda: RedisMapState.opaque(server.url, buckets=8, groups=2),
+        "exact redis": lambda: RedisMapState.transactional(server.url, buckets=8),
+        "sqlite": lambda: SqliteMapState.transactional(str(folder / "s.db")),
+        "own": lambda: BackingMapState.opaque(functools.partial(SqliteMap, str(folder / "own.db"))),
+    }
+
+
+@pytest.mark.parametrize("kind", [SpoutKind.TRANSACTIONAL, SpoutKind.OPAQUE])
+@pytest.mark.parametrize("home", ["memory", "redis", "exact redis", "sqlite", "own"])
+def test_a_new_state_has_old_tuples_and_new_ones_once(
+    home: str, kind: SpoutKind, tmp_path: Path, shared_redis: RedisServer
+) -> None:
+    state = homes(tmp_path, shared_redis)[home]
+    run(program(numbered(150, kind)), tmp_path)
+    assert run(program(numbered(150, kind), state()), tmp_path, "sums") == [sums(150)]
+    assert not (tmp_path / "t" / FOLDER).exists()
+    assert run(program(numbered(300, kind), state()), tmp_path, "sums") == [sums(300)]
+    assert run(program(numbered(TOTAL, kind), state(), backfill=False), tmp_path, "sums") == [sums(TOTAL)]
+
+
+def test_a_new_topology_has_nothing_to_fill(tmp_path: Path) -> None:
+    assert run(program(numbered(100), MemoryMapState.opaque()), tmp_path, "sums") == [sums(100)]
+    with start_local(program(numbered(100), MemoryMapState.opaque()), name="t") as running:
+        running.processAllAvailable(timeout=30)
+        assert dict(running.state("sums").items()) == sums(100)
+
+
+def test_a_former_driver_goes_on_until_the_new_one_has_caught_up(tmp_path: Path) -> None:
+    """It is busy all the time: a start that took its log and was refused then would have stopped it for nothing."""
+    before, met = start_local(busy(), name="t", checkpointLocation=tmp_path), list[int]()
+    wait_until(lambda: before.asOfTxid["n"] > 20)
+    registry.release("t", before)  # the next one starts as if in another process
+
+    def watch(point: str) -> None:
+        if point == "backfill.caught.up":
+            met.append(before.asOfTxid["n"])
+
+    with listening(watch), start_local(busy(new=True), name="t", checkpointLocation=tmp_path) as running:
+        assert met and met[0] > 20
+        wait_until(lambda: running.asOfTxid["n"] > met[0] + 20)
+        running.deactivate(wait="20 seconds")
+        counts, again = (dict(running.state(name).items()) for name in ("counts", "again"))
+        assert counts == again and sum(counts.values()) == 5 * running.asOfTxid["n"]
+    with pytest.raises(FencedError):
+        before.awaitTermination(timeout=20)
+
+
+def test_a_running_topology_is_replaced_in_its_process(tmp_path: Path) -> None:
+    before = start_local(busy(), name="t", checkpointLocation=tmp_path)
+    wait_until(lambda: before.asOfTxid["n"] > 5)
+    with pytest.raises(TopologyActiveError, match="already active"):
+        start_local(busy(new=True), name="t", checkpointLocation=tmp_path)
+    topology = busy(new=True)
+    with start_local(topology, name="t", checkpointLocation=tmp_path, replace=True) as running:
+        wait_until(lambda: running.asOfTxid["n"] > before.asOfTxid["n"] + 5)
+        running.deactivate(wait="20 seconds")
+        assert dict(running.state("counts").items()) == dict(running.state("again").items())
+
+
+def test_a_program_that_cannot_commit_what_is_under_way_leaves_the_former_driver_alone(tmp_path: Path) -> None:
+    before = start_local(busy(), name="t", checkpointLocation=tmp_path)
+    wait_until(lambda: before.asOfTxid["n"] > 5)
+    registry.release("t", before)
+    changed = TridentTopology()
+    words = changed.newStream("n", TickingSpout()).filter("key", lambda key: key > 1).groupBy("key")
+    words.persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="counts")
+    words.persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="again", backfill=True)
+    with pytest.raises(CodeChangedError, match=r"a driver of this topology runs, .* Stop it first"):
+        start_local(changed, name="t", checkpointLocation=tmp_path)
+    reached = before.asOfTxid["n"]
+    wait_until(lambda: before.asOfTxid["n"] > reached + 3)
+    before.stop()
+
+
+@contextlib.contextmanager
+def listening(listener: Callable[[str], None]) -> Iterator[None]:
+    crash_points.listen(listener)
+    try:
+        yield
+    finally:
+        crash_points.listen(None)
+
+
+def busy(new: bool = False) -> TridentTopology:
+    topology = TridentTopology()
+    keys = topology.newStream("n", TickingSpout()).groupBy("key")
+    keys.persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="counts")
+    if new:
+        keys.persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="again", backfill=True)
+    return topology
+
+
+def test_a_join_of_tables_begins_with_their_old_rows(tmp_path: Path) -> None:
+    """Tables, the keys by which they refer to each other, and an aggregate over the changes of their join."""
+
+    def shop(orders: list[Any], prices: list[Any], joined: bool) -> TridentTopology:
+        topology = TridentTopology()
+        bought = topology.newStream("orders", FixedBatchSpout("id long, item string, n long", orders))
+        priced = topology.newStream("prices", FixedBatchSpout("item string, price long", prices))
+        met = topology.merge(bought.project("item"), priced.project("item")).groupBy("item")
+        met.persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="met")
+        if joined:
+            rows = bought.toTable("id", MemoryMapState.opaque(), name="rows", backfill=True)
+            items = priced.toTable("item", MemoryMapState.opaque(), name="items", backfill=True)
+            sales = rows.join(items, "item").each(["n", "price"], lambda n, price: n * price, "cost long")
+            sales.groupBy("item").persistentAggregate(
+                MemoryMapState.opaque(), "cost", Sum(), "cost", name="costs", backfill=True
+            )
+        return topology
+
+    orders = [[(1, "pen", 2), (2, "cup", 1)], [(3, "pen", 1), (2, "cup", 5)]]
+    prices = [[("pen", 3)], [("cup", 10), ("pen", 4)]]
+    run(shop(orders, [], False), tmp_path)
+    run(shop(orders, prices, False), tmp_path)
+    more = [*orders, [(4, "cup", 1), (1, "pen", 7)]]
+    costs, met = run(shop(more, prices, True), tmp_path, "costs", "met")
+    assert costs == {"pen": 7 * 4 + 1 * 4, "cup": 5 * 10 + 1 * 10} and met == {"pen": 5, "cup": 4}
+
+
+def test_outputs_and_other_states_get_only_what_comes_from_then_on(tmp_path: Path) -> None:
+    taken = list[tuple[str, int]]()
+
+    def seen(batches: list[Any], new: bool) -> TridentTopology:
+        topology = TridentTopology()
+        words = topology.newStream("n", FixedBatchSpout("word string", batches)).groupBy("word")
+        words.persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="counts")
+        if new:
+            again = words.persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="again", backfill=True)
+            values = again.newValuesStream(everyChange=True)
+            values.foreachArrow(
+                lambda table, txid, attempt: taken.extend(map(tuple, table.to_pandas().values)), name="o"
+            )
+            values.groupBy("n").persistentAggregate(MemoryMapState.opaque(), Count(), "m", name="sizes")
+        return topology
+
+    run(seen([["a", "b"], ["a"]], False), tmp_path)
+    again, sizes = run(seen([["a", "b"], ["a"], ["a"]], True), tmp_path, "again", "sizes")
+    assert again == {"a": 3, "b": 1} and taken == [("a", 3)] and sizes == {3: 1}
+
+
+def test_an_average_begins_with_what_it_stores(tmp_path: Path) -> None:
+    def means(batches: list[Any], new: bool) -> TridentTopology:
+        topology = TridentTopology()
+        stream = topology.newStream("n", FixedBatchSpout("n long", batches))
+        stream.persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+        if new:
+            stream.persistentAggregate(MemoryMapState.opaque(), "n", Average(), "mean", name="means", backfill=True)
+        return topology
+
+    run(means([[1, 2], [6]], False), tmp_path)
+    with start_local(means([[1, 2], [6], [11]], True), name="t", checkpointLocation=tmp_path) as running:
+        running.processAllAvailable(timeout=30)
+        assert running.state("means").value == 5.0
+
+
+def test_a_state_is_built_only_on_states_that_begin_with_it(tmp_path: Path) -> None:
+    def declared(new: bool) -> TridentTopology:
+        topology = TridentTopology()
+        stream = topology.newStream("n", numbered(100))
+        table = stream.toTable("word", MemoryMapState.opaque(), name="table", backfill=True)
+        if new:
+            table.changes().persistentAggregate(MemoryMapState.opaque(), "seq", Sum(), "sum", name="s", backfill=True)
+        return topology
+
+    run(declared(False), tmp_path)
+    with pytest.raises(TopologyError, match=r"state 's' has backfill=True and is built on state 'table', which exists"):
+        run(declared(True), tmp_path)
+
+
+def test_what_takes_changes_of_a_filled_state_is_filled_too(tmp_path: Path) -> None:
+    def declared(new: bool) -> TridentTopology:
+        topology = TridentTopology()
+        stream = topology.newStream("n", numbered(100))
+        stream.persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="counts")
+        if new:
+            table = stream.toTable("word", MemoryMapState.opaque(), name="table", backfill=True)
+            table.changes().persistentAggregate(MemoryMapState.opaque(), "seq", Sum(), "sum", name="s")
+        return topology
+
+    run(declared(False), tmp_path)
+    with pytest.raises(TopologyError, match=r"built on the changes of state 'table', which begins with the rows of"):
+        run(declared(True), tmp_path)
+    assert run(declared(False), tmp_path) == []
+
+
+def test_old_batches_that_are_gone_are_told(tmp_path: Path) -> None:
+    def declared(batches: list[Any], new: bool) -> TridentTopology:
+        topology = TridentTopology()
+        stream = topology.newStream("n", FixedBatchSpout("n long", batches))
+        stream.persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="counts")
+        if new:
+            stream.persistentAggregate(MemoryMapState.opaque(), "n", Sum(), "sum", name="sums", backfill=True)
+        return topology
+
+    run(declared([[1], [2], [3]], False), tmp_path)
+    with pytest.raises(DataLossError, match=r"was read up to batch 2, so a state with backfill=True would lack"):
+        run(declared([[1]], True), tmp_path)
+
+
+def test_files_are_read_again_up_to_where_they_were_read(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+
+    def declared(*new: str) -> TridentTopology:
+        topology = TridentTopology()
+        lines = topology.newStream("n", FileSpout(folder / "*.txt", maxBytesPerBatch=20)).groupBy("line")
+        lines.persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="counts")
+        for name in new:
+            lines.persistentAggregate(MemoryMapState.opaque(), Count(), "n", name=name, backfill=True)
+        return topology
+
+    (folder / "one.txt").write_text("a\nb\n" * 40)
+    (folder / "two.txt").write_text("b\nc\n" * 40)
+    run(declared(), tmp_path)
+    with (folder / "two.txt").open("a") as file:  # grows before the start, and a third file comes
+        file.write("d\n" * 10)
+    (folder / "three.txt").write_text("e\n" * 5)
+    counts, again = run(declared("again"), tmp_path, "counts", "again")
+    assert counts == again == {"a": 40, "b": 80, "c": 40, "d": 10, "e": 5}
+    (folder / "one.txt").unlink()
+    with pytest.raises(DataLossError, match=r"1 file\(s\) of .* that were read are gone, such as one.txt"):
+        run(declared("third"), tmp_path)
