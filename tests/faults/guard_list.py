@@ -2727,7 +2727,7 @@ GUARDS = [
     ),
     Guard(
         "backfill, the last tuples before the state joins",
-        "a new state lacks what its streams had between its last look and the takeover",
+        "a new state lacks the tuples between its last look at its streams and the takeover",
         "trident/run/backfill.py",
         "        run = self._read_up_to(pending)\n        return {",
         "        run = self._run[1] if self._run else self._read_up_to(pending)\n        return {",
@@ -2745,8 +2745,8 @@ GUARDS = [
         "backfill, the end of old files",
         "a line that comes after the position is in a new state twice",
         "spouts/trident_spouts/files/planner.py",
-        "            most = listed.size if until is None else until.bytes_read(listed)\n",
-        "            most = listed.size\n",
+        "time) if until is None else until.bytes_read(listed)\n",
+        "time)\n",
         "tests/run/test_backfill.py -k files",
     ),
     Guard(

@@ -14,7 +14,7 @@ from trident.compiler.program import Program
 from trident.configuration.settings import Settings
 from trident.log.group_records import History, Positions
 from trident.log.protocol import Birth, Members, TransactionLog
-from trident.plan.nodes import Node, Sink, SpoutSource, StateWriter, TableChanges, asked_by, sources_of, walk
+from trident.plan.nodes import Node, SpoutSource, StateWriter, TableChanges, asked_by, sources_of, walk
 from trident.recovery.program_compatibility import match_waiting_batches
 
 Pending = Mapping[str, Positions]
@@ -46,30 +46,34 @@ def pending_backfills(program: Program, members: Members, births: Mapping[str, B
 def check_backfills(program: Program, pending: Pending) -> None:
     """Raise TopologyError if a step would get only the later tuples of a state that begins with earlier ones."""
     for node in writers_of(program):
-        if node.state.name not in pending:
-            continue
-        for above in all_above(node):
-            if isinstance(above, StateWriter) and above.state.name not in pending and above is not node:
-                raise TopologyError(
-                    f"{node.step} ({node.site.location}): state {node.state.name!r} has backfill=True and is built on "
-                    f"state {above.state.name!r}, which exists already, so its values of then are gone. Give both "
-                    f"states new names, so that they begin together; or remove backfill=True. Nothing was written"
-                )
-    ends = [output.step for group in program.groups for output in group.sinks] + writers_of(program)
-    for end in ends:
-        if isinstance(end, StateWriter) and end.state.name in pending:
-            continue
-        for above in all_above(end):
-            tables = above.tables if isinstance(above, TableChanges) else ()
-            begun = [table.state.name for table in tables if table.state.name in pending]
-            if begun:
-                what = f"output {end.name!r}" if isinstance(end, Sink) else f"{end.step} ({end.site.location})"
-                raise TopologyError(
-                    f"{what} is built on the changes of state {begun[0]!r}, which begins with the rows of earlier "
-                    f"batches (backfill=True), and the changes that brought these rows do not come again. Give a state "
-                    f"that is built on them backfill=True, too; add an output at a later start, and begin it with the "
-                    f"rows of the state. Nothing was written"
-                )
+        if node.state.name in pending:
+            _check_built_on_new(node, pending)
+        else:
+            _check_no_changes(node, f"{node.step} ({node.site.location})", pending)
+    for sink in (output.step for group in program.groups for output in group.sinks):
+        _check_no_changes(sink, f"output {sink.step} ({sink.site.location})", pending)
+
+
+def _check_built_on_new(node: StateWriter, pending: Pending) -> None:
+    for above in all_above(node):
+        if isinstance(above, StateWriter) and above.state.name not in pending:
+            raise TopologyError(
+                f"{node.step} ({node.site.location}): state {node.state.name!r} has backfill=True and is built on "
+                f"state {above.state.name!r}, which exists already, so its values of then are gone. Give both "
+                f"states new names, so that they begin together; or remove backfill=True. Nothing was written"
+            )
+
+
+def _check_no_changes(end: Node, shown: str, pending: Pending) -> None:
+    tables = [table for above in all_above(end) if isinstance(above, TableChanges) for table in above.tables]
+    begun = next((table.state.name for table in tables if table.state.name in pending), None)
+    if begun is not None:
+        raise TopologyError(
+            f"{shown} is built on the changes of state {begun!r}, which begins with the rows of earlier batches "
+            f"(backfill=True), and the changes that brought these rows do not come again. Give a state that is built "
+            f"on them backfill=True, too; add an output at a later start, and begin it with the rows of the state. "
+            f"Nothing was written"
+        )
 
 
 def check_beside(

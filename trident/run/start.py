@@ -134,7 +134,7 @@ def start_on(
 
     here = registry.check_free(settings.name, settings.replace)
     starts = Starts(start_backfill, None if here else start_former)
-    with backfilled(topology, program, settings, _open_log, starts) as fill:  # first: a former driver goes on meanwhile
+    with backfilled(topology, program, settings, open_log, starts) as fill:  # first: a former driver goes on meanwhile
         return _reserved(topology, program, settings, engine_of, waiting, fill)
 
 

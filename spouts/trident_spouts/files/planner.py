@@ -97,12 +97,10 @@ class Planner:
         left = budget.bytes_within(self.limits.bytes)
         for listed in listing:
             entry = seen.entries.get(listed.name)
-            most = listed.size if until is None else until.bytes_read(listed)
-            if (0 if entry is None else entry.end) >= most or not self._has_unread(listed, entry, seen, listing):
+            if not self._has_unread(listed, entry, seen, listing, until):
                 continue
             full = bool(ranges) and (left <= 0 or len(ranges) >= (self.limits.files or MOST_FILES))
-            most_now = None if until is None else most  # otherwise a file may have grown since it was listed
-            planned = None if full else self._range(listed, entry, time, left, most_now, first=not ranges)
+            planned = None if full else self._range(listed, entry, time, left, until, first=not ranges)
             if planned is None or planned[1].more:
                 waiting = waiting or seen.place(listed.mtime, listed.name)
             if planned is None:
@@ -116,12 +114,20 @@ class Planner:
                 left -= range_.end - range_.start
         return ranges, seen.after(read, waiting, listing) if ranges else seen
 
-    def _has_unread(self, listed: ListedFile, entry: Entry | None, seen: ReadFiles, listing: list[ListedFile]) -> bool:
-        """Return whether a file has unread bytes.
+    def _has_unread(
+        self,
+        listed: ListedFile,
+        entry: Entry | None,
+        seen: ReadFiles,
+        listing: list[ListedFile],
+        until: ReadFiles | None,
+    ) -> bool:
+        """Return whether a file has unread bytes, with `until` among those that this record has.
 
         Raises SpoutContractError if the file is compressed, and its uncompressed content was already read.
         """
-        if listed.size <= (0 if entry is None else entry.end) or seen.is_past(listed):
+        most = listed.size if until is None else until.bytes_read(listed)
+        if most <= (0 if entry is None else entry.end) or seen.is_past(listed):
             return False
         if entry is None and self.packed(listed.name):
             self._check_not_packed_since(listed, seen, listing)
@@ -158,20 +164,20 @@ class Planner:
                 )
 
     def _range(
-        self, listed: ListedFile, entry: Entry | None, time: float, left: int, most: int | None, *, first: bool
+        self, listed: ListedFile, entry: Entry | None, time: float, left: int, until: ReadFiles | None, *, first: bool
     ) -> tuple[FileRange, Entry] | None:
         """Return the part of a file that the batch reads, and the file's entry after that; None if the batch is full.
 
-        `left` is the number of bytes for which the batch has room, `first` whether the batch has no range yet, `most`
-        the byte up to which the file may be read (None: its end). The file may have grown since it was listed. The
-        range is empty if the file is not complete yet.
+        `left` is the number of bytes for which the batch has room, `first` whether the batch has no range yet, `until`
+        the record beyond which nothing is read. The file may have grown since it was listed. The range is empty if the
+        file is not complete yet.
         """
         with open_file(self.place, listed) as file:
             now = file.status()
             if now.inode != listed.inode or now.size < listed.size:
                 raise StaleListingError(listed.name)
             start = 0 if entry is None else self._next_line(file, now, entry.end)
-            end = self._readable_end(file, now, start, time) if most is None else min(most, now.size)
+            end = self._readable_end(file, now, start, time) if until is None else until.bytes_read(listed)
             stop = end if end - start <= left else self._cut(file, now, start, end, left, first)
             if stop is None:
                 return None

@@ -114,22 +114,25 @@ class Planner:
         Raises SourceUnreadableError if all readable offsets are read, and `until` is not reached.
         """
         losses = [self._gone_loss(name, at, topics[name]) for name, at in until.items() if _is_other(at, topics, name)]
-        for name, number in (partition for partition, _ in _each(positions) if partition[0] not in previous):
-            first = positions[name].offsets[number]
-            if self._starting == "earliest" and first and number < len(until[name].ends):
-                losses.append(retention_loss(name, number, 0, first))
-        short = {
-            (name, number): until[name].ends[number]
-            for (name, number), offset in _each(positions)
-            if number < len(until[name].ends) and ends.get((name, number), offset) <= offset < until[name].ends[number]
-        }
+        wanted = {(name, number): end for name, at in until.items() for number, end in enumerate(at.ends)}
+        read = {at: offset for at, offset in _each(positions) if at in wanted}
+        if self._starting == "earliest":
+            firsts = {at: first for at, first in read.items() if first and at[0] not in previous}
+            losses += [retention_loss(*at, 0, first) for at, first in firsts.items()]
+        short = {at: wanted[at] for at, offset in read.items() if ends.get(at, offset) <= offset < wanted[at]}
+        return losses + self._truncated(short)
+
+    def _truncated(self, short: Offsets) -> list[Loss]:
+        """Return the losses of partitions that end before the given offsets, which another reader has read.
+
+        Raises SourceUnreadableError if a partition has them, but they cannot be read yet.
+        """
         marks = self._cluster.high_watermarks(short)
         cut = {at: mark for at, mark in marks.items() if mark < short[at]}
-        losses += [truncation_loss(*at, short[at], mark) for at, mark in cut.items()]
         if waiting := sorted(short.keys() - cut.keys()):
             shown = ", ".join(f"{name}-{number}" for name, number in waiting[:3])
             raise self._cluster.unreadable("read", f"{shown} cannot be read up to the offsets that the stream has read")
-        return losses
+        return [truncation_loss(*at, short[at], mark) for at, mark in cut.items()]
 
     # --- the topics ------------------------------------------------------------------------------------------------
 
