@@ -23,7 +23,7 @@ FLOWS = {
     **{"recent": 6, "table": 8, "several": 8, "stateful": 5},
     **{"sessions": 8, "sessions late": 3},
     **{"interval inner": 2, "interval left": 2, "interval right": 2, "interval full": 6},
-    **{"changes": 8, "upserts": 6},
+    **{"changes": 8, "upserts": 6, "timers": 6, "early": 6},
 }
 """And how often each is drawn."""
 
@@ -56,6 +56,11 @@ class Flow(Shape):
 
     def shown(self, state: str) -> Callable[[Any], Any]:
         return presenting(self.name, state)
+
+    def due(self, state: str, batches: list[meanings.Batch]) -> int | None:
+        """How many keys of a state are due at some time; None where all of them are, or none."""
+        of_state = meanings.DUE.get((self.name, state))
+        return None if of_state is None else of_state(batches)
 
     def after(self, batches: list[meanings.Batch]) -> Mapping[str, meanings.Held | meanings.Waiting]:
         """What its states hold after these batches."""

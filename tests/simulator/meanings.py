@@ -6,9 +6,10 @@ Nothing of the library is used but the number of a part of an index, and nothing
 import json
 import math
 import statistics
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -19,20 +20,29 @@ from tests.simulator.in_world import checksum, first_letter, moment, onward
 from tests.simulator.spouts import Row
 from tests.simulator.verbs import (
     BETWEEN,
+    CHAINS,
     GAP,
     LATENESS,
     NUMBERS,
     OTHERS,
     SLACK,
+    SLIDES,
     WITHIN,
     WORDS,
+    Effect,
+    added,
     body,
+    chained,
     change,
+    noted,
     pair,
+    ringing,
     score,
     visit,
+    winding,
 )
 from trident.operations.references import PartOf
+from trident.operations.windows import TimeWindow
 
 Batch = Mapping[str, list[Row]]
 """The tuples of each stream, in their order."""
@@ -313,8 +323,7 @@ def _sessions(history: list[Batch], with_late: bool) -> dict[str, Held | Waiting
     closed, late = list[tuple[str, int]](), list[tuple[str, int]]()
     for batch in history:
         before = mark
-        times = [at - SLACK for _, seq in batch[NUMBERS] if (at := onward(seq)) is not None]
-        mark = max([*times, *([mark] if mark is not None else [])], default=None)
+        mark = _onward(mark, batch[NUMBERS])
         for word, seq in batch[NUMBERS]:
             at = onward(seq)
             if at is None or (before is not None and at + GAP <= before):
@@ -339,6 +348,144 @@ def _sessions(history: list[Batch], with_late: bool) -> dict[str, Held | Waiting
     }
     sums = {"closed": _sums(closed), **({"late": _sums(late)} if with_late else {})}
     return {"visits": held, "visits.watermark": _global(mark), **sums}
+
+
+@dataclass
+class _Clock:
+    """What one word of the flow "timers" has: a value and timers."""
+
+    value: dict[str, int] | None = None
+    timers: dict[str, datetime] = dataclass_field(default_factory=dict)
+
+    def take(self, effect: Effect) -> None:
+        """Do what a tuple or a timer does, in this order: it stops timers, and sets others."""
+        for name in effect.stops:
+            self.timers.pop(name, None)
+        self.timers |= effect.sets
+
+
+def _clocks(history: list[Batch]) -> tuple[dict[str, _Clock], list[tuple[str, int]], datetime | None]:
+    """The clocks of all words, everything that was emitted, and the watermark."""
+    clocks, emitted, mark = defaultdict[str, _Clock](_Clock), list[tuple[str, int]](), None
+    for batch in history:
+        before, mark = mark, _onward(mark, batch[NUMBERS])
+        for word, seq in batch[NUMBERS]:
+            clock, effect = clocks[word], winding(seq, onward(seq))
+            clock.value = None if effect.removes else added(clock.value, checksum(seq))
+            clock.take(effect)
+            emitted.append((word, noted(checksum(seq), before)))
+        for word, clock in clocks.items() if mark is not None else ():
+            while due := sorted((at, name) for name, at in clock.timers.items() if at <= mark):
+                at, name = due[0]
+                del clock.timers[name]
+                effect = ringing(at, name)
+                clock.value = added(clock.value, effect.check)
+                clock.take(effect)
+                emitted.append((word, noted(effect.check, mark)))
+    return clocks, emitted, mark
+
+
+def _timers(history: list[Batch]) -> dict[str, Held | Waiting]:
+    clocks, emitted, mark = _clocks(history)
+    rings = {word: clock.value for word, clock in clocks.items() if clock.value is not None}
+    return {"rings": rings, "rings.watermark": _global(mark), "rung": _sums(emitted)}
+
+
+def _timed(history: list[Batch]) -> int:
+    return sum(bool(clock.timers) for clock in _clocks(history)[0].values())
+
+
+def _early(history: list[Batch]) -> dict[str, Held | Waiting]:
+    mark: datetime | None = None
+    slides, chains = defaultdict[Any, list[int]](list), defaultdict[Any, list[Any]](list)
+    panes = defaultdict[Any, list[Any]](list)
+    done, pool = dict[Any, Any](), list[tuple[str, datetime, int]]()
+    for txid, batch in enumerate(history, 1):
+        before, mark = mark, _onward(mark, batch[NUMBERS])
+        for word, seq in batch[NUMBERS]:
+            at, check = onward(seq), checksum(seq)
+            if at is None:
+                continue
+            for start in _starts(at, SLIDES, before):
+                slides[start, word].append(check)
+            for start in _starts(at, CHAINS, before):
+                chains[start, word].append((at, check))
+            pane = EPOCH + (at - EPOCH) // _SLIDE * _SLIDE
+            if _open(pane, CHAINS, before):
+                panes[pane, word, txid].append({"tuple": {"check": check}, "time": at})
+            if before is None or at + GAP > before:
+                pool.append((word, at, check))
+        for (start, word), session in _runs(pool).items():
+            if mark is not None and session[-1][1] + GAP <= mark:
+                done[start, word] = session
+                pool = [row for row in pool if row not in session]
+    visits = {**done, **_runs(pool)}
+    opened = defaultdict[str, list[Any]](list)
+    for (start, word), session in _runs(pool).items():
+        opened[word].append({"start": start, "end": session[-1][1] + GAP, "held": _both(s[2] for s in session)})
+    return {
+        "slides": {key: _both(checks) for key, checks in slides.items() if _open(key[0], SLIDES, mark)},
+        "chains": {key: rows for key, rows in panes.items() if _open(key[0], CHAINS, mark)},
+        "visits": dict(opened),
+        **{f"{name}.watermark": _global(mark) for name in ("slides", "chains", "visits")},
+        "slideTable": {key: _ending(key[0] + _LONG[SLIDES], **_both(checks)) for key, checks in slides.items()},
+        "visitTable": {
+            key: _ending(rows[-1][1] + GAP, **_both(row[2] for row in rows)) for key, rows in visits.items()
+        },
+        "chainTable": {key: _ending(key[0] + _LONG[CHAINS], chain=_chain(rows)) for key, rows in chains.items()},
+        "slideSums": _sums([(word, sum(checks)) for (_, word), checks in slides.items()]),
+    }
+
+
+_SLIDE = timedelta(microseconds=CHAINS.slide)
+"""The length of a pane, too: it is half a window."""
+_LONG = {window: timedelta(microseconds=window.length) for window in (SLIDES, CHAINS)}
+
+
+def _starts(at: datetime, window: TimeWindow, before: datetime | None) -> list[datetime]:
+    """The starts of the windows of a time that were open before its batch."""
+    slide = timedelta(microseconds=window.slide)
+    last = EPOCH + (at - EPOCH) // slide * slide
+    starts = [last - back * slide for back in range(_LONG[window] // slide)]
+    return [start for start in starts if start + _LONG[window] > at and _open(start, window, before)]
+
+
+def _open(start: datetime, window: TimeWindow, mark: datetime | None) -> bool:
+    return mark is None or start + _LONG[window] > mark
+
+
+def _runs(rows: list[tuple[str, datetime, int]]) -> dict[tuple[datetime, str], list[tuple[str, datetime, int]]]:
+    """The sessions of these tuples, by start and word."""
+    found = dict[tuple[datetime, str], list[tuple[str, datetime, int]]]()
+    run = list[tuple[str, datetime, int]]()
+    for row in sorted(rows):
+        if not run or run[-1][0] != row[0] or row[1] - run[-1][1] >= GAP:
+            run = found.setdefault((row[1], row[0]), [])
+        run.append(row)
+    return found
+
+
+def _both(checks: Iterable[int]) -> dict[str, int]:
+    checks = [*checks]
+    return {"n": len(checks), "sum": sum(checks)}
+
+
+def _ending(end: datetime, **values: int) -> dict[str, Any]:
+    return {"windowEnd": end, **values}
+
+
+def _chain(rows: list[tuple[datetime, int]]) -> int:
+    """What a reducer makes of tuples in the order of their times; of equal times in the order in which they came."""
+    value = 0
+    for _, check in sorted(rows, key=lambda row: row[0]):
+        value = chained(value, check)
+    return value
+
+
+def _onward(mark: datetime | None, rows: Iterable[Row]) -> datetime | None:
+    """The watermark after these tuples of a stream whose times go on."""
+    times = [at - SLACK for _, seq in rows if (at := onward(seq)) is not None]
+    return max([*times, *([mark] if mark is not None else [])], default=None)
 
 
 def _moved(mark: datetime | None, rows: Iterable[Row]) -> datetime | None:
@@ -373,5 +520,10 @@ MEANINGS: dict[str, Callable[[list[Batch]], dict[str, Held | Waiting]]] = {
     **{f"interval {kind}": partial(_interval, outer=outer) for kind, outer in _OUTER.items()},
     "changes": _changes,
     "upserts": _upserts,
+    "timers": _timers,
+    "early": _early,
 }
 """What the states of each flow hold after these batches."""
+
+DUE: dict[tuple[str, str], Callable[[list[Batch]], int]] = {("timers", "rings"): _timed}
+"""How many keys of a state are due at some time, of states of which not every key is."""

@@ -391,6 +391,7 @@ FAULTS = [
 
 
 _JOIN, _DEDUP = "trident/compiler/windows/interval_joins.py", "trident/compiler/windows/duplicates.py"
+_TIMERS, _SERVER = "trident/compiler/windows/timers.py", "tests/simulator/fake_redis.py"
 
 OVER_TIME = [
     Fault(
@@ -473,11 +474,83 @@ OVER_TIME = [
         "(b[1] >= a[1]) == self.last",
         flow="several",
     ),
+    Fault(
+        "timers",
+        "a timer fires again in each batch",
+        _TIMERS,
+        "            overlay.delete_timer(number, name)\n            key =",
+        "            key =",
+        flow="timers",
+    ),
+    Fault(
+        "timers",
+        "a timer fires that another one of its batch has removed",
+        _TIMERS,
+        "            if overlay.timer(number, name) != at:",
+        "            if False:",
+        flow="timers",
+    ),
+    Fault(
+        "timers",
+        "a timer fires in the batch after the one whose watermark reached it",
+        _TIMERS,
+        "self.clock.after if self.rest is None",
+        "self.clock.before if self.rest is None",
+        flow="timers",
+    ),
+    Fault(
+        "timers",
+        "the index of timers is not read again after a batch that failed",
+        "trident/compiler/windows/open_windows.py",
+        "        before, self._txid = self._txid, None",
+        "        before, self._txid = self._txid, txid - 1",
+        flow="timers",
+    ),
+    Fault(
+        "timers",
+        "a start does not know the timers that were set before it",
+        "trident/compiler/windows/open_windows.py",
+        "        if before != txid - 1:",
+        "        if before not in (None, txid - 1):",
+        flow="timers",
+    ),
+    Fault(
+        "timers",
+        "a put does not note when the timers of its key are due",
+        _SERVER,
+        "            self._note_dues(undo, keys[0], keys[-1], fields, argv[8])",
+        "            pass",
+        flow="timers",
+    ),
+    Fault(
+        "early results",
+        "the row before a change is the one after it",
+        "trident/compiler/windows/gathered.py",
+        "earlier = pc.not_equal(keys.column(BATCH), txid)",
+        "earlier = pc.not_equal(keys.column(BATCH), -txid)",
+        flow="early",
+    ),
+    Fault(
+        "early results",
+        "a late tuple changes the result of a window that has closed",
+        "trident/compiler/windows/gathered.py",
+        "open_ = starts + self._config.length > clock.before",
+        "open_ = starts > starts - 1",
+        flow="early",
+    ),
+    Fault(
+        "early results",
+        "a session that entered another one stays",
+        "trident/compiler/windows/sessions.py",
+        "[*former[1:], *former[:1]]",
+        "former[:1]",
+        flow="early",
+    ),
 ]
 """The faults that the programs of `verbs.py` show."""
 
 _META = "tests/simulator/fake_meta.py"
-_SERVER, _WRITER = "tests/simulator/fake_redis.py", "state/trident_state/redis/writer.py"
+_WRITER = "state/trident_state/redis/writer.py"
 
 BY_EXECUTORS = [
     Fault(

@@ -4,7 +4,8 @@ several aggregates in one state.
 `meanings.py` knows what each of their states ought to hold.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -24,6 +25,7 @@ from trident import (
     Min,
     MinBy,
     SessionWindow,
+    SlidingEventTimeWindow,
     StatefulOperation,
     StdDev,
     Sum,
@@ -40,6 +42,8 @@ BETWEEN = (timedelta(seconds=-60), timedelta(seconds=30))
 """From where to where a tuple on the right may be, measured from the one on the left."""
 GAP, SLACK = timedelta(seconds=50), timedelta(seconds=40)
 """Of sessions: the gap that ends one, and how long they wait for tuples."""
+SLIDES = SlidingEventTimeWindow("100 seconds", "50 seconds", "at", lateness=SLACK)
+CHAINS = SlidingEventTimeWindow("80 seconds", "40 seconds", "at", lateness=SLACK)
 NUMBERS, OTHERS = "numbers", "others"
 WORDS = {
     **{"one": (), "two": ("sums",), "stages": ("sums", "stages")},
@@ -282,6 +286,79 @@ def _sessions(with_late: bool) -> Callable[[Streams, TridentTopology], None]:
     return make
 
 
+def _timers(stream: Streams, topology: TridentTopology) -> None:
+    """rings: of each word how many of its tuples and timers came, and a sum of them, unless it was deleted. rung: all
+    that the tuples and the timers emitted."""
+    timed = stream(NUMBERS).each("seq", onward, "at timestamp")
+    rings = timed.statefulEach(
+        wound,
+        "check long",
+        keyFields="word",
+        valueType="struct<n: long, sum: long>",
+        stateFactory=InWorld("rings"),
+        onTimer=ring,
+        timestampField="at",
+        lateness=SLACK,
+        name="rings",
+    )
+    _summed(rings, "rung")
+
+
+def wound(tuple: Any, state: Any) -> int:
+    """Wind the clock of a word: set and remove timers, and change the value."""
+    effect = winding(tuple.seq, tuple.at)
+    if effect.removes:
+        state.delete(tuple.word)
+    else:
+        state.put(tuple.word, added(state.get(tuple.word), checksum(tuple.seq)))
+    for name in effect.stops:
+        state.deleteTimer(tuple.word, name)
+    for name, at in effect.sets.items():
+        state.setTimer(tuple.word, at, name)
+    return noted(checksum(tuple.seq), state.now())
+
+
+def ring(timer: Any, state: Any) -> int:
+    """Count a timer that fires, and change other timers of its key."""
+    may_fail()
+    effect = ringing(timer.at, timer.name)
+    state.put(timer.key, added(state.get(timer.key), effect.check))
+    for name in effect.stops:
+        state.deleteTimer(timer.key, name)
+    for name, at in effect.sets.items():
+        state.setTimer(timer.key, at, name)
+    return noted(effect.check, state.now())
+
+
+def _early(stream: Streams, topology: TridentTopology) -> None:
+    """slides, visits, chains: the open windows of each word, by a combiner, in sessions, by a reducer that sees every
+    tuple. The results so far are in tables, slideTable and so on, and in slideSums, by word: how many windows it has,
+    with the sum of their sums."""
+    timed = stream(NUMBERS).each("seq", onward, "at timestamp").each("seq", checksum, "check long")
+    by_word = timed.groupBy("word")
+    both = {"n": Count(), "sum": Sum("check")}
+    slides = by_word.window(SLIDES, InWorld("slides"), both, name="slides", emit="changes")
+    visits = by_word.window(
+        SessionWindow(GAP, "at", lateness=SLACK), InWorld("visits"), both, name="visits", emit="changes"
+    )
+    chains = by_word.window(CHAINS, InWorld("chains"), "check", Chain(), "chain long", name="chains", emit="changes")
+    for name, results in (("slideTable", slides), ("visitTable", visits), ("chainTable", chains)):
+        results.toTable("windowStart, word", InWorld(name), name=name)
+    slides.groupBy("word").persistentAggregate(
+        InWorld("slideSums"), {"n": Count(), "sum": Sum("sum")}, name="slideSums"
+    )
+
+
+class Chain:
+    """A sum to which the order of the tuples matters."""
+
+    def init(self) -> int:
+        return 0
+
+    def reduce(self, curr: int, tuple: Any) -> int:
+        return chained(curr, tuple.check)
+
+
 def _summed(stream: Any, name: str) -> None:
     """A state that tells which tuples came, of each word: how many, and the sum of their checksums."""
     stream.groupBy("word").persistentAggregate(InWorld(name), {"n": Count(), "sum": Sum("check")}, name=name)
@@ -298,6 +375,8 @@ MADE: dict[str, Callable[[Streams, TridentTopology], None]] = {
     **{f"interval {kind}": _interval(kind) for kind in ("inner", "left", "right", "full")},
     "changes": _changes,
     "upserts": _upserts,
+    "timers": _timers,
+    "early": _early,
 }
 """The programs, by the names of their flows."""
 
@@ -328,6 +407,53 @@ def body(seq: int) -> int | None:
 def pair(left: int | None, right: int | None) -> int:
     """What a pair of tuples adds to a sum; either may be missing."""
     return (3 * checksum(98 if left is None else left) + 7 * checksum(99 if right is None else right)) >> 4
+
+
+@dataclass(frozen=True)
+class Effect:
+    """The effect of a tuple or a timer on the timers of its key: those that it stops, and those that it sets."""
+
+    check: int = 0
+    removes: bool = False
+    stops: tuple[str, ...] = ()
+    sets: Mapping[str, datetime] = field(default_factory=dict)
+
+
+def winding(seq: int, at: datetime | None) -> Effect:
+    """Return the effect of a tuple. Some timers are set for a time that has passed."""
+    what = checksum(seq) % 7
+    if what == 0:
+        return Effect(removes=True)
+    if at is None or what == 1:
+        return Effect(stops=("once", "again"))
+    after = timedelta(seconds=checksum(seq) % 200 - 40)
+    return Effect(sets={("once", "again", "stop")[what % 3]: at + after})
+
+
+def ringing(at: datetime, name: str) -> Effect:
+    """Return the effect of a timer that fires. Some set themselves again, some stop others."""
+    second = int(at.timestamp())
+    again = name == "again" and second % 3 > 0
+    return Effect(
+        check=checksum(second + len(name)),
+        stops=("once",) if name == "stop" else (),
+        sets={name: at + timedelta(seconds=25 + second % 40)} if again else {},
+    )
+
+
+def added(value: Any, check: int) -> dict[str, int]:
+    """Return the value of a word with one more tuple or timer."""
+    return {"n": 1, "sum": check} if value is None else {"n": value["n"] + 1, "sum": value["sum"] + check}
+
+
+def noted(check: int, now: datetime | None) -> int:
+    """Return the number that a tuple or timer emits, which tells at which time of the clock it was seen."""
+    return check ^ (0 if now is None else int(now.timestamp()) & 0xFFF)
+
+
+def chained(value: int, check: int) -> int:
+    """Return the next value of a Chain."""
+    return (value * 31 + check) & 0xFFFFFFFFFFF
 
 
 def visit(start: datetime, end: datetime, n: int, total: int) -> int:

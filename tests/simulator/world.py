@@ -396,6 +396,8 @@ class World:
 
     def read_under(self, driver: Driver, found: dict[str, dict[Any, Any]] | None) -> None:
         """Everything was read under this driver, or (None) was refused."""
+        if self.history.waiting:
+            found = None  # a batch without tuples has begun meanwhile: read again once it is committed
         if found is not None:
             self.check_end(found)
         self._reading = False
