@@ -268,3 +268,27 @@ def test_files_are_read_again_up_to_where_they_were_read(tmp_path: Path) -> None
     (folder / "one.txt").unlink()
     with pytest.raises(DataLossError, match=r"1 file\(s\) of .* that were read are gone, such as one.txt"):
         run(declared("third"), tmp_path)
+
+
+def test_explain_says_how_much_a_start_would_read_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(program(numbered(100)), tmp_path)
+    for new, line in (
+        (program(numbered(100), MemoryMapState.opaque()), "stream 'n': 100 records"),
+        (program(numbered(100), MemoryMapState.opaque(), backfill=False), "sums: begins empty"),
+    ):
+        new.explain(name="t", checkpointLocation=tmp_path)
+        text = capsys.readouterr().out
+        filled = "sums: is filled with the tuples that its streams had so far, before the start takes the log over"
+        assert line in text and (filled in text) == ("records" in line)
+
+
+@pytest.mark.spark
+def test_spark_fills_a_state_too(spark: Any, tmp_path: Path) -> None:
+    def on_spark(topology: TridentTopology) -> list[dict[Any, Any]]:
+        with topology.start(spark, name="t", checkpointLocation=tmp_path) as running:
+            running.processAllAvailable(timeout=120)
+            return [dict(running.state(name).items()) for name in running.states]
+
+    on_spark(program(numbered(100, batch=60)))
+    counts, found = on_spark(program(numbered(200, batch=60), MemoryMapState.opaque()))
+    assert found == sums(200) and sum(counts.values()) == 200
