@@ -5,11 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from tests.state.backing.maps import SqliteMap
-from tests.support.forks import BATCHES, LATER, contents, read, save, words
+from tests.support.forks import BATCHES, LATER, change_origin, contents, read, save, words
 from tests.support.server import RedisServer
 from trident import (
     Average,
@@ -32,8 +31,6 @@ from trident.base.errors import (
     TopologyError,
 )
 from trident.log import RedisLog, frozen_results
-from trident.log.sqlite_log import SqliteLog
-from trident.recovery.fork_origin import origin_of
 from trident.spouts import BatchSpout, FixedBatchSpout, PostgresChangesSpout, RichSpout
 from trident.state import BackingMapState, MemoryMapState, RedisMapState, SqliteMapState
 from trident.testing.local import start_local
@@ -253,6 +250,25 @@ def test_a_state_in_another_shape_needs_evolve(tmp_path: Path) -> None:
     assert contents(totals(more, of=Count()), "first", tmp_path) == {"a": 3, "b": 1}
 
 
+def test_a_state_whose_shape_has_not_changed_yet_is_saved_in_its_present_shape(tmp_path: Path) -> None:
+    """The program with evolve= has committed nothing, so its state is stored in the former shape."""
+    several, evolve = {"n": Count(), "sum": Sum("n")}, Evolution("long", lambda n: (n, 1000 * n), by="Count")
+    with start_local(totals(ROWS, of=Count()), name="first", checkpointLocation=tmp_path) as running:
+        read(running)
+    save(totals(ROWS, of=several, evolve=evolve), tmp_path)
+    forkTopology("first", "before", "second", tmp_path)
+    found = contents(totals([*ROWS, [("a", 5)]], of=several), "second", tmp_path)
+    assert {key: tuple(value) for key, value in found.items()} == {"a": (3, 2005), "b": (1, 1000)}
+    assert contents(totals(ROWS, of=Count()), "first", tmp_path) == {"a": 2, "b": 1}
+
+
+def test_explain_knows_a_fork_that_was_not_started(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save(words(), tmp_path)
+    forkTopology("first", "before", "second", tmp_path)
+    words().explain(name="second", checkpointLocation=tmp_path)
+    assert "counts: continues at txid 2" in capsys.readouterr().out
+
+
 def test_a_former_aggregator_that_the_program_lacks_evolves_in_a_fork(tmp_path: Path) -> None:
     """A fork needs no batch of the former program, so the change of values is enough."""
     save(totals(ROWS, of=Count()), tmp_path)
@@ -394,13 +410,7 @@ def test_a_slot_of_the_first_topology_is_refused_in_the_fork(tmp_path: Path) -> 
     """The start is refused before the slot is looked at, so no server is needed."""
     save(words(), tmp_path)
     forkTopology("first", "before", "second", tmp_path)
-    log = SqliteLog(tmp_path / "second" / "log.sqlite", "second")
-    origin = origin_of(log, "here")
-    assert origin is not None
-    lease = log.take()
-    log.keep_origin(lease, msgspec.json.encode(msgspec.structs.replace(origin, held=("the slot 'shop'",))))
-    log.give_back(lease)
-    log.close()
+    change_origin(tmp_path, "second", held=("the slot 'shop'",))
     spout = PostgresChangesSpout("env:NOWHERE", "orders", "word string, n long", slot="shop", publication="orders")
     topology = words(LATER)
     topology.newStream("orders", spout).asChanges().toTable("word", name="orders")

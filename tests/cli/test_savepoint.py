@@ -91,4 +91,5 @@ def test_places_and_streams_of_a_fork(trident_: Run, tmp_path: Path) -> None:
     done(trident_("fork", "first", "before", "second", "--to-checkpoint", tmp_path / "b", "--anew", "words"))
     assert contents(words(BATCHES), "second", tmp_path / "b") == {"dog": 2, "cat": 1}
     assert "no savepoint 'other'" in refused(trident_("fork", "first", "other", "third"))
+    assert "give --to-log-url" in refused(trident_("fork", "first", "before", "x", "--to-log-prefix", "p"), 2)
     assert "give --log-url" in refused(trident_("savepoint", "create", HERE, "x", "--log-prefix", "p"), 2)

@@ -3,7 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from trident import Count, TridentTopology
+from trident.log.sqlite_log import SqliteLog
+from trident.recovery.fork_origin import origin_of
 from trident.run.running import RunningTopology
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
@@ -38,3 +42,14 @@ def save(topology: TridentTopology, where: Path, name: str = "before", **more: A
     with start_local(topology, name="first", checkpointLocation=where, **more) as running:
         running.processAllAvailable(timeout=60)
         running.savepoint(name)
+
+
+def change_origin(where: Path, fork: str, **fields: Any) -> None:
+    """Change the record of a fork's origin in its log."""
+    log = SqliteLog(where / fork / "log.sqlite", fork)
+    origin = origin_of(log, "of the test")
+    assert origin is not None
+    lease = log.take()
+    log.keep_origin(lease, msgspec.json.encode(msgspec.structs.replace(origin, **fields)))
+    log.give_back(lease)
+    log.close()

@@ -10,11 +10,12 @@ from trident.access.locations import read_location
 from trident.base.errors import LogError, SavepointError
 from trident.cli.locations import files_options
 from trident.cli.output import format_option, show
-from trident.cli.program_options import ProgramArguments, log_at, log_option, log_to_stderr, program_options
+from trident.cli.program_options import ProgramArguments, came, log_option, log_to_stderr, program_options
 from trident.cli.program_options import start_options as options_of_start
 from trident.cli.secret_types import SecretUrl
 from trident.cluster.program import load_topology
 from trident.configuration.start_options import StartOptions
+from trident.log import RedisLog
 from trident.recovery.savepoint import SavepointInfo
 
 _COLUMNS = list(SavepointInfo.__dataclass_fields__)
@@ -131,6 +132,8 @@ def fork(
 
     Then start a program under the name FORK: trident run MODULE:TOPOLOGY --name FORK.
     """
+    if to_log_url is None and came("to_log_prefix"):
+        raise click.UsageError("--to-log-prefix is for a log in Redis: give --to-log-url, too")
     forkTopology(
         topology,
         savepoint,
@@ -138,7 +141,7 @@ def fork(
         checkpoint,
         **files,
         toCheckpointLocation=to_checkpoint,
-        toLog=log_at(to_log_url, to_log_prefix),
+        toLog=None if to_log_url is None else RedisLog(to_log_url, prefix=to_log_prefix),
         toFilesLocation=to_files_location,
         anew=anew,
         ownOutputs=own_output,

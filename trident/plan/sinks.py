@@ -27,6 +27,9 @@ class SinkTraits(Generic[S]):
     place: Callable[[S], str] = lambda node: ""
     """The location of the rows as text, if they outlive the process; "" if they do not."""
 
+    elsewhere: Callable[[S], bool] = lambda node: False
+    """True if rows may also go to other places than `place`, which only the program knows."""
+
     in_branch: bool = False
     """True if the sink is allowed in a best-effort branch, which may lose batches."""
 
@@ -43,9 +46,14 @@ def _kafka_promise(node: nodes.WriteKafka) -> StateKind:
 
 
 SINKS: Mapping[type[nodes.Node], SinkTraits[Any]] = {
-    nodes.ForeachBatch: SinkTraits(True, in_branch=True),
+    nodes.ForeachBatch: SinkTraits(True, elsewhere=lambda node: True, in_branch=True),
     nodes.WriteParquet: SinkTraits(True, lambda node: StateKind.OPAQUE, lambda node: node.path),
-    nodes.WriteKafka: SinkTraits(True, _kafka_promise, lambda node: f"topic {node.kafka.topic}"),
+    nodes.WriteKafka: SinkTraits(
+        True,
+        _kafka_promise,
+        lambda node: f"topic {node.kafka.topic}",
+        lambda node: node.kafka.topic_field is not None,
+    ),
     nodes.WriteJdbc: SinkTraits(True, lambda node: StateKind.OPAQUE, lambda node: f"table {node.jdbc.table}"),
     nodes.WriteDelta: SinkTraits(True, lambda node: StateKind.OPAQUE, lambda node: node.delta.uri),
     nodes.CountMetric: SinkTraits(False),

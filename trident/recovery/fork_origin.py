@@ -76,13 +76,16 @@ def _check_source(spout: SpoutSource, origin: Origin) -> None:
 
 
 def _is_same(theirs: SavedOutput, ours: SavedOutput) -> bool:
-    """Return whether two outputs write to one place. The place of a function is only known by the output's name."""
-    return theirs.place == ours.place if theirs.place and ours.place else theirs.name == ours.name
+    """Return whether two outputs may write to one place. A place that only the program knows is known by the name."""
+    if theirs.place and theirs.place == ours.place:
+        return True
+    return theirs.name == ours.name and (theirs.elsewhere or ours.elsewhere)
 
 
 def _writes_there(sink: Sink, theirs: SavedOutput, origin: Origin, settings: Settings) -> OutputConflictError:
-    place = f"writes to {theirs.place}" if theirs.place else "has the name and perhaps the target"
-    other = "another place" if theirs.place else "another target and another name="
+    there = bool(theirs.place) and theirs.place == saved_output(sink).place
+    place = f"writes to {theirs.place}" if there else "has the name and perhaps the target"
+    other = "another place" if there else "another target and another name="
     return OutputConflictError(
         f"{sink.step} ({sink.site.location}): output {sink.name!r} {place}, as output {theirs.name!r} of topology "
         f"{origin.topology!r}, from which {settings.name!r} was forked: the tuples of both would be mixed there. Give "
@@ -92,8 +95,9 @@ def _writes_there(sink: Sink, theirs: SavedOutput, origin: Origin, settings: Set
 
 
 def saved_output(sink: Sink) -> SavedOutput:
-    """Return the name and the place of an output."""
-    return SavedOutput(sink.name, sink_traits(sink).place(sink))
+    """Return the data of an output by which a fork recognises it."""
+    traits = sink_traits(sink)
+    return SavedOutput(sink.name, traits.place(sink), traits.elsewhere(sink))
 
 
 def sinks_of_program(program: Program) -> Iterator[Sink]:

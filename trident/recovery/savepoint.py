@@ -60,10 +60,14 @@ class SavedStream(msgspec.Struct, frozen=True):
 
 
 class SavedOutput(msgspec.Struct, frozen=True):
-    """An output of the topology: its name, and the location of its rows; "" if only a function knows that."""
+    """An output of the topology: its name, and the location of its rows; "" if there is none that the library knows.
+
+    `elsewhere`: whether rows may go to other places, which only the program knows.
+    """
 
     name: str
     place: str
+    elsewhere: bool = False
 
 
 class Savepoint(msgspec.Struct, frozen=True):
