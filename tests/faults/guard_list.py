@@ -3146,10 +3146,18 @@ GUARDS = [
     Guard(
         "savepoint, changed keys",
         "a savepoint has values from before its batch",
-        "trident/run/saving.py",
-        "self._later(state, store, before.since, groups[group])",
-        "()",
+        "trident/run/state_copies.py",
+        "for txid in range(since + 1, upto + 1):",
+        "for txid in range(since + 1, since + 1):",
         "tests/run/test_savepoints.py -k 'memory and both_topologies'",
+    ),
+    Guard(
+        "savepoint, rounds",
+        "a savepoint lacks the keys that changed in a round before the pause",
+        "trident/run/state_copies.py",
+        "pages = Pages(upto, pages.files, (*pages.later, *later))",
+        "pages = Pages(upto, pages.files, pages.later)",
+        "tests/run/test_savepoints.py -k catches_up",
     ),
     Guard(
         "savepoint, a batch that waits",

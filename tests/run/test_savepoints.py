@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from tests.state.backing.maps import SqliteMap
 from tests.support.forks import BATCHES, LATER, contents, read, save, words
 from tests.support.server import RedisServer
+from tests.support.waiting import wait_until
 from trident import (
     Count,
     Sum,
@@ -27,6 +28,7 @@ from trident import (
 from trident.base import crash_points
 from trident.base.errors import FencedError, SavepointError, StateFullError, TopologyConditionError, TopologyError
 from trident.log.sqlite_log import SqliteLog
+from trident.run import state_copies
 from trident.spouts import FeederBatchSpout, FixedBatchSpout, PollingSpout
 from trident.state import BackingMapState, MemoryMapState, RedisMapState, SqliteMapState
 from trident.testing.local import start_local
@@ -110,6 +112,37 @@ def test_a_savepoint_is_as_of_its_batch_and_both_topologies_go_on(
     topology.newStream("words", source).groupBy("word").persistentAggregate(state(), Count(), "n", name="counts")
     with start_local(topology, name="first", checkpointLocation=tmp_path) as running:
         assert read(running) == {"dog": 3, "cat": 1, "new": 1}
+
+
+@pytest.mark.parametrize("home", ["memory", "redis"])
+def test_a_copy_catches_up_in_rounds_while_batches_are_committed(
+    home: str, tmp_path: Path, shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The source never rests: the keys of each round change again during the next one."""
+    monkeypatch.setattr(state_copies, "FEW_KEYS", -1)
+
+    def rows(position: int | None, limit: int) -> tuple[list[Any], int]:
+        first = position or 0
+        until = first + 40 if total is None else min(total, first + 40)
+        return [(n % 30,) for n in range(first, until)], until
+
+    def program() -> TridentTopology:
+        topology = TridentTopology()
+        stream = topology.newStream("numbers", PollingSpout("key int", {"numbers": rows}))
+        state = homes(tmp_path, shared_redis)[home]()
+        stream.groupBy("key").persistentAggregate(state, Count(), "n", name="counts")
+        return topology
+
+    total: int | None = None
+    with start_local(program(), name="first", checkpointLocation=tmp_path) as running:
+        wait_until(lambda: running.asOfTxid["numbers"] > 3)
+        infos = [running.savepoint(f"s{number}") for number in range(3)]
+    assert all(info.entries["counts"] >= 60 for info in infos), "entries, and keys that changed meanwhile"
+    total = 40 * (infos[-1].txids["numbers"] + 5)
+    for info in infos:
+        forkTopology("first", info.name, f"of-{info.name}", tmp_path)
+        found = contents(program(), f"of-{info.name}", tmp_path)
+        assert found == Counter(n % 30 for n in range(total))
 
 
 def test_a_key_that_was_removed_while_it_was_copied_stays_removed(tmp_path: Path) -> None:
