@@ -3157,7 +3157,7 @@ GUARDS = [
         "trident/run/state_copies.py",
         "pages = Pages(upto, pages.files, (*pages.later, *later))",
         "pages = Pages(upto, pages.files, pages.later)",
-        "tests/run/test_savepoints.py -k catches_up",
+        "tests/run/test_savepoints.py -k 'memory and both_topologies'",
     ),
     Guard(
         "savepoint, a batch that waits",

@@ -77,11 +77,15 @@ def homes(folder: Path, server: RedisServer) -> dict[str, Callable[[], Any]]:
 HOMES = ["memory", "plain memory", "forgetful", "redis", "plain redis", "ageing", "sqlite", "own"]
 
 
-@pytest.mark.parametrize("home", HOMES)
+@pytest.mark.parametrize(("home", "few"), [*((home, 5_000) for home in HOMES), ("memory", -1), ("redis", -1)])
 def test_a_savepoint_is_as_of_its_batch_and_both_topologies_go_on(
-    home: str, tmp_path: Path, shared_redis: RedisServer
+    home: str, few: int, tmp_path: Path, shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Batches are committed while the pages of the state are copied: what they change is copied once more."""
+    """Batches are committed while the pages of the state are copied: what they change is copied once more.
+
+    `few` keys are left to the pause; with -1 they are copied before it.
+    """
+    monkeypatch.setattr(state_copies, "FEW_KEYS", few)
     state, source = homes(tmp_path, shared_redis)[home], FeederBatchSpout("word string")
     topology = TridentTopology()
     topology.newStream("words", source).groupBy("word").persistentAggregate(state(), Count(), "n", name="counts")
