@@ -250,6 +250,17 @@ def test_a_state_in_another_shape_needs_evolve(tmp_path: Path) -> None:
     assert contents(totals(more, of=Count()), "first", tmp_path) == {"a": 3, "b": 1}
 
 
+def test_a_new_state_of_a_fork_gets_the_tuples_from_before_the_savepoint(tmp_path: Path) -> None:
+    save(words(), tmp_path)
+    forkTopology("first", "before", "second", tmp_path)
+    topology = TridentTopology()
+    stream = topology.newStream("words", FixedBatchSpout("word string", LATER)).groupBy("word")
+    stream.persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="counts")
+    stream.persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="again", backfill=True)
+    with start_local(topology, name="second", checkpointLocation=tmp_path) as running:
+        assert read(running) == read(running, "again") == WHOLE
+
+
 def test_a_state_whose_shape_has_not_changed_yet_is_saved_in_its_present_shape(tmp_path: Path) -> None:
     """The program with evolve= has committed nothing, so its state is stored in the former shape."""
     several, evolve = {"n": Count(), "sum": Sum("n")}, Evolution("long", lambda n: (n, 1000 * n), by="Count")
