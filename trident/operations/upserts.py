@@ -61,11 +61,15 @@ class Storable(ColumnFunction):
         return None if absent or any(map(_has_nul, inputs)) else list(inputs)
 
 
+_FOLDERS_OF_NULL = ("", "__HIVE_DEFAULT_PARTITION__")
+"""Texts that readers of a folder's name take for null."""
+
+
 @dataclass(frozen=True)
 class Partitioned(ColumnFunction):
     """Fields of a tuple, unchanged. The first `keys` of them are the key of a row, and `folders` name its folder.
 
-    Raises ValueError for a null in the key, and for an empty text that would name a folder.
+    Raises ValueError for a null in the key, and for a text that would name the folder of nulls.
     """
 
     fields: tuple[str, ...]
@@ -75,9 +79,10 @@ class Partitioned(ColumnFunction):
     def __call__(self, *values: Any) -> Any:
         check_present(self.fields[: self.keys], values[: self.keys])
         for name, value in zip(self.fields, values, strict=True):
-            if name in self.folders and value == "":
+            if name in self.folders and value in _FOLDERS_OF_NULL:
+                text = f"the text {value!r}" if value else "an empty text"
                 raise ValueError(
-                    f"field {name!r} is an empty text, which Delta does not distinguish from null in a field of "
+                    f"field {name!r} is {text}, which Delta does not distinguish from null in a field of "
                     f"partitionBy: give it another value, or filter such tuples out before it"
                 )
         return values if len(values) > 1 else values[0]
@@ -85,8 +90,9 @@ class Partitioned(ColumnFunction):
     def columns(self, inputs: Sequence[pa.Array]) -> list[pa.Array] | None:
         absent = any(column.null_count for column in inputs[: self.keys])
         texts = [column for name, column in zip(self.fields, inputs, strict=True) if name in self.folders]
-        empty = any(pa.types.is_string(column.type) and pc.any(pc.equal(column, "")).as_py() for column in texts)
-        return None if absent or empty else list(inputs)
+        nulls = pa.array(_FOLDERS_OF_NULL)
+        lost = any(pa.types.is_string(column.type) and pc.any(pc.is_in(column, nulls)).as_py() for column in texts)
+        return None if absent or lost else list(inputs)
 
 
 @dataclass(frozen=True)

@@ -170,12 +170,17 @@ def test_a_row_that_the_table_refuses_stops_the_run_and_the_batch_is_kept(
 
 
 @pytest.mark.parametrize("count", [1, 3000])
-def test_an_empty_text_that_would_name_a_folder_fails_its_batch_before_it_is_frozen(tmp_path: Path, count: int) -> None:
+@pytest.mark.parametrize(
+    ("text", "says"), [("", "an empty text"), ("__HIVE_DEFAULT_PARTITION__", "the text '__HIVE_DEFAULT_PARTITION__'")]
+)
+def test_an_empty_text_that_would_name_a_folder_fails_its_batch_before_it_is_frozen(
+    tmp_path: Path, text: str, says: str, count: int
+) -> None:
     made = TridentTopology()
-    spout = FixedBatchSpout("g string, v long", [[("a", 1), *[("", 3)] * count]])
+    spout = FixedBatchSpout("g string, v long", [[("a", 1), *[(text, 3)] * count]])
     made.newStream("s", spout).writeDelta(tmp_path / "t", partitionBy="g")
     with (
-        pytest.raises(BatchFailedError, match=r"writeDelta.*field 'g' is an empty text, which Delta does not disti"),
+        pytest.raises(BatchFailedError, match=f"writeDelta.*field 'g' is {says}, which Delta does not disti"),
         start_local(made, checkpointLocation=tmp_path / "c", maxAttempts=1) as running,
     ):
         running.processAllAvailable(timeout=60)
