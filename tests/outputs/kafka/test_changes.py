@@ -14,8 +14,8 @@ from tests.support.changes import FIELDS, History
 from tests.support.kafka import KafkaBroker
 from trident import TridentTopology
 from trident.base import crash_points
-from trident.errors import TridentError
-from trident.spouts import FixedBatchSpout, KafkaSpout
+from trident.errors import OutputRefusedError, TridentError
+from trident.spouts import FeederBatchSpout, FixedBatchSpout, KafkaSpout
 from trident.testing import TestOutput
 from trident.testing.local import start_local
 
@@ -125,3 +125,44 @@ def test_a_topic_of_rows_can_be_read_again(kafka: KafkaBroker, topic: str, tmp_p
     now = {row.key: row.value for row in output.rows}
     rows = [tuple(json.loads(value).values()) for value in now.values() if value is not None]
     assert sorted(rows, key=lambda row: row[0]) == [history.rows[key] for key in sorted(history.rows)]
+
+
+def written(kafka: KafkaBroker, topic: str, folder: Path, *batches: Any) -> None:
+    """Run a topology that writes batches of changes; a number gives the topic so many partitions."""
+    made, feeder = TridentTopology(), FeederBatchSpout("id long, v long, kind string")
+    changes = made.newStream("s", feeder).asChanges("kind")
+    changes.writeChanges(kafka.servers, topic, "id", name="rows")
+    with start_local(made, name=topic, checkpointLocation=folder, commitRetrySecs=5) as running:
+        for batch in batches:
+            if isinstance(batch, int):
+                kafka.grow(topic, batch)
+                continue
+            feeder.feed(batch)
+            running.processAllAvailable(timeout=60)
+        running.processAllAvailable(timeout=60)
+
+
+def kinds(kind: str) -> list[Any]:
+    return [(key, 1, kind) for key in range(20)]
+
+
+def test_rows_do_not_move_to_other_partitions_when_the_topic_gets_more(
+    kafka: KafkaBroker, topic: str, tmp_path: Path
+) -> None:
+    """A deletion in another partition than its row would leave the row there for ever."""
+    kafka.create(topic, 2)
+    told = f"topic '{topic}' has 5 partitions, and had 2 when its rows were written"
+    with pytest.raises(OutputRefusedError, match=told):
+        written(kafka, topic, tmp_path / "running", kinds("insert"), 5, kinds("delete"))
+    assert len(kafka.messages(topic)) == 20
+    with pytest.raises(OutputRefusedError, match=told):  # the batch waits
+        written(kafka, topic, tmp_path / "running")
+    assert len(kafka.messages(topic)) == 20
+
+
+def test_a_topic_may_get_more_partitions_before_its_first_row(kafka: KafkaBroker, topic: str, tmp_path: Path) -> None:
+    kafka.create(topic, 2)
+    written(kafka, topic, tmp_path, 3, kinds("insert"))
+    assert len(kafka.messages(topic)) == 20
+    with pytest.raises(OutputRefusedError, match="has 4 partitions, and had 3"):
+        written(kafka, topic, tmp_path, 4, kinds("delete"))

@@ -16,6 +16,7 @@ from trident import TridentTopology
 from trident.base import crash_points
 from trident.base.attempt import Lease
 from trident.errors import FencedError, OutputConflictError, OutputUnavailableError
+from trident.outputs.kafka.record import Place
 from trident.spouts import FeederBatchSpout
 from trident.testing.local import start_local
 
@@ -163,7 +164,7 @@ def test_the_record_is_the_offset_of_a_group_of_the_outputs_own(kafka: KafkaBrok
     written.take(rows("a", "b"), 7)
     written.take(rows(), 8)
     written.close()
-    place = kafka.admin.describe_cluster().result(30).cluster_id, written._topic_id()
+    place = written._topic_now(Place(kafka.admin.describe_cluster().result(30).cluster_id))
     assert written._keeper.read() == (7, 2, "uuid", f"{topic}/out", place, Lease(1, ""), 0, 0)
 
 

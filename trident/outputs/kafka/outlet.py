@@ -95,7 +95,7 @@ class KafkaOutlet:
         self._cluster = OutputCluster(config, errors, self._sink.step)
         self._topics.clear()
         self._check_topics({self._target.topic})
-        self._place = Place(self._cluster.id(), self._topic_id())
+        self._place = self._topic_now(Place(self._cluster.id()))
         name = str(config.pop("transactional.id", f"trident/{self._output}"))
         if not self._exactly_once:
             self._sender = self._make_sender({**config, "enable.idempotence": True}, errors)
@@ -119,6 +119,8 @@ class KafkaOutlet:
             # Messages in other topics may still exist.
             self._doubtful = 0 if self._target.topic_field is None else tried
             self._last = None
+        if self._last is not None and self._holds_rows and self._last.place.partitions is not None:
+            self._place = self._place._replace(partitions=self._last.place.partitions)
         if self._last is None and self._reached and first:
             _log.warning(
                 "%s: the consumer group %r has no record of this output, although batch %s was written: Kafka deleted "
@@ -148,8 +150,30 @@ class KafkaOutlet:
                 f"the log is an old copy. Restore the newest log, or give the output another name="
             )
 
-    def _topic_id(self) -> str | None:
-        return self._cluster.describe_all([self._target.topic])[self._target.topic].id
+    def _topic_now(self, place: Place) -> Place:
+        """Return a place with the present topic."""
+        topic = self._cluster.describe_all([self._target.topic])[self._target.topic]
+        return place._replace(topic=topic.id, partitions=topic.partitions if self._target.changes else None)
+
+    @property
+    def _holds_rows(self) -> bool:
+        """Whether the topic may have rows of this output."""
+        return self._last is None or bool(self._last.txid or self._last.since or self._doubtful)
+
+    def _check_partitions(self) -> None:
+        """Raise OutputRefusedError if the rows in the topic are divided among another number of partitions than now.
+
+        A key would go to another partition, and its former row would stay where it is, behind the new one or not.
+        """
+        before, now = self._place.partitions, self._topic_now(self._place).partitions
+        if before != now:
+            raise self._cluster.refused(
+                "write",
+                f"topic {self._target.topic!r} has {now} partitions, and had {before} when its rows were written: keys "
+                f"would go to other partitions than their former rows, which Kafka then neither replaces nor deletes. "
+                f"Write into a new topic, with another name= of the output; a state gives it all its rows if the "
+                f"topology is reset",
+            )
 
     def _topic_anew(self, former: str | None) -> None:
         _log.warning(
@@ -226,6 +250,8 @@ class KafkaOutlet:
             self._look_again()
             self._sender.call("begin a transaction", "begin_transaction")
         self._sender.send(messages(self._tuples(result), self._target, self._output, txid), self._prepare)
+        if self._target.changes:
+            self._check_partitions()
         if self._exactly_once:
             self._commit(self._sender, self._keeper.record(txid, result.num_rows, self._place))
         else:
@@ -240,9 +266,12 @@ class KafkaOutlet:
 
     def _look_again(self) -> None:
         """Record the current id of the topic. It may have been re-created while the producer continues."""
-        former, self._place = self._place, self._place._replace(topic=self._topic_id())
-        if None not in (former.topic, self._place.topic) and former.topic != self._place.topic:
-            self._topic_anew(former.topic)
+        former, now = self._place, self._topic_now(self._place)
+        if None in (former.topic, now.topic) or former.topic == now.topic:
+            self._place = now._replace(partitions=former.partitions) if self._holds_rows else now
+            return
+        self._place = now
+        self._topic_anew(former.topic)
 
     def _prepare(self, chunk: list[Message]) -> None:
         if self._target.topic_field is not None:

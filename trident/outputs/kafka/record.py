@@ -18,10 +18,14 @@ _FORMAT = 2
 
 
 class Place(NamedTuple):
-    """The ids of a cluster and of the output's topic; None if a broker has no id for it."""
+    """The ids of a cluster and of the output's topic; None if a broker has no id for it.
+
+    `partitions` is the number of partitions among which the keys of rows are divided; None if the output writes tuples.
+    """
 
     cluster: str | None = None
     topic: str | None = None
+    partitions: int | None = None
 
 
 class Record(NamedTuple):
@@ -45,6 +49,8 @@ class Record(NamedTuple):
         """Return the metadata to commit with the offset."""
         named: dict[str, object] = {"format": _FORMAT, "log": self.log, "output": self.output, "rows": self.rows}
         named |= {"cluster": self.place.cluster, "topic": self.place.topic}
+        if self.place.partitions is not None:
+            named["partitions"] = self.place.partitions
         named["lease"] = [self.lease.epoch, self.lease.token]
         if not self.txid:
             named |= {"since": self.since, "doubtful": self.doubtful}
@@ -56,7 +62,8 @@ class Record(NamedTuple):
         stored = json.loads(metadata)
         if stored["format"] != _FORMAT:
             raise ValueError(stored["format"])
-        place, lease = Place(stored["cluster"], stored["topic"]), Lease(*stored["lease"])
+        place = Place(stored["cluster"], stored["topic"], stored.get("partitions"))
+        lease = Lease(*stored["lease"])
         began = () if txid else (int(stored["since"]), int(stored["doubtful"]))
         return cls(txid, int(stored["rows"]), str(stored["log"]), str(stored["output"]), place, lease, *began)
 
