@@ -2245,7 +2245,7 @@ GUARDS = [
         "upserts without their key",
         "a deletion of a row by another key than the source's leaves the row in the table",
         "trident/stream/tables.py",
-        "_with_keys(stream, keys, step) if of_upserts else stream._node,",
+        'add_check(stream, keys.names, SourceKey(tuple(keys.names)), step, ".key") if of_upserts else stream._node,',
         "stream._node,",
         "tests/run/test_change_sources.py -k without_its_key",
     ),
