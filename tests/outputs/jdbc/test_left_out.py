@@ -112,8 +112,10 @@ def test_deletions_of_rows_that_a_user_may_not_see_are_refused(postgres: Postgre
     ("column", "text", "kept"),
     [
         ("varchar(3)", "abc  ", "ab "),
-        ("char(3)", "ab ", "abc"),
-        ("char", " ", "a"),
+        ("char(3)", "abc ", "ab "),
+        ("char(3)", "a ", "abc"),
+        ("char", "a ", " "),
+        ("bpchar", None, "a "),
         ("varchar", None, "abc  "),
         ("text", None, "abc  "),
     ],

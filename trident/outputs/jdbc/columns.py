@@ -69,16 +69,13 @@ def rounds(column: Column, kind: pa.DataType) -> bool:
 def dropped_spaces(column: Column, texts: pa.ChunkedArray) -> str | None:
     """Return the first text whose spaces at the end the server would drop; None if there is none.
 
-    A ``character`` does not count them, and both kinds of texts with a length drop those beyond it.
+    Both kinds of texts with a length drop spaces beyond it. A ``character`` fills each text with spaces up to it.
     """
-    if column.type not in ("character", "character varying"):
+    if column.type not in ("character", "character varying") or column.modifier == -1:
         return None
-    ends = pc.ends_with(texts, " ")
-    if column.type == "character varying":
-        if column.modifier == -1:
-            return None
-        ends = pc.and_(ends, pc.greater(pc.utf8_length(texts), column.modifier - 4))
-    first = texts.filter(ends)
+    changes = pc.greater if column.type == "character varying" else pc.not_equal
+    lengths = pc.utf8_length(texts)
+    first = texts.filter(pc.and_(pc.ends_with(texts, " "), changes(lengths, column.modifier - 4)))
     return str(first[0].as_py()) if len(first) else None
 
 
