@@ -1,4 +1,4 @@
-"""The topology of the kills that meet windows: by count, by event time with late tuples, and sessions.
+"""The topology of the kills that meet windows: by count, by event time with late tuples, sessions, and early results.
 
 Whatever the batches, the order within them and what is late, every tuple is in exactly one place: in a window that has
 left, in one that is open, or among the late ones. Checksums by word say so.
@@ -47,6 +47,10 @@ def topology(kind: str, total: int, state: Callable[[], Any]) -> TridentTopology
         SessionWindow(15, "at", lateness=60), state(), "seq", Checked(), "sum long", name="visits"
     )
     visits.groupBy("word").persistentAggregate(state(), "sum", Sum(), "total", name="visits.left")
+    early = words.groupBy("word").window(
+        SessionWindow(15, "at", lateness=60), state(), "seq", Sum(), "sum", name="early", emit="changes"
+    )
+    early.groupBy("word").persistentAggregate(state(), "sum", Sum(), "total", name="early.total")
     return made
 
 
@@ -60,7 +64,8 @@ def found(running: RunningTopology) -> dict[str, dict[str, int]]:
     tens.update(dict(running.state("tens.late").items()))
     for word, sessions in running.state("visits").items():
         visits[word] += sum(row.tuple.seq for session in sessions for row in session.held)
-    return {"threes": dict(threes), "tens": dict(tens), "visits": dict(visits)}
+    early = dict(running.state("early.total").items())
+    return {"threes": dict(threes), "tens": dict(tens), "visits": dict(visits), "early": early}
 
 
 _NAMES = ("threes", "tens", "visits")
@@ -72,4 +77,4 @@ def expected(total: int) -> dict[str, dict[str, int]]:
     for part in records(total):
         for word, seq in part:
             sums[word] += seq
-    return {name: dict(sums) for name in _NAMES}
+    return {name: dict(sums) for name in (*_NAMES, "early")}

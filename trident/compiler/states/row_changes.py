@@ -37,22 +37,40 @@ def row_changes(before: NumberedRows, after: NumberedRows, schema: pa.Schema) ->
     `schema` has the fields of the rows, then the kind of change. Rows that stay as they are give nothing.
     """
     old, new = _places(before.numbers, after.numbers)
-    _, at_old, at_new = np.intersect1d(old, new, assume_unique=True, return_indices=True)
+    at_old, at_new = _pairs(old, new)
     pairs = zip(_taken(before.rows, at_old), _taken(after.rows, at_new), strict=True)
     same = all_of([equal(one, other) for one, other in pairs]).to_numpy(zero_copy_only=False)
     taken, added = _without(len(old), at_old[same]), _without(len(new), at_new[same])
-    order = pa.array(
-        np.lexsort((np.repeat([0, 1], [len(taken), len(added)]), np.concatenate([old[taken], new[added]])))
-    )
+    order = np.argsort(np.concatenate([2 * old[taken], 2 * new[added] + 1]), kind="stable")
+    leaves = pc.if_else(pa.array(_marked(len(old), at_old)[taken]), "update_preimage", "delete")
+    comes = pc.if_else(pa.array(_marked(len(new), at_new)[added]), "update_postimage", "insert")
+    places = pa.array(np.concatenate([taken, len(old) + added])[order])
     columns = [
-        pa.concat_arrays([was, now])
-        for was, now in zip(_taken(before.rows, taken), _taken(after.rows, added), strict=True)
+        _one_array(was, now).take(places) for was, now in zip(before.rows.columns, after.rows.columns, strict=True)
     ]
-    leaves = np.where(np.isin(taken, at_old), "update_preimage", "delete")
-    comes = np.where(np.isin(added, at_new), "update_postimage", "insert")
-    columns.append(pa.array(np.concatenate([leaves, comes]), pa.string()))
-    made = [column.take(order).cast(field.type) for column, field in zip(columns, schema, strict=True)]
+    columns.append(pa.concat_arrays([leaves, comes]).take(pa.array(order)))
+    made = [column.cast(field.type) for column, field in zip(columns, schema, strict=True)]
     return pa.Table.from_arrays(made, schema=schema)
+
+
+def _one_array(*columns: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays([one_chunk(column) for column in columns])
+
+
+def _pairs(old: Numbers, new: Numbers) -> tuple[Numbers, Numbers]:
+    """Return the positions of the numbers that both have. No number comes twice in one of them."""
+    if not (_ascend(old) and _ascend(new)):
+        _, at_old, at_new = np.intersect1d(old, new, assume_unique=True, return_indices=True)
+        return at_old, at_new
+    at = np.searchsorted(new, old)
+    found = np.zeros(len(old), np.bool_)
+    inside = at < len(new)
+    found[inside] = new[at[inside]] == old[inside]
+    return found.nonzero()[0], at[found]
+
+
+def _ascend(numbers: Numbers) -> bool:
+    return bool((np.diff(numbers) > 0).all())
 
 
 def _taken(rows: pa.Table, at: Numbers) -> list[pa.Array]:
@@ -60,13 +78,20 @@ def _taken(rows: pa.Table, at: Numbers) -> list[pa.Array]:
 
 
 def _without(count: int, left_out: Numbers) -> Numbers:
-    kept = np.ones(count, np.bool_)
-    kept[left_out] = False
-    return kept.nonzero()[0]
+    return (~_marked(count, left_out)).nonzero()[0]
+
+
+def _marked(count: int, at: Numbers) -> npt.NDArray[np.bool_]:
+    """Return for each of so many positions whether it is one of these."""
+    marks = np.zeros(count, np.bool_)
+    marks[at] = True
+    return marks
 
 
 def _places(*numbers: Numbers) -> list[Numbers]:
     """Return for each row one number from the number that it has, and its position among the rows with that number."""
+    if all(map(_ascend, numbers)):
+        return [*numbers]
     positions = [_positions(own) for own in numbers]
     width = 1 + max((int(own.max()) for own in positions if len(own)), default=0)
     return [own * width + at for own, at in zip(numbers, positions, strict=True)]
