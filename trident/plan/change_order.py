@@ -1,4 +1,4 @@
-"""The order in which the changes of a key reach a table: steps that may change it, and changes that need none."""
+"""Streams of changes: whose changes they are, and the order in which the changes of a key reach a table."""
 
 from collections.abc import Container
 
@@ -6,6 +6,7 @@ from trident.plan.nodes import (
     Each,
     Emitted,
     Filter,
+    HeldState,
     Map,
     Merge,
     Node,
@@ -24,13 +25,20 @@ from trident.plan.states import state_traits
 
 def consolidated(node: Node) -> bool:
     """Return whether tuples are changes of states or windows: in a batch each row leaves once and comes once."""
-    if isinstance(node, TableChanges):
-        return True
-    if isinstance(node, Emitted):
-        return state_traits(node.source).emits_changes(node.source)
     if not isinstance(node, _ROW_BY_ROW):
-        return False
+        return bool(changed_states(node))
     return all(map(consolidated, sources_of(node)))
+
+
+def changed_states(node: Node) -> list[HeldState]:
+    """Return the states whose changes reach a step; none if its tuples are no changes of a state."""
+    if isinstance(node, TableChanges):
+        return [*node.tables]
+    if isinstance(node, Emitted):
+        return [node.source] if state_traits(node.source).emits_changes(node.source) else []
+    if not isinstance(node, _ROW_BY_ROW):
+        return []
+    return [state for source in sources_of(node) for state in changed_states(source)]
 
 
 def disordered(node: Node, keys: Container[str]) -> Repartition | None:

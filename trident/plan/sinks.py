@@ -30,6 +30,9 @@ class SinkTraits(Generic[S]):
     elsewhere: Callable[[S], bool] = lambda node: False
     """True if rows may also go to other places than `place`, which only the program knows."""
 
+    keeps_rows: Callable[[S], bool] = lambda node: False
+    """True if the place holds the rows of a table whose changes the output takes."""
+
     in_branch: bool = False
     """True if the sink is allowed in a best-effort branch, which may lose batches."""
 
@@ -53,9 +56,20 @@ SINKS: Mapping[type[nodes.Node], SinkTraits[Any]] = {
         _kafka_promise,
         lambda node: f"topic {node.kafka.topic}",
         lambda node: node.kafka.topic_field is not None,
+        lambda node: node.kafka.changes,
     ),
-    nodes.WriteJdbc: SinkTraits(True, lambda node: StateKind.OPAQUE, lambda node: f"table {node.jdbc.table}"),
-    nodes.WriteDelta: SinkTraits(True, lambda node: StateKind.OPAQUE, lambda node: node.delta.uri),
+    nodes.WriteJdbc: SinkTraits(
+        True,
+        lambda node: StateKind.OPAQUE,
+        lambda node: f"table {node.jdbc.table}",
+        keeps_rows=lambda node: node.jdbc.changes,
+    ),
+    nodes.WriteDelta: SinkTraits(
+        True,
+        lambda node: StateKind.OPAQUE,
+        lambda node: node.delta.uri,
+        keeps_rows=lambda node: node.delta.changes,
+    ),
     nodes.CountMetric: SinkTraits(False),
     nodes.BestEffort: SinkTraits(False),
 }

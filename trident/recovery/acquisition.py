@@ -1,10 +1,11 @@
 """The start of a run: take the log, check the states, then create and acquire every state.
 
-A start refuses an unsuitable log or state before it writes to a store, and its error gives advice. Three modules
+A start refuses an unsuitable log or state before it writes to a store, and its error gives advice. Four modules
 refuse:
 
 - `group_membership`: streams, states and outputs that were connected, separated, renamed or got another source;
 - `program_compatibility`: a program that differs from the program that froze the waiting batches;
+- `readers_of_changes`: a state that is made of the changes of an older state, or of one that was dropped;
 - this module: states of another topology or log, states that are lost, ahead of the log, or declared otherwise.
 """
 
@@ -52,6 +53,7 @@ from trident.recovery.group_membership import Membership, join_log
 from trident.recovery.incarnations import check_incarnation, of_another_life
 from trident.recovery.initial_content import content_of
 from trident.recovery.program_compatibility import Names, match_waiting_batches
+from trident.recovery.readers_of_changes import check_readers
 from trident.recovery.state_compatibility import check_same_shape
 from trident.recovery.state_evolution import evolve_stores
 from trident.recovery.takeover import OvertakenError, explaining, overtaken
@@ -213,9 +215,10 @@ class _Progress:
     def waiting(self, program: Program, log: TransactionLog, settings: Settings) -> dict[str, dict[int, Names]]:
         """Return the names of outputs by group and waiting batch, as `match_waiting_batches` does.
 
-        Raises CodeChangedError if this program cannot commit the waiting batches.
+        Raises CodeChangedError if this program cannot commit the waiting batches, or a state would lack changes.
         """
         _check_groups_known(program, log)
+        check_readers(program, self.births, settings)
         return match_waiting_batches(program, self.histories, log, self.known, settings)
 
 

@@ -54,6 +54,7 @@ from trident.recovery.folder_owner import (
     record_own_objects,
 )
 from trident.recovery.lease_renewal import LeaseRenewal
+from trident.recovery.readers_of_changes import late_outputs
 from trident.recovery.takeover import OvertakenError, explaining
 from trident.run import registry, sigterm
 from trident.run.backfill import Starts, backfilled
@@ -424,7 +425,8 @@ def _warn(context: RunContext) -> None:
     """Warn the caller of `start` of facts that may surprise later. Each text is shown once."""
     begun, settings = context.begun, context.settings
     of_stores = [text for store in begun.stores.values() for text in getattr(store, "warnings", ())]
-    warned = [*begun.warnings, *context.memory.warnings(begun), *of_stores]
+    outputs = late_outputs(begun.program, begun.births, begun.histories, context.memory.before)
+    warned = [*begun.warnings, *context.memory.warnings(begun), *outputs, *of_stores]
     if begun.stores and not settings.lasting and settings.log is None:
         warned.append(
             f"topology {settings.name!r} has no checkpointLocation: its states and its position end with this run"

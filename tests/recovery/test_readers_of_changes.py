@@ -1,0 +1,120 @@
+"""States and outputs that are made of the changes of a state, in programs that change over its checkpoint."""
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from trident import Count, Evolution, Sum, TridentTopology, dropState
+from trident.base.errors import CodeChangedError
+from trident.spouts import FixedBatchSpout
+from trident.state import MemoryMapState
+from trident.testing.local import start_local
+
+ROWS = [[("a", "x", 1), ("b", "x", 2)], [("a", "y", 3)], [("b", "y", 2)]]
+pytestmark = pytest.mark.usefixtures("nothing_left_running")
+
+Readers = Callable[[TridentTopology, Any], Any]
+
+
+def tables(batches: int, readers: Readers, **options: Any) -> TridentTopology:
+    """Keep the last row of each id, and what `readers` make of it."""
+    topology = TridentTopology()
+    stream = topology.newStream("rows", FixedBatchSpout("id string, g string, v long", ROWS[:batches]))
+    readers(topology, stream.toTable("id", name="table", **options))
+    return topology
+
+
+def nothing(topology: TridentTopology, table: Any) -> None:
+    """A program with the table alone."""
+
+
+def summed(topology: TridentTopology, table: Any, **options: Any) -> None:
+    groups = table.changes().groupBy("g")
+    groups.persistentAggregate(MemoryMapState.opaque(), Sum("v"), "total", name="totals", **options)
+
+
+def copied(topology: TridentTopology, table: Any) -> None:
+    table.changes().filter("id", lambda id: id != "").toTable("id", name="copy")
+
+
+def joined(topology: TridentTopology, table: Any) -> None:
+    names = topology.newStream("names", FixedBatchSpout("g string, name string", [[("x", "X"), ("y", "Y")]]))
+    table.join(names.toTable("g", name="names"), "g").toTable("id", name="joined")
+
+
+def run(topology: TridentTopology, folder: Path, *states: str) -> list[dict[Any, Any]]:
+    with start_local(topology, name="t", checkpointLocation=folder) as running:
+        running.processAllAvailable(timeout=20)
+        return [dict(running.state(name).items()) for name in states]
+
+
+@pytest.mark.parametrize("readers", [summed, copied, joined])
+def test_a_new_state_over_the_changes_of_an_older_one_is_refused(readers: Readers, tmp_path: Path) -> None:
+    """The next change of a row would take away what the new state never got."""
+    run(tables(1, nothing), tmp_path)
+    with pytest.raises(CodeChangedError, match=r"is new, and is made of the changes of state 'table', which has rows"):
+        run(tables(3, readers), tmp_path)
+    assert run(tables(2, nothing), tmp_path, "table") == [{"a": ("y", 3), "b": ("x", 2)}]
+
+
+def test_the_values_as_of_now_make_it_exact(tmp_path: Path) -> None:
+    run(tables(1, nothing), tmp_path)
+    with_values: Readers = lambda topology, table: summed(
+        topology, table, initialState=pd.DataFrame({"g": ["x"], "tuples": [2], "total_sum": [3]})
+    )  # noqa: E731
+    for batches in (2, 3):
+        run(tables(batches, with_values), tmp_path)
+    assert run(tables(3, with_values), tmp_path, "totals") == [{"y": 5}]
+
+
+def test_states_that_begin_together_go_on(tmp_path: Path) -> None:
+    for batches in (1, 2, 3):
+        totals = run(tables(batches, summed), tmp_path, "totals")
+    assert totals == [{"y": 5}]
+
+
+def test_a_table_that_was_dropped_alone_is_told(tmp_path: Path) -> None:
+    """What it held gives no deletions, so an aggregate of its changes would keep it for ever."""
+    run(tables(1, summed), tmp_path)
+    dropState("t", "table", checkpointLocation=tmp_path)
+    with pytest.raises(CodeChangedError, match="state 'table' was dropped and begins empty.* Drop it, too: .*totals"):
+        run(tables(2, summed), tmp_path)
+    dropState("t", "totals", checkpointLocation=tmp_path)
+    with pytest.warns(RuntimeWarning, match="is new"):
+        assert run(tables(2, summed), tmp_path, "totals") == [{"y": 3}]
+
+
+def test_a_state_that_evolved_has_its_rows_still(tmp_path: Path) -> None:
+    """It is born again, later than the states that are made of its changes."""
+
+    def over_counts(batches: int, evolved: bool) -> TridentTopology:
+        topology = TridentTopology()
+        stream = topology.newStream("rows", FixedBatchSpout("id string, g string, v long", ROWS[:batches]))
+        several: dict[str, Any] = {"n": Count(), "total": Sum("v")} if evolved else {"n": Count()}
+        evolve = Evolution("n long") if evolved else None
+        counts = stream.groupBy("g").persistentAggregate(MemoryMapState.opaque(), several, name="counts", evolve=evolve)
+        counts.changes().groupBy("n").persistentAggregate(MemoryMapState.opaque(), Count(), "groups", name="of")
+        return topology
+
+    run(over_counts(1, evolved=False), tmp_path)
+    for batches in (2, 3):
+        of = run(over_counts(batches, evolved=True), tmp_path, "of")
+    assert of == [{2: 2}]
+
+
+def test_a_new_output_of_changes_says_which_rows_it_lacks(tmp_path: Path) -> None:
+    pytest.importorskip("deltalake", reason="writeDelta needs the package deltalake")
+
+    def written(topology: TridentTopology, table: Any) -> None:
+        table.changes().writeDelta(tmp_path / "copy", key="id", name="copy")
+
+    run(tables(1, nothing), tmp_path / "t")
+    with pytest.warns(RuntimeWarning, match="output 'copy' is new, and takes the changes of state 'table', which has"):
+        run(tables(2, written), tmp_path / "t")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(tables(3, written), tmp_path / "t")

@@ -1,0 +1,74 @@
+"""States and outputs that are made of the changes of a state: they need its rows from the first one on.
+
+A change takes away the row that was there before. If a state has rows whose insertion a reader never got, the reader
+would take away what it does not have.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+
+from trident.base.errors import CodeChangedError
+from trident.compiler.program import Program
+from trident.configuration.settings import Settings
+from trident.log.group_records import History
+from trident.log.protocol import Birth
+from trident.plan.change_order import changed_states
+from trident.plan.nodes import Node, Sink, StateWriter, sources_of
+from trident.plan.sinks import sink_traits
+
+
+def check_readers(program: Program, births: Mapping[str, Birth], settings: Settings) -> None:
+    """Raise CodeChangedError if a state is made of the changes of a state that has begun before or after it.
+
+    A content with which a state began (`Birth.filled`) stands for the changes before.
+    """
+    for group in program.groups:
+        for reader in group.states:
+            for name in _changed(reader, births):
+                own, other = births[reader.state.name], births[name]
+                if own.txid > other.txid and not own.filled:
+                    raise _newer(reader, name, other, settings)
+                if own.txid < other.txid and not other.filled:
+                    raise _older(reader, name, settings)
+
+
+def late_outputs(
+    program: Program, births: Mapping[str, Birth], histories: Mapping[str, History], known: Collection[str]
+) -> Iterator[str]:
+    """Yield a warning for each output that lacks rows of the state whose changes it takes. `known`: former outputs."""
+    for group in program.groups:
+        for sink in [output.step for output in group.sinks if isinstance(output.step, Sink)]:
+            if sink.name in known or not sink_traits(sink).keeps_rows(sink):
+                continue
+            for name in _changed(sink, births):
+                if births[name].txid < histories[group.name].last_frozen:
+                    yield (
+                        f"output {sink.name!r} is new, and takes the changes of state {name!r}, which has rows since "
+                        f"txid {births[name].txid}: unless the rows are there already, "
+                        f"{sink_traits(sink).place(sink)} gets each of them only when it changes. To have all of them "
+                        f"there, stop the topology, write an export of the state there, and start this program again"
+                    )
+
+
+def _changed(step: Node, births: Mapping[str, Birth]) -> list[str]:
+    """Return the names of this topology's states whose changes a step takes."""
+    states = (state.state.name for source in sources_of(step) for state in changed_states(source))
+    return [name for name in dict.fromkeys(states) if name in births]
+
+
+def _newer(reader: StateWriter, name: str, other: Birth, settings: Settings) -> CodeChangedError:
+    new = reader.state.name
+    return CodeChangedError(
+        f"{reader.step} ({reader.site.location}): state {new!r} is new, and is made of the changes of state {name!r}, "
+        f"which has rows since txid {other.txid}. Their next changes would take away rows that {new!r} never got. Give "
+        f"{new!r} its values as of now, initialState=, computed from an export of {name!r}; or {settings.way_out}. "
+        f"Nothing was written"
+    )
+
+
+def _older(reader: StateWriter, name: str, settings: Settings) -> CodeChangedError:
+    kept = reader.state.name
+    return CodeChangedError(
+        f"{reader.step} ({reader.site.location}): state {name!r} was dropped and begins empty, which gives no changes, "
+        f"so state {kept!r}, which is made of its changes, would keep the rows that are gone. Drop it, too: "
+        f"{settings.drop(kept, reader.state.factory.survives)}. Nothing was written"
+    )
