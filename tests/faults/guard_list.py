@@ -289,7 +289,7 @@ GUARDS = [
         "tests/recovery/test_recovery.py -k lacks_a_later_stage",
     ),
     Guard(
-        "another program, what is new",
+        "another program, new parts",
         "a batch is committed by a program with a state or an output for which the batch has no result",
         "trident/recovery/program_compatibility.py",
         "            if part.name not in matched and set(part.leads) - gone:",
@@ -297,7 +297,7 @@ GUARDS = [
         "tests/recovery/test_program_compatibility.py -k what_is_new",
     ),
     Guard(
-        "another program, what is gone",
+        "another program, parts that are gone",
         "the results that a batch froze for a removed state are lost silently",
         "trident/recovery/program_compatibility.py",
         "            if part.name not in names and set(part.leads) - gone:",
@@ -305,7 +305,7 @@ GUARDS = [
         "tests/recovery/test_program_compatibility.py -k what_is_gone",
     ),
     Guard(
-        "another program, what returns",
+        "another program, outputs that return",
         "an output that comes back misses the rows of a batch whose later stage was frozen without it",
         "trident/recovery/program_compatibility.py",
         "part.name not in frozen and (lacks := sorted(set(part.leads) - gone)):",
@@ -343,6 +343,22 @@ GUARDS = [
         "before = {name: self._born(name, txid - 1) for name in (*tables, *index)}",
         "before = {name: self._born(name, txid) for name in (*tables, *index)}",
         "tests/run/test_changes.py -k aggregate_of_an_aggregate",
+    ),
+    Guard(
+        "changes of a table, a younger reader",
+        "a new state takes away rows that it never received, and counts below zero",
+        "trident/recovery/readers_of_changes.py",
+        "                if own.txid > other.txid and not own.filled:",
+        "                if False:",
+        "tests/recovery/test_readers_of_changes.py -k over_the_changes_of_an_older",
+    ),
+    Guard(
+        "changes of a table, an older reader",
+        "a state keeps rows of a table that was dropped and is empty",
+        "trident/recovery/readers_of_changes.py",
+        "                if own.txid < other.txid and not other.filled:",
+        "                if False:",
+        "tests/recovery/test_readers_of_changes.py -k dropped_alone",
     ),
     Guard(
         "a state born after a batch, asked",
@@ -2162,7 +2178,7 @@ GUARDS = [
         "tests/outputs/kafka/test_exactly_once.py -k another_log",
     ),
     Guard(
-        "slot, what the first rows show",
+        "slot, shown by the first rows",
         "a change that the rows at the beginning show counts twice",
         "spouts/trident_spouts/postgres_changes/unseen.py",
         "    return bound or False",
