@@ -63,9 +63,11 @@ def test_a_new_state_over_the_changes_of_an_older_one_is_refused(readers: Reader
 
 def test_the_values_as_of_now_make_it_exact(tmp_path: Path) -> None:
     run(tables(1, nothing), tmp_path)
-    with_values: Readers = lambda topology, table: summed(
-        topology, table, initialState=pd.DataFrame({"g": ["x"], "tuples": [2], "total_sum": [3]})
-    )  # noqa: E731
+    known = pd.DataFrame({"g": ["x"], "tuples": [2], "total_sum": [3]})
+
+    def with_values(topology: TridentTopology, table: Any) -> None:
+        summed(topology, table, initialState=known)
+
     for batches in (2, 3):
         run(tables(batches, with_values), tmp_path)
     assert run(tables(3, with_values), tmp_path, "totals") == [{"y": 5}]
