@@ -41,8 +41,9 @@ def check(found: dict[str, dict[str, Any]] | None, case: Case) -> None:
     assert latest is None or latest.keys() == found["counts"].keys()
 
 
-@pytest.mark.parametrize("shift", [0, 1, 2, 3])
-@pytest.mark.parametrize("kind", ["opaque", "transactional"])
+@pytest.mark.parametrize(
+    ("kind", "shift"), [("opaque", 0), ("transactional", 1), ("transactional", 2), ("opaque", 3)], ids=str
+)
 @pytest.mark.parametrize("point", some_of(CASES, NORMAL))
 def test_each_tuple_is_in_the_new_states_once_whatever_kills_the_driver(
     point: str, kind: str, shift: int, zygote: Zygote, shared_redis: RedisServer, tmp_path: Path

@@ -131,6 +131,11 @@ class Forgotten:
         """Return whether a file with this name was read."""
         return _sum(name) in self.known
 
+    def gone(self, listing: Sequence[ListedFile]) -> int:
+        """Return how many of the known files are not in a listing. A renamed file is found by its inode."""
+        names, inodes = {_sum(file.name) for file in listing}, {file.inode for file in listing if file.inode}
+        return sum(name not in names and known.inode not in inodes for name, known in self.known.items())
+
     # --- the check of listed files --------------------------------------------------------------------------------
 
     def look(

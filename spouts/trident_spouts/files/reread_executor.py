@@ -1,5 +1,7 @@
 """The executor that reads the files of a FileSpout again, up to the record of another reader."""
 
+from dataclasses import replace
+
 from trident.base.attempt import TransactionAttempt
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.executor import Metadata
@@ -25,7 +27,8 @@ class RereadFileExecutor(FileExecutor):
             return None
         text = read_metadata(end, "seen", str)
         if text != self._text:
-            self._text, self._read = text, read_metadata(end, "seen", ReadFiles.decode)
+            read = read_metadata(end, "seen", ReadFiles.decode)
+            self._text, self._read = text, replace(read, remembered=self._spout.watch.rememberedFiles)
             self._listed_at = float("-inf")  # the listing has only files of the former record
         return super().plan(attempt, previous, time, budget)
 
@@ -41,12 +44,16 @@ class RereadFileExecutor(FileExecutor):
         return ""  # files that were read long ago are read again
 
     def _check_there(self, until: ReadFiles, listing: list[ListedFile]) -> None:
-        """Raise DataLossError if files that the other reader has read are gone."""
-        names = {file.name for file in listing}
-        gone = sorted(until.entries.keys() - names)
-        past = sum(until.is_past(file) for file in listing)
-        known = len(until.forgotten.known) - sum(map(until.forgotten.knows, names))
-        number = len(gone) + max(until.forgotten.present.number - past, known, 0)
-        if number:
+        """Raise DataLossError if files that the other reader has read are gone.
+
+        Files are not noticed if they were gone before that reader's last check, and it has forgotten their checksums.
+        """
+        gone = sorted(until.entries.keys() - {file.name for file in listing})
+        there = sum(file.name in until.entries or until.is_past(file) for file in listing)
+        # By the record as it was read: after the comparison it has only files that are there.
+        read = self._read
+        least = len(read.entries) + read.forgotten.present.number - there
+        number = max(least, len(gone) + read.forgotten.gone(listing))
+        if number > 0:
             shown = f", such as {gone[0]}" if gone else ""
             raise beginning_lost("FileSpout", f"{number:,} file(s) of {self._place} that were read are gone{shown}")
