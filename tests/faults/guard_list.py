@@ -2830,6 +2830,22 @@ GUARDS = [
         "tests/recovery/test_state_evolution.py -k unknown_aggregator",
     ),
     Guard(
+        "evolution, a creation that a former program began",
+        "a state created in a former shape has values of this program, which a later start changes once more",
+        "trident/recovery/acquisition.py",
+        "    _begin_again(program, stores, births, lease)\n",
+        "",
+        "tests/recovery/test_state_evolution.py -k 'creation_a_former and redis'",
+    ),
+    Guard(
+        "evolution, readers outside",
+        "a reader puts batches of the former program in place of a state's values",
+        "trident/compiler/states/former_shapes.py",
+        "Combine(former.meaning, _unwritten)",
+        "replacing(former.meaning)",
+        "tests/recovery/test_state_evolution.py -k opened_before",
+    ),
+    Guard(
         "stateful operation, memory",
         "a repeated batch finds the changes of its first try in the operation's memory",
         "trident/compiler/states/stateful.py",

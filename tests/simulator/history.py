@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.simulator.flows import Flow
-from tests.simulator.in_world import first_letter
+from tests.simulator.in_world import CONTENT, first_letter
 from tests.simulator.meanings import difference
-from tests.simulator.programs import CONTENT, OUT, Line, Shape, groups_of, grown
+from tests.simulator.programs import OUT, Line, Shape, groups_of, grown
 from tests.simulator.scheduler import Wrong
 
 Values = dict[Any, Any]
@@ -117,6 +117,8 @@ class History:
 
     def founded(self, shape: Shape, names: Collection[str]) -> None:
         """States of a program were created, though its start may not come to its end."""
+        if isinstance(shape, Flow):
+            self._begin(shape)
         for line in shape.lines:
             if line.name in names and line.name not in self.states:
                 self.states[line.name] = State.begun(line, _feeding(shape, line.name), self._frozen)
@@ -168,6 +170,12 @@ class History:
                         looked[line.name] = before[line.asked][0]
         self._fold(group, txid, shape, given)
         self.batches[group, txid] = Frozen(given, leaving, asked, looked)
+
+    def _begin(self, flow: Flow) -> None:
+        """The states of a program that stays what it is and begins some of them with a content."""
+        for name, held in flow.after([]).items():
+            if held and isinstance(held, dict) and name not in self.states:
+                self.states[name] = State(Line("flow", name), held, first=held)
 
     def _tell(self, flow: Flow, txid: int) -> None:
         """What the states of a program hold that stays what it is: told anew of all batches."""
@@ -247,7 +255,7 @@ class History:
             batch.committed = txid <= committed
         for state in self.states.values():
             state.after = {txid: held for txid, held in state.after.items() if txid <= frozen}
-            state.now = state.after[frozen][0] if frozen else {}
+            state.now = state.after[frozen][0] if frozen else state.first
 
     def given_out(self, group: Any, output: str, txid: int, attempt: int | None, rows: list[Any]) -> None:
         """An output is handed a batch. `attempt` is None for a driver that was taken over: it knows nothing."""

@@ -10,6 +10,8 @@ from trident_state.store import Home, Store
 KEYS = ("apple", "avocado", "banana", "blueberry")
 """The words of all tuples."""
 LETTERS = ("a", "b")
+CONTENT = {word: 100 * number for number, word in enumerate(KEYS[:-1], 1)}
+"""What a state holds before its first batch if it begins with a content."""
 
 
 class Worlds:

@@ -16,7 +16,7 @@ from typing import Any
 
 from pyspark.sql.types import StringType, StructField, StructType
 
-from tests.simulator.in_world import checksum, first_letter, moment, onward
+from tests.simulator.in_world import CONTENT, checksum, first_letter, moment, onward
 from tests.simulator.spouts import Row
 from tests.simulator.verbs import (
     BETWEEN,
@@ -195,6 +195,16 @@ def _changes(history: list[Batch]) -> dict[str, Held | Waiting]:
         index[at] = AnyOrder((*index.get(at, ()), (word,)))
     held_too = {"joined": joined, "shared": shared, "sizes.by.n": index}
     return {"held": held, "sizes": sizes, "having": having, "rows": rows, **held_too}
+
+
+def _filled(history: list[Batch]) -> dict[str, Held | Waiting]:
+    counts, totals = Counter(CONTENT), Counter[str]()
+    for batch in history:
+        words = [word for word, _ in batch[NUMBERS]]
+        counts.update(words)
+        for word in {*words}:
+            totals[first_letter(word)] += counts[word]
+    return {"counts": dict(counts), "totals": dict(totals)}
 
 
 def _upserts(history: list[Batch]) -> dict[str, Held | Waiting]:
@@ -522,6 +532,7 @@ MEANINGS: dict[str, Callable[[list[Batch]], dict[str, Held | Waiting]]] = {
     "upserts": _upserts,
     "timers": _timers,
     "early": _early,
+    "filled": _filled,
 }
 """What the states of each flow hold after these batches."""
 

@@ -341,7 +341,7 @@ FAULTS = [
     ),
     Fault(
         EVOLVING,
-        "a state whose creation a former program began keeps its record",
+        "a state that a former program began to create keeps its record",
         "trident/recovery/acquisition.py",
         "if not birth.founded and not birth.filled and stored not in",
         "if False and stored not in",

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from tests.simulator import spouts
-from tests.simulator.in_world import KEYS, InWorld, Worlds, first_letter
+from tests.simulator.in_world import CONTENT, InWorld, Worlds, first_letter
 from trident import Count, Evolution, InitialState, MapGet, Sum, TridentTopology
 from trident.compiler.program import Program
 from trident.compiler.stages import cut
@@ -23,8 +23,6 @@ STATES = ("counts", "words")
 OUTPUTS = ("left", "right", "third", "fourth", "fifth", "sixth")
 OUT = ("leave", "ask", "look")
 """The kinds of lines that are outputs."""
-CONTENT = {word: 100 * number for number, word in enumerate(KEYS[:-1], 1)}
-"""What a state holds before its first batch if it begins with a content."""
 
 Rows = list[tuple[str, int]]
 """Words and numbers."""

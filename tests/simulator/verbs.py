@@ -10,7 +10,9 @@ from datetime import datetime, timedelta
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from tests.simulator.in_world import InWorld, Worlds, checksum, first_letter, moment, onward
+import pyarrow as pa
+
+from tests.simulator.in_world import CONTENT, InWorld, Worlds, checksum, first_letter, moment, onward
 from trident import (
     Average,
     CollectList,
@@ -138,6 +140,18 @@ def _upserts(stream: Streams, topology: TridentTopology) -> None:
     lettered.persistentAggregate(InWorld("letters"), how, name="letters")
     scored = rows.changes().each("seq", score, "score long").groupBy("score")
     scored.persistentAggregate(InWorld("scores"), Count(), "words", name="scores")
+
+
+def _filled(stream: Streams, topology: TridentTopology) -> None:
+    """counts: how often each word came, more than a content tells. totals: of counts right after each batch, by first
+    letter."""
+    content = {"word": [*CONTENT], "count": pa.array(CONTENT.values(), pa.int64())}
+    counts = (
+        stream(NUMBERS)
+        .groupBy("word")
+        .persistentAggregate(InWorld("counts"), Count(), "count", name="counts", initialState=pa.table(content))
+    )
+    _totals(counts.newValuesStream(everyChange=True), "count")
 
 
 AGGREGATES: dict[str, Any] = {
@@ -377,6 +391,7 @@ MADE: dict[str, Callable[[Streams, TridentTopology], None]] = {
     "upserts": _upserts,
     "timers": _timers,
     "early": _early,
+    "filled": _filled,
 }
 """The programs, by the names of their flows."""
 
