@@ -96,8 +96,8 @@ FAULTS = [
         "removed",
         "a group that is gone may wait for ever",
         "trident/recovery/acquisition.py",
-        "        _check_groups_known(program, log)\n        return match",
-        "        return match",
+        "        _check_groups_known(program, log)\n        check_readers",
+        "        check_readers",
     ),
     Fault(
         "put back",
