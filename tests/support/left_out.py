@@ -133,6 +133,7 @@ LEFT_OUT = (
         "waits for limits, leases and time-outs to pass",
         (
             "tests/faults/test_standby.py",
+            "tests/run/test_timers_at_takeovers.py",
             "tests/batches/test_group_run.py::test_a_program_that_ends",
             "tests/batches/test_idle.py",
             "tests/server/test_connections.py",
@@ -141,6 +142,7 @@ LEFT_OUT = (
         ),
         (
             "tests/run/test_standby.py",
+            "tests/run/test_timers_model.py",
             "tests/run/test_limits.py",
             "tests/batches/test_time_limit_bound.py",
             "tests/server/test_connections.py::test_a_request_without_an_end_is_cut",
