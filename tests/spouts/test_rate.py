@@ -138,3 +138,16 @@ def test_the_log_of_another_spout_is_refused() -> None:
 def test_its_repr_shows_what_was_given() -> None:
     assert repr(RateSpout()) == "RateSpout()"
     assert repr(RateSpout(5, keys=2, lateness="1 s")) == "RateSpout(5, keys=2, lateness=1)"
+
+
+def test_rows_are_made_again_up_to_a_position_whenever_that_is() -> None:
+    spout = RateSpout(100, maxRowsPerBatch=60)
+    end = {"start": round(T0 * 1e6), "from": 50, "to": 100}
+    executor = spout.open_again(lambda: end)
+    first = logged(executor.plan(TransactionAttempt(1, 0), None, T0 - 60))  # by a clock that is late
+    assert first == {"start": round(T0 * 1e6), "from": 0, "to": 60}
+    second = logged(executor.plan(TransactionAttempt(2, 0), first, T0 + 60))
+    assert second == {"start": round(T0 * 1e6), "from": 60, "to": 100}
+    assert executor.plan(TransactionAttempt(3, 0), second, T0 + 60) is None
+    assert spout.open_again(lambda: None).plan(TransactionAttempt(1, 0), None, T0 + 60) is None
+    assert spout.amount_before(end) == "100 rows"
