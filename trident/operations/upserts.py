@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -63,13 +64,16 @@ class Storable(ColumnFunction):
 
 _FOLDERS_OF_NULL = ("", "__HIVE_DEFAULT_PARTITION__")
 """Texts that readers of a folder's name take for null."""
+_LONGEST = 255
+"""The most bytes in the name of a folder."""
 
 
 @dataclass(frozen=True)
 class Partitioned(ColumnFunction):
     """Fields of a tuple, unchanged. The first `keys` of them are the key of a row, and `folders` name its folder.
 
-    Raises ValueError for a null in the key, and for a text that would name the folder of nulls.
+    Raises ValueError for a null in the key, and for a text that would name the folder of nulls, or is too long for the
+    name of a folder.
     """
 
     fields: tuple[str, ...]
@@ -85,14 +89,21 @@ class Partitioned(ColumnFunction):
                     f"field {name!r} is {text}, which Delta does not distinguish from null in a field of "
                     f"partitionBy: give it another value, or filter such tuples out before it"
                 )
+            if name in self.folders and _too_long(name, value):
+                raise ValueError(
+                    f"field {name!r} has a text of {len(value)} characters, which is too long for the name of a folder "
+                    f"(partitionBy): partition by another field, or filter such tuples out before it"
+                )
         return values if len(values) > 1 else values[0]
 
     def columns(self, inputs: Sequence[pa.Array]) -> list[pa.Array] | None:
         absent = any(column.null_count for column in inputs[: self.keys])
-        texts = [column for name, column in zip(self.fields, inputs, strict=True) if name in self.folders]
-        nulls = pa.array(_FOLDERS_OF_NULL)
-        lost = any(pa.types.is_string(column.type) and pc.any(pc.is_in(column, nulls)).as_py() for column in texts)
-        return None if absent or lost else list(inputs)
+        wrong = any(
+            _may_be_wrong(name, column)
+            for name, column in zip(self.fields, inputs, strict=True)
+            if name in self.folders
+        )
+        return None if absent or wrong else list(inputs)
 
 
 @dataclass(frozen=True)
@@ -132,6 +143,18 @@ def check_present(names: Sequence[str], values: Sequence[Any]) -> None:
                 f"key field {name!r} is null: expected a value in each key field; filter such tuples out before it, or "
                 f"give them a value"
             )
+
+
+def _may_be_wrong(name: str, texts: pa.Array) -> bool:
+    """Return whether a text may be unfit to name a folder, in which each of its bytes is written as up to five."""
+    longest = pc.max(pc.binary_length(texts)).as_py() or 0
+    nulls = pc.any(pc.is_in(texts, pa.array(_FOLDERS_OF_NULL, texts.type))).as_py()
+    return bool(nulls) or len(quote(name, safe="")) + 1 + 5 * longest > _LONGEST
+
+
+def _too_long(name: str, value: Any) -> bool:
+    # Some versions of deltalake write the sign % of an encoded character as %25.
+    return isinstance(value, str) and len(f"{quote(name, safe='')}={quote(quote(value, safe=''))}") > _LONGEST
 
 
 def _has_nul(column: pa.Array) -> bool:

@@ -70,8 +70,8 @@ class DeltaOutputVerbs(StreamBase[StreamT]):
             The fields that identify a row, without arrays and structs. A null in one of them fails the batch before it
             is frozen.
         partitionBy : str or list of str, optional
-            The fields by which the table is partitioned, of type string, integer, boolean or date. An empty text in
-            one of them fails the batch before it is frozen.
+            The fields by which the table is partitioned, of type string, integer, boolean or date. A text that
+            is empty, or too long for the name of a folder, fails the batch before it is frozen.
         name : str, optional
             The output's identity over restarts; ``<stream>.writeDelta`` if omitted.
         storageOptions : mapping, optional

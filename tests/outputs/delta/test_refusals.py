@@ -187,6 +187,19 @@ def test_an_empty_text_that_would_name_a_folder_fails_its_batch_before_it_is_fro
     assert rows(tmp_path / "t") == []
 
 
+@pytest.mark.parametrize("count", [1, 3000])
+def test_a_text_that_is_too_long_for_a_folder_fails_its_batch_before_it_is_frozen(tmp_path: Path, count: int) -> None:
+    made = TridentTopology()
+    spout = FixedBatchSpout("g string, v long", [[("ü" * 25, 1)] * count, [("ü" * 26, 2)] * count])
+    made.newStream("s", spout).writeDelta(tmp_path / "t", partitionBy="g")
+    with (
+        pytest.raises(BatchFailedError, match=r"writeDelta.*field 'g' has a text of 26 characters, which is too long"),
+        start_local(made, checkpointLocation=tmp_path / "c", maxAttempts=1, maxSpoutPending=1) as running,
+    ):
+        running.processAllAvailable(timeout=60)
+    assert rows(tmp_path / "t") == [("ü" * 25, 1)] * count
+
+
 def test_values_that_name_folders_come_back(tmp_path: Path) -> None:
     fields = "g string, d date, b boolean, n int, v long"
     values = [
