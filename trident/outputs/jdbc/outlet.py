@@ -156,7 +156,8 @@ class JdbcOutlet:
             )
         # Another process has just created a table or a type of the same name; the next try finds it.
         if passes(error) or (state in ("42P07", "42710") and what == "the start"):
-            return OutputUnavailableError(f"{self._where}: {said(error)}; {what} is written again, unless it is there")
+            again = "" if what == "the start" else f"; {what} is written again, unless it is there"
+            return OutputUnavailableError(f"{self._where}: {said(error)}{again}")
         more = [text for text in (error.diag.message_detail, error.diag.context) if text]
         answer = " ".join([f"{said(error)}.", *(" ".join(text.split()) for text in more)])
         hint = _HINTS.get(state, "" if state else "check user, password and database in the url")
