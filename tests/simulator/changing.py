@@ -168,8 +168,9 @@ class Changing(World):
 
     def accepted(self, driver: Driver) -> None:
         """A driver began."""
-        self._accepted.append(driver.shape)
-        self._enrolled.append(driver.shape)
+        if driver.life == self.lives:  # else the log was reset while it slept in its start
+            self._accepted.append(driver.shape)
+            self._enrolled.append(driver.shape)
         if not self.taken_over(driver):
             self.history.began(driver.shape)
         for state in driver.shape.states:
@@ -209,7 +210,7 @@ class Changing(World):
             later = self.drivers[self.drivers.index(driver) + 1 :]
             over = driver.life != self.lives or any(other in self._at_work for other in later)
             over = over or bool(later and self.result.faults["output fell back"])  # a later one has said it meanwhile
-            return over or self.places.told(conflict)
+            return over or self.places.told(conflict, driver)
         if core.caused(
             error, errors.DataLossError
         ):  # its user reads the message, and starts again with the way out that it names

@@ -24,6 +24,7 @@ from trident.outputs.parquet_outlet import ParquetOutlet
 from trident.outputs.parquet_writers import last_writer
 
 if TYPE_CHECKING:
+    from tests.simulator.driver import Driver
     from tests.simulator.world import World
 
 Files = dict[str, bytes]
@@ -171,7 +172,7 @@ class Places:
         if driver in self._world.drivers[: self._given_up.get(output, 0)]:
             self._soiled.add(output)
 
-    def told(self, error: OutputConflictError) -> bool:
+    def told(self, error: OutputConflictError, driver: "Driver") -> bool:
         """A driver stopped with an error of a place: was it right? Its user then moves away what the place holds."""
         world, text = self._world, str(error)
         output = next(name for name in self.files if f"world://{name}/" in text)
@@ -181,7 +182,9 @@ class Places:
         missed = any(changed[kind] for kind in _LEFT_OUT) and "did not have this output" in text
         other = len(world.drivers) > 1 and "the topology writes" in text  # the name is another line's now
         emptied = "was emptied while" in text  # a zombie wakes up within its start, and its user has given the place up
-        right = fell or reset or missed or other or emptied or output in self._soiled
+        # Or it looked at the place before another driver told of it, and then slept.
+        known = driver in world.drivers[: self._given_up.get(output, 0)]
+        right = fell or reset or missed or other or emptied or known or output in self._soiled
         world.say("place %s is given up", output)
         self.files[output] = {}
         self._lives.pop(output, None)
