@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from trident import Count, Evolution, Sum, TridentTopology, dropState
+from trident import Count, Evolution, Sum, TridentTopology, dropState, forkTopology
 from trident.base.errors import CodeChangedError
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
@@ -46,8 +46,8 @@ def joined(topology: TridentTopology, table: Any) -> None:
     table.join(names.toTable("g", name="names"), "g").toTable("id", name="joined")
 
 
-def run(topology: TridentTopology, folder: Path, *states: str) -> list[dict[Any, Any]]:
-    with start_local(topology, name="t", checkpointLocation=folder) as running:
+def run(topology: TridentTopology, folder: Path, *states: str, name: str = "t") -> list[dict[Any, Any]]:
+    with start_local(topology, name=name, checkpointLocation=folder) as running:
         running.processAllAvailable(timeout=20)
         return [dict(running.state(name).items()) for name in states]
 
@@ -88,6 +88,35 @@ def test_a_table_that_was_dropped_alone_is_told(tmp_path: Path) -> None:
     dropState("t", "totals", checkpointLocation=tmp_path)
     with pytest.warns(RuntimeWarning, match="is new"):
         assert run(tables(2, summed), tmp_path, "totals") == [{"y": 3}]
+
+
+def forked(topology: TridentTopology, folder: Path) -> None:
+    """Run a topology and leave a fork of it, which begins with the rows of its states."""
+    with start_local(topology, name="t", checkpointLocation=folder) as running:
+        running.processAllAvailable(timeout=20)
+        running.savepoint("rows")
+    forkTopology("t", "rows", "fork", folder)
+
+
+def test_a_new_state_of_a_fork_over_the_changes_of_a_forked_one_is_refused(tmp_path: Path) -> None:
+    """Both are born at the txid of the savepoint, but only one of them has rows."""
+    forked(tables(1, nothing), tmp_path)
+    with pytest.raises(CodeChangedError, match="is new, and is made of the changes of state 'table', which has rows"):
+        run(tables(2, summed), tmp_path, name="fork")
+    assert run(tables(2, nothing), tmp_path, "table", name="fork") == [{"a": ("y", 3), "b": ("x", 2)}]
+
+
+def test_states_that_were_forked_together_go_on(tmp_path: Path) -> None:
+    forked(tables(1, summed), tmp_path)
+    assert run(tables(3, summed), tmp_path, "totals", name="fork") == [{"y": 5}]
+
+
+def test_a_table_that_was_dropped_from_a_fork_is_told(tmp_path: Path) -> None:
+    forked(tables(1, summed), tmp_path)
+    run(tables(1, summed), tmp_path, name="fork")
+    dropState("fork", "table", checkpointLocation=tmp_path)
+    with pytest.raises(CodeChangedError, match="state 'table' was dropped and begins empty"):
+        run(tables(2, summed), tmp_path, name="fork")
 
 
 def test_a_state_that_evolved_has_its_rows_still(tmp_path: Path) -> None:

@@ -19,16 +19,26 @@ from trident.plan.sinks import sink_traits
 def check_readers(program: Program, births: Mapping[str, Birth], settings: Settings) -> None:
     """Raise CodeChangedError if a state is made of the changes of a state that has begun before or after it.
 
-    A content with which a state began (`Birth.filled`) stands for the changes before.
+    A content with which the later one began (`Birth.filled`) stands for the changes before.
     """
     for group in program.groups:
         for reader in group.states:
             for name in _changed(reader, births):
                 own, other = births[reader.state.name], births[name]
-                if own.txid > other.txid and not own.filled:
+                if _has_more(other, own):
                     raise _newer(reader, name, other, settings)
-                if own.txid < other.txid and not other.filled:
+                if _has_more(own, other):
                     raise _older(reader, name, settings)
+
+
+def _has_more(one: Birth, other: Birth) -> bool:
+    """Return whether a state has rows that another state, which is connected with it, began without.
+
+    In a fork states that existed and new states have the same txid. There the content tells them apart.
+    """
+    if other.filled:
+        return False
+    return one.txid < other.txid or (one.txid == other.txid and bool(one.filled) and not other.founded)
 
 
 def late_outputs(
@@ -40,7 +50,7 @@ def late_outputs(
             if sink.name in known or not sink_traits(sink).keeps_rows(sink):
                 continue
             for name in _changed(sink, births):
-                if births[name].txid < histories[group.name].last_frozen:
+                if births[name].filled or births[name].txid < histories[group.name].last_frozen:
                     yield (
                         f"output {sink.name!r} is new, and takes the changes of state {name!r}, which has rows since "
                         f"txid {births[name].txid}: unless the rows are there already, "
