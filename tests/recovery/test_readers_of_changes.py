@@ -8,7 +8,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from trident import Count, Evolution, Sum, TridentTopology, dropState, forkTopology
+from tests.support.timers import when
+from trident import Count, Evolution, Sum, TridentTopology, TumblingEventTimeWindow, dropState, forkTopology
 from trident.base.errors import CodeChangedError
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
@@ -59,6 +60,25 @@ def test_a_new_state_over_the_changes_of_an_older_one_is_refused(readers: Reader
     with pytest.raises(CodeChangedError, match=r"is new, and is made of the changes of state 'table', which has rows"):
         run(tables(3, readers), tmp_path)
     assert run(tables(2, nothing), tmp_path, "table") == [{"a": ("y", 3), "b": ("x", 2)}]
+
+
+def early(batches: int, late: bool) -> TridentTopology:
+    """Sums of ten seconds so far; with `late`, the number of windows by their sum."""
+    rows = [[(1, 2)], [(2, 3)], [(3, 1)]]
+    topology = TridentTopology()
+    fixed = FixedBatchSpout("at timestamp, v long", [[(when(at), v) for at, v in batch] for batch in rows[:batches]])
+    window = TumblingEventTimeWindow("10 seconds", "at")
+    sums = topology.newStream("rows", fixed).window(window, "v", Sum(), "total", name="sums", emit="changes")
+    if late:
+        sums.groupBy("total").persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="windows")
+    return topology
+
+
+def test_a_new_state_over_early_results_of_an_older_window_is_refused(tmp_path: Path) -> None:
+    run(early(1, late=False), tmp_path)
+    with pytest.raises(CodeChangedError, match="state 'windows' is new, and is made of the changes of state 'sums'"):
+        run(early(2, late=True), tmp_path)
+    assert run(early(3, late=True), tmp_path, "windows", name="other") == [{6: 1}]
 
 
 def test_the_values_as_of_now_make_it_exact(tmp_path: Path) -> None:
