@@ -65,6 +65,9 @@ class RereadSpout:
         assert isinstance(self.spout, RereadableSpout), "the verb has checked it"
         return self.spout.open_again(self.end)
 
+    def __repr__(self) -> str:
+        return f"RereadSpout({self.spout!r})"  # the same in each process: the function `end` has an address
+
 
 def why_not_again(spout: Spout) -> str | None:
     """Return why a source cannot be read again from its beginning, as a part of a message; None if it can."""

@@ -2817,7 +2817,7 @@ GUARDS = [
         "backfill, states that the new state is built on",
         "a new state begins with the values of today of another state, for each old tuple",
         "trident/recovery/acquisition.py",
-        "    check_backfills(joined.program, pending_backfills(joined.program, joined.members, log.births()))\n",
+        "    check_backfills(joined.program, pending_backfills(joined.program, joined.members, log))\n",
         "",
         "tests/run/test_backfill.py -k 'built_only or takes_changes'",
     ),

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,15 +14,16 @@ from tests.state.backing.maps import SqliteMap
 from tests.support.backfills import TOTAL, TickingSpout, numbered, program
 from tests.support.server import RedisServer
 from tests.support.waiting import wait_until
-from trident import Average, Count, Sum, TridentTopology
+from trident import Average, Count, MapGet, Sum, TridentTopology, dropState
 from trident.base import crash_points
-from trident.errors import CodeChangedError, DataLossError, FencedError, TopologyActiveError, TopologyError
+from trident.errors import CodeChangedError, DataLossError, FencedError, StateError, TopologyActiveError, TopologyError
 from trident.run import registry
 from trident.run.backfill import FOLDER
-from trident.spouts import FileSpout, FixedBatchSpout
+from trident.spouts import FileSpout, FixedBatchSpout, RateSpout
 from trident.state import BackingMapState, MemoryMapState, RedisMapState, SqliteMapState
 from trident.testing.local import start_local
 from trident_spouts.executor import SpoutKind
+from trident_spouts.rereading import RereadSpout
 
 pytestmark = [
     pytest.mark.usefixtures("nothing_left_running"),
@@ -229,6 +231,63 @@ def test_what_takes_changes_of_a_filled_state_is_filled_too(tmp_path: Path) -> N
     with pytest.raises(TopologyError, match=r"built on the changes of state 'table', which begins with the rows of"):
         run(declared(True), tmp_path)
     assert run(declared(False), tmp_path) == []
+
+
+def test_a_state_that_began_without_earlier_tuples_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(program(numbered(100)), tmp_path)
+    run(program(numbered(150), MemoryMapState.opaque(), backfill=False), tmp_path)
+    late = program(numbered(150), MemoryMapState.opaque())
+    late.explain(name="t", checkpointLocation=tmp_path)
+    assert re.search(r"sums: is refused: it exists since txid \d+, so backfill=True would", capsys.readouterr().out)
+    with pytest.raises(
+        StateError, match=r"exists since txid \d+, so backfill=True would never be used. Remove it; or "
+    ):
+        run(late, tmp_path)
+    dropState("t", "sums", tmp_path)
+    for _ in range(2):
+        assert run(late, tmp_path, "sums") == [sums(150)]
+
+
+def test_a_filled_state_may_be_built_on_a_state_of_a_new_stream(tmp_path: Path) -> None:
+    """Nothing is older than the new state of the new stream, so it begins empty, and stays with backfill=True."""
+
+    def shop(orders: list[Any], new: bool) -> TridentTopology:
+        topology, taken = TridentTopology(), list[Any]()
+        bought = topology.newStream("orders", FixedBatchSpout("item string, n long", orders))
+        bought.groupBy("item").persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="counts")
+        if new:
+            priced = topology.newStream("prices", FixedBatchSpout("item string, price long", [[("pen", 3)]]))
+            prices = priced.toTable("item", MemoryMapState.opaque(), name="prices", backfill=True)
+            prices.changes().foreachArrow(lambda table, txid, attempt: taken.append(txid), name="taken")
+            known = bought.stateQuery(prices, "item", MapGet(), "price").groupBy("item")
+            known.persistentAggregate(MemoryMapState.opaque(), "n", Sum(), "sum", name="known", backfill=True)
+        return topology
+
+    orders = [[("pen", 2)], [("cup", 1)]]
+    run(shop(orders, False), tmp_path)
+    for more in (1, 2):
+        orders.append([("pen", 10)])
+        prices, known = run(shop(orders, True), tmp_path, "prices", "known")
+        assert prices.keys() == {"pen"} and known == {"pen": 2 + 10 * more, "cup": 1}
+
+
+def test_a_start_after_a_crash_continues_with_the_old_tuples(tmp_path: Path) -> None:
+    """What was read is not read again: also not by another process, in which no object has the same address."""
+    run(program(numbered(100)), tmp_path)
+    found, spouts = [], [numbered(100), FixedBatchSpout("word string, seq long", []), TickingSpout(), RateSpout()]
+    for end in (lambda: None, lambda: 1):
+        found.append([repr(RereadSpout(spout, end)) for spout in spouts])
+    assert found[0] == found[1]
+
+    def die(point: str) -> None:
+        if point == "start.backfilled":
+            raise OSError("the driver dies")
+
+    for _ in range(2):
+        with listening(die), pytest.raises(OSError, match="the driver dies"):
+            run(program(numbered(100), MemoryMapState.opaque()), tmp_path)
+    assert len([*(tmp_path / "t" / FOLDER).iterdir()]) == 1
+    assert run(program(numbered(150), MemoryMapState.opaque()), tmp_path, "sums") == [sums(150)]
 
 
 def test_old_batches_that_are_gone_are_told(tmp_path: Path) -> None:

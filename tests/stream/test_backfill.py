@@ -43,6 +43,7 @@ def test_steps_that_have_another_meaning_for_old_tuples_are_refused() -> None:
         (now, "asks for the values of another moment"),
         (joined, "combines tuples that came in one batch"),
         (old.newValuesStream(), "updates state 'old', whose former values are gone"),
+        (one.dropDuplicates("word"), "needs backfill=True, too, which persistentAggregate, .* and statefulEach take"),
     ):
         with pytest.raises(TopologyError, match=why):
             stream.toTable("word", MemoryMapState.opaque(), name="t", backfill=True)

@@ -12,7 +12,7 @@ from trident.log import RedisLog
 from trident.log.protocol import Birth, LogReading, Members
 from trident.log.snapshot_home import NoHome
 from trident.plan.nodes import SpoutSource, StateWriter
-from trident.recovery.backfills import all_above
+from trident.recovery.backfills import all_above, unused_beginning
 from trident.recovery.state_compatibility import changed_parts
 from trident.recovery.state_evolution import declared_former
 from trident_spouts.rereading import RereadableSpout
@@ -55,6 +55,8 @@ def _effect(node: StateWriter, shape: StateShape, birth: Birth | None, log: LogR
         if node.state.initial is not None:
             return ["begins with its initialState"]
         return [_EMPTY]
+    if (option := unused_beginning(node.state, birth)) is not None:
+        return [f"is refused: it exists since txid {birth.txid}, so {option} would never be used"]
     stored = birth.filled or _stored(node, shape, log, topology)
     history = log.history(birth.group)
     if stored is None:

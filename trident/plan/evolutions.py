@@ -153,7 +153,9 @@ def _check_fields(
     if lost := [name for name in former if name not in names]:
         raise step.wrong(
             f"evolve: the field {lost[0]!r} of {_shown(was)} is not in {_shown(now)}, so its values would be lost. If "
-            f"that is intended, give value=, a function from the stored value to the new one"
+            f"that is intended, give value=, a function from the stored value to the new one. If the stored values "
+            f"have no such field, write their type: explain(name=..., checkpointLocation=...) of the former program, "
+            f"and the error of a start without evolve=, show it"
         )
     if wrong := [name for name in add if name in former or name not in names]:
         raise step.wrong(f"evolve: add= names {wrong[0]!r}, which is not a new field of {_shown(now)}")

@@ -44,6 +44,7 @@ from trident.recovery.backfills import (
     check_beside,
     no_fill,
     pending_backfills,
+    unused_beginning,
     writers_of,
 )
 from trident.recovery.first_content import FirstContents
@@ -168,7 +169,7 @@ def _check_before(
         report = stores[name].report()
         _check_ours(name, report, node, joined.program, log, settings)
         _check_our_drivers(name, report, before, log, settings)
-    check_backfills(joined.program, pending_backfills(joined.program, joined.members, log.births()))
+    check_backfills(joined.program, pending_backfills(joined.program, joined.members, log))
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +199,7 @@ class _Progress:
             raise LogError("another driver changed the log during this start; start again")
         histories = {g.name: log.history(g.name) if g.name in known else History(begin_after[g.name]) for g in groups}
         noted = log.births()
-        pending = pending_backfills(joined.program, joined.members, noted)
+        pending = pending_backfills(joined.program, joined.members, log)
         births = dict[str, Birth]()
         for group in groups:
             last, known_states = histories[group.name].last_frozen, _founded(noted)
@@ -446,13 +447,15 @@ def _is_filled_now(name: str, birth: Birth, history: History, log: TransactionLo
 
 def _check_begins(node: StateWriter, birth: Birth | None, settings: Settings) -> None:
     """Raise StateError if the program gives a content to a state that has begun without one."""
-    name = node.state.name
-    if node.state.initial is not None and birth is not None and birth.founded and not birth.filled:
+    name, option = node.state.name, unused_beginning(node.state, birth)
+    if option is not None:
+        assert birth is not None
+        begins = "the earlier tuples" if node.state.backfill else "this content and the next batch"
         raise StateError(
-            f"{node.step} ({node.site.location}): state {name!r} exists since txid {birth.txid}, so initialState= "
+            f"{node.step} ({node.site.location}): state {name!r} exists since txid {birth.txid}, so {option} "
             f"would never be used. Remove it; or drop the state with "
-            f"{settings.drop(name, node.state.factory.survives)}, so that it begins with this content and the next "
-            f"batch, and loses its values. Nothing was written"
+            f"{settings.drop(name, node.state.factory.survives)}, so that it begins with {begins}, "
+            f"and loses its values; or give it another name. Nothing was written"
         )
 
 

@@ -4,7 +4,7 @@ Such a state is born after the last frozen batch, with a content, as a state wit
 that of a run of its own over these tuples (`trident.run.backfill`), up to the positions of the streams at that batch.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ from trident.compiler.program import Program
 from trident.configuration.settings import Settings
 from trident.log.group_records import History, Positions
 from trident.log.protocol import Birth, Members, TransactionLog
-from trident.plan.nodes import Node, SpoutSource, StateWriter, TableChanges, asked_by, sources_of, walk
+from trident.plan.nodes import Node, SpoutSource, StateSpec, StateWriter, TableChanges, asked_by, sources_of, walk
 from trident.recovery.program_compatibility import match_waiting_batches
 
 Pending = Mapping[str, Positions]
@@ -29,29 +29,42 @@ def no_fill(pending: Pending) -> Mapping[str, pa.Table]:
     raise AssertionError(f"nothing fills the states {', '.join(pending)}")
 
 
-def pending_backfills(program: Program, members: Members, births: Mapping[str, Birth]) -> dict[str, Positions]:
-    """Return the new states with ``backfill=True`` of which a stream has had a batch, with its streams' positions."""
-    pending = dict[str, Positions]()
-    for node in writers_of(program):
-        name, birth = node.state.name, births.get(node.state.name)
-        if not node.state.backfill or (birth is not None and birth.founded):
-            continue
-        streams = [above.stream for above in all_above(node) if isinstance(above, SpoutSource)]
-        positions = {stream: members.streams[stream].position for stream in streams}
-        if any(position is not None for position in positions.values()):
-            pending[name] = positions
+def pending_backfills(program: Program, members: Members, log: TransactionLog) -> dict[str, Positions]:
+    """Return the new states with ``backfill=True`` in groups that have had a batch, with their streams' positions.
+
+    If none of its streams has had a batch, a state gets a content too, without rows. So the log tells it from a state
+    that began without its streams' earlier tuples.
+    """
+    pending, known, births = dict[str, Positions](), {*log.groups()}, log.births()
+    for group in program.groups:
+        began = log.history(group.name).last_frozen if group.name in known else members.founded.get(group.name, 0)
+        for node in group.states if began else ():
+            name, birth = node.state.name, births.get(node.state.name)
+            if node.state.backfill and (birth is None or not birth.founded):
+                streams = [above.stream for above in all_above(node) if isinstance(above, SpoutSource)]
+                pending[name] = {stream: members.streams[stream].position for stream in streams}
     return pending
+
+
+def unused_beginning(state: StateSpec, birth: Birth | None) -> str | None:
+    """Return the option of a state that says how it begins, if it has begun otherwise; None if it has not."""
+    if birth is None or not birth.founded or birth.filled:
+        return None
+    if state.initial is not None:
+        return "initialState="
+    return "backfill=True" if state.backfill and birth.txid else None
 
 
 def check_backfills(program: Program, pending: Pending) -> None:
     """Raise TopologyError if a step would get only the later tuples of a state that begins with earlier ones."""
+    filled = {name for name, at in pending.items() if any(position is not None for position in at.values())}
     for node in writers_of(program):
         if node.state.name in pending:
             _check_built_on_new(node, pending)
         else:
-            _check_no_changes(node, f"{node.step} ({node.site.location})", pending)
+            _check_no_changes(node, f"{node.step} ({node.site.location})", filled)
     for sink in (output.step for group in program.groups for output in group.sinks):
-        _check_no_changes(sink, f"output {sink.step} ({sink.site.location})", pending)
+        _check_no_changes(sink, f"output {sink.step} ({sink.site.location})", filled)
 
 
 def _check_built_on_new(node: StateWriter, pending: Pending) -> None:
@@ -64,9 +77,9 @@ def _check_built_on_new(node: StateWriter, pending: Pending) -> None:
             )
 
 
-def _check_no_changes(end: Node, shown: str, pending: Pending) -> None:
+def _check_no_changes(end: Node, shown: str, filled: Collection[str]) -> None:
     tables = [table for above in all_above(end) if isinstance(above, TableChanges) for table in above.tables]
-    begun = next((table.state.name for table in tables if table.state.name in pending), None)
+    begun = next((table.state.name for table in tables if table.state.name in filled), None)
     if begun is not None:
         raise TopologyError(
             f"{shown} is built on the changes of state {begun!r}, which begins with the rows of earlier batches "

@@ -192,7 +192,7 @@ class Backfill:
 
     def _pending(self, log: TransactionLog) -> Pending:
         joined = join_log(self._program, log, self._settings)
-        return pending_backfills(joined.program, joined.members, log.births())
+        return pending_backfills(joined.program, joined.members, log)
 
     def _read_up_to(self, pending: Pending) -> RunningTopology:
         """Let the run read the streams up to these positions, and return it."""

@@ -16,6 +16,11 @@ _WAYS = (
     "initialState=; or reset the topology, and all states begin at the beginning"
 )
 
+_GONE = (
+    "whose former values are gone; that state needs backfill=True, too, which persistentAggregate, partitionPersist, "
+    "toTable and statefulEach take"
+)
+
 
 def with_backfill(node: WriterT, backfill: object, step: Step) -> WriterT:
     """Return the step `node`, marked so that its state, if it is new, begins with the tuples of earlier batches.
@@ -55,12 +60,10 @@ def _why_not(node: nodes.Node) -> str | None:
     if isinstance(node, nodes.CommittedQuery):
         return "asks for the values of another moment: with asOf='committed' they are those of the present"
     if isinstance(node, nodes.StateWriter) and not node.state.backfill:
-        return f"updates state {node.state.name!r}, whose former values are gone; that state needs backfill=True, too"
+        return f"updates state {node.state.name!r}, {_GONE}"
     for state in nodes.asked_by(node):
         if isinstance(state, nodes.StaticState):
             return f"reads state {state.state.name!r} of another topology, whose former values are gone"
         if not state.state.backfill:
-            return (
-                f"reads state {state.state.name!r}, whose former values are gone; that state needs backfill=True, too"
-            )
+            return f"reads state {state.state.name!r}, {_GONE}"
     return None
