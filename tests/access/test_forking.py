@@ -29,8 +29,10 @@ from trident.base.errors import (
     StateOwnedError,
     StateShapeError,
     TopologyError,
+    TridentError,
 )
 from trident.log import RedisLog, frozen_results
+from trident.recovery.savepoint import SavedOutput
 from trident.spouts import BatchSpout, FixedBatchSpout, PostgresChangesSpout, RichSpout
 from trident.state import BackingMapState, MemoryMapState, RedisMapState, SqliteMapState
 from trident.testing.local import start_local
@@ -329,6 +331,63 @@ def test_an_output_at_the_place_of_the_first_topologys_is_refused(tmp_path: Path
     assert ours == [3] and (tmp_path / "other").exists()
     contents(with_outputs(LATER, tmp_path / "out", theirs), "first", tmp_path)
     assert theirs == [1, 2, 3]
+
+
+def test_the_outputs_and_sources_of_a_forks_first_topology_are_refused_in_its_forks(tmp_path: Path) -> None:
+    """All three topologies may run, and the third knows the first only through the second."""
+    theirs, ours = list[int](), list[int]()
+    save(with_outputs(BATCHES, tmp_path / "out", theirs), tmp_path)
+    forkTopology("first", "before", "second", tmp_path)
+    change_origin(tmp_path, "second", held=("the slot 'shop'",))
+    with start_local(with_outputs(BATCHES, tmp_path / "b", [], "b"), name="second", checkpointLocation=tmp_path) as run:
+        read(run)
+        run.savepoint("later")
+    forkTopology("second", "later", "third", tmp_path)
+    for batches, folder, name, topology in (
+        (LATER, "out", "c", "first"),
+        (LATER, "c", "alerts", "first"),
+        (LATER, "b", "c", "second"),
+        (LATER, "c", "b", "second"),
+    ):
+        with pytest.raises(OutputConflictError, match=f"of topology '{topology}', from which 'third' was forked"):
+            contents(with_outputs(batches, tmp_path / folder, ours, name), "third", tmp_path)
+    spout = PostgresChangesSpout("env:NOWHERE", "orders", "word string, n long", slot="shop", publication="orders")
+    slot = words(LATER)
+    slot.newStream("orders", spout).asChanges().toTable("word", name="orders")
+    with pytest.raises(SavepointError, match=r"the slot 'shop' belongs to topology 'second', .*, or to one"):
+        contents(slot, "third", tmp_path)
+    contents(with_outputs(LATER, tmp_path / "c", ours, "c"), "third", tmp_path)
+    assert ours == [3]
+
+
+def test_an_output_that_the_program_lacks_now_may_come_back(tmp_path: Path) -> None:
+    """The first topology's log knows it by its name alone."""
+    theirs = list[int]()
+    contents(with_outputs(BATCHES[:1], tmp_path / "out", theirs), "first", tmp_path)
+    save(words(), tmp_path)
+    forkTopology("first", "before", "second", tmp_path)
+    with pytest.raises(OutputConflictError, match=r"has the name and perhaps the target, as output .* 'first'"):
+        contents(with_outputs(LATER, tmp_path / "other", theirs), "second", tmp_path)
+    forkTopology("first", "before", "third", tmp_path, ownOutputs=["alerts", "more.writeParquet"])
+    contents(with_outputs(LATER, tmp_path / "other", theirs), "third", tmp_path)
+    assert theirs == [1, 2, 3]
+
+
+def test_a_place_is_known_by_another_spelling(tmp_path: Path) -> None:
+    save(with_outputs(BATCHES, tmp_path / "out", []), tmp_path)
+    forkTopology("first", "before", "second", tmp_path)
+    (tmp_path / "link").symlink_to(tmp_path / "out")
+    with pytest.raises(OutputConflictError, match=r"writes to .*/out, as output"):
+        contents(with_outputs(LATER, tmp_path / "link", [], "trial"), "second", tmp_path)
+    saved = SavedOutput("stock", "table shop.orders")
+    change_origin(tmp_path, "second", outputs=(saved,))
+    for table, same in (("orders", True), ("shop.orders", True), ("other.orders", False), ("order", False)):
+        topology = words(LATER)
+        topology.newStream("more", FixedBatchSpout("word string", LATER)).writeJdbc("env:NOWHERE", table, name="mine")
+        refusal = OutputConflictError if same else TridentError
+        with pytest.raises(refusal) as raised:
+            contents(topology, "second", tmp_path)
+        assert ("from which 'second' was forked" in str(raised.value)) == same
 
 
 def test_an_output_that_writes_elsewhere_may_keep_its_name(tmp_path: Path) -> None:

@@ -202,7 +202,7 @@ def forkTopology(
         False,
         saved.outputs,
         tuple(sorted(ownOutputs)),
-        tuple(stream.holds for stream in saved.streams.values() if stream.holds),
+        (*saved.held, *(stream.holds for stream in saved.streams.values() if stream.holds)),
     )
     with contextlib.closing(open_log(settings)) as log:
         _Fork(saved, place, origin, replace(settings, uuid=log.uuid), log, frozenset(anew)).make()

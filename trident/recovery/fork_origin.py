@@ -4,6 +4,7 @@ A start of a fork is refused before it takes the log if the fork was not complet
 output of the first topology or take from a source that only one topology may read (docs/decisions/0073).
 """
 
+import os
 from collections.abc import Iterator
 
 import msgspec
@@ -11,11 +12,14 @@ import msgspec
 from trident.base.errors import LogCorruptError, OutputConflictError, SavepointError
 from trident.compiler.program import Program
 from trident.configuration.settings import Settings
-from trident.log.protocol import LogReading
+from trident.log.protocol import LogReading, TransactionLog
 from trident.plan.nodes import BestEffort, Sink, SpoutSource
 from trident.plan.sinks import sink_traits
 from trident.recovery.savepoint import SavedOutput
 from trident_spouts.forking import held_by
+
+_TABLE = "table "
+"""The places of tables begin with it (`trident.plan.sinks`)."""
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -23,7 +27,8 @@ class Origin(msgspec.Struct, frozen=True):
 
     `savepoint` is the identity of the savepoint, `name` its name, `topology` that of the first topology. `complete`:
     whether the fork was completed. `outputs`: those of the first topology. `own`: the names of outputs that the caller
-    of the fork declared to write elsewhere. `held`: the sources that only the first topology may read.
+    of the fork declared to write elsewhere. `held`: the sources that only the first topology may read. Both also have
+    those of the topologies from which the first one was forked.
     """
 
     savepoint: str
@@ -70,28 +75,56 @@ def _check_source(spout: SpoutSource, origin: Origin) -> None:
     if held and held in origin.held:
         raise SavepointError(
             f"{spout.step} ({spout.site.location}): {held} belongs to topology {origin.topology!r}, from which this "
-            f"one was forked, and each of the two would lose the changes that the other reads: give this topology a "
-            f"resource of its own. Nothing was written"
+            f"one was forked, or to one from which that one was; and each of the two would lose the changes that the "
+            f"other reads: give this topology a resource of its own. Nothing was written"
         )
 
 
 def _is_same(theirs: SavedOutput, ours: SavedOutput) -> bool:
     """Return whether two outputs may write to one place. A place that only the program knows is known by the name."""
-    if theirs.place and theirs.place == ours.place:
+    if theirs.place and _is_same_place(theirs.place, ours.place):
         return True
     return theirs.name == ours.name and (theirs.elsewhere or ours.elsewhere)
 
 
+def _is_same_place(one: str, other: str) -> bool:
+    """Return whether two places may be one: a folder by way of a link, a table without the name of its schema."""
+    if one.startswith(_TABLE) and other.startswith(_TABLE) and ("." in one) != ("." in other):
+        return one.removeprefix(_TABLE).rpartition(".")[2] == other.removeprefix(_TABLE).rpartition(".")[2]
+    if os.path.isabs(one) and os.path.isabs(other):
+        return os.path.realpath(one) == os.path.realpath(other)
+    return one == other
+
+
 def _writes_there(sink: Sink, theirs: SavedOutput, origin: Origin, settings: Settings) -> OutputConflictError:
-    there = bool(theirs.place) and theirs.place == saved_output(sink).place
+    there = bool(theirs.place) and _is_same_place(theirs.place, saved_output(sink).place)
     place = f"writes to {theirs.place}" if there else "has the name and perhaps the target"
     other = "another place" if there else "another target and another name="
+    whose = theirs.topology or origin.topology
     return OutputConflictError(
         f"{sink.step} ({sink.site.location}): output {sink.name!r} {place}, as output {theirs.name!r} of topology "
-        f"{origin.topology!r}, from which {settings.name!r} was forked: the tuples of both would be mixed there. Give "
-        f"it {other}, or leave it out; or, if it writes elsewhere (another server), fork with "
-        f"ownOutputs=[{sink.name!r}]. Nothing was written"
+        f"{whose!r}, from which {settings.name!r} was forked: the tuples of both would be mixed there. Give it "
+        f"{other}, or leave it out; or, if it writes elsewhere (another server), fork with ownOutputs=[{sink.name!r}]. "
+        f"Nothing was written"
     )
+
+
+def not_to_be_touched(
+    log: TransactionLog, log_at: str, program: Program
+) -> tuple[tuple[str, ...], tuple[SavedOutput, ...]]:
+    """Return the sources and outputs that a fork of this topology must leave alone, besides the program's own sources.
+
+    Outputs that the program lacks now may come back. The log knows only their names. If the topology is a fork itself,
+    the outputs and sources of those before it count, too: they still run.
+    """
+    ours = tuple(map(saved_output, sinks_of_program(program)))
+    names = {each.name for each in ours}
+    former = tuple(SavedOutput(name, "", elsewhere=True) for name in sorted(log.outputs()) if name not in names)
+    origin = origin_of(log, log_at)
+    if origin is None:
+        return (), (*ours, *former)
+    inherited = (msgspec.structs.replace(each, topology=each.topology or origin.topology) for each in origin.outputs)
+    return origin.held, (*ours, *former, *inherited)
 
 
 def saved_output(sink: Sink) -> SavedOutput:

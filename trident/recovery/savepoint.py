@@ -62,19 +62,22 @@ class SavedStream(msgspec.Struct, frozen=True):
 class SavedOutput(msgspec.Struct, frozen=True):
     """An output of the topology: its name, and the location of its rows; "" if there is none that the library knows.
 
-    `elsewhere`: whether rows may go to other places, which only the program knows.
+    `elsewhere`: whether rows may go to other places, which only the program knows. `topology`: the topology whose
+    output it is, if that is one from which the saved topology was forked itself; "" if it is the saved one.
     """
 
     name: str
     place: str
     elsewhere: bool = False
+    topology: str = ""
 
 
 class Savepoint(msgspec.Struct, frozen=True):
     """The content of a savepoint's manifest.
 
     `groups`: the txid of each group. `folder`: the folder of the files, relative to the folder of all savepoints.
-    `log`: the uuid of the log from which it was taken.
+    `log`: the uuid of the log from which it was taken. `held`: if the topology is a fork itself, the sources that only
+    those before it may read.
     """
 
     name: str
@@ -86,6 +89,7 @@ class Savepoint(msgspec.Struct, frozen=True):
     streams: dict[str, SavedStream]
     outputs: tuple[SavedOutput, ...]
     states: dict[str, SavedState]
+    held: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:

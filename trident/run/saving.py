@@ -18,7 +18,7 @@ from trident.batches.group_run import GroupRun
 from trident.batches.run_context import RunContext
 from trident.files.disk import DiskFiles
 from trident.files.store import FileStore
-from trident.recovery.fork_origin import saved_output, sinks_of_program
+from trident.recovery.fork_origin import not_to_be_touched
 from trident.recovery.savepoint import (
     SAVEPOINTS,
     SavedStream,
@@ -103,7 +103,7 @@ class Saving:
             )
             for stream, record in log.members().streams.items()
         }
-        outputs = tuple(map(saved_output, sinks_of_program(program)))
+        held, outputs = not_to_be_touched(log, context.settings.log_at, program)
         # The lease comes last: if another driver had taken the log since the run began, its batches could be in parts
         # of the copy (guard "savepoint, fence").
         log.sync(context.begun.lease)
@@ -117,6 +117,7 @@ class Saving:
             streams,
             outputs,
             states,
+            held,
         )
 
     def _rested(self, group: str) -> int:
