@@ -91,9 +91,11 @@ def _last_key(session: Session, table: Table, after: Key | None, limit: int) -> 
 def _between(table: Table, after: Key | None, upto: Key | None) -> str:
     """Return the SQL condition for rows after one key, up to and including another."""
     row = f"({', '.join(quoted(column.name) for column in table.key)})"
+
+    def typed(key: Key) -> list[str]:  # without the type, the text of a composite value would be a record of any type
+        return [f"{literal(value)}::{column.type}" for column, (_, value) in zip(table.key, key, strict=True)]
+
     conditions = [
-        f"{row} {sign} ({', '.join(literal(value) for _, value in key)})"
-        for sign, key in ((">", after), ("<=", upto))
-        if key is not None
+        f"{row} {sign} ({', '.join(typed(key))})" for sign, key in ((">", after), ("<=", upto)) if key is not None
     ]
     return f" where {' and '.join(conditions)}" if conditions else ""

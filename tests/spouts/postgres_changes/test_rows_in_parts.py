@@ -184,6 +184,27 @@ def test_a_key_of_several_columns(postgres: PostgresServer) -> None:
         table.drop_slot()
 
 
+def test_a_key_of_a_composite_type(postgres: PostgresServer) -> None:
+    table = ChangedTable(postgres, f"composite_{uuid.uuid4().hex[:8]}")
+    postgres.run(f"create type {table.name}_pair as (a int, b text)")
+    table.create(f"id {table.name}_pair primary key, v bigint")
+    try:
+        table.run(f"insert into T select row(n % 3, n)::{table.name}_pair, n from generate_series(1, 6) n")
+        rows: dict[Any, Row] = {}
+        with closing(table.spout("id string, v long", maxRowsPerBatch=2).open()) as executor:
+            position: Any = None
+            for _ in range(3):
+                position = planned(executor, position)
+                apply(rows, changes(executor, position), 1)
+                table.run("update T set v = v + 10", "update T set id = row(9 - (id).a, (id).b) where v % 10 = 3")
+            apply(rows, drained(executor, position)[0], 1)
+        with postgres.connect() as connection:
+            query = f"select id::text, v from {table.name}"
+            assert sorted(rows.values()) == sorted(connection.execute(query.encode()).fetchall())
+    finally:
+        table.drop_slot()
+
+
 def test_the_key_need_not_be_read(orders: ChangedTable) -> None:
     orders.run("insert into T select n, 'x', n from generate_series(1, 4) n")
     with closing(orders.spout("price long", maxRowsPerBatch=2).open()) as executor:
