@@ -2822,6 +2822,14 @@ GUARDS = [
         "tests/run/test_backfill.py -k 'built_only or takes_changes'",
     ),
     Guard(
+        "backfill, a state that began without it",
+        "a state that exists lacks the tuples before it, although the program says backfill=True, and nothing says so",
+        "trident/recovery/backfills.py",
+        '    return "backfill=True" if state.backfill and birth.txid else None\n',
+        "    return None\n",
+        "tests/run/test_backfill.py -k began_without",
+    ),
+    Guard(
         "evolution, batches of the former program",
         "a waiting batch of the former aggregator is added by the new one",
         "trident/recovery/state_evolution.py",
