@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from trident import Count, TridentTopology
+from trident import Count, DeadLetter, TridentTopology
 from trident.base.errors import CodeChangedError
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
@@ -79,3 +79,21 @@ def test_an_output_comes_back_over_a_stage_that_a_program_with_it_has_frozen(tmp
     crash(counted(BATCHES, kept, None), tmp_path, "commit.states.after")
     run(counted(BATCHES, kept, changed), tmp_path)
     assert changed.of_batch == {1: 2, 2: 1}
+
+
+def test_dead_letters_that_there_are_none_of_are_not_missed(tmp_path: Path) -> None:
+    """A stage without dead letters freezes none, whichever program ran it."""
+
+    def letters(out: Rows) -> TridentTopology:
+        topology = TridentTopology()
+        words = topology.newStream("words", FixedBatchSpout("word string", BATCHES))
+        counts = words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="counts")
+        values = counts.newValuesStream(everyChange=True).each("n", lambda n: 6 // n, "m long", onError=DeadLetter())
+        values.foreachArrow(Rows(), name="values")
+        values.deadLetters().foreachArrow(out, name="letters")
+        return topology
+
+    dead = Rows()
+    crash(letters(dead), tmp_path, "commit.stage.frozen")
+    run(letters(dead), tmp_path)
+    assert set(dead.of_batch.values()) <= {0}

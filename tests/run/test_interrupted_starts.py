@@ -47,7 +47,7 @@ STEPS: list[tuple[Any, str]] = [
     (standby.Standby, "__init__"),
     (registry, "enter"),
     (sigterm, "watch"),
-    (start, "_open_log"),
+    (start, "open_log"),
     (start, "check_own_folder"),
     (start, "_begin"),
     (start, "open_statics"),

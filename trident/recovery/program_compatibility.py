@@ -15,6 +15,7 @@ from trident.compiler.step_descriptions import frozen_in_words
 from trident.configuration.settings import Settings
 from trident.log.group_records import History
 from trident.log.protocol import Birth, TransactionLog
+from trident.plan.nodes import LettersOf
 from trident.plan.watermark_names import without_watermarks
 
 Names = Mapping[str, str]
@@ -77,15 +78,15 @@ def _check_returned(group: Group, txid: int, then: Outline, gone: set[str], log:
     """
     for stage in group.stages[1:]:
         frozen = log.frozen(group.name, txid, stage.number)
-        if frozen is None:
-            continue
-        for part in then.parts:
-            if part.stage == stage.number and part.name not in frozen and (lacks := sorted(set(part.leads) - gone)):
+        parts = [part for part in then.parts if part.stage == stage.number and set(part.leads) - gone]
+        for part in parts:
+            # A stage without dead letters freezes none of them.
+            if frozen is not None and part.name not in frozen and not part.name.endswith(LettersOf.ending):
                 raise CodeChangedError(
                     f"batch {txid} of group {group.name!r} waits for its commit, and a program without "
-                    f"{' and '.join(lacks)} froze its stage {stage.number}, so that the batch has no rows for it. "
-                    f"Nothing was written. Start that program once more, which commits the batch without these rows, "
-                    f"then this one"
+                    f"{' and '.join(sorted(set(part.leads) - gone))} froze its stage {stage.number}, so that the batch "
+                    f"has no rows for it. Nothing was written. Start that program once more, which commits the batch "
+                    f"without these rows, then this one"
                 )
 
 
