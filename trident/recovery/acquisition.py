@@ -286,8 +286,9 @@ def _begin_again(program: Program, stores: Mapping[str, Store], births: dict[str
     shape, and a later start would change them once more.
     """
     for name, birth in births.items():
-        stored = stores[name].report().fingerprint
-        if not birth.founded and not birth.filled and stored not in (None, program.shapes[name].fingerprint):
+        if birth.founded or birth.filled:
+            continue
+        if stores[name].report().fingerprint not in (None, program.shapes[name].fingerprint):
             births[name] = replace(birth, epoch=lease.epoch)
 
 
