@@ -169,3 +169,24 @@ def test_a_new_output_of_changes_says_which_rows_it_lacks(tmp_path: Path) -> Non
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         run(tables(3, written), tmp_path / "t")
+
+
+def test_an_output_keeps_the_rows_of_a_state_that_was_dropped_and_says_so(tmp_path: Path) -> None:
+    pytest.importorskip("deltalake", reason="writeDelta needs the package deltalake")
+
+    def written(topology: TridentTopology, table: Any) -> None:
+        table.changes().writeDelta(tmp_path / "copy", key="id", name="copy")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for batches in (1, 1, 2):
+            run(tables(batches, written), tmp_path / "t")
+    dropState("t", "table", checkpointLocation=tmp_path / "t")
+    stale = "output 'copy' has rows up to txid 2, and state 'table', whose changes it takes, begins empty after txid 2"
+    with pytest.warns(RuntimeWarning, match=stale):
+        run(tables(2, written), tmp_path / "t")
+    with pytest.warns(RuntimeWarning, match=stale):
+        run(tables(3, written), tmp_path / "t")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert run(tables(3, written), tmp_path / "t", "table") == [{"b": ("y", 2)}]

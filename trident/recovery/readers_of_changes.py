@@ -4,13 +4,13 @@ A change takes away the row that was there before. If a state has rows whose ins
 would take away what it does not have.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from trident.base.errors import CodeChangedError
 from trident.compiler.program import Program
 from trident.configuration.settings import Settings
 from trident.log.group_records import History
-from trident.log.protocol import Birth
+from trident.log.protocol import Birth, OutputProgress
 from trident.plan.change_order import changed_states
 from trident.plan.nodes import Node, Sink, StateWriter, sources_of
 from trident.plan.sinks import sink_traits
@@ -42,20 +42,36 @@ def _has_more(one: Birth, other: Birth) -> bool:
 
 
 def late_outputs(
-    program: Program, births: Mapping[str, Birth], histories: Mapping[str, History], known: Collection[str]
+    program: Program,
+    births: Mapping[str, Birth],
+    histories: Mapping[str, History],
+    known: Mapping[str, OutputProgress],
 ) -> Iterator[str]:
-    """Yield a warning for each output that lacks rows of the state whose changes it takes. `known`: former outputs."""
+    """Yield a warning for each output whose rows are not those of the state whose changes it takes.
+
+    A new output lacks rows of an older state. An output that took rows keeps those of a state that was dropped since.
+    `known` has the progress of former outputs.
+    """
     for group in program.groups:
         for sink in [output.step for output in group.sinks if isinstance(output.step, Sink)]:
-            if sink.name in known or not sink_traits(sink).keeps_rows(sink):
+            if not sink_traits(sink).keeps_rows(sink):
                 continue
+            place = sink_traits(sink).place(sink)
             for name in _changed(sink, births):
-                if births[name].filled or births[name].txid < histories[group.name].last_frozen:
+                birth, progress = births[name], known.get(sink.name)
+                if progress is None and (birth.filled or birth.txid < histories[group.name].last_frozen):
                     yield (
                         f"output {sink.name!r} is new, and takes the changes of state {name!r}, which has rows since "
-                        f"txid {births[name].txid}: unless the rows are there already, "
-                        f"{sink_traits(sink).place(sink)} gets each of them only when it changes. To have all of them "
-                        f"there, stop the topology, write an export of the state there, and start this program again"
+                        f"txid {birth.txid}: unless the rows are there already, {place} gets each of them only when it "
+                        f"changes. To have all of them there, stop the topology, write an export of the state there, "
+                        f"and start this program again"
+                    )
+                if progress is not None and 0 < progress.last <= birth.txid and not birth.filled:
+                    yield (
+                        f"output {sink.name!r} has rows up to txid {progress.last}, and state {name!r}, whose changes "
+                        f"it takes, begins empty after txid {birth.txid}: the older rows stay in {place} until they "
+                        f"come again, because a state that was dropped gives no deletions. Delete them there, or give "
+                        f"the output another place and another name="
                     )
 
 
