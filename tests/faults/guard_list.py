@@ -3296,6 +3296,22 @@ GUARDS = [
         "tests/access/test_forking.py -k place_of_the_first",
     ),
     Guard(
+        "fork, outputs before",
+        "a fork of a fork writes its batches between those of the topology that both come from",
+        "trident/recovery/fork_origin.py",
+        "    return origin.held, (*ours, *former, *inherited)\n",
+        "    return origin.held, (*ours, *former)\n",
+        "tests/access/test_forking.py -k forks_first_topology",
+    ),
+    Guard(
+        "fork, former outputs",
+        "a fork writes where an output that comes back in the first topology writes, too",
+        "trident/recovery/fork_origin.py",
+        "        return (), (*ours, *former)\n",
+        "        return (), ours\n",
+        "tests/access/test_forking.py -k lacks_now",
+    ),
+    Guard(
         "fork, sources",
         "a fork takes messages from the first topology",
         "trident/access/forking.py",
