@@ -57,7 +57,7 @@ class RereadSpout:
 
     @property
     def needs_spark(self) -> bool:
-        """Whether only Spark can read the tuples."""
+        """True if only Spark can read the tuples."""
         return isinstance(self.spout, SparkOnlySpout) and self.spout.needs_spark
 
     def open(self) -> SpoutExecutor:

@@ -100,7 +100,7 @@ def test_states_that_begin_together_go_on(tmp_path: Path) -> None:
 
 
 def test_a_table_that_was_dropped_alone_is_told(tmp_path: Path) -> None:
-    """What it held gives no deletions, so an aggregate of its changes would keep it for ever."""
+    """Its rows give no deletions, so an aggregate of its changes would keep them for ever."""
     run(tables(1, summed), tmp_path)
     dropState("t", "table", checkpointLocation=tmp_path)
     with pytest.raises(CodeChangedError, match="state 'table' was dropped and begins empty.* Drop it, too: .*totals"):

@@ -272,7 +272,7 @@ def test_a_filled_state_may_be_built_on_a_state_of_a_new_stream(tmp_path: Path) 
 
 
 def test_a_start_after_a_crash_continues_with_the_old_tuples(tmp_path: Path) -> None:
-    """What was read is not read again: also not by another process, in which no object has the same address."""
+    """No tuple is read again, also by another process, in which no object has the same address."""
     run(program(numbered(100)), tmp_path)
     found, spouts = [], [numbered(100), FixedBatchSpout("word string, seq long", []), TickingSpout(), RateSpout()]
     for end in (lambda: None, lambda: 1):

@@ -73,7 +73,7 @@ class Changing(World):
         self._enrolled: list[Shape] = []
         """These, and those whose groups or states the log knows from a start that did not come to its end."""
         self._losses_accepted = 0
-        """How many drivers had begun when its user last accepted what a source lost."""
+        """The number of drivers that had begun when its user last accepted the losses of a source."""
         self._homes_shape: dict[str, Shape] = {}
         self._ways: list[str] = []
         self._way = ""

@@ -53,7 +53,7 @@ class FakeRedis:
         self.writer = b""
         """The token of the last write of a log."""
         self.page = 0
-        """How many fields HSCAN returns at once; 0: all, as a server does with a small hash."""
+        """The number of fields that HSCAN returns at once; 0: all, as a server does with a small hash."""
 
     # --- faults ----------------------------------------------------------------------------------------------
 

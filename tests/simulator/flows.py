@@ -58,7 +58,7 @@ class Flow(Shape):
         return presenting(self.name, state)
 
     def due(self, state: str, batches: list[meanings.Batch]) -> int | None:
-        """How many keys of a state are due at some time; None where all of them are, or none."""
+        """Return the number of keys of a state that are due at some time; None if all of them are, or none."""
         of_state = meanings.DUE.get((self.name, state))
         return None if of_state is None else of_state(batches)
 

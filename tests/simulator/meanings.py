@@ -537,4 +537,4 @@ MEANINGS: dict[str, Callable[[list[Batch]], dict[str, Held | Waiting]]] = {
 """What the states of each flow hold after these batches."""
 
 DUE: dict[tuple[str, str], Callable[[list[Batch]], int]] = {("timers", "rings"): _timed}
-"""How many keys of a state are due at some time, of states of which not every key is."""
+"""The number of keys that are due at some time, for each state of which not every key is."""

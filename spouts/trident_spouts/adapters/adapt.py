@@ -39,7 +39,7 @@ class UserSpout:
 
     @property
     def forkable(self) -> bool:
-        """Whether the spout only reads: by its own attribute `forkable`, otherwise by its contract.
+        """True if the spout only reads, by its own attribute `forkable`, otherwise by its contract.
 
         Spouts over partitions only read. A BatchSpout does if it has no `ack` of its own.
         """

@@ -86,7 +86,7 @@ class Plan(NamedTuple):
 
     @property
     def rows_left(self) -> bool:
-        """Whether the table has more rows to begin with."""
+        """True if the table has first rows that were not read yet."""
         return self.after is None and bool(self.shown) and self.shown[-1].upto is not None
 
     def logged(self) -> dict[str, Any]:
