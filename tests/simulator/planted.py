@@ -343,8 +343,8 @@ FAULTS = [
         EVOLVING,
         "a state that a former program began to create keeps its record",
         "trident/recovery/acquisition.py",
-        "if not birth.founded and not birth.filled and stored not in",
-        "if False and stored not in",
+        "if stores[name].report().fingerprint not in (None,",
+        "if False and stores[name].report().fingerprint not in (None,",
         flow=EVOLVING,
     ),
     Fault(
