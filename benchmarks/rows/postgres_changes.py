@@ -20,6 +20,8 @@ ROWS = 200_000
 TRANSACTION = 1_000
 BATCH = 100_000
 SLOT = "changes"
+_OF_LOOP, _A_SECOND = 0.9, 50_000
+"""The promise: this part of the loop's rate or so many changes a second, whichever is less."""
 
 
 def postgres_changes(bench: Bench, load: Workload) -> Iterator[Row]:
@@ -35,7 +37,8 @@ def postgres_changes(bench: Bench, load: Workload) -> Iterator[Row]:
         seconds = median_seconds(bench, {"by hand": ways.by_hand, "ours": ways.ours}, expected)
     rates = {name: (rows + rows // 2 + rows // 4) / each for name, each in seconds.items()}
     text = "changes of a PostgreSQL table into a count, embedded engine, memory state; against a loop over the slot"
-    yield Row("slot.embedded", text, rates["ours"], rates["by hand"], "changes/s", 0.9)
+    target = min(_OF_LOOP, _A_SECOND / rates["by hand"])
+    yield Row("slot.embedded", text, rates["ours"], rates["by hand"], "changes/s", target)
 
 
 def _fill(server: PostgresServer, rows: int) -> None:
