@@ -87,6 +87,11 @@ class StateShape:
         """The key fields, value type and aggregator of the state as text, which must not change between restarts."""
         return write_fingerprint(self.keys, self.value, self.combine.name)
 
+    @property
+    def entries(self) -> pa.Schema:
+        """The key fields, then the field ``value``: the columns of a scan."""
+        return self.keys.append(pa.field("value", self.value))
+
     def fits(self, fingerprint: str) -> bool:
         """Return whether a state with this stored fingerprint has this shape."""
         return fingerprint == self.fingerprint

@@ -24,6 +24,7 @@ from trident.log.protocol import LogReading
 from trident.operations.aggregator_names import bundle_names
 from trident_state.few_keys import Key
 from trident_state.fingerprint import Fingerprint, read_fingerprint
+from trident_state.key_order import KeyRange
 from trident_state.memory import MemoryStore
 from trident_state.memory.segments import Manifest, read_manifest
 from trident_state.memory.store import Pace
@@ -134,6 +135,12 @@ class MemoryReplica:
 
     def read_few(self, keys: Sequence[Key], asOf: int | None) -> FewFound | None:
         return self._loaded().read_few(keys, asOf)
+
+    def has_order(self, between: KeyRange) -> bool:
+        return True
+
+    def read_range(self, between: KeyRange, most: int | None, asOf: int | None) -> pa.Table:
+        return self._loaded().read_range(between, most, asOf)
 
     def scan(self, asOf: int | None, pageRows: int = 10_000) -> Iterator[pa.Table]:
         return self._loaded().scan(asOf, pageRows)

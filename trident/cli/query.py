@@ -16,6 +16,7 @@ from trident.client.drpc_client import DRPCClient
 from trident.reads.keys_from_json import is_written_plainly, key_of_text
 
 NOT_FOUND = 3
+_PAGE_ROWS = 1_000
 
 
 @click.command()
@@ -24,6 +25,10 @@ NOT_FOUND = 3
 @click.option("--state", help="Ask for the values of keys in this state, instead of a function.")
 @click.option("--top", type=click.IntRange(min=1), help="With --state: the entries with the greatest values.")
 @click.option("--by", help="With --top: the field of the value that ranks.")
+@click.option("--low", help="With --state: the first key of a range.")
+@click.option("--high", help="With --state: the first key after a range.")
+@click.option("--prefix", help="With --state: the beginning of the keys of a range.")
+@click.option("--limit", type=click.IntRange(min=1), help="The most entries of a range. [default: 100]")
 @click.option("--token", type=Secret(), help="The server's token: env:NAME or file:path.")
 @click.option(
     "--ca", help="The authority that signed the server's certificate, a PEM file. [default: the system's authorities]"
@@ -38,6 +43,10 @@ def query(
     state: str | None,
     top: int | None,
     by: str | None,
+    low: str | None,
+    high: str | None,
+    prefix: str | None,
+    limit: int | None,
     token: str | None,
     ca: str | None,
     cert: str | None,
@@ -50,10 +59,9 @@ def query(
     Text, dates, times and binary values (base64) are written as they are, all others in JSON. Without an argument it
     lists the functions; with --state alone, the states.
     """
-    if state is None and (top is not None or by is not None):
-        raise click.UsageError("--top and --by need --state")
-    if top is not None and words:
-        raise click.UsageError("--top takes no keys")
+    ends = {"low": low, "high": high, "prefix": prefix}
+    ranged = any(end is not None for end in ends.values())
+    _check_options(state, words, top is not None or by is not None, ranged or limit is not None)
     if (cert is None) != (key is None):
         raise click.UsageError("a certificate needs both --cert and --key")
     shown = None if cert is None or key is None else (cert, key)
@@ -63,8 +71,31 @@ def query(
         elif top is not None:
             rows = client.top(state, top, by)
             show([row.asDict() for row in rows], rows.fields, form)
+        elif ranged or limit is not None:
+            _range(client, state, ends, limit or 100, form)
         else:
             _keys(client, state, words, form)
+
+
+def _check_options(state: str | None, words: Sequence[str], isTop: bool, isRange: bool) -> None:
+    if state is None and isTop:
+        raise click.UsageError("--top and --by need --state")
+    if state is None and isRange:
+        raise click.UsageError("--low, --high, --prefix and --limit need --state")
+    if isTop and isRange:
+        raise click.UsageError("--top goes with none of --low, --high, --prefix and --limit")
+    if words and (isTop or isRange):
+        raise click.UsageError("--top takes no keys" if isTop else "a range takes no keys besides its ends")
+
+
+def _range(client: DRPCClient, state: str, ends: Mapping[str, Any], limit: int, form: str | None) -> None:
+    """Print the first entries of a range, which come in pages."""
+    page = client.range(state, **ends, limit=min(limit, _PAGE_ROWS))
+    rows = list(page)
+    while page.after is not None and len(rows) < limit:
+        page = client.range(state, **ends, limit=min(limit - len(rows), _PAGE_ROWS), after=page.after)
+        rows += page
+    show([row.asDict() for row in rows], page.fields, form)
 
 
 def _call(client: DRPCClient, words: Sequence[str], form: str | None) -> None:

@@ -63,6 +63,16 @@ class Session:
             self._seen[group] = max(txid, self._seen.get(group, txid))
 
 
+def key_text(key: Any) -> str:
+    """Return a key, or the first fields of one as a tuple, in the form in which the address of a request has it.
+
+    >>> key_text("dog"), key_text(7), key_text(("dog", 7)), key_text(float("nan"))
+    ('dog', '7', '["dog", 7]', '"NaN"')
+    """
+    plain = jsonable(list(key) if isinstance(key, tuple) else key)
+    return plain if isinstance(plain, str) and not isinstance(key, float) else json.dumps(plain)
+
+
 def read_table(content: bytes, headers: Mapping[str, str]) -> ServedRows:
     """Return the rows in an answer that is an Arrow stream."""
     table = pa.ipc.open_stream(content).read_all()

@@ -18,6 +18,7 @@ from trident.client.answers import (
     call_body,
     error_of,
     json_body,
+    key_text,
     read_table,
 )
 from trident.client.changes import QUIET_SECONDS, Change, ChangesReader
@@ -103,6 +104,13 @@ class Conversation:
     def top(self, state: str, n: int, by: str | None) -> Request:
         """Return the request for the entries with the greatest values."""
         return self._entries(state, {"top": str(n)} | ({} if by is None else {"by": by}))
+
+    def range(self, state: str, ends: Mapping[str, Any], inclusive: str, limit: int, after: str | None) -> Request:
+        """Return the request for a page of a range of keys: the one after the cursor `after`. An end may be None."""
+        given = {name: key_text(value) for name, value in ends.items() if value is not None}
+        if "prefix" not in given or inclusive != "left":
+            given["inclusive"] = inclusive
+        return self._entries(state, given | {"limit": str(limit)} | ({} if after is None else {"after": after}))
 
     def page(self, state: str, rows: int, after: str | None) -> Request:
         """Return the request for the page of entries after the cursor `after`."""

@@ -158,6 +158,25 @@ class DRPCClient:
         """
         return self._rows(self._conversation.top(state, n, by))
 
+    def range(
+        self,
+        state: str,
+        low: Any = None,
+        high: Any = None,
+        *,
+        prefix: Any = None,
+        inclusive: str = "left",
+        limit: int = 100,
+        after: str | None = None,
+    ) -> ServedRows:
+        """Return the entries with keys from `low` up to but not including `high`, in order; see `StateView.range`.
+
+        `prefix`, in place of `low` and `high`, is the beginning of a text key, or a tuple of values of the first key
+        fields. The result's `after` is the cursor of the next page, None after the last one.
+        """
+        ends = {"low": low, "high": high, "prefix": prefix}
+        return self._rows(self._conversation.range(state, ends, inclusive, limit, after))
+
     def functions(self) -> dict[str, str]:
         """Return the DRPC functions by name, each with its call: ``{"count": "count(word string)"}``."""
         answer = self._ask(self._conversation.functions())

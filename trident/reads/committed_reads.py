@@ -23,7 +23,9 @@ from trident.base.errors import SnapshotMovedError
 from trident.reads import commit_gate
 from trident.reads.static_states import ReadableStore
 from trident_state.few_keys import Key
+from trident_state.key_order import KeyRange, collect_range
 from trident_state.messages import Found
+from trident_state.ranged import has_order, read_range
 from trident_state.state_shape import StateKind
 from trident_state.store import read_few
 
@@ -151,6 +153,23 @@ class Snapshot:
         self._end_read()
         return found.values
 
+    def range(self, state: str, entries: pa.Schema, between: KeyRange, most: int | None) -> pa.Table:
+        """Return the entries of a range of keys, in order: the first `most` of them, or all.
+
+        `entries` has the names and types of the key fields and of the value.
+        """
+        store, txid = self._source.store(state), self.txid(state)
+        if not self._held and not has_order(store, between):
+            raise _TooLarge
+        asked = most if self._held or (most is not None and most <= FREE_ROWS) else FREE_ROWS + 1
+        table = read_range(store, between, asked, txid)
+        if table is None:
+            table = collect_range(self._pages(store, txid), entries, between, most)
+        elif not self._held and table.num_rows > FREE_ROWS:
+            raise _TooLarge
+        self._end_read()
+        return table.rename_columns(entries.names)
+
     def scan(self, state: str) -> Iterator[pa.Table]:
         """Return all entries of a state, page by page: the key fields, then ``value``."""
         if not self._held:
@@ -159,11 +178,14 @@ class Snapshot:
         return self._scan(state)
 
     def _scan(self, state: str) -> Iterator[pa.Table]:
+        yield from self._pages(self._source.store(state), self.txid(state))
+        self._end_read()
+
+    def _pages(self, store: ReadableStore, txid: int | None) -> Iterator[pa.Table]:
         check = _check.get()
-        for page in self._source.store(state).scan(self.txid(state), FREE_ROWS):
+        for page in store.scan(txid, FREE_ROWS):
             check()
             yield page
-        self._end_read()
 
 
 class HeldReads(Snapshot):

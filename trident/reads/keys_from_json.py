@@ -51,6 +51,28 @@ def key_of_json(value: Any, fields: pa.Schema, state: str) -> Any:
     return key[0] if len(fields) == 1 else key
 
 
+def beginning_of_text(text: str, fields: pa.Schema, state: str) -> Any:
+    """Return the beginning of a key that `text` means: as `key_of_text`, but a JSON list may end early, or be a text.
+
+    Raises StateKeyError if the text is not the beginning of a key.
+
+    >>> fields = pa.schema({"word": pa.string(), "n": pa.int64()})
+    >>> beginning_of_text('["dog"]', fields, "counts"), beginning_of_text('"do"', fields, "counts")
+    (('dog',), 'do')
+    """
+    if len(fields) < 2:
+        return key_of_text(text, fields, state)
+    try:
+        value = read_json(text)
+    except ValueError:
+        raise _invalid(text, fields, state) from None
+    if not isinstance(value, list):
+        return key_of_json(value, pa.schema([fields.field(0)]), state)
+    given = pa.schema(list(fields)[: len(value)])
+    key = key_of_json(value if len(value) != 1 else value[0], given, state)
+    return (key,) if len(value) == 1 else key
+
+
 def is_written_plainly(kind: pa.DataType) -> bool:
     """Return whether values of this type are texts in JSON, and so are written on a command line without quotes."""
     return bool(kinds.is_string(kind) or kinds.is_binary(kind) or kinds.is_date(kind) or kinds.is_timestamp(kind))

@@ -32,10 +32,13 @@ from trident.plan.state_schema import parts_of, present_of, value_of
 from trident.reads.committed_reads import Isolation, ReadSource, Snapshot, read_consistently
 from trident.reads.expression_listing import MISSING, calling_frame
 from trident.reads.flat_tables import spread_structs, to_frame
+from trident.reads.key_ranges import Inclusive, cursor_of, range_after, range_between, range_of_prefix
 from trident.reads.key_tables import fields_text, key_table, tuples_of
 from trident.reads.previous_reads import read_previous, txid_before
 from trident.reads.ranking import field_of, top_of_columns, top_of_values
 from trident.reads.state_mapping import StateMapping
+from trident.reads.state_range import StateRange
+from trident_state.key_order import KeyRange
 from trident_state.state_shape import StateKind, StateShape
 
 if TYPE_CHECKING:
@@ -264,6 +267,109 @@ class StateView(StateMapping):
         if by is None and unordered:
             return self.toArrow(n)
         return self._shown(*self._top(n, by))
+
+    def range(
+        self,
+        low: Any = None,
+        high: Any = None,
+        *,
+        inclusive: Inclusive = "left",
+        limit: int | None = None,
+        after: str | None = None,
+    ) -> StateRange:
+        """Return the entries with keys from `low` up to but not including `high`, in the order of the keys.
+
+        All are as of one txid. Keys have the order of their types, as in Spark's ``ORDER BY``: null first, NaN after
+        every number, text by its bytes in UTF-8. A state in memory makes an index at its first range; other stores may
+        read all their keys (``docs/guide/queries.md``).
+
+        Parameters
+        ----------
+        low, high : optional
+            A value of the key field; for several fields a tuple of values of the first ones, such as ``("Rome",)`` or
+            ``("Rome", date(2026, 1, 1))``. None: no end.
+        inclusive : "left", "right", "both" or "neither"
+            The ends that belong to the range. ``range(("Rome",), ("Rome",), inclusive="both")`` returns all keys with
+            that first field.
+        limit : int, optional
+            The most entries to return. The result's `after` is then the cursor of the next page.
+        after : str, optional
+            The cursor of the page before. Each page is as of its own txid; a key that exists all the time comes once.
+
+        Raises
+        ------
+        StateKeyError
+            An end is not of the key's types, or the keys have no order (arrays, structs, a state of one value).
+        ValueError
+            `limit`, `inclusive` or `after` is invalid.
+
+        Examples
+        --------
+        >>> from trident import Count, TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> from trident.state import MemoryMapState
+        >>> from trident.testing.local import start_local
+        >>> topology = TridentTopology()
+        >>> words = topology.newStream("words", FixedBatchSpout("word string", [["cow", "cat", "ant", "dog"]]))
+        >>> _ = words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+        >>> with start_local(topology, name="ranges") as running:
+        ...     running.processAllAvailable()
+        ...     counts = running.state("counts")
+        ...     print(counts.range("b", "d"), counts.prefix("co"))
+        ...     page = counts.range(limit=3)
+        ...     print(page, counts.range(limit=3, after=page.after))
+        [('cat', 1), ('cow', 1)] [('cow', 1)]
+        [('ant', 1), ('cat', 1), ('cow', 1)] [('dog', 1)]
+        """
+        return self._range(range_between(self.name, self._shape.keys, low, high, inclusive), limit, after)
+
+    def prefix(self, start: Any, *, limit: int | None = None, after: str | None = None) -> StateRange:
+        """Return the entries whose keys begin with `start`, in the order of the keys; see `range`.
+
+        Parameters
+        ----------
+        start : str, bytes or tuple
+            The beginning of the first key field; or a tuple of values that the first fields have. If the tuple has a
+            value for every field, the last field begins with it.
+
+        Raises
+        ------
+        StateKeyError
+            `start` is not the beginning of a key, or the keys have no order.
+        """
+        return self._range(range_of_prefix(self.name, self._shape.keys, start), limit, after)
+
+    def ranged(self, between: KeyRange, limit: int | None, after: str | None) -> tuple[pa.Table, str | None]:
+        """Return the entries of a range in the form of `toArrow`, and the cursor of the next page."""
+        table, as_of, cursor = self._in_range(between, limit, after)
+        return self._shown(table, as_of), cursor
+
+    def _range(self, between: KeyRange, limit: int | None, after: str | None) -> StateRange:
+        table, as_of, cursor = self._in_range(between, limit, after)
+        shown = self._shown(table, as_of)
+        return StateRange(self._listings.pairs_of(table), shown, as_of.get("asOfTxid"), cursor)
+
+    def _in_range(
+        self, between: KeyRange, limit: int | None, after: str | None
+    ) -> tuple[pa.Table, dict[str, int], str | None]:
+        """Return a page of a range as stored, the metadata that names its txid, and the cursor of the next page."""
+        more = None
+        if limit is not None:
+            check_whole_number(f"state {self.name!r}: limit", limit, least=1, error=ValueError)
+            more = limit + 1  # one more shows whether there is a next page
+        if after is not None:
+            between = range_after(self.name, between, after)
+        entries = pa.schema(list(zip([*self._shape.keys.names, self._output], self._shape.entries.types, strict=True)))
+
+        def read(snapshot: Snapshot) -> tuple[pa.Table, int | None]:
+            return snapshot.range(self.name, entries, between, more), snapshot.txid(self.name)
+
+        table, txid = self._at_one_txid(read)
+        as_of = {} if txid is None else {"asOfTxid": txid}
+        if limit is None or table.num_rows <= limit:
+            return table, as_of, None
+        page = table.slice(0, limit)
+        return page, as_of, cursor_of(self.name, page.select(self._shape.keys.names).slice(limit - 1))
 
     def _top(self, n: int, by: str | Callable[[Any], Any] | None) -> tuple[pa.Table, dict[str, int]]:
         """Return the `n` entries with the greatest values, as stored, and the metadata that names their txid."""

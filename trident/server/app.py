@@ -27,6 +27,7 @@ from trident.server.freshness import Freshness
 from trident.server.guards import Guards, json_answer
 from trident.server.limits import Limits
 from trident.server.openapi import description
+from trident.server.range_queries import RANGE_PARAMETERS, range_of_query
 from trident.server.request_record import Ledger
 from trident.server.served import Served
 from trident.server.state_feed import StateFeed
@@ -37,6 +38,7 @@ from trident.user_calls.threads import Threads, ended_by_user_code
 from trident.user_calls.watched_calls import Subject
 
 _T = TypeVar("_T")
+_ASKED = {"limit", "after", "top", "by"} | RANGE_PARAMETERS
 _READ = Subject("a read for a client of the server")
 
 
@@ -228,13 +230,11 @@ class _Answers:
         return json_answer({"values": [jsonable(value) for value in values], **fresh})
 
     async def _entries(self, request: Request) -> Response:
-        """Answer with a page of entries in the order of their keys, or with the entries of the greatest values."""
+        """Answer with a page of all entries or of a range of keys, or with the entries of the greatest values."""
         view, asked = self._view(request), request.query_params
-        unknown = set(asked) - {"limit", "after", "top", "by"}
-        if unknown:
-            raise RequestError(
-                400, "InvalidQuery", f"unknown: {', '.join(sorted(unknown))}; expected limit, after, top, by"
-            )
+        if unknown := set(asked) - _ASKED:
+            expected = ", ".join(sorted(_ASKED))
+            raise RequestError(400, "InvalidQuery", f"unknown: {', '.join(sorted(unknown))}; expected {expected}")
         if twice := [name for name in asked if len(asked.getlist(name)) > 1]:
             raise RequestError(
                 400, "InvalidQuery", f"{twice[0]} is given {len(asked.getlist(twice[0]))} times; give it once"
@@ -249,6 +249,10 @@ class _Answers:
             table = await self._listings.ranked(request, view, count, by)
             return _rows(request, table, await self._freshness.of(self._txids(view, txid_of(table))))
         seen = await self._waiting.reach(request, {}, self._limits.timeoutSecs)
+        if (between := range_of_query(view, asked)) is not None:
+            table, after = await self._listings.ranged(request, view, between, limit, asked.get("after"))
+            more = {} if after is None else {"after": after}
+            return _rows(request, table, await self._freshness.of(self._txids(view, txid_of(table))), more)
         least = seen.get(self._served.group_of(view.name) or "", 0)
         table, after = await self._listings.page(request, view, limit, asked.get("after"), least)
         more = {} if after is None else {"after": after}

@@ -2,17 +2,19 @@
 
 from collections.abc import Iterable, Mapping
 from importlib.metadata import version
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow as pa
 
 from trident.drpc.local import DRPCFunction
+from trident.reads.key_ranges import Inclusive
 from trident.reads.state_view import StateView
 from trident.server import bodies
 from trident.server.json_schemas import Schema, schema_of
 from trident.server.limits import Limits
 from trident.server.served import Served
 from trident.server.state_pages import value_fields
+from trident_state.key_order import unordered_field
 
 _ERRORS = {
     400: "the request is wrong; the message has the details",
@@ -108,6 +110,9 @@ def _get(view: StateView) -> dict[str, Any]:
 def _entries(view: StateView, limits: Limits) -> dict[str, Any]:
     count = {"type": "integer", "minimum": 1, "maximum": limits.rows}
     asked: dict[str, Schema] = {"limit": count, "after": {"type": "string"}, "top": count}
+    if len(view.keyFields) and unordered_field(view.keyFields) is None:
+        asked |= {name: {"type": "string"} for name in ("low", "high", "prefix")}
+        asked["inclusive"] = {"enum": list(get_args(Inclusive))}
     if fields := value_fields(view):
         asked["by"] = {"enum": fields}
     rows = {
@@ -117,7 +122,7 @@ def _entries(view: StateView, limits: Limits) -> dict[str, Any]:
         **_FRESH,
     }
     operation = _operation(
-        f"Read a page of state {view.name}, or its greatest values",
+        f"Read a page of state {view.name}, of a range of its keys, or its greatest values",
         _answer(rows),
         [400, 401, 403, 404, 410, 421, 503, 504],
     )

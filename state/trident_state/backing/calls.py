@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from trident.base.callsite import site_of
 from trident.base.errors import StateError, StateUnavailableError, TridentError, UserFunctionError
 from trident.base.short_texts import raised
-from trident_state.backing.protocol import META, BackingMap, FencedBackingMap, ListedBackingMap
+from trident_state.backing.protocol import META, BackingMap, FencedBackingMap, ListedBackingMap, SortedBackingMap
 
 T = TypeVar("T")
 
@@ -96,6 +96,17 @@ class MapCalls:
         """Return the keys of all entries except the meta entry. Raises StateError if the map cannot list its keys."""
         user_map = self._listed_map()
         keys = self._call(lambda: list(user_map.keys()), of=user_map.keys)
+        return [key for key in keys if key != META]
+
+    @property
+    def is_sorted(self) -> bool:
+        """Return whether the map can list the keys between two keys."""
+        return isinstance(self._made_map(), SortedBackingMap)
+
+    def keys_between(self, low: bytes, high: bytes, most: int | None) -> list[bytes]:
+        """Return the keys from `low` up to but not including `high`, in the order of their bytes: the first `most`."""
+        user_map: Any = self._made_map()
+        keys = self._call(lambda: list(user_map.keysBetween(low, high, most)), of=user_map.keysBetween)
         return [key for key in keys if key != META]
 
     def remove(self, keys: list[bytes]) -> None:

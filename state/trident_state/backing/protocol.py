@@ -61,3 +61,18 @@ class ListedBackingMap(BackingMap, Protocol):
     def multiRemove(self, keys: list[bytes]) -> None:
         """Remove the given keys. A key that is not stored is not an error."""
         ...
+
+
+@runtime_checkable
+class SortedBackingMap(ListedBackingMap, Protocol):
+    """A map that can also list the keys between two keys.
+
+    So ranges of keys of one text, binary or boolean field are read without a list of all keys.
+    """
+
+    def keysBetween(self, low: bytes, high: bytes, most: int | None) -> Iterable[bytes]:
+        """Return the keys from `low` up to but not including `high`, in the order of their bytes.
+
+        With `most`, return only so many, the first ones.
+        """
+        ...

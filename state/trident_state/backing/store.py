@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from trident.base.attempt import Lease
 from trident.base.errors import (
@@ -31,6 +32,7 @@ from trident_state.checks import (
     duplicate_key_error,
 )
 from trident_state.incarnation import Incarnation
+from trident_state.key_order import KeyRange, is_stored_in_order, order_of, stored_range
 from trident_state.keys import check_key_types, decode_keys, encode_checked_keys
 from trident_state.messages import Applied, Found, GroupStatus, StoreReport, Update
 from trident_state.records.forms import ValueForm, records_of, unpack_records
@@ -40,6 +42,10 @@ from trident_state.store import read_again
 
 _DROP_TRIES = 20
 """The most times that a drop begins. It begins again if a driver wrote the state between its read and its write."""
+
+
+_FEWEST_KEYS, _RANGE_KEYS = 64, 10_000
+"""The least and the most keys of a range that are read at once. Some of them may have no value any more."""
 
 
 class _Change(NamedTuple):
@@ -227,16 +233,58 @@ class BackingStore:
         self._check_readable(asOf)
         keys = self._calls.keys()
         for at in range(0, len(keys), pageRows):
-            page = keys[at : at + pageRows]
-            values = self._values(page, asOf)
-            present = values.is_valid()
-            encoded = pa.array(page, pa.binary()).filter(present)
-            if len(encoded):
-                try:
-                    table = decode_keys(encoded, self._shape.keys)
-                except StateCorruptError as error:
-                    raise StateCorruptError(f"{self._where}: {error}") from error
-                yield table.append_column("value", values.filter(present))
+            page = self._entries(keys[at : at + pageRows], asOf)
+            if page.num_rows:
+                yield page
+
+    def _entries(self, keys: list[bytes], asOf: int | None) -> pa.Table:
+        """Return the entries of the given keys that have a value as of `asOf`."""
+        values = self._values(keys, asOf)
+        present = values.is_valid()
+        decoded = self._decoded(pa.array(keys, pa.binary()).filter(present))
+        return decoded.append_column("value", values.filter(present))
+
+    def _decoded(self, encoded: pa.Array) -> pa.Table:
+        try:
+            return decode_keys(encoded, self._shape.keys)
+        except StateCorruptError as error:
+            raise StateCorruptError(f"{self._where}: {error}") from error
+
+    def has_order(self, between: KeyRange) -> bool:
+        """Return whether the map can list the keys of a range in order: those of one text, binary or boolean field."""
+        return is_stored_in_order(self._shape.keys) and self._calls.is_sorted
+
+    def read_range(self, between: KeyRange, most: int | None, asOf: int | None) -> pa.Table:
+        self._check_readable(asOf)
+        pages, rows = [self._shape.entries.empty_table()], 0
+        at_once = _RANGE_KEYS if most is None else min(max(most, _FEWEST_KEYS), _RANGE_KEYS)
+        for keys in self._keys_in_order(between, at_once):
+            pages.append(self._entries(keys, asOf))
+            rows += pages[-1].num_rows
+            if most is not None and rows >= most:
+                break
+        if len(pages) == 1:
+            self._check_readable(asOf)
+        table = pa.concat_tables(pages)
+        return table if most is None else table.slice(0, most)
+
+    def _keys_in_order(self, between: KeyRange, size: int) -> Iterator[list[bytes]]:
+        """Yield the keys of a range in their order, at most `size` at once.
+
+        If the map cannot list them, this lists all keys, sorts those of the range, and reads no other values.
+        """
+        if not self.has_order(between):
+            keys = pa.array(self._calls.keys(), pa.binary())
+            orders = order_of(self._decoded(keys), len(self._shape.keys))
+            inside = between.holds(orders)
+            keys, orders = keys.filter(inside), orders.filter(inside)
+            keys = keys.take(pc.sort_indices(orders)).to_pylist()
+            yield from (keys[at : at + size] for at in range(0, len(keys), size))
+            return
+        low, high = stored_range(between, self._shape.keys.field(0).type)
+        while keys := self._calls.keys_between(low, high, size):
+            yield keys
+            low = keys[-1] + b"\0"
 
     def _values(self, keys: list[bytes], asOf: int | None) -> pa.Array:
         """Return the values of the given keys as of `asOf`.

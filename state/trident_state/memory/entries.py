@@ -20,6 +20,7 @@ from trident.base.values import to_python
 from trident_state.binary import one_chunk, valid_rows
 from trident_state.keys import hash_keys
 from trident_state.memory.key_index import HEAD_BYTES, Hashes, KeyIndex, Slots, heap_bytes_of
+from trident_state.memory.key_order_index import KeyOrderIndex
 from trident_state.state_shape import StateKind
 
 NOTHING = -1
@@ -246,6 +247,7 @@ class Entries:
         """True if the entries keep previous values."""
         self._rows = Rows(self.value, self.versioned)
         self._object_bytes = 0
+        self._order: KeyOrderIndex | None = None
         self.reserve(_FIRST_CAPACITY)
 
     def __len__(self) -> int:
@@ -288,6 +290,12 @@ class Entries:
         """Assign slots to new keys, and return the slots, which hold no triples yet. No key may occur twice."""
         self.reserve(len(self) + len(encoded))
         return self.index.insert(encoded, hashes)
+
+    def in_order(self, schema: pa.Schema) -> KeyOrderIndex:
+        """Return the index of the keys in order. The first call makes it. `schema` holds the key fields."""
+        if self._order is None:  # if two threads make one at the same time, one of the two is used once
+            self._order = KeyOrderIndex(self.index, schema)
+        return self._order
 
     def changed(self, since: int) -> Slots:
         """Return the slots whose triple has a later txid than `since`."""

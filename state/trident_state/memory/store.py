@@ -5,6 +5,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from trident_state.binary import concatenate, in_halves
 from trident_state.checks import check_newest, check_next_batch
 from trident_state.expiry import Expiry, without_expired
 from trident_state.few_keys import Key, hash_key, key_encoder
+from trident_state.key_order import KeyRange
 from trident_state.keys import check_key_types, decode_keys, encode_and_hash
 from trident_state.memory.entries import Entries
 from trident_state.memory.key_index import Slots
@@ -32,6 +34,9 @@ _log = logging.getLogger("trident.state")
 _CHUNK = 32_768
 """The entries that `apply` writes before it lets readers continue. They are so few that a reader waits far less than 1
 ms."""
+
+_FEWEST_ROWS, _RANGE_ROWS = 64, 10_000
+"""The least and the most entries that a read of a range takes at once. Some of them may have no value any more."""
 
 _COLLECT_FROM = 4096
 """A store with fewer entries than this does not look for entries that no read can see any more."""
@@ -303,18 +308,44 @@ class MemoryStore:
         self._loaded()
         self._check_reached(asOf)
         entries = self._loaded()
-        keys = entries.index.keys
+        count = len(entries)
 
         def rows(page: slice) -> pa.Table:
-            values, stored = self._visible(entries, page, asOf, time), keys.stored.take(page)
-            if values.null_count:
-                present = values.is_valid()
-                stored, values = stored.filter(present), values.filter(present)
-            return decode_keys(stored, self._shape.keys).append_column("value", values)
+            return self._page(entries, page, asOf, time)
 
-        for at in range(0, keys.count, pageRows):
-            stop = min(at + pageRows, keys.count)
+        for at in range(0, count, pageRows):
+            stop = min(at + pageRows, count)
             yield from (table for table in in_halves(rows, at, stop) if table.num_rows)
+
+    def has_order(self, between: KeyRange) -> bool:
+        return True
+
+    def read_range(self, between: KeyRange, most: int | None, asOf: int | None) -> pa.Table:
+        self._loaded()
+        self._check_reached(asOf)  # first, because the index must see the keys of batch `asOf`
+        entries = self._loaded()
+        pages = [self._shape.entries.empty_table()]
+        at_once = _RANGE_ROWS if most is None else min(max(most, _FEWEST_ROWS), _RANGE_ROWS)
+        for slots in entries.in_order(self._shape.keys).slots(between, at_once):
+            pages += in_halves(partial(self._some, entries, slots, asOf), 0, len(slots))
+            if most is not None and sum(page.num_rows for page in pages) >= most:
+                break
+        if asOf is not None and entries.versioned:
+            # A range without a key reads no triple, although a key that was removed since may have been in it.
+            check_not_beyond(self._where, self._marker, asOf)
+        table = pa.concat_tables(pages)
+        return table if most is None else table.slice(0, most)
+
+    def _some(self, entries: Entries, slots: Slots, asOf: int | None, part: slice) -> pa.Table:
+        return self._page(entries, slots[part], asOf)
+
+    def _page(self, entries: Entries, slots: Slots | slice, asOf: int | None, time: float | None = None) -> pa.Table:
+        """Return the entries in the given slots that have a value as of `asOf`; see `_visible` for `time`."""
+        values, stored = self._visible(entries, slots, asOf, time), entries.index.keys.stored.take(slots)
+        if values.null_count:
+            present = values.is_valid()
+            stored, values = stored.filter(present), values.filter(present)
+        return decode_keys(stored, self._shape.keys).append_column("value", values)
 
     def read_for(self, keys: pa.Table, txid: int, time: float) -> pa.Array:
         encoded, hashes = encode_and_hash(self._where, self._shape.keys, keys)

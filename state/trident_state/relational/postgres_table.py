@@ -103,6 +103,10 @@ class PostgresTable:
     def keys(self) -> Iterable[bytes]:
         return [bytes(key) for (key,) in self._read(f"select key from {self._name}", ()) or ()]
 
+    def keysBetween(self, low: bytes, high: bytes, most: int | None) -> Iterable[bytes]:
+        query = f"select key from {self._name} where key >= %b and key < %b order by key limit %s"
+        return [bytes(key) for (key,) in self._read(query, (low, high, most)) or ()]
+
     def multiRemove(self, keys: list[bytes]) -> None:
         """Remove the given keys. With the last key, the meta entry's, drop the table and the view."""
 

@@ -63,6 +63,15 @@ class SqliteTable:
 
         return self._run("BEGIN", read, [])
 
+    def keysBetween(self, low: bytes, high: bytes, most: int | None) -> Iterable[bytes]:
+        query = f"SELECT key FROM {self._name} WHERE key >= ? AND key < ? ORDER BY key LIMIT ?"
+
+        def read(db: sqlite3.Connection) -> list[bytes]:
+            given = (low, high, -1 if most is None else most)
+            return [key for (key,) in db.execute(query, given)] if self._exists(db) else []
+
+        return self._run("BEGIN", read, [])
+
     def multiRemove(self, keys: list[bytes]) -> None:
         """Remove the given keys. With the last key, the meta entry's, drop the table and the view."""
 

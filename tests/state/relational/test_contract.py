@@ -7,6 +7,7 @@ import pytest
 
 from tests.state.backing.maps import interrupt_before
 from trident.testing.contracts.stores import StoreContract
+from trident.testing.contracts.stores.ranges import RangeContract
 from trident.testing.contracts.stores.starting import StartContract
 from trident_state.relational import PostgresMapState, SqliteMapState
 from trident_state.state_shape import StateKind
@@ -50,4 +51,18 @@ class TestPostgresStarts(StartContract):
         StoreContract.setting,
         StoreContract.storage,
         StoreContract.store,
+    )
+
+
+class TestPostgresRanges(RangeContract):
+    """The part of the contract for which the database has statements of its own."""
+
+    factory, interrupt = TestPostgres.factory, TestPostgres.interrupt
+    kinds = (StateKind.OPAQUE,)
+    kind, setting, storage, store, _skip_other_kinds = (
+        StoreContract.kind,
+        StoreContract.setting,
+        StoreContract.storage,
+        StoreContract.store,
+        StoreContract._skip_other_kinds,
     )

@@ -28,6 +28,7 @@ from trident.testing.contracts.stores.fixtures import (
     Storage,
 )
 from trident.testing.contracts.stores.model import ModelContract
+from trident.testing.contracts.stores.ranges import RangeContract
 from trident.testing.contracts.stores.reading import ReadContract
 from trident.testing.contracts.stores.starting import StartContract
 from trident.testing.contracts.stores.values import ValueContract
@@ -36,7 +37,7 @@ from trident_state.state_shape import StateKind
 from trident_state.store import StateFactory, Store
 
 
-class StoreContract(StartContract, WriteContract, ReadContract, ValueContract, ModelContract):
+class StoreContract(StartContract, WriteContract, ReadContract, RangeContract, ValueContract, ModelContract):
     """The contract of a store after a crash, a replay, a lost reply, a rewind and a second driver, as tests.
 
     Inherit it as ``class TestMyStore(StoreContract)`` and define the fixture `factory`: a function from a `StateKind`
