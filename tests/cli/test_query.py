@@ -58,6 +58,22 @@ def test_a_state(query: Query) -> None:
     assert [json.loads(line)["value"] for line in missing.stdout.splitlines()] == [2, None]
 
 
+def test_a_range(query: Query) -> None:
+    assert lines(query("--state", "counts", "--low", "d")) == [{"word": "dog", "count": 2}]
+    assert lines(query("--state", "counts", "--high", "d")) == [{"word": "cat", "count": 1}]
+    assert lines(query("--state", "counts", "--prefix", "do")) == [{"word": "dog", "count": 2}]
+    assert lines(query("--state", "counts", "--limit", 1)) == [{"word": "cat", "count": 1}]
+    cat, dog = {"word": "cat", "page": 2, "count": 1}, {"word": "dog", "page": 1, "count": 2}
+    assert lines(query("--state", "pages", "--low", '["cat", 2]', "--high", '["dog", 2]')) == [cat, dog]
+    assert lines(query("--state", "pages", "--prefix", '["dog"]')) == [dog]
+    assert lines(query("--state", "pages", "--prefix", '"c"')) == [cat]
+
+
+def test_a_range_longer_than_a_page(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trident.cli.query._PAGE_ROWS", 1)
+    assert [row["word"] for row in lines(query("--state", "counts", "--limit", 5))] == ["cat", "dog"]
+
+
 def test_without_an_argument_it_lists(query: Query) -> None:
     assert lines(query()) == [{"function": "count(word string)"}, {"function": "twice(word string, times int)"}]
     (described,) = lines(query("--state", "counts"))
@@ -73,6 +89,12 @@ def test_without_an_argument_it_lists(query: Query) -> None:
         (["--state", "cuonts"], 1, "no state 'cuonts'; did you mean 'counts'?"),
         (["--top", "3"], 2, "--top and --by need --state"),
         (["--state", "counts", "--top", "3", "dog"], 2, "--top takes no keys"),
+        (["--low", "a"], 2, "--low, --high, --prefix and --limit need --state"),
+        (["--state", "counts", "--low", "a", "dog"], 2, "a range takes no keys besides its ends"),
+        (["--state", "counts", "--top", "3", "--low", "a"], 2, "--top goes with none of --low, --high, --prefix"),
+        (["--state", "counts", "--prefix", "a", "--low", "a"], 1, "prefix is given with low, high or inclusive"),
+        (["--state", "pages", "--low", "dog"], 1, "invalid key 'dog': expected a JSON list of (word string, page int)"),
+        (["--state", "pages", "--low", '"dog"'], 1, "expected a tuple of values of the first key fields (word string,"),
         (["count", "dog", "--token", "a-secret-of-sixteen"], 2, "write env:NAME or file:path"),
     ],
 )

@@ -61,7 +61,43 @@ def test_the_greatest(serving: Serving) -> None:
         assert client.top("counts", 1) == [("dog", 2)]
 
 
-@pytest.mark.parametrize("query", ["limit=0", "limit=x", "top=1000000", "after=%25", "lmit=3"])
+def test_a_range_comes_in_order_page_by_page(serving: Serving) -> None:
+    serving.feed("ant", "cow", "[bee]", "Zoë")
+    told = serving.get("/state/counts?low=b&high=d").json()
+    assert (told["fields"], told["rows"]) == (["word", "count"], [["cat", 1], ["cow", 1]])
+    assert told["asOfTxid"] == {"words": 2}
+    assert serving.get("/state/counts?low=cat&high=dog&inclusive=right").json()["rows"] == [["cow", 1], ["dog", 2]]
+    assert serving.get("/state/counts?prefix=c&limit=1").json()["rows"] == [["cat", 1]]
+    with serving.client() as client:
+        rows = client.range("counts", limit=2)
+        read = [*rows]
+        while rows.after is not None:
+            rows = client.range("counts", limit=2, after=rows.after)
+            read += rows
+        assert [row.word for row in read] == sorted(["ant", "cow", "[bee]", "Zoë", "dog", "cat"])
+        assert client.range("counts", "cow", "dog", inclusive="both") == [("cow", 1), ("dog", 2)]
+        assert client.range("counts", prefix="Zo").txids == {"words": 2}
+        assert [row.word for row in client.range("counts", prefix="[")] == ["[bee]"]
+        for end, message in ((("a", "b"), "expected word string"), (7, r"invalid key 7 \(int\): expected word string")):
+            with pytest.raises(StateKeyError, match=message):
+                client.range("counts", end)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "limit=0",
+        "limit=x",
+        "top=1000000",
+        "after=%25",
+        "lmit=3",
+        "prefix=a&low=b",
+        "low=a&inclusive=x",
+        "low=a&after=7",
+        "low=a&json=1",
+        "low=a&json=true",
+    ],
+)
 def test_queries_that_are_none(serving: Serving, query: str) -> None:
     told = serving.get(f"/state/counts?{query}")
     assert (told.status_code, told.json()["error"]["type"]) == (400, "InvalidQuery")

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import click
+import pyarrow as pa
 
 from trident.base.errors import DRPCArgumentError, DRPCNotFoundError, StateError
 from trident.base.json_values import read_json
@@ -13,7 +14,7 @@ from trident.base.types import arrow_schema, parse_schema
 from trident.cli.output import format_option, show
 from trident.cli.secret_types import Secret
 from trident.client.drpc_client import DRPCClient
-from trident.reads.keys_from_json import is_written_plainly, key_of_text
+from trident.reads.keys_from_json import beginning_of_text, is_written_plainly, key_of_text
 
 NOT_FOUND = 3
 _PAGE_ROWS = 1_000
@@ -90,6 +91,8 @@ def _check_options(state: str | None, words: Sequence[str], isTop: bool, isRange
 
 def _range(client: DRPCClient, state: str, ends: Mapping[str, Any], limit: int, form: str | None) -> None:
     """Print the first entries of a range, which come in pages."""
+    fields = _key_fields(_described(client, state))
+    ends = {name: None if text is None else beginning_of_text(text, fields, state) for name, text in ends.items()}
     page = client.range(state, **ends, limit=min(limit, _PAGE_ROWS))
     rows = list(page)
     while page.after is not None and len(rows) < limit:
@@ -132,18 +135,28 @@ def _parsed(called: str, text: str) -> Any:
 
 
 def _keys(client: DRPCClient, state: str, texts: Sequence[str], form: str | None) -> None:
-    states: Mapping[str, Any] = {each["name"]: each for each in client.states()}
-    if state not in states:
-        raise StateError(f"no state {state!r}{did_you_mean(state, states)}; the states are {', '.join(states)}")
+    described = _described(client, state)
     if not texts:
-        show([states[state]], list(states[state]), form)
+        show([described], list(described), form)
         return
-    fields = arrow_schema(parse_schema(_ddl(states[state]["keys"].items())))
+    fields = _key_fields(described)
     values = client.multiGet(state, [key_of_text(text, fields, state) for text in texts])
     found = [{"key": text, "value": value} for text, value in zip(texts, values, strict=True)]
     show(found, ["key", "value"], form)
     if None in values:
         click.get_current_context().exit(NOT_FOUND)
+
+
+def _described(client: DRPCClient, state: str) -> Mapping[str, Any]:
+    """Return the server's description of a state. Raises StateError if there is no such state."""
+    states: Mapping[str, Mapping[str, Any]] = {each["name"]: each for each in client.states()}
+    if state not in states:
+        raise StateError(f"no state {state!r}{did_you_mean(state, states)}; the states are {', '.join(states)}")
+    return states[state]
+
+
+def _key_fields(described: Mapping[str, Any]) -> pa.Schema:
+    return arrow_schema(parse_schema(_ddl(described["keys"].items())))
 
 
 def _ddl(fields: Iterable[tuple[str, str]]) -> str:

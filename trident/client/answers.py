@@ -64,13 +64,12 @@ class Session:
 
 
 def key_text(key: Any) -> str:
-    """Return a key, or the first fields of one as a tuple, in the form in which the address of a request has it.
+    """Return a key, or the first fields of one as a tuple, in JSON.
 
     >>> key_text("dog"), key_text(7), key_text(("dog", 7)), key_text(float("nan"))
-    ('dog', '7', '["dog", 7]', '"NaN"')
+    ('"dog"', '7', '["dog", 7]', '"NaN"')
     """
-    plain = jsonable(list(key) if isinstance(key, tuple) else key)
-    return plain if isinstance(plain, str) and not isinstance(key, float) else json.dumps(plain)
+    return json.dumps(jsonable(list(key) if isinstance(key, tuple) else key))
 
 
 def read_table(content: bytes, headers: Mapping[str, str]) -> ServedRows:

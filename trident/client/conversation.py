@@ -107,7 +107,7 @@ class Conversation:
 
     def range(self, state: str, ends: Mapping[str, Any], inclusive: str, limit: int, after: str | None) -> Request:
         """Return the request for a page of a range of keys: the one after the cursor `after`. An end may be None."""
-        given = {name: key_text(value) for name, value in ends.items() if value is not None}
+        given = {"json": "true"} | {name: key_text(value) for name, value in ends.items() if value is not None}
         if "prefix" not in given or inclusive != "left":
             given["inclusive"] = inclusive
         return self._entries(state, given | {"limit": str(limit)} | ({} if after is None else {"after": after}))

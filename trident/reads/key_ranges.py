@@ -118,7 +118,7 @@ def _order(state: str, fields: pa.Schema, values: tuple[Any, ...]) -> bytes:
     """Return the bytes in order of values of the first key fields."""
     if not 0 < len(values) <= len(fields):
         raise StateKeyError(
-            f"state {state!r}: invalid end of a range {typed_brief(values)}: expected 1 to {len(fields)} values "
+            f"state {state!r}: invalid beginning of a key {typed_brief(values)}: expected 1 to {len(fields)} values "
             f"({fields_text(fields)})"
         )
     given = pa.schema(list(fields)[: len(values)])

@@ -52,25 +52,37 @@ def key_of_json(value: Any, fields: pa.Schema, state: str) -> Any:
 
 
 def beginning_of_text(text: str, fields: pa.Schema, state: str) -> Any:
-    """Return the beginning of a key that `text` means: as `key_of_text`, but a JSON list may end early, or be a text.
+    """Return the beginning of a key that `text` means: written as for `key_of_text`, or as for `beginning_of_json`.
 
     Raises StateKeyError if the text is not the beginning of a key.
 
-    >>> fields = pa.schema({"word": pa.string(), "n": pa.int64()})
-    >>> beginning_of_text('["dog"]', fields, "counts"), beginning_of_text('"do"', fields, "counts")
-    (('dog',), 'do')
+    >>> beginning_of_text("do", pa.schema({"word": pa.string()}), "counts")
+    'do'
     """
-    if len(fields) < 2:
-        return key_of_text(text, fields, state)
+    if len(fields) == 1 and is_written_plainly(fields.field(0).type):
+        return key_of_json(text, fields, state)
     try:
         value = read_json(text)
     except ValueError:
         raise _invalid(text, fields, state) from None
-    if not isinstance(value, list):
-        return key_of_json(value, pa.schema([fields.field(0)]), state)
-    given = pa.schema(list(fields)[: len(value)])
-    key = key_of_json(value if len(value) != 1 else value[0], given, state)
-    return (key,) if len(value) == 1 else key
+    return beginning_of_json(value, fields, state)
+
+
+def beginning_of_json(value: Any, fields: pa.Schema, state: str) -> Any:
+    """Return the beginning of a key that a JSON value means: a list of the first fields is a tuple of their values.
+
+    Any other value is of the first field alone. Raises StateKeyError if it is not the beginning of a key.
+
+    >>> fields = pa.schema({"word": pa.string(), "n": pa.int64()})
+    >>> beginning_of_json(["dog"], fields, "counts"), beginning_of_json("do", fields, "counts")
+    (('dog',), 'do')
+    """
+    parts = value if isinstance(value, list) else [value]
+    if not len(parts) <= len(fields):
+        raise _invalid(value, fields, state)
+    given = pa.schema(list(fields)[: len(parts)])
+    values = tuple(key_of_json(part, pa.schema([field]), state) for part, field in zip(parts, given, strict=True))
+    return values if isinstance(value, list) else values[0]
 
 
 def is_written_plainly(kind: pa.DataType) -> bool:

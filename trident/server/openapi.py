@@ -112,7 +112,7 @@ def _entries(view: StateView, limits: Limits) -> dict[str, Any]:
     asked: dict[str, Schema] = {"limit": count, "after": {"type": "string"}, "top": count}
     if len(view.keyFields) and unordered_field(view.keyFields) is None:
         asked |= {name: {"type": "string"} for name in ("low", "high", "prefix")}
-        asked["inclusive"] = {"enum": list(get_args(Inclusive))}
+        asked |= {"inclusive": {"enum": list(get_args(Inclusive))}, "json": {"enum": ["true", "false"]}}
     if fields := value_fields(view):
         asked["by"] = {"enum": fields}
     rows = {
