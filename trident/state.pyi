@@ -6,6 +6,7 @@ from trident_state.backing import FencedBackingMap as FencedBackingMap
 from trident_state.backing import ListedBackingMap as ListedBackingMap
 from trident_state.backing import NonTransactionalMap as NonTransactionalMap
 from trident_state.backing import OpaqueMap as OpaqueMap
+from trident_state.backing import SortedBackingMap as SortedBackingMap
 from trident_state.backing import TransactionalMap as TransactionalMap
 from trident_state.memory import MemoryMapState as MemoryMapState
 from trident_state.messages import Applied as Applied

@@ -2,7 +2,7 @@
 
 from trident_state.backing.factory import BackingMapState
 from trident_state.backing.map_rules import NonTransactionalMap, OpaqueMap, TransactionalMap
-from trident_state.backing.protocol import BackingMap, FencedBackingMap, ListedBackingMap
+from trident_state.backing.protocol import BackingMap, FencedBackingMap, ListedBackingMap, SortedBackingMap
 from trident_state.backing.store import BackingStore
 
 __all__ = [
@@ -13,5 +13,6 @@ __all__ = [
     "ListedBackingMap",
     "NonTransactionalMap",
     "OpaqueMap",
+    "SortedBackingMap",
     "TransactionalMap",
 ]

@@ -60,19 +60,16 @@ class RangeContract:
     def test_a_range_is_a_part_of_the_sorted_entries(self, storage: Storage, kind: StateKind, keys: str) -> None:
         schema, values = ORDERED[keys]
         setting = Setting(storage, kind, schema, combine=replacing())
-        store = setting.started()
-        sort_by, draw = list(values), random.Random(keys)  # noqa: S311
-        _apply(store, schema, 1, {key: at for at, key in enumerate(values)})
-        # The second batch removes some keys, and adds none: a removed key is in no range as of it.
-        _apply(store, schema, 2, {key: (None if at % 3 == 1 else at + 100) for at, key in enumerate(values) if at % 3})
-        left = [(key, at + 100 if at % 3 else at) for at, key in enumerate(values) if at % 3 != 1]
-        before = [(key, at) for at, key in enumerate(values)]
-        expected = {2: left} if kind is StateKind.NON_TRANSACTIONAL else {1: before, 2: left}
-        for as_of, pairs in expected.items():
+        store, draw = setting.started(), random.Random(keys)  # noqa: S311
+        _apply(store, schema, 1, dict(zip(values, range(len(values)), strict=True)))
+        # A third of the keys is removed, and so is in no range as of this batch.
+        _apply(store, schema, 2, dict.fromkeys(values[1::3]) | dict.fromkeys(values[2::3], 100))
+        for as_of in (2,) if kind is StateKind.NON_TRANSACTIONAL else (1, 2):
+            pairs = _third_removed(values) if as_of == 2 else list(zip(values, range(len(values)), strict=True))
             ordered = sorted(pairs, key=lambda pair: [rank(value) for value in pair[0]])
             assert ranged(setting, store, KeyRange(b"", None), None, as_of) == _alike(ordered)
             for _ in range(20):
-                low, high = (_bytes(schema, draw.choice(sort_by)) for _ in range(2))
+                low, high = (_bytes(schema, draw.choice(values)) for _ in range(2))
                 most = draw.choice([None, 1, 2, 5])
                 inside = [pair for pair in ordered if low <= _bytes(schema, pair[0]) < high]
                 assert ranged(setting, store, KeyRange(low, high), most, as_of) == _alike(inside[:most])
@@ -133,6 +130,11 @@ def ranged(
         found = collect_range(store.scan(as_of), setting.shape.entries, between, most)
     *keys, values = (column.to_pylist() for column in found.columns)
     return _alike(list(zip(zip(*keys, strict=True), values, strict=True)))
+
+
+def _third_removed(values: list[tuple[Any, ...]]) -> list[tuple[tuple[Any, ...], int]]:
+    """Return the entries after the second batch, which removed every third key and set the one after it to 100."""
+    return [(key, 100 if at % 3 else at) for at, key in enumerate(values) if at % 3 != 1]
 
 
 def rank(value: Any) -> Any:
