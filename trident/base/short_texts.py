@@ -1,8 +1,10 @@
 """Values and texts as errors show them: recognizable, and never long."""
 
 import inspect
+import re
 
 _LONGEST = 80
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def shorten(text: str) -> str:
@@ -75,3 +77,12 @@ def raised(error: BaseException) -> str:
     """
     text = error_text(error)
     return f"raised {type(error).__name__}{f': {text}' if text else ''}"
+
+
+def one_line(error: BaseException) -> str:
+    r"""Return the text of an error in one line, without the colour codes that some packages add.
+
+    >>> one_line(OSError("no\n  \x1b[31mroom"))
+    'no room'
+    """
+    return " ".join(_COLOURS.sub("", str(error)).split())

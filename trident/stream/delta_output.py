@@ -123,7 +123,7 @@ class DeltaOutputVerbs(StreamBase[StreamT]):
 def _place(path: object, given: object, step: Step) -> tuple[str, tuple[tuple[str, str], ...]]:
     """Return the address of a table and the sorted options of its store."""
     # Only here, since it imports Arrow's file systems.
-    from trident_spouts.delta.storage import check_storage_options, folder_of
+    from trident.files.delta_folder import check_storage_options, folder_of
 
     if not isinstance(path, str | Path) or not str(path):
         raise step.wrong(

@@ -15,10 +15,10 @@ from trident.base.errors import (
     SpoutContractError,
     TopologyError,
 )
+from trident.files.delta_folder import TableFolder
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.delta.change_feed import changes_of, check_enabled, inserted
 from trident_spouts.delta.commits import LOG, Commit, commit_path, read_commit, versions_in
-from trident_spouts.delta.storage import TableFolder
 from trident_spouts.delta.table import (
     Look,
     check_fields,

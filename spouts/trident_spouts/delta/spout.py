@@ -13,10 +13,10 @@ from trident.base.described import Written, described, keep
 from trident.base.errors import TopologyError
 from trident.base.short_texts import typed_brief
 from trident.base.types import arrow_schema
+from trident.files.delta_folder import check_storage_options, deltalake, folder_of
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.delta.change_feed import check_enabled, with_kind, without_own
 from trident_spouts.delta.planner import Limits, OnChange, Planner, Range, StartingVersion
-from trident_spouts.delta.storage import check_storage_options, deltalake, folder_of
 from trident_spouts.delta.table import look_at
 from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor, SpoutKind
 from trident_spouts.rows import read_schema

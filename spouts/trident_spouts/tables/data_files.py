@@ -5,7 +5,6 @@ part of a file reads the row groups whose middle is in the part, as Spark's scan
 """
 
 import decimal
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -17,13 +16,12 @@ from pyarrow import types as kinds
 from pyspark.sql.types import StructType
 
 from trident.base.errors import DataLossError, SourceUnreadableError, SpoutContractError
+from trident.base.short_texts import one_line
 from trident.base.types import arrow_schema
 from trident_spouts.casting import CastError, cast_column
 from trident_spouts.emission import PART_BYTES
 from trident_spouts.files.parquet_reader import column_of, only_spark_reads
 from trident_spouts.workers import numbers_of, settle
-
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 _BATCH_ROWS = 10_000
 """The number of rows that are read at once, which is also the number that Spark sends to a worker at once."""
@@ -145,11 +143,6 @@ def read_part(part: Part, storage: Storage, schema: StructType) -> Iterator[pa.R
         raise SourceUnreadableError(
             f"{storage.shown}: cannot read the data file {file.path}: {one_line(error)}"
         ) from error
-
-
-def one_line(error: BaseException) -> str:
-    """Return the text of an error in one line, without the colour codes that some packages add."""
-    return " ".join(_COLOURS.sub("", str(error)).split())
 
 
 def _other_file_error(storage: Storage, file: DataFile, came: int, expected: str) -> SourceUnreadableError:

@@ -14,10 +14,10 @@ from tests.spouts.delta.tables import Table, ids_of, last_position, read_all
 from trident import Count, TridentTopology
 from trident.base.attempt import TransactionAttempt
 from trident.errors import SourceUnreadableError, SpoutContractError, TopologyError
+from trident.files.delta_folder import folder_of
 from trident.spouts import Budget, DeltaSpout, ReadSoFar
 from trident.state import MemoryMapState
 from trident.testing import crash_at, run_through
-from trident_spouts.delta.storage import folder_of
 from trident_spouts.tables.data_files import DataFile, Part, read_part
 
 VECTOR = {

@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 
 from trident.base.files import fsync_folder
+from trident.files.delta_folder import TableFolder
 from trident_spouts.delta.commits import LOG, Commit, commit_path, read_commit
-from trident_spouts.delta.storage import TableFolder
 
 
 class TableHistory:

@@ -19,8 +19,10 @@ import pyarrow as pa
 from trident.base.changes import CHANGE
 from trident.base.crash_points import reach
 from trident.base.errors import OutputError, OutputRefusedError, OutputUnavailableError, TridentError
+from trident.base.short_texts import one_line
 from trident.base.types import arrow_schema
 from trident.compiler.states.shapes import nullable
+from trident.files.delta_folder import TableFolder, deltalake
 from trident.frozen.results import Result
 from trident.outputs.delta.history import TableHistory
 from trident.outputs.delta.record import DeltaRecord, digest_of
@@ -30,8 +32,6 @@ from trident.outputs.run_identity import RunIdentity
 from trident.outputs.writer_record import RecordRules
 from trident.plan.delta_target import UNSAFE
 from trident.plan.nodes import WriteDelta
-from trident_spouts.delta.storage import TableFolder, deltalake
-from trident_spouts.tables.data_files import one_line
 
 ReadTables = Callable[[Result], Iterable[pa.Table]]
 

@@ -12,13 +12,10 @@ from typing import Any
 
 from trident.base.attempt import Lease
 from trident.base.errors import OutputConflictError
+from trident.files.delta_numbers import NUMBER_BYTES, PIECES, pieces_of, text_of
 from trident.outputs.writer_record import WriterRecord
 
 _FORMAT = 1
-_BYTES = 6
-"""The bytes of one number. Readers may take a number of more than 53 bits for a floating-point number."""
-_PIECES = 7
-"""The numbers of a text: of at most 41 bytes, such as a uuid."""
 
 
 class DeltaRecord:
@@ -64,13 +61,12 @@ class DeltaRecord:
         return None if number is None else int(number)
 
     def _text(self, table: Any, part: str) -> str:
-        pieces = [self._number(table, f"{part}{at}") or 0 for at in range(_PIECES)]
-        return b"".join(piece.to_bytes(_BYTES, "big") for piece in pieces).lstrip(b"\0").decode()
+        return text_of([self._number(table, f"{part}{at}") or 0 for at in range(PIECES)])
 
 
 def digest_of(parts: Iterator[bytes]) -> str:
     """Return the digest of a batch, short enough for one number."""
-    summed = blake2b(digest_size=_BYTES)
+    summed = blake2b(digest_size=NUMBER_BYTES)
     for part in parts:
         summed.update(part)
     return summed.hexdigest()
@@ -84,14 +80,11 @@ def _numbers(record: WriterRecord) -> Iterator[tuple[str, int]]:
     yield "epoch", lease.epoch
     yield "digest", int(record.digest or "0", 16)
     for part, text in (("log", record.log), ("token", lease.token)):
-        whole = text.encode().rjust(_BYTES * _PIECES, b"\0")
-        if len(whole) > _BYTES * _PIECES:
-            raise ValueError(f"{part} {text!r} is longer than the record of an output in a Delta table can hold")
-        for at in range(_PIECES):
-            yield f"{part}{at}", int.from_bytes(whole[at * _BYTES : (at + 1) * _BYTES], "big")
+        for at, number in enumerate(pieces_of(part, text)):
+            yield f"{part}{at}", number
     said = repr(tuple(record)).encode()
-    yield "mark", int.from_bytes(blake2b(said, digest_size=_BYTES).digest(), "big")
+    yield "mark", int.from_bytes(blake2b(said, digest_size=NUMBER_BYTES).digest(), "big")
 
 
 def _digits(digest: int) -> str:
-    return f"{digest:0{2 * _BYTES}x}" if digest else ""
+    return f"{digest:0{2 * NUMBER_BYTES}x}" if digest else ""

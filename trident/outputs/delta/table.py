@@ -11,10 +11,10 @@ from trident.base.changes import CHANGE
 from trident.base.errors import OutputConflictError, OutputError
 from trident.base.names import did_you_mean
 from trident.base.types import ddl, type_ddl
+from trident.files.delta_folder import TableFolder
 from trident.plan.delta_target import DeltaTarget
 from trident_spouts.delta.change_feed import ENABLED, VERSION
 from trident_spouts.delta.commits import LOG
-from trident_spouts.delta.storage import TableFolder
 from trident_spouts.delta.table import schema_from
 
 Refuse = Callable[[str], OutputError]

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -13,7 +14,7 @@ import pyarrow.fs
 from trident.base.errors import SourceUnreadableError, TopologyError
 from trident.base.optional_packages import optional_package
 from trident.base.secrets import read_secret
-from trident_spouts.tables.data_files import one_line
+from trident.base.short_texts import one_line
 
 _LIMITS = {"timeout": "10s", "connect_timeout": "5s", "max_retries": "1", "retry_timeout": "15s"}
 """The time limits of a store, unless the options set others. The package's file system holds Python's lock while it
@@ -88,6 +89,15 @@ class TableFolder:
             return list(_file_system(self).get_file_info(selector))
         except OSError as error:
             raise SourceUnreadableError(f"{self.shown}: cannot list its files: {one_line(error)}") from error
+
+    def output(self, path: str) -> pa.NativeFile:
+        """Return a stream into a new file. The file of a local table must be in the table's folder itself."""
+        return _file_system(self).open_output_stream(path)
+
+    def delete(self, path: str) -> None:
+        """Delete a file; one that is not there is no error."""
+        with suppress(FileNotFoundError):
+            _file_system(self).delete_file(path)
 
     @property
     def storage_options(self) -> dict[str, str] | None:

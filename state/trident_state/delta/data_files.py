@@ -1,0 +1,179 @@
+"""The data files of a state's table: their names, and writing and reading them.
+
+A file's name says from which batches its rows come and which buckets they have. So a reader knows from the list of a
+version's files alone the files that it needs, for one key as for a read as of a txid.
+"""
+
+import os
+import threading
+import uuid
+from collections import OrderedDict
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from trident.base.errors import StateCorruptError
+from trident.base.files import fsync_folder
+from trident.files.delta_folder import TableFolder
+from trident_state.binary import in_halves
+from trident_state.delta.columns import Numbers, Rows, TableColumns
+
+ROW_GROUP = 16_384
+"""The rows of a row group, the least that a read of one key reads of a file."""
+
+_GROUP_BYTES = 32 * 2**20
+"""About the most bytes of a row group."""
+
+_FOOTERS = 256
+"""The number of files whose footers are kept in memory."""
+_FEW = 8
+"""A read of at most so many row groups of a file goes through the cache."""
+
+
+class DataFile(NamedTuple):
+    """A file: its batches, its buckets, its rows, and the part of a sum's range that its values may use up (`used`)."""
+
+    low: int
+    high: int
+    first: int
+    last: int
+    rows: int
+    used: int
+    tag: str
+    size: int
+
+    @property
+    def path(self) -> str:
+        """The path within the table's folder."""
+        return f"{self.low}-{self.high}_{self.first}-{self.last}_{self.rows}_{self.used}_{self.tag}.parquet"
+
+
+def file_of(path: str, size: int, where: str) -> DataFile:
+    """Return the file at a path. Raises StateCorruptError if no store has written it.
+
+    >>> file_of("3-5_0-65535_12_7_ab.parquet", 700, "a state").high
+    5
+    """
+    try:
+        batches, buckets, rows, used, tag = path.removesuffix(".parquet").split("_")
+        (low, high), (first, last) = batches.split("-"), buckets.split("-")
+        return DataFile(int(low), int(high), int(first), int(last), int(rows), int(used), tag, size)
+    except ValueError:
+        raise StateCorruptError(
+            f"{where}: another program wrote the file {path} of its table. Only the state may write it: bring back the "
+            f"last version that the state wrote (RESTORE), or drop the state"
+        ) from None
+
+
+class _Footer(NamedTuple):
+    metadata: pq.FileMetaData
+    firsts: Numbers
+    lasts: Numbers
+
+
+class DataFiles:
+    """Writes and reads the data files of one table. Row groups that few keys need are kept in up to `most` bytes."""
+
+    def __init__(self, folder: TableFolder, columns: TableColumns, most: int) -> None:
+        self._folder, self._columns, self._most = folder, columns, most
+        self._lock = threading.Lock()
+        self._footers: OrderedDict[str, _Footer] = OrderedDict()
+        self._groups: OrderedDict[tuple[str, int], list[Rows]] = OrderedDict()
+        self._held = 0
+
+    def write(self, table: pa.Table, low: int, high: int, used: int) -> DataFile:
+        """Write the rows of some batches, sorted by bucket, into a new file. On a local disk the file is durable."""
+        buckets = table.column(self._columns.bucket)
+        tag = uuid.uuid4().hex[:16]
+        file = DataFile(low, high, buckets[0].as_py(), buckets[-1].as_py(), len(table), used, tag, 0)
+        with self._folder.output(file.path) as sink:
+            rows = min(ROW_GROUP, max(1, _GROUP_BYTES * len(table) // max(1, table.nbytes)))
+            pq.write_table(table, sink, row_group_size=rows, use_dictionary=[self._columns.txid])
+            size = sink.tell()
+        if self._folder.local:
+            path = Path(self._folder.uri) / file.path
+            handle = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+            fsync_folder(path.parent)
+        return file._replace(size=size)
+
+    def read(self, file: DataFile, buckets: Numbers) -> list[Rows]:
+        """Return the rows of a file with one of the buckets, which are sorted and distinct, in parts."""
+        footer = self._footer(file)
+        first, last = np.searchsorted(buckets, footer.firsts), np.searchsorted(buckets, footer.lasts, "right")
+        groups = np.flatnonzero(first < last).tolist()
+        if len(groups) > _FEW:
+            parts = self._read_groups(file, footer, groups)
+        else:
+            parts = [part for group in groups for part in self._group(file, footer, group)]
+        return [_in_buckets(part, buckets) for part in parts]
+
+    def forget(self, kept: set[str]) -> None:
+        """Release the memory of files that are not among `kept`."""
+        with self._lock:
+            for path in [path for path in self._footers if path not in kept]:
+                del self._footers[path]
+            for key in [key for key in self._groups if key[0] not in kept]:
+                self._held -= _bytes_of(self._groups.pop(key))
+
+    def _group(self, file: DataFile, footer: _Footer, group: int) -> list[Rows]:
+        key = (file.path, group)
+        with self._lock:
+            if (rows := self._groups.get(key)) is not None:
+                self._groups.move_to_end(key)
+                return rows
+        rows = self._read_groups(file, footer, [group])
+        with self._lock:
+            if key not in self._groups:
+                self._groups[key] = rows
+                self._held += _bytes_of(rows)
+            while self._held > self._most and self._groups:
+                self._held -= _bytes_of(self._groups.popitem(last=False)[1])
+        return rows
+
+    def _read_groups(self, file: DataFile, footer: _Footer, groups: list[int]) -> list[Rows]:
+        with self._folder.open(file.path) as source:
+            table = pq.ParquetFile(source, metadata=footer.metadata).read_row_groups(groups)
+        part = in_halves(
+            lambda rows: self._columns.rows(table.slice(rows.start, rows.stop - rows.start)), 0, len(table)
+        )
+        return list(part)
+
+    def _footer(self, file: DataFile) -> _Footer:
+        with self._lock:
+            if (held := self._footers.get(file.path)) is not None:
+                self._footers.move_to_end(file.path)
+                return held
+        with self._folder.open(file.path) as source:
+            metadata = pq.ParquetFile(source).metadata
+        column = metadata.num_columns - 1  # the buckets come last
+        spans = [metadata.row_group(at).column(column).statistics for at in range(metadata.num_row_groups)]
+        footer = _Footer(metadata, *(np.array([getattr(s, end) for s in spans], np.int64) for end in ("min", "max")))
+        with self._lock:
+            self._footers[file.path] = footer
+            while len(self._footers) > _FOOTERS:
+                self._footers.popitem(last=False)
+        return footer
+
+
+def _bytes_of(parts: list[Rows]) -> int:
+    return sum(part.nbytes for part in parts)
+
+
+def _in_buckets(rows: Rows, buckets: Numbers) -> Rows:
+    """Return the rows that have one of the buckets. Both are sorted by them."""
+    if len(buckets) * 4 > len(rows.buckets):
+        wanted = np.zeros(int(max(buckets[-1], rows.buckets[-1])) + 1, np.bool_)
+        wanted[buckets] = True
+        hits = wanted[rows.buckets]
+        return rows if hits.all() else rows.take(np.flatnonzero(hits))
+    starts, stops = np.searchsorted(rows.buckets, buckets), np.searchsorted(rows.buckets, buckets, "right")
+    lengths = stops - starts
+    ends = np.cumsum(lengths)
+    return rows.take(np.arange(ends[-1]) + np.repeat(starts - (ends - lengths), lengths))

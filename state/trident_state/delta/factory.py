@@ -1,0 +1,126 @@
+"""DeltaMapState: the API to keep a state as a Delta table."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from os import PathLike, fspath
+from typing import Any, Literal, Self, TypedDict, Unpack
+
+from trident.base.durations import Duration
+from trident.base.names import brief
+from trident.base.option_names import known_options_of
+from trident.base.redis_address import redacted
+from trident.files.delta_folder import check_storage_options, folder_of
+from trident_state.delta.store import DeltaStore
+from trident_state.expiry import read_ttl
+from trident_state.state_shape import StateIdentity, StateKind, StateShape
+from trident_state.store import Home
+
+_CACHE = 64 * 2**20
+_UNSAFE = "allow_unsafe_rename"
+
+
+class DeltaOptions(TypedDict, total=False):
+    """The options of a DeltaMapState."""
+
+    storageOptions: Mapping[str, str] | None
+    ttlSecs: Duration | None
+    cacheBytes: int
+
+
+@known_options_of({}, "opaque", "transactional")
+@dataclass(frozen=True, repr=False)
+class DeltaMapState:
+    """A state that is a Delta table, on a disk or an object store. It is as large as the storage, not the memory.
+
+    Make a DeltaMapState by `opaque` or `transactional`. Each batch is one version of the table, durable when the commit
+    returns. Every engine that reads Delta reads the table as it is. The state is exactly-once, and refuses a former
+    driver. It needs deltalake: ``pip install 'trident-pyspark[delta]'``.
+
+    >>> DeltaMapState.opaque("states")
+    DeltaMapState.opaque('states')
+    """
+
+    kind: StateKind = None  # type: ignore[assignment]
+    url: str = ""
+    storageOptions: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    ttlSecs: float | None = None
+    cacheBytes: int = _CACHE
+
+    def __post_init__(self) -> None:
+        if self.kind not in (StateKind.OPAQUE, StateKind.TRANSACTIONAL):
+            raise TypeError("the kind is missing; write DeltaMapState.opaque(url) or .transactional(url)")
+        if not isinstance(self.url, str | PathLike):
+            raise TypeError(f"url={brief(self.url)}: expected a folder or an address, such as 's3://bucket/states'")
+        object.__setattr__(self, "url", fspath(self.url))
+        if not self.url:
+            raise ValueError("url='': expected a folder or an address, such as 's3://bucket/states'")
+        options = check_storage_options(dict(self.storageOptions) if self.storageOptions else None)
+        object.__setattr__(self, "storageOptions", tuple(sorted(options.items())))
+        unsafe = [name for name in options if _UNSAFE in name.lower()]
+        if unsafe:
+            raise ValueError(
+                f"storageOptions: {unsafe[0]} lets two drivers make the same version of a table; leave it out. The "
+                f"store needs conditional writes (for S3, {{'conditional_put': 'etag'}})"
+            )
+        if type(self.cacheBytes) is not int or self.cacheBytes < 0:
+            raise ValueError(f"cacheBytes={self.cacheBytes!r}: expected a number of bytes, at least 0")
+        object.__setattr__(self, "ttlSecs", read_ttl(self.ttlSecs, self.kind))
+
+    @classmethod
+    def opaque(cls, url: str | PathLike[str], **options: Unpack[DeltaOptions]) -> Self:
+        """Return an opaque state, which is exact with transactional and opaque spouts.
+
+        Parameters
+        ----------
+        url
+            A folder, or the address of one on an object store: ``s3://bucket/states``. The table of a state is the
+            folder ``<topology>/<state>`` in it. The folder is created with the first state.
+        storageOptions : dict of str to str, optional
+            Options of the object store, as the package deltalake has them. A value may be ``env:NAME`` or
+            ``file:path``.
+        ttlSecs
+            How long a value lives after its last update, by the times at which batches were planned: seconds,
+            ``"1 hour"``, ``"7d"`` or a timedelta. None: a value never expires.
+        cacheBytes
+            The memory for rows that reads of a few keys have read, in bytes.
+
+        Raises
+        ------
+        TypeError, ValueError
+            An argument is invalid. Whether the place can be reached is checked when the topology starts.
+        """
+        return cls._made(StateKind.OPAQUE, url, options)
+
+    @classmethod
+    def transactional(cls, url: str | PathLike[str], **options: Unpack[DeltaOptions]) -> Self:
+        """Return a transactional state, which is as exact as an opaque state. Parameters as in `opaque`."""
+        return cls._made(StateKind.TRANSACTIONAL, url, options)
+
+    @classmethod
+    def _made(cls, kind: StateKind, url: Any, options: Any) -> Self:
+        return cls(kind, url, **options)
+
+    @property
+    def survives(self) -> Literal["process", "checkpoint", "server"]:
+        """The component that keeps the state between runs: a "server", which here means the table."""
+        return "server"
+
+    @property
+    def fenced(self) -> bool:
+        """True, because the version of an earlier driver is refused."""
+        return True
+
+    def open(self, identity: StateIdentity, shape: StateShape, home: Home) -> DeltaStore:
+        """Return the state's store. It opens the table when it is first used."""
+        folder = folder_of(
+            f"{self.url}/{identity.topology}/{identity.name}", dict(self.storageOptions), "DeltaMapState"
+        )
+        return DeltaStore(identity, shape, self.kind, folder, self.ttlSecs, self.cacheBytes)
+
+    def __repr__(self) -> str:
+        shown = [repr(redacted(self.url))]
+        if self.ttlSecs is not None:
+            shown.append(f"ttlSecs={self.ttlSecs!r}")
+        if self.cacheBytes != _CACHE:
+            shown.append(f"cacheBytes={self.cacheBytes!r}")
+        return f"DeltaMapState.{self.kind.value}({', '.join(shown)})"

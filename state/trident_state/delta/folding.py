@@ -1,0 +1,138 @@
+"""The values of keys from the rows of files.
+
+In a table of whole values the last row of a key has its value, null if the key was removed. In a table of deltas the
+value is the combination of all rows of the key, in the order of their txids.
+"""
+
+from collections.abc import Iterable
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from pyarrow import types as kinds
+
+from trident_state.binary import replace_rows
+from trident_state.delta.columns import Numbers, Rows
+from trident_state.rules import combined
+from trident_state.state_shape import Combine
+
+WHOLE = "values"
+"""The kind of rows of a table whose rows are whole values."""
+
+_LIMIT = 2**47
+"""The range of a type in the unit in which the use of the range is counted."""
+
+
+class Folded(NamedTuple):
+    """The value of each of some keys, null if there is none, and the txid of the last row of each, -1 without one."""
+
+    values: pa.Array
+    txids: Numbers
+
+
+class _Recipe(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The way in which deltas combine, so that a reader without the program can do it."""
+
+    native: str | None = None
+    parts: tuple["_Recipe", ...] | None = None
+    zeros_leave: bool = False
+
+
+def rows_kind(combine: Combine, value: pa.DataType, expires: bool) -> str:
+    """Return the kind of the rows of a state's table, as the table's properties keep it.
+
+    Rows are deltas if the combination is one that every reader can make. Values that may expire are always whole: a
+    batch that finds a value expired begins anew, which the sum of its rows would not show.
+    """
+    recipe = None if expires else _recipe(combine, value)
+    return WHOLE if recipe is None else msgspec.json.encode(recipe).decode()
+
+
+def combine_of(rows: str) -> Combine | None:
+    """Return how the rows of a table combine; None if they are whole values."""
+    return None if rows == WHOLE else _combine(msgspec.json.decode(rows, type=_Recipe))
+
+
+def _recipe(combine: Combine, value: pa.DataType) -> _Recipe | None:
+    if combine.parts is not None:
+        parts = [_recipe(part, value.field(at).type) for at, part in enumerate(combine.parts)]
+        if None in parts:
+            return None
+        return _Recipe(parts=tuple(part for part in parts if part is not None), zeros_leave=combine.zeros_leave)
+    numeric = kinds.is_integer(value) or kinds.is_floating(value) or kinds.is_decimal(value) or kinds.is_duration(value)
+    if combine.native == "sum" and numeric:
+        return _Recipe(combine.native)
+    if combine.native in ("min", "max") and not kinds.is_nested(value) and not kinds.is_null(value):
+        return _Recipe(combine.native)
+    return None
+
+
+def _combine(recipe: _Recipe) -> Combine:
+    native: Any = recipe.native
+    parts = None if recipe.parts is None else tuple(map(_combine, recipe.parts))
+    return Combine(native or "parts", _never, native, parts=parts, zeros_leave=recipe.zeros_leave)
+
+
+def _never(stored: Any, delta: Any) -> Any:
+    raise AssertionError("deltas combine by their native form alone")
+
+
+def fold(parts: Iterable[Rows], keys: pa.Array, kind: pa.DataType, combine: Combine | None, where: str) -> Folded:
+    """Return the values of distinct encoded keys from the rows of files, which come in the order of their batches."""
+    values, txids = pa.nulls(len(keys), kind), np.full(len(keys), -1, np.int64)
+    for rows in parts:
+        if not len(rows.txids):
+            continue
+        at = pa.compute.index_in(rows.keys, value_set=keys)
+        new, found = rows.values, rows.txids
+        if at.null_count:
+            hits = at.is_valid()
+            at, new, found = at.filter(hits), new.filter(hits), found[hits.to_numpy(zero_copy_only=False)]
+        slots = at.to_numpy().astype(np.int64)
+        if not len(slots):
+            continue
+        if combine is not None:
+            new = combined(combine, values.take(at), new, where)
+        values = replace_rows(values, slots, new)
+        txids[slots] = found
+    return Folded(values, txids)
+
+
+def used_range(combine: Combine | None, values: pa.Array) -> int:
+    """Return how much of its type's range the largest of the values takes, in parts of 2**47, rounded up.
+
+    While the sum of these numbers over all files is at most 2**47, no sum of a key's rows can exceed the type. Values
+    that are not added take nothing.
+    """
+    if combine is None or not len(values):
+        return 0
+    if combine.parts is not None:
+        columns = zip(combine.parts, values.flatten(), strict=True)
+        return max((used_range(part, column) for part, column in columns), default=0)
+    kind = values.type
+    if combine.native != "sum" or kinds.is_floating(kind):
+        return 0
+    if kinds.is_duration(kind):
+        values, kind = values.cast(pa.int64()), pa.int64()
+    ends = pa.compute.min_max(values).as_py()
+    if ends["max"] is None:
+        return 0
+    largest = max(_magnitude(ends["min"]), _magnitude(ends["max"]))
+    limit = 10**kind.precision if kinds.is_decimal(kind) else 2 ** (kind.bit_width - 1)
+    return -(-(largest * _LIMIT) // limit)
+
+
+def _magnitude(number: int | Decimal) -> int:
+    """Return a number without its sign; of a decimal all digits as one whole number."""
+    return abs(number) if isinstance(number, int) else int("".join(map(str, number.as_tuple().digits)))
+
+
+def in_range(used: int) -> bool:
+    """Return whether rows that use so much of their type's range can be added without an overflow.
+
+    >>> in_range(2**47), in_range(2**47 + 1)
+    (False, False)
+    """
+    return used < _LIMIT

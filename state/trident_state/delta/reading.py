@@ -1,0 +1,119 @@
+"""Reads of a state as of a txid, from the files of one version of its table."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trident.base.errors import SnapshotMovedError, SourceUnreadableError, StateCorruptError, StateUnavailableError
+from trident.base.short_texts import one_line
+from trident_state.binary import in_halves
+from trident_state.delta.columns import BUCKETS, Numbers, Rows, buckets_of
+from trident_state.delta.data_files import DataFile, DataFiles
+from trident_state.delta.folding import Folded, combine_of, fold
+from trident_state.delta.record import TableVersion
+from trident_state.expiry import without_expired
+from trident_state.state_shape import Combine
+
+_AT_ONCE = 500_000
+"""About the most rows that a scan holds in memory at once."""
+
+
+class TableReads:
+    """Reads values of a state from versions of its table."""
+
+    def __init__(self, files: DataFiles, kind: pa.DataType, where: str) -> None:
+        self._files, self._kind, self._where = files, kind, where
+
+    def values(self, version: TableVersion, encoded: pa.Array, asOf: int, cutoff: int) -> pa.Array:
+        """Return the value of each encoded key as of `asOf`; null for one that is at or before `cutoff`."""
+        distinct = pc.unique(encoded)
+        folded = self.folded(version, distinct, asOf)
+        values = without_expired(folded.values, folded.txids, cutoff)
+        return values if len(distinct) == len(encoded) else values.take(pc.index_in(encoded, value_set=distinct))
+
+    def folded(self, version: TableVersion, distinct: pa.Array, asOf: int) -> Folded:
+        """Return the value of each of some distinct keys, and the txid of its last change, as of `asOf`."""
+        files = self._as_of(version, asOf)
+        if not len(distinct):
+            return Folded(pa.nulls(0, self._kind), np.zeros(0, np.int64))
+        buckets = np.unique(buckets_of(distinct))
+        parts = (part for file in _touched(files, buckets) for part in self._read(file, buckets))
+        return fold(parts, distinct, self._kind, combine_of(version.rows), self._where)
+
+    def pages(self, version: TableVersion, asOf: int, cutoff: int) -> Iterator[tuple[pa.Array, pa.Array]]:
+        """Yield the encoded keys and the values of all entries as of `asOf`, some buckets at a time."""
+        combine = combine_of(version.rows)
+        files = self._as_of(version, asOf)
+        for keys, folded in self.spans(files, combine):
+            values = without_expired(folded.values, folded.txids, cutoff)
+            if values.null_count:
+                present = values.is_valid()
+                keys, values = keys.filter(present), values.filter(present)
+            if len(keys):
+                yield keys, values
+
+    def entries(self, files: Sequence[DataFile], buckets: range, combine: Combine | None) -> tuple[pa.Array, Folded]:
+        """Return the encoded keys in some buckets, and their values by the rows of some files."""
+        wanted = np.arange(buckets.start, buckets.stop, dtype=np.int64)
+        touched = (part for file in _touched(files, wanted) for part in self._read(file, wanted))
+        parts = [part for part in touched if len(part.txids)]
+        if not parts:
+            return pa.array([], pa.binary()), Folded(pa.nulls(0, self._kind), np.zeros(0, np.int64))
+        keys = pc.unique(pa.chunked_array([part.keys for part in parts]))
+        return keys, fold(parts, keys, self._kind, combine, self._where)
+
+    def spans(self, files: Sequence[DataFile], combine: Combine | None) -> Iterator[tuple[pa.Array, Folded]]:
+        """Yield the encoded keys and the folded values of some files, some buckets at a time."""
+        for span in spans_of(sum(file.rows for file in files)):
+            yield from in_halves(
+                lambda rows: self.entries(files, range(rows.start, rows.stop), combine), span.start, span.stop
+            )
+
+    def _as_of(self, version: TableVersion, asOf: int) -> list[DataFile]:
+        files = version.files_as_of(asOf)
+        if any(file.high > asOf for file in files):
+            raise SnapshotMovedError(f"{self._where} cannot be read as of txid {asOf}: its rows were merged since")
+        return files
+
+    def _read(self, file: DataFile, buckets: Numbers) -> list[Rows]:
+        try:
+            return self._files.read(file, buckets)
+        except FileNotFoundError as error:
+            raise MissingFileError(
+                f"{self._where}: the data file {file.path} of its table is missing. If it does not come back, drop the "
+                f"state, or restore the folder from a copy"
+            ) from error
+        except (OSError, SourceUnreadableError) as error:
+            raise StateUnavailableError(f"{self._where}: cannot read {file.path}: {one_line(error)}") from error
+        except pa.ArrowInvalid as error:
+            raise StateCorruptError(
+                f"{self._where}: the data file {file.path} is damaged: {one_line(error)}"
+            ) from error
+
+
+class MissingFileError(StateCorruptError):
+    """A data file of a version is missing: the version was replaced since, or the table is damaged."""
+
+
+def spans_of(rows: int, at_once: int = _AT_ONCE) -> Iterator[range]:
+    """Yield ranges of buckets that together are all buckets, each with about `at_once` of so many rows.
+
+    >>> list(spans_of(10)), len(list(spans_of(2_000_000)))
+    ([range(0, 65536)], 4)
+    """
+    count = min(BUCKETS, max(1, -(-rows // at_once)))
+    step = -(-BUCKETS // count)
+    return (range(at, min(at + step, BUCKETS)) for at in range(0, BUCKETS, step))
+
+
+def _touched(files: Sequence[DataFile], buckets: npt.NDArray[np.int64]) -> list[DataFile]:
+    """Return the files that may have a row in one of the buckets, which are sorted."""
+    touched = []
+    for file in files:
+        at = int(np.searchsorted(buckets, file.first))
+        if at < len(buckets) and buckets[at] <= file.last:
+            touched.append(file)
+    return touched

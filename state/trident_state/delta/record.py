@@ -1,0 +1,165 @@
+"""The record of a state in its table: properties that are set once, and numbers that each version may set anew.
+
+The properties say which state the table holds. The numbers are those of applications (the action ``txn``), which Delta
+keeps in checkpoints too, and of which two versions at the same time cannot set the same one: the txid of the last batch
+(the marker), the epoch and the token of the driver that holds the state, the times by which values expire, and the
+number of compactions.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from trident.base.attempt import Lease
+from trident.base.errors import StateCorruptError, StateOwnedError
+from trident.files.delta_numbers import PIECES, pieces_of, text_of
+from trident_state.delta.data_files import DataFile
+from trident_state.expiry import Expiry
+from trident_state.incarnation import Incarnation
+from trident_state.messages import GroupStatus, StoreReport
+from trident_state.state_shape import StateIdentity, StateKind, StateShape
+
+FORMAT = "1"
+_PROPERTY = "trident."
+
+MARKER, EPOCH, DROPPED, COMPACTIONS = "", "epoch", "dropped", "compactions"
+
+ReadNumber = Callable[[str], int | None]
+
+
+def application(part: str) -> str:
+    """Return the name of the application whose number holds a part of the record.
+
+    >>> application(EPOCH), application(MARKER)
+    ('trident/state:epoch', 'trident/state')
+    """
+    return f"trident/state:{part}" if part else "trident/state"
+
+
+class TableVersion(msgspec.Struct, frozen=True):
+    """The state as one version of its table has it."""
+
+    version: int
+    identity: StateIdentity
+    fingerprint: str
+    kind: StateKind
+    rows: str
+    """The kind of the rows (`trident_state.delta.folding`)."""
+    birth: int
+    lease: Lease
+    marker: int
+    dropped: bool
+    compactions: int
+    expiry: Expiry
+    files: tuple[DataFile, ...]
+    """The data files, in the order of their batches."""
+
+    @property
+    def status(self) -> GroupStatus:
+        """The status of the state's only group."""
+        return GroupStatus(self.lease, None if self.dropped else self.marker, None)
+
+    @property
+    def report(self) -> StoreReport:
+        """The report of the state; one of no state if it was dropped."""
+        if self.dropped:
+            return StoreReport(None, None, None, (GroupStatus(None, None, None),))
+        return StoreReport(self.identity, self.fingerprint, self.kind, (self.status,), self.birth)
+
+    @property
+    def incarnation(self) -> Incarnation | None:
+        """The incarnation of the state; None if it was dropped."""
+        if self.dropped:
+            return None
+        return Incarnation(self.identity, self.birth, self.fingerprint, self.kind, self.lease.epoch)
+
+    def files_as_of(self, asOf: int) -> list[DataFile]:
+        """Return the files with the rows of the batches up to `asOf`."""
+        return [file for file in self.files if file.low <= asOf]
+
+
+def properties_of(identity: StateIdentity, shape: StateShape, kind: StateKind, rows: str, birth: int) -> dict[str, str]:
+    """Return the properties of the table of a new state."""
+    held = {
+        "format": FORMAT,
+        "topology": identity.topology,
+        "state": identity.name,
+        "log": identity.log,
+        "batchGroup": identity.batchGroup,
+        "fingerprint": shape.fingerprint,
+        "kind": kind.value,
+        "rows": rows,
+        "birth": str(birth),
+    }
+    return {f"{_PROPERTY}{name}": value for name, value in held.items()}
+
+
+def lease_numbers(lease: Lease) -> dict[str, int]:
+    """Return the numbers of a driver that takes the state."""
+    token = {f"token{at}": number for at, number in enumerate(pieces_of("token", lease.token))}
+    return {EPOCH: lease.epoch, **token}
+
+
+def expiry_numbers(expiry: Expiry) -> dict[str, int]:
+    """Return the numbers of the times by which values expire."""
+    time, txid = (0, -1) if expiry.last is None else expiry.last
+    held = {"cutoff": expiry.cutoff, "before": expiry.before, "shift": expiry.shift, "time": time, "last": txid + 1}
+    held["marks"] = len(expiry.marks)
+    for at, (time, txid) in enumerate(expiry.marks):
+        held |= {f"time{at}": time, f"txid{at}": txid}
+    return held
+
+
+def changed_numbers(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
+    """Return the numbers of `after` that differ from those of `before`; a number that is not there is 0."""
+    return {part: number for part, number in after.items() if before.get(part, 0) != number}
+
+
+def read_lease(number: ReadNumber, known: Lease | None) -> Lease:
+    """Return the lease of the driver that holds the state. `known`, if it has the epoch, is the lease."""
+    epoch = number(EPOCH) or 0
+    if known is not None and known.epoch == epoch:
+        return known
+    return Lease(epoch, text_of([number(f"token{at}") or 0 for at in range(PIECES)]))
+
+
+def read_expiry(number: ReadNumber) -> Expiry:
+    """Return the times by which values expire."""
+    last = (number("last") or 0) - 1
+    if last < 0 and not number("cutoff"):
+        return Expiry()
+    marks = tuple((number(f"time{at}") or 0, number(f"txid{at}") or 0) for at in range(number("marks") or 0))
+    time = None if last < 0 else (number("time") or 0, last)
+    return Expiry(number("cutoff") or 0, number("before") or 0, time, marks, number("shift") or 0)
+
+
+class StateProperties(msgspec.Struct, frozen=True):
+    """The properties of a state's table, as they were read."""
+
+    identity: StateIdentity
+    fingerprint: str
+    kind: StateKind
+    rows: str
+    birth: int
+
+
+def read_properties(held: Mapping[str, Any], where: str) -> StateProperties:
+    """Return the properties of a state's table. Raises StateOwnedError if it is a table of something else."""
+    form = held.get(f"{_PROPERTY}format")
+    if form is None:
+        raise StateOwnedError(
+            f"{where} cannot be kept there: the folder has a Delta table that no state wrote. Nothing was changed; "
+            f"give the state another url"
+        )
+    if form != FORMAT:
+        raise StateCorruptError(
+            f"{where}: its table has format {form}, this version reads format {FORMAT}; use the version that wrote it, "
+            f"or reset the topology"
+        )
+    try:
+        texts = [held[f"{_PROPERTY}{name}"] for name in ("topology", "state", "log", "batchGroup")]
+        fingerprint, kind, rows, birth = (held[f"{_PROPERTY}{n}"] for n in ("fingerprint", "kind", "rows", "birth"))
+        return StateProperties(StateIdentity(*texts), fingerprint, StateKind(kind), rows, int(birth))
+    except (KeyError, ValueError) as error:
+        raise StateCorruptError(f"{where}: a property of its table is missing or damaged ({error})") from None

@@ -1,0 +1,395 @@
+"""DeltaStore: the store of a state in a Delta table."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyarrow import types as kinds
+
+from trident.base.attempt import Lease
+from trident.base.crash_points import reach
+from trident.base.errors import (
+    LogMismatchError,
+    SnapshotMovedError,
+    StateBehindError,
+    StateClosedError,
+    StateOwnedError,
+    StateUnavailableError,
+)
+from trident.files.delta_folder import TableFolder
+from trident_state.binary import concatenate, in_halves
+from trident_state.checks import (
+    check_distinct_keys,
+    check_newest,
+    check_next_batch,
+    check_unchanged_option,
+    check_update_types,
+    duplicate_key_error,
+)
+from trident_state.delta.columns import TableColumns, buckets_of
+from trident_state.delta.data_files import DataFile, DataFiles
+from trident_state.delta.folding import WHOLE, combine_of, in_range, rows_kind, used_range
+from trident_state.delta.reading import MissingFileError, TableReads
+from trident_state.delta.record import (
+    DROPPED,
+    EPOCH,
+    MARKER,
+    TableVersion,
+    changed_numbers,
+    expiry_numbers,
+    lease_numbers,
+    properties_of,
+)
+from trident_state.delta.table import MovedError, StateTable
+from trident_state.expiry import Expiry
+from trident_state.incarnation import Incarnation
+from trident_state.keys import check_key_types, decode_keys, encode_and_hash, encode_checked_keys
+from trident_state.messages import Applied, Found, GroupStatus, StoreReport, Update
+from trident_state.rules import check_not_beyond, check_reached, combined
+from trident_state.state_shape import StateIdentity, StateKind, StateShape
+from trident_state.store import read_again
+
+_TRIES = 20
+"""The most times that a drop begins. It begins again if a driver wrote the state meanwhile."""
+
+
+class _Part(NamedTuple):
+    """Rows of a batch for one file: the table with them, and the values of all keys after the batch if asked for.
+
+    `hashes` and `keys` are those of all keys, encoded.
+    """
+
+    table: pa.Table
+    used: int
+    values: pa.Array | None
+    hashes: npt.NDArray[np.uint64]
+    keys: pa.Array
+
+
+class DeltaStore:
+    """The store of a DeltaMapState (one group). `trident_state.store.Store` documents the promise of each method.
+
+    An `apply` writes the batch's rows into a file, and makes one version of the table that names the file and sets the
+    marker. Nothing is open in between.
+    """
+
+    def __init__(
+        self,
+        identity: StateIdentity,
+        shape: StateShape,
+        kind: StateKind,
+        folder: TableFolder,
+        ttl: float | None,
+        cache: int,
+    ) -> None:
+        check_key_types(shape.keys)
+        self._where = f"state {identity.name!r}"
+        self._identity, self._shape, self._kind, self._ttl = identity, shape, kind, ttl
+        self._rows = rows_kind(shape.combine, shape.value, ttl is not None)
+        self._columns = TableColumns(shape.keys, shape.value, self._where)
+        self._table = StateTable(folder, self._where)
+        self._files = DataFiles(folder, self._columns, cache)
+        self._reads = TableReads(self._files, shape.value, self._where)
+        self._writing = threading.RLock()
+        self._lease: Lease | None = None
+        self._incarnation: Incarnation | None = None
+        self._leaving = False
+
+    # --- start -----------------------------------------------------------------------------------------------
+
+    def report(self) -> StoreReport:
+        version = self._table.look()
+        if version is None:
+            return StoreReport(None, None, None, (GroupStatus(None, None, None),))
+        self._check_ours(version)
+        return version.report
+
+    def create(self, lease: Lease, birth: int) -> None:
+        with self._writing:
+            version = self._table.look()
+            if version is not None and not version.dropped:
+                self._check_ours(version)
+                if version.lease != lease:
+                    check_newest(self._where, version.lease, lease)
+                    raise StateOwnedError(
+                        f"{self._where} exists already, at txid {version.marker}: nothing was created"
+                    )
+            else:
+                properties = properties_of(self._identity, self._shape, self._kind, self._rows, birth)
+                numbers = {MARKER: birth, DROPPED: 0, **lease_numbers(lease)}
+                if version is not None:
+                    numbers |= changed_numbers(expiry_numbers(version.expiry), expiry_numbers(Expiry()))
+                self._table.create(self._columns.schema, properties, numbers, version)
+            self._lease = lease
+
+    def acquire(self, lease: Lease) -> None:
+        with self._writing:
+            version = self._present(self._table.look())
+            check_newest(self._where, version.lease, lease)
+            check_unchanged_option(self._where, "rows", version.rows, self._declared_rows(version))
+            if version.lease != lease:
+                self._table.commit(version, lease_numbers(lease))
+            self._lease = lease
+
+    def _declared_rows(self, version: TableVersion) -> str:
+        """Return the kind of rows that the state is to have. A state of whole values stays one."""
+        return WHOLE if version.rows == WHOLE else self._rows
+
+    # --- write -----------------------------------------------------------------------------------------------
+
+    def apply(self, lease: Lease, update: Update, values: bool = False) -> Applied:
+        check_update_types(self._where, self._shape, update)
+        with self._writing:
+            version = self._next(lease, update.txid)
+            if version.marker >= update.txid:
+                return Applied(read_again(self, update) if values else None, 0, len(update.deltas))
+            expiry = version.expiry.after(update.txid, update.time, update.life(self._ttl), self._where)
+            work = partial(self._part, version, update, expiry, values)
+            parts = list(in_halves(work, 0, len(update.deltas)))
+            _check_parts_distinct(self._where, parts, update.txid)
+            if self._leaving:
+                raise StateClosedError(f"{self._where}: the run has ended; batch {update.txid} is not written")
+            files = [self._write(part, update.txid) for part in parts if len(part.table)]
+            reach("state.delta.written")
+            self._commit(version, lease, update.txid, expiry, files)
+            reach("state.delta.committed")
+        after = concatenate([part.values for part in parts]) if values else None
+        return Applied(after, len(update.deltas), 0)
+
+    def _next(self, lease: Lease, txid: int) -> TableVersion:
+        version = self._present(self._table.look())
+        check_next_batch(self._where, version.lease, version.marker, lease, txid)
+        return version
+
+    def _part(self, version: TableVersion, update: Update, expiry: Expiry, values: bool, rows: slice) -> _Part:
+        """Return the rows that a part of an update writes."""
+        keys, deltas = update.part(rows)
+        encoded, hashes = encode_and_hash(self._where, self._shape.keys, keys)
+        check_distinct_keys(self._where, encoded, hashes, update.txid)
+        combine, every = combine_of(version.rows), encoded
+        used = used_range(combine, deltas)
+        written = after = deltas
+        if self._must_read(version, values, used):
+            stored = self._stored(version, encoded, expiry)
+            after = combined(self._shape.combine, stored, deltas, self._where)
+            written = after if combine is None else deltas
+        if combine is not None and written.null_count:  # a null changes nothing
+            kept = written.is_valid()
+            keys, encoded, written = keys.filter(kept), encoded.filter(kept), written.filter(kept)
+        txids = np.full(len(written), update.txid, np.int64)
+        table = self._columns.table(_normal(keys, encoded, self._shape.keys), written, txids, buckets_of(encoded))
+        return _Part(table, used, after if values else None, hashes, every)
+
+    def _must_read(self, version: TableVersion, values: bool, used: int) -> bool:
+        """Return whether a batch's values need the stored ones: for an answer, a whole value, or a check of a sum."""
+        if self._shape.combine.native == "put":
+            return False
+        if values or version.rows == WHOLE:
+            return True
+        return not in_range(used + sum(file.used for file in version.files))
+
+    def _stored(self, version: TableVersion, encoded: pa.Array, expiry: Expiry) -> pa.Array:
+        with self._checking(version):
+            return self._reads.values(version, encoded, version.marker, expiry.cutoff)
+
+    def _write(self, part: _Part, txid: int) -> DataFile:
+        try:
+            return self._files.write(part.table, txid, txid, part.used)
+        except OSError as error:
+            raise StateUnavailableError(f"{self._where}: cannot write batch {txid}: {error}") from error
+
+    def _commit(self, version: TableVersion, lease: Lease, txid: int, expiry: Expiry, files: list[DataFile]) -> None:
+        numbers = {MARKER: txid, EPOCH: lease.epoch}
+        numbers |= changed_numbers(expiry_numbers(version.expiry), expiry_numbers(expiry))
+        try:
+            self._table.commit(version, numbers, added=files)
+        except MovedError:
+            self._next(lease, txid)  # raises the error if another driver is the reason
+            raise
+
+    # --- read ------------------------------------------------------------------------------------------------
+
+    def bind(self, incarnation: Incarnation) -> None:
+        """Read only this incarnation of the state from now on; see `trident_state.store.Bindable`."""
+        self._incarnation = incarnation
+
+    def groups_of(self) -> tuple[GroupStatus, ...]:
+        version = self._table.look()
+        if self._incarnation is not None:
+            self._incarnation.check(None if version is None else version.incarnation)
+        return (GroupStatus(None, None, None) if version is None else version.status,)
+
+    def durable(self) -> int:
+        """Return the marker: every commit is on the disk, or in the object store."""
+        version = self._table.look()
+        return -1 if version is None or version.dropped else version.marker
+
+    def snapshot(self) -> int:
+        """Return `durable()` and do nothing else."""
+        return self.durable()
+
+    def read(self, keys: pa.Table, asOf: int | None) -> Found:
+        encoded = encode_checked_keys(self._where, self._shape.keys, keys)
+        version = self._readable(asOf)
+        if version is None:
+            return Found(pa.nulls(len(encoded), self._shape.value), -1)
+        at = version.marker if asOf is None else asOf
+        with self._checking(version):
+            values = self._reads.values(version, encoded, at, version.expiry.as_of(asOf, version.marker))
+        self._readable(asOf)
+        return Found(values, at)
+
+    def scan(self, asOf: int | None, pageRows: int = 10_000) -> Iterator[pa.Table]:
+        version = self._readable(asOf)
+        if version is not None:
+            cutoff = version.expiry.as_of(asOf, version.marker)
+            at = version.marker if asOf is None else asOf
+            for page in self._pages(version, at, cutoff, pageRows):
+                self._readable(asOf)
+                yield page
+
+    def read_for(self, keys: pa.Table, txid: int, time: float) -> pa.Array:
+        encoded = encode_checked_keys(self._where, self._shape.keys, keys)
+        version = self._readable(txid - 1)
+        if version is None:
+            return pa.nulls(len(encoded), self._shape.value)
+        with self._checking(version):
+            return self._reads.values(version, encoded, txid - 1, self._cutoff_for(version, txid, time))
+
+    def scan_for(self, txid: int, time: float) -> Iterator[pa.Table]:
+        version = self._readable(txid - 1)
+        if version is not None:
+            for page in self._pages(version, txid - 1, self._cutoff_for(version, txid, time), 10_000):
+                self._readable(txid - 1)
+                yield page
+
+    def _cutoff_for(self, version: TableVersion, txid: int, time: float) -> int:
+        if version.marker == txid - 1:
+            return version.expiry.after(txid, time, self._ttl, self._where).cutoff
+        return version.expiry.as_of(txid - 1, version.marker)
+
+    def _pages(self, version: TableVersion, asOf: int, cutoff: int, pageRows: int) -> Iterator[pa.Table]:
+        with self._checking(version):
+            for keys, values in self._reads.pages(version, asOf, cutoff):
+                for at in range(0, len(keys), pageRows):
+                    named = decode_keys(keys.slice(at, pageRows), self._shape.keys)
+                    yield named.append_column("value", values.slice(at, pageRows))
+
+    def _readable(self, asOf: int | None) -> TableVersion | None:
+        """Return the last version. Raises StateRecoveringError or SnapshotMovedError if `asOf` cannot be read in it.
+
+        Also raises the error of `Incarnation.check` if this is not the state that a reader opened.
+        """
+        version = self._table.look()
+        if version is not None and version.dropped:
+            version = None
+        if self._incarnation is not None:
+            self._incarnation.check(None if version is None else version.incarnation)
+        if asOf is None:
+            return version
+        held, ours = None if version is None else version.lease, self._lease
+        if ours is not None and held != ours and held is not None and held.epoch >= ours.epoch:
+            raise SnapshotMovedError(f"{self._where}: another driver has taken it over (epoch {held.epoch})")
+        marker = None if version is None else version.marker
+        check_reached(self._where, marker if held == ours or ours is None else None, asOf)
+        check_not_beyond(self._where, marker, asOf)
+        return version
+
+    # --- end -------------------------------------------------------------------------------------------------
+
+    def drop(self, lease: Lease | None = None) -> None:
+        with self._writing:
+            version = self._table.look()
+            if version is None:
+                return
+            self._check_ours(version)
+            version = self._mark_dropped(version, lease)
+            reach("state.delta.dropped")
+            self._table.delete_files(version)
+            self._files.forget(set())
+            self._lease = None
+
+    def _mark_dropped(self, version: TableVersion, lease: Lease | None) -> TableVersion:
+        """Make a version without files that says that the state was dropped. Return it, or the one that is there."""
+        for left in reversed(range(_TRIES)):
+            if version.dropped:
+                break
+            if lease is not None:
+                self._check_droppable(version, lease)
+            held = version.lease if lease is None else lease
+            try:
+                return self._table.commit(version, {DROPPED: 1, **lease_numbers(held)}, everything=True)
+            except MovedError:
+                moved = self._table.look()
+                if not left or moved is None:
+                    raise
+                version = moved
+        return version
+
+    def _check_droppable(self, version: TableVersion, lease: Lease) -> None:
+        if version.identity.log != self._identity.log:
+            raise LogMismatchError(f"{self._where} belongs to another log, {version.identity.log}: it was not dropped")
+        check_newest(self._where, version.lease, lease)
+
+    def leave(self) -> None:
+        """Allow no further version to begin. A run calls this at its end if a write has not returned."""
+        self._leaving = True
+
+    def close(self) -> None:
+        """Release the memory of files; every file is closed after each read."""
+        self._files.forget(set())
+
+    # --- checks ----------------------------------------------------------------------------------------------
+
+    def _present(self, version: TableVersion | None) -> TableVersion:
+        if version is None or version.dropped:
+            raise StateBehindError(f"{self._where}: its table does not contain this state (any longer)", -1)
+        self._check_ours(version)
+        return version
+
+    def _check_ours(self, version: TableVersion) -> None:
+        held = version.identity
+        if (held.topology, held.name) != (self._identity.topology, self._identity.name):
+            raise StateOwnedError(
+                f"{self._where}: its table holds state {held.name!r} of topology {held.topology!r}; nothing was "
+                f"changed. Give the state another url"
+            )
+
+    @contextmanager
+    def _checking(self, version: TableVersion) -> Iterator[None]:
+        """Raise SnapshotMovedError if a file is missing because the version that is read was replaced long ago."""
+        try:
+            yield
+        except MissingFileError as error:
+            now = self._table.look()
+            if now is not None and now.version == version.version:
+                raise
+            raise SnapshotMovedError(f"{self._where}: its files were replaced during the read ({error})") from error
+
+
+def _normal(keys: pa.Table, encoded: pa.Array, schema: pa.Schema) -> pa.Table:
+    """Return the keys as they are stored: with one zero and one NaN, if a field may have them."""
+    if any(kinds.is_floating(field.type) or kinds.is_nested(field.type) for field in schema):
+        return decode_keys(encoded, schema)
+    return keys
+
+
+def _check_parts_distinct(where: str, parts: list[_Part], txid: int) -> None:
+    """Raise an error if two parts of a batch have a key in common; each part has distinct keys.
+
+    Of so many keys some hashes may be equal by chance, so the error is raised for equal keys alone.
+    """
+    if len(parts) > 1:
+        hashes = np.sort(np.concatenate([part.hashes for part in parts]))
+        twice = np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
+        if len(twice):
+            keys = [
+                key for part in parts for key in part.keys.filter(pa.array(np.isin(part.hashes, twice))).to_pylist()
+            ]
+            if len(set(keys)) < len(keys):
+                raise duplicate_key_error(where, txid)

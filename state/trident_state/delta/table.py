@@ -1,0 +1,280 @@
+"""The Delta table of one state: its last version, and commits that no other driver can overtake.
+
+A commit names the version that it follows. deltalake creates the file of the next version, which is never replaced; if
+another writer made versions meanwhile, it refuses the commit if one of them set a number that the commit sets.
+"""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from trident.base.errors import SourceUnreadableError, StateError, StateOwnedError, StateUnavailableError, TridentError
+from trident.base.files import fsync_folder
+from trident.base.short_texts import one_line
+from trident.files.delta_folder import TableFolder, deltalake
+from trident_state.delta.data_files import DataFile, file_of
+from trident_state.delta.record import (
+    COMPACTIONS,
+    DROPPED,
+    MARKER,
+    StateProperties,
+    TableVersion,
+    application,
+    read_expiry,
+    read_lease,
+    read_properties,
+)
+
+_LOG = "_delta_log"
+_NEED = "DeltaMapState needs the package deltalake"
+_REFUSED = ("403 Forbidden", "401 Unauthorized", "lacked the necessary privileges", "NoSuchBucket", "Permission denied")
+
+
+class MovedError(StateUnavailableError):
+    """The table has a version after the one that a commit was to follow, and it sets a number that the commit sets."""
+
+
+class StateTable:
+    """The table of one state. Any thread may look; one thread commits."""
+
+    def __init__(self, folder: TableFolder, where: str) -> None:
+        self.folder, self._where = folder, where
+        self._lock = threading.Lock()
+        self._reader: Any = None
+        self._writer: Any = None
+        self._held: TableVersion | None = None
+        self._stamp: object = None
+
+    # --- read ------------------------------------------------------------------------------------------------
+
+    def look(self) -> TableVersion | None:
+        """Return the last version of the state; None if there is no table.
+
+        Raises StateOwnedError if the folder has something else, StateUnavailableError if the place does not answer.
+        """
+        with self._lock, self._calling():
+            if self._held is None or not self._is_last(self._held.version, self._stamp):
+                self._held = self._load()
+            return self._held
+
+    def _is_last(self, version: int, stamp: object) -> bool:
+        """Return whether a version is still there, and is the last one."""
+        return self.folder.stamp(_commit(version + 1)) is None and self.folder.stamp(_commit(version)) == stamp
+
+    def _load(self) -> TableVersion | None:
+        held, known = self._reader, self._held
+        if held is not None and known is not None and self.folder.stamp(_commit(known.version)) == self._stamp:
+            held.update_incremental()
+        else:
+            self._reader = held = self._open(None)
+            known = None
+        if held is None:
+            return None
+        self._stamp = self.folder.stamp(_commit(held.version()))
+        return self._read(held, known)
+
+    def _open(self, version: int | None) -> Any:
+        module = deltalake(_NEED)
+        entries = self.folder.entries()
+        if _LOG not in entries:
+            if entries:
+                raise StateOwnedError(
+                    f"{self._where} cannot be kept there: the folder {self.folder.uri} has other files "
+                    f"({', '.join(sorted(entries)[:3])}). Nothing was changed; give the state another url"
+                )
+            return None
+        try:
+            return module.DeltaTable(self.folder.uri, version=version, storage_options=self.folder.storage_options)
+        except module.exceptions.TableNotFoundError:
+            return None
+
+    def _read(self, table: Any, known: TableVersion | None) -> TableVersion:
+        """Return the state in a loaded version. `known` is an earlier version of the same state, if there is one."""
+
+        def number(part: str) -> int | None:
+            found = table.transaction_version(application(part))
+            return None if found is None else int(found)
+
+        held: StateProperties = read_properties(table.metadata().configuration, self._where)
+        same = known is not None and known.identity.log == held.identity.log
+        actions = pa.table(table.get_add_actions())
+        paths, sizes = actions.column("path").to_pylist(), actions.column("size_bytes").to_pylist()
+        files = [file_of(path, size, self._where) for path, size in zip(paths, sizes, strict=True)]
+        return TableVersion(
+            int(table.version()),
+            held.identity,
+            held.fingerprint,
+            held.kind,
+            held.rows,
+            held.birth,
+            read_lease(number, known.lease if known is not None and same else None),
+            number(MARKER) or 0,
+            bool(number(DROPPED)),
+            number(COMPACTIONS) or 0,
+            read_expiry(number),
+            tuple(sorted(files)),
+        )
+
+    # --- write -----------------------------------------------------------------------------------------------
+
+    def create(
+        self, schema: pa.Schema, properties: dict[str, str], numbers: Mapping[str, int], over: TableVersion | None
+    ) -> None:
+        """Create the table, or make that of a state that was dropped (`over`) a new one.
+
+        The number that says that the state was dropped goes last, so that an interrupted creation leaves no state.
+        """
+        module = deltalake(_NEED)
+        with self._calling():
+            if over is None:
+                table = module.DeltaTable.create(
+                    self.folder.uri,
+                    schema,
+                    mode="error",
+                    configuration=properties,
+                    raise_if_key_not_exists=False,
+                    storage_options=self.folder.storage_options,
+                    commit_properties=_numbered(module, numbers),
+                )
+                self._sync(0, table.version())
+                return
+            table = self._at(over.version)
+            fence = {part: number for part, number in numbers.items() if part not in (DROPPED, MARKER)}
+            module.write_deltalake(
+                table,
+                schema.empty_table(),
+                mode="overwrite",
+                schema_mode="overwrite",
+                commit_properties=_numbered(module, fence),
+                post_commithook_properties=_no_hooks(module),
+            )
+            table.update_incremental()
+            table.alter.set_table_properties(
+                properties, raise_if_not_exists=False, commit_properties=_numbered(module, numbers)
+            )
+            table.update_incremental()
+            self._sync(over.version + 1, table.version())
+
+    def commit(
+        self,
+        base: TableVersion,
+        numbers: Mapping[str, int],
+        added: Sequence[DataFile] = (),
+        removed: Sequence[DataFile] = (),
+        everything: bool = False,
+    ) -> TableVersion:
+        """Make a version after `base`, with files more and less. Return the last version.
+
+        With `everything`, remove all files. Raises MovedError if a version after `base` set one of the numbers.
+        """
+        module = deltalake(_NEED)
+        now = int(time.time() * 1000)
+        rewrites = bool(removed)
+        actions: list[Any] = [_added(module, file, now, not rewrites) for file in added]
+        actions += [module.transaction.RemoveAction(file.path, False, now, file.size, {}) for file in removed]
+        with self._calling():
+            table = self._at(base.version)
+            table.create_write_transaction(
+                actions,
+                "overwrite" if everything else "append",
+                table.schema(),
+                commit_properties=_numbered(module, numbers),
+                post_commithook_properties=_no_hooks(module),
+            )
+            table.update_incremental()
+            self._sync(base.version + 1, table.version())
+            version = self._read(table, base)
+            stamp = self.folder.stamp(_commit(version.version))
+        with self._lock:
+            if self._held is None or self._held.version < version.version:
+                self._held, self._stamp = version, stamp
+        return version
+
+    def _at(self, version: int) -> Any:
+        """Return the table as of a version, for a commit that follows it."""
+        if self._writer is None or self._writer.version() != version:
+            self._writer = self._open(version)
+        if self._writer is None:
+            raise MovedError(f"{self._where}: its table has gone; the call is repeated")
+        return self._writer
+
+    def _sync(self, first: int, last: int) -> None:
+        """Write the commits of some versions to the disk, if the table is on one."""
+        if not self.folder.local:
+            return
+        log = Path(self.folder.uri) / _LOG
+        for version in range(first, last + 1):
+            path = Path(self.folder.uri) / _commit(version)
+            handle = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+        fsync_folder(log)
+        if first == 0:
+            for folder in (log.parent, log.parent.parent, log.parent.parent.parent):
+                fsync_folder(folder)
+
+    # --- end -------------------------------------------------------------------------------------------------
+
+    def delete_files(self, dropped: TableVersion) -> None:
+        """Delete the data files that are older than the version that dropped the state.
+
+        Later files belong to a state that another driver has created since.
+        """
+        with self._calling():
+            stamp = self.folder.stamp(_commit(dropped.version))
+            if dropped.dropped and stamp is not None:
+                for name in self.folder.names(""):
+                    made = self.folder.stamp(name)
+                    if name.endswith(".parquet") and made is not None and made[1] < stamp[1]:
+                        self.folder.delete(name)
+
+    @contextmanager
+    def _calling(self) -> Iterator[None]:
+        try:
+            yield
+        except SourceUnreadableError as error:
+            raise StateUnavailableError(f"{self._where}: {error}") from error
+        except TridentError:
+            raise
+        except BaseException as error:  # deltalake raises errors of no class of its own, too, and panics
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
+            self._writer = None
+            raise self._error(error) from error
+
+    def _error(self, error: BaseException) -> StateError:
+        said = one_line(error).partition(" 0: <unknown>")[0].partition("<?xml")[0]
+        where = f"{self._where}: the Delta table {self.folder.uri}"
+        if any(text in said for text in _REFUSED):
+            return StateError(f"{where} refuses: {said}")
+        if isinstance(error, deltalake(_NEED).exceptions.CommitFailedError) or "already exists" in said:
+            return MovedError(f"{where} was changed by another driver meanwhile ({said}); the call is repeated")
+        return StateUnavailableError(f"{where}: {said}; the write may or may not have succeeded, and is repeated")
+
+
+def _commit(version: int) -> str:
+    return f"{_LOG}/{version:020}.json"
+
+
+def _added(module: Any, file: DataFile, now: int, changes: bool) -> Any:
+    stats = json.dumps({"numRecords": file.rows})
+    return module.transaction.AddAction(file.path, file.size, {}, now, changes, stats)
+
+
+def _numbered(module: Any, numbers: Mapping[str, int]) -> Any:
+    held = [module.Transaction(application(part), number) for part, number in numbers.items()]
+    return module.CommitProperties(app_transactions=held)
+
+
+def _no_hooks(module: Any) -> Any:
+    """Return properties of a commit that makes no checkpoint and cleans nothing up: the upkeep does that, durably."""
+    return module.PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
