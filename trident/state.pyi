@@ -8,6 +8,7 @@ from trident_state.backing import NonTransactionalMap as NonTransactionalMap
 from trident_state.backing import OpaqueMap as OpaqueMap
 from trident_state.backing import SortedBackingMap as SortedBackingMap
 from trident_state.backing import TransactionalMap as TransactionalMap
+from trident_state.delta import DeltaMapState as DeltaMapState
 from trident_state.memory import MemoryMapState as MemoryMapState
 from trident_state.messages import Applied as Applied
 from trident_state.messages import Found as Found

@@ -12,7 +12,7 @@ from tests.faults import backfilling, evolving, outputs, poison, stateful, updat
 from tests.faults.source import NumberedSpout
 from trident import Count, Max, Sum, TridentTopology
 from trident.run.running import RunningTopology
-from trident.state import MemoryMapState
+from trident.state import DeltaMapState, MemoryMapState
 from trident.testing.local import start_local
 from trident_spouts.executor import SpoutKind
 
@@ -52,6 +52,8 @@ class Case:
     """A step of `tests.faults.forking`, which is carried out instead."""
     backfilling: str = ""
     """The topology of `tests.faults.backfilling`: "old" or "new", and where its states are."""
+    delta: bool = False
+    """The states are Delta tables in the checkpoint's folder."""
     files: dict[str, Any] | None = None
     """The options by which all results go into files on an object store; None: into the log, and the checkpoint."""
 
@@ -96,6 +98,8 @@ def _state(case: Case, mixed: bool = False) -> Any:
         from trident.state import RedisMapState
 
         return getattr(RedisMapState, case.kind)(case.redis, buckets=16)
+    if case.delta:
+        return getattr(DeltaMapState, case.kind)(Path(case.checkpoint) / "tables")
     return getattr(MemoryMapState, case.kind)()
 
 

@@ -12,6 +12,7 @@ GUIDE = Path(__file__).parents[2] / "docs" / "guide"
 @pytest.mark.parametrize(
     "name",
     [
+        "delta-state",
         "lifecycle",
         "output",
         "poison",

@@ -5,9 +5,10 @@ version's files alone the files that it needs, for one key as for a read as of a
 """
 
 import os
+import secrets
 import threading
-import uuid
 from collections import OrderedDict
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +30,7 @@ _GROUP_BYTES = 32 * 2**20
 
 _FOOTERS = 256
 """The number of files whose footers are kept in memory."""
+_TAG_BITS = 48
 _FEW = 8
 """A read of at most so many row groups of a file goes through the cache."""
 
@@ -42,30 +44,43 @@ class DataFile(NamedTuple):
     last: int
     rows: int
     used: int
-    tag: str
+    tag: int
+    """A random number of 48 bits."""
     size: int
 
     @property
     def path(self) -> str:
         """The path within the table's folder."""
-        return f"{self.low}-{self.high}_{self.first}-{self.last}_{self.rows}_{self.used}_{self.tag}.parquet"
+        return f"{self.low}-{self.high}_{self.first}-{self.last}_{self.rows}_{self.used}_{self.tag:012x}.parquet"
 
 
 def file_of(path: str, size: int, where: str) -> DataFile:
     """Return the file at a path. Raises StateCorruptError if no store has written it.
 
-    >>> file_of("3-5_0-65535_12_7_ab.parquet", 700, "a state").high
+    >>> file_of("3-5_0-65535_12_7_0000000000ab.parquet", 700, "a state").high
     5
     """
     try:
         batches, buckets, rows, used, tag = path.removesuffix(".parquet").split("_")
         (low, high), (first, last) = batches.split("-"), buckets.split("-")
-        return DataFile(int(low), int(high), int(first), int(last), int(rows), int(used), tag, size)
+        return DataFile(int(low), int(high), int(first), int(last), int(rows), int(used), int(tag, 16), size)
     except ValueError:
         raise StateCorruptError(
             f"{where}: another program wrote the file {path} of its table. Only the state may write it: bring back the "
             f"last version that the state wrote (RESTORE), or drop the state"
         ) from None
+
+
+def check_of(files: Iterable[DataFile]) -> int:
+    """Return a number that changes with the set of files.
+
+    >>> check_of([])
+    0
+    """
+    number = 0
+    for file in files:
+        number ^= file.tag
+    return number
 
 
 class _Footer(NamedTuple):
@@ -84,10 +99,10 @@ class DataFiles:
         self._groups: OrderedDict[tuple[str, int], list[Rows]] = OrderedDict()
         self._held = 0
 
-    def write(self, table: pa.Table, low: int, high: int, used: int) -> DataFile:
+    def write(self, table: pa.Table, low: int, high: int, used: int, tag: int | None = None) -> DataFile:
         """Write the rows of some batches, sorted by bucket, into a new file. On a local disk the file is durable."""
         buckets = table.column(self._columns.bucket)
-        tag = uuid.uuid4().hex[:16]
+        tag = secrets.randbits(_TAG_BITS) if tag is None else tag
         file = DataFile(low, high, buckets[0].as_py(), buckets[-1].as_py(), len(table), used, tag, 0)
         with self._folder.output(file.path) as sink:
             rows = min(ROW_GROUP, max(1, _GROUP_BYTES * len(table) // max(1, table.nbytes)))

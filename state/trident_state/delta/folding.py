@@ -120,7 +120,7 @@ def used_range(combine: Combine | None, values: pa.Array) -> int:
     if ends["max"] is None:
         return 0
     largest = max(_magnitude(ends["min"]), _magnitude(ends["max"]))
-    limit = 10**kind.precision if kinds.is_decimal(kind) else 2 ** (kind.bit_width - 1)
+    limit = int(10**kind.precision if kinds.is_decimal(kind) else 2 ** (kind.bit_width - 1))
     return -(-(largest * _LIMIT) // limit)
 
 

@@ -2,8 +2,9 @@
 
 The properties say which state the table holds. The numbers are those of applications (the action ``txn``), which Delta
 keeps in checkpoints too, and of which two versions at the same time cannot set the same one: the txid of the last batch
-(the marker), the epoch and the token of the driver that holds the state, the times by which values expire, and the
-number of compactions.
+(the marker), the epoch and the token of the driver that holds the state, the times by which values expire, the
+number of compactions, and a check of the files: no version that takes rows away without the state, such as Delta's
+RESTORE, keeps it right.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,7 +24,7 @@ from trident_state.state_shape import StateIdentity, StateKind, StateShape
 FORMAT = "1"
 _PROPERTY = "trident."
 
-MARKER, EPOCH, DROPPED, COMPACTIONS = "", "epoch", "dropped", "compactions"
+MARKER, EPOCH, DROPPED, COMPACTIONS, FILES = "", "epoch", "dropped", "compactions", "files"
 
 ReadNumber = Callable[[str], int | None]
 

@@ -38,6 +38,7 @@ from trident_state.delta.reading import MissingFileError, TableReads
 from trident_state.delta.record import (
     DROPPED,
     EPOCH,
+    FILES,
     MARKER,
     TableVersion,
     changed_numbers,
@@ -121,7 +122,7 @@ class DeltaStore:
                     )
             else:
                 properties = properties_of(self._identity, self._shape, self._kind, self._rows, birth)
-                numbers = {MARKER: birth, DROPPED: 0, **lease_numbers(lease)}
+                numbers = {MARKER: birth, DROPPED: 0, FILES: 0, **lease_numbers(lease)}
                 if version is not None:
                     numbers |= changed_numbers(expiry_numbers(version.expiry), expiry_numbers(Expiry()))
                 self._table.create(self._columns.schema, properties, numbers, version)
@@ -155,9 +156,9 @@ class DeltaStore:
             if self._leaving:
                 raise StateClosedError(f"{self._where}: the run has ended; batch {update.txid} is not written")
             files = [self._write(part, update.txid) for part in parts if len(part.table)]
-            reach("state.delta.written")
+            reach("delta.written")
             self._commit(version, lease, update.txid, expiry, files)
-            reach("state.delta.committed")
+            reach("delta.committed")
         after = concatenate([part.values for part in parts]) if values else None
         return Applied(after, len(update.deltas), 0)
 
@@ -309,7 +310,7 @@ class DeltaStore:
                 return
             self._check_ours(version)
             version = self._mark_dropped(version, lease)
-            reach("state.delta.dropped")
+            reach("delta.dropped")
             self._table.delete_files(version)
             self._files.forget(set())
             self._lease = None

@@ -15,14 +15,22 @@ from typing import Any
 
 import pyarrow as pa
 
-from trident.base.errors import SourceUnreadableError, StateError, StateOwnedError, StateUnavailableError, TridentError
+from trident.base.errors import (
+    SourceUnreadableError,
+    StateCorruptError,
+    StateError,
+    StateOwnedError,
+    StateUnavailableError,
+    TridentError,
+)
 from trident.base.files import fsync_folder
 from trident.base.short_texts import one_line
 from trident.files.delta_folder import TableFolder, deltalake
-from trident_state.delta.data_files import DataFile, file_of
+from trident_state.delta.data_files import DataFile, check_of, file_of
 from trident_state.delta.record import (
     COMPACTIONS,
     DROPPED,
+    FILES,
     MARKER,
     StateProperties,
     TableVersion,
@@ -107,6 +115,11 @@ class StateTable:
         actions = pa.table(table.get_add_actions())
         paths, sizes = actions.column("path").to_pylist(), actions.column("size_bytes").to_pylist()
         files = [file_of(path, size, self._where) for path, size in zip(paths, sizes, strict=True)]
+        if (number(FILES) or 0) != check_of(files):
+            raise StateCorruptError(
+                f"{self._where}: the files of its table are not those that the state wrote, since another program "
+                f"restored or deleted some. Restore the version before that, or drop the state"
+            )
         return TableVersion(
             int(table.version()),
             held.identity,
@@ -177,6 +190,8 @@ class StateTable:
         module = deltalake(_NEED)
         now = int(time.time() * 1000)
         rewrites = bool(removed)
+        if everything or (added and not rewrites):
+            numbers = {**numbers, FILES: 0 if everything else check_of((*base.files, *added))}
         actions: list[Any] = [_added(module, file, now, not rewrites) for file in added]
         actions += [module.transaction.RemoveAction(file.path, False, now, file.size, {}) for file in removed]
         with self._calling():

@@ -1,0 +1,164 @@
+"""A driver whose version comes late: another driver has taken the state, written it, or dropped it meanwhile."""
+
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from tests.state.delta.states import at_point, setting_in, table_of
+from trident.base.attempt import Lease
+from trident.base.errors import (
+    FencedError,
+    LogMismatchError,
+    StateBehindError,
+    StateCorruptError,
+    StateOwnedError,
+    StateUnavailableError,
+)
+from trident.testing.contracts.stores.fixtures import FIRST, SECOND, entries, marker
+
+
+def versions(folder: Path) -> int:
+    return int(DeltaTable(table_of(folder)).version())
+
+
+def test_a_batch_whose_file_is_written_when_another_driver_takes_over_is_refused(folder: Path) -> None:
+    setting = setting_in(folder)
+    zombie, other = setting.started(), setting.open()
+    setting.apply(zombie, 1, {1: 10})
+    with at_point("delta.written", lambda: other.acquire(SECOND)), pytest.raises(FencedError, match="epoch 2"):
+        setting.apply(zombie, 2, {1: 5})
+    assert (marker(other), entries(other, 1)) == (1, {("w1",): 10})
+    setting.apply(other, 2, {1: 7}, lease=SECOND)
+    assert entries(other, 2) == {("w1",): 17}
+
+
+def test_a_batch_that_another_driver_has_written_meanwhile_counts_once(folder: Path) -> None:
+    setting = setting_in(folder)
+    zombie, other = setting.started(), setting.open()
+
+    def take_over() -> None:
+        other.acquire(SECOND)
+        setting.apply(other, 1, {1: 5}, lease=SECOND)
+
+    with at_point("delta.written", take_over), pytest.raises(FencedError):
+        setting.apply(zombie, 1, {1: 5})
+    assert entries(other, 1) == {("w1",): 5}
+
+
+def test_the_same_batch_written_twice_by_one_driver_counts_once(folder: Path) -> None:
+    """An attempt was believed lost, and its version comes while the next attempt is under way."""
+    setting = setting_in(folder)
+    slow = setting.started()
+    again = setting.open()
+    with (
+        at_point("delta.written", lambda: setting.apply(again, 1, {1: 5}) and None),
+        pytest.raises(StateUnavailableError, match="repeated"),
+    ):
+        setting.apply(slow, 1, {1: 5})
+    applied = setting.apply(slow, 1, {1: 5})
+    assert (applied.written, applied.skipped) == (0, 1)
+    assert entries(slow, 1) == {("w1",): 5}
+
+
+def test_a_batch_written_while_the_state_is_dropped_is_gone_with_it(folder: Path) -> None:
+    setting = setting_in(folder)
+    zombie, other = setting.started(), setting.open()
+    setting.apply(zombie, 1, {1: 1})
+    with at_point("delta.written", lambda: other.drop(SECOND)), pytest.raises(StateBehindError):
+        setting.apply(zombie, 2, {1: 5})
+    assert setting.open().report().absent
+    new = setting.started(birth=2, lease=Lease(3, "third"))
+    assert entries(new, 2) == {}
+
+
+def test_a_state_that_was_dropped_and_recreated_takes_no_batch_of_a_former_driver(folder: Path) -> None:
+    setting = setting_in(folder)
+    zombie = setting.started()
+
+    def recreate() -> None:
+        setting.open().drop(SECOND)
+        setting.started(birth=0, lease=SECOND)
+
+    with at_point("delta.written", recreate), pytest.raises(FencedError):
+        setting.apply(zombie, 1, {1: 5})
+    assert entries(setting.open(), None) == {}
+
+
+def test_a_drop_spares_the_files_of_a_state_that_was_recreated_meanwhile(folder: Path) -> None:
+    setting = setting_in(folder)
+    dropping = setting.started()
+    setting.apply(dropping, 1, {1: 1})
+    third = Lease(3, "third")
+
+    def recreate() -> None:
+        new = setting.started(birth=0, lease=third)
+        setting.apply(new, 1, {2: 2}, lease=third)
+
+    with at_point("delta.dropped", recreate):
+        dropping.drop(FIRST)
+    assert entries(setting.open(), None) == {("w2",): 2}
+
+
+def test_a_drop_leaves_no_data_file(folder: Path) -> None:
+    setting = setting_in(folder)
+    store = setting.started()
+    setting.apply(store, 1, {1: 1})
+    store.drop(FIRST)
+    assert list(table_of(folder).glob("*.parquet")) == []
+
+
+def test_a_drop_by_another_log_is_refused(folder: Path) -> None:
+    setting = setting_in(folder)
+    store = setting.started()
+    from dataclasses import replace
+
+    foreign = replace(setting, identity=replace(setting.identity, log="log-2"))
+    with pytest.raises(LogMismatchError, match="log-1"):
+        foreign.open().drop(SECOND)
+    assert marker(store) == 0
+
+
+def test_a_folder_with_other_files_is_refused(folder: Path) -> None:
+    table_of(folder).mkdir(parents=True)
+    (table_of(folder) / "notes.txt").write_text("mine")
+    with pytest.raises(StateOwnedError, match=r"other files \(notes.txt\)"):
+        setting_in(folder).open().report()
+
+
+def test_a_table_of_somebody_else_is_refused(folder: Path) -> None:
+    import pyarrow as pa
+    from deltalake import write_deltalake
+
+    write_deltalake(str(table_of(folder)), pa.table({"word": ["a"]}))
+    with pytest.raises(StateOwnedError, match="no state wrote"):
+        setting_in(folder).open().report()
+
+
+def test_a_table_that_another_program_rewrote_is_refused(folder: Path) -> None:
+    setting = setting_in(folder)
+    store = setting.started()
+    setting.apply(store, 1, {1: 1})
+    setting.apply(store, 2, {1: 1})
+    DeltaTable(table_of(folder)).optimize.compact()
+    with pytest.raises(StateCorruptError, match="another program wrote the file"):
+        setting.apply(store, 3, {1: 1})
+
+
+@pytest.mark.parametrize("away", ["restored", "deleted"])
+def test_a_table_that_lost_rows_without_the_state_is_refused(folder: Path, away: str) -> None:
+    setting = setting_in(folder)
+    store = setting.started()
+    for txid in (1, 2):
+        setting.apply(store, txid, {1: 1})
+    before = versions(folder)
+    if away == "restored":
+        DeltaTable(table_of(folder)).restore(before - 1)
+    else:
+        DeltaTable(table_of(folder)).delete()
+    for read in (lambda: setting.apply(store, 3, {1: 1}), lambda: entries(setting.open(), None)):
+        with pytest.raises(StateCorruptError, match="restored or deleted"):
+            read()
+    DeltaTable(table_of(folder)).restore(before)
+    setting.apply(store, 3, {1: 1})
+    assert entries(store, 3) == {("w1",): 3}
