@@ -24,11 +24,11 @@ from trident.errors import (
     OutputRefusedError,
     OutputUnavailableError,
 )
+from trident.files import delta_folder as storage
 from trident.outputs.delta import outlet as delta_outlet
 from trident.outputs.run_identity import RunIdentity
 from trident.spouts import FixedBatchSpout
 from trident.testing.local import start_local
-from trident_spouts.delta import storage
 
 V = pa.schema([("v", pa.int64())])
 FEED = {"delta.enableChangeDataFeed": "true"}
