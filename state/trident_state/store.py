@@ -16,7 +16,9 @@ from trident.files.store import FileStore
 from trident_state.binary import concatenate, in_halves
 from trident_state.few_keys import Key
 from trident_state.incarnation import Incarnation
+from trident_state.keys import encode_keys
 from trident_state.messages import Applied, FewFound, Found, GroupStatus, Put, StoreReport, Update
+from trident_state.parts import Part
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 
 
@@ -162,6 +164,37 @@ class Paged(Protocol):
     def scan_by_page(self, pageRows: int = 10_000) -> Iterator[tuple[int, pa.Table]]:
         """Yield all entries in tables of at most `pageRows` rows, each with the txid as of which it was read."""
         ...
+
+
+class Scannable(Protocol):
+    """A store that can be scanned."""
+
+    def scan(self, asOf: int | None, pageRows: int = 10_000) -> Iterator[pa.Table]:
+        """Yield all entries; see `Store.scan`."""
+        ...
+
+
+@runtime_checkable
+class Divisible(Scannable, Protocol):
+    """A store of which a process can scan one part without reading the values of the others."""
+
+    def parts(self) -> int:
+        """Return the number of parts into which a read of all entries is best divided; 1 if it is best not divided."""
+        ...
+
+    def scan_part(self, asOf: int | None, part: Part, pageRows: int = 10_000) -> Iterator[pa.Table]:
+        """Yield the entries of a part, as `scan` yields all entries. Raises the errors of `scan`."""
+        ...
+
+
+def scan_part(store: Scannable, asOf: int | None, part: Part) -> Iterator[pa.Table]:
+    """Yield the entries of a part of a store, as `Store.scan` yields all entries."""
+    if isinstance(store, Divisible):
+        yield from store.scan_part(asOf, part)
+        return
+    for page in store.scan(asOf):
+        keys = page.select(list(range(page.num_columns - 1)))
+        yield page.filter(part.has(encode_keys(keys)))
 
 
 @runtime_checkable

@@ -2614,6 +2614,22 @@ GUARDS = [
         "tests/state/redis/test_open_batch.py -k another_server",
     ),
     Guard(
+        "spark source, one txid",
+        "the partitions of a DataFrame show a state as of several txids",
+        "trident/access/spark_source.py",
+        "state.followed.scan_part(as_of, partition.part)",
+        "state.followed.scan_part(None, partition.part)",
+        "tests/access/test_spark_reader.py -k planned_txid",
+    ),
+    Guard(
+        "spark source, one incarnation",
+        "the partitions of a DataFrame show entries of two states of one name",
+        "trident/access/spark_source.py",
+        "if state.followed.incarnation != partition.incarnation:",
+        "if False:",
+        "tests/access/test_spark_reader.py -k recreated",
+    ),
+    Guard(
         "executors, every key of every file",
         "a batch is committed of which a worker left out keys that were frozen",
         "trident/compiler/spark/state_puts.py",

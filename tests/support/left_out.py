@@ -37,6 +37,7 @@ LEFT_OUT = (
             "tests/cluster/test_stored_topologies.py",
             "tests/compiler/test_ledger_spark.py",
             "tests/compiler/test_spark_errors.py",
+            "tests/access/test_spark_source.py",
             "tests/differential/test_differential.py::test_spark_agrees",
             "tests/faults/test_java.py",
             "tests/files/test_on_spark.py",
@@ -70,6 +71,7 @@ LEFT_OUT = (
             "tests/stream/test_on_spark.py",
             "tests/spouts/test_on_spark.py",
             "tests/compiler/test_spark.py",
+            "tests/access/test_spark_source.py::test_a_key_of_several_fields",
         ),
     ),
     LeftOut(

@@ -16,9 +16,10 @@ from trident_state.few_keys import Key
 from trident_state.incarnation import Incarnation
 from trident_state.key_order import KeyRange
 from trident_state.messages import FewFound
+from trident_state.parts import Part
 from trident_state.ranged import has_order, read_range
 from trident_state.state_shape import StateKind
-from trident_state.store import Paged, Store, bind_reads, read_few
+from trident_state.store import Divisible, Paged, Store, bind_reads, read_few, scan_part
 
 _T = TypeVar("_T")
 
@@ -26,8 +27,32 @@ _T = TypeVar("_T")
 class Followed(ReadableStore, Protocol):
     """The store of a state that a driver in another process may write while this process reads it."""
 
+    @property
+    def incarnation(self) -> object:
+        """The identity of the state that is read, which every process sees as equal; None if it is not known."""
+        ...
+
     def committed(self) -> int:
         """Return the txid of the last batch that all groups of the state hold. Later calls never return less."""
+        ...
+
+    def newest(self) -> int:
+        """Return the same as `committed`, without preparing any read."""
+        ...
+
+    def reach(self, txid: int) -> int:
+        """Prepare reads as of `txid`, which was committed, and return the txid as of which to read.
+
+        It is less if the state has not changed since, because the program no longer has it.
+        """
+        ...
+
+    def parts(self) -> int:
+        """Return the number of parts into which a read of all entries is best divided among processes."""
+        ...
+
+    def scan_part(self, asOf: int | None, part: Part) -> Iterator[pa.Table]:
+        """Yield the entries of a part, as `scan` yields all entries."""
         ...
 
 
@@ -40,6 +65,7 @@ class FollowedStore:
     def __init__(self, store: Store, name: str, incarnation: Incarnation | None = None) -> None:
         bind_reads(store, incarnation)
         self._store, self._name, self._last = store, name, -1
+        self.incarnation = incarnation
         self._lock = threading.Lock()
         self.read, self.scan, self.close = store.read, store.scan, store.close
 
@@ -72,6 +98,19 @@ class FollowedStore:
         with self._lock:
             self._last = max(self._last, min(markers))
             return self._last
+
+    def newest(self) -> int:
+        return self.committed()
+
+    def reach(self, txid: int) -> int:
+        """Return `txid`: a read as of it itself finds out whether the store has the values."""
+        return txid
+
+    def parts(self) -> int:
+        return self._store.parts() if isinstance(self._store, Divisible) else 1
+
+    def scan_part(self, asOf: int | None, part: Part) -> Iterator[pa.Table]:
+        return scan_part(self._store, asOf, part)
 
     @property
     def paged(self) -> Paged | None:
@@ -133,8 +172,34 @@ class OpenedState(Ending, StateView):
         self.topology = topology
         """The name of the topology that writes the state."""
         self._followed = followed
+        self.description = state
+        """The properties of the state that its readers need."""
         self._outside = _FollowedSource(followed, state.kind, state.name)
         super().__init__(self._outside, state, isolation, asOf)
+
+    @property
+    def followed(self) -> Followed:
+        """The store of the state, for readers that divide its entries. Raises StateClosedError after `close`."""
+        self._outside.check()
+        return self._followed
+
+    def allAtOnce(self) -> tuple[pa.Table, int | None]:
+        """Return all entries as `toArrow` does, but never page by page, and the txid as of which all of them are.
+
+        The txid is None for a nonTransactional state, and with ``isolation="latest"``.
+        """
+        table, as_of = super()._table(None)
+        return self._shown(table, {}), as_of.get("asOfTxid")
+
+    def entriesOf(self, keys: pa.Table) -> tuple[pa.Table, int | None]:
+        """Return the entries of some keys in the form of `allAtOnce`. Keys without a value are left out."""
+
+        def read(snapshot: Snapshot) -> tuple[pa.Array, int | None]:
+            return snapshot.read(self.name, keys).values, snapshot.txid(self.name)
+
+        values, txid = self._at_one_txid(read)
+        present = values.is_valid()
+        return self.shown(keys.filter(present), values.filter(present)), txid
 
     def close(self) -> None:
         """Close connections and files. Results of earlier reads stay valid."""

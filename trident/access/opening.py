@@ -6,17 +6,20 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Row
+from pyspark.sql.pandas.types import from_arrow_type
 
 from trident.access.locations import StateLocation, read_location
 from trident.access.opened_state import FollowedStore, OpenedState
 from trident.access.replica import MemoryReplica
 from trident.base.errors import StateError, StateShapeError, TopologyError
 from trident.base.names import check_name, did_you_mean, free_name
+from trident.base.types import arrow_type
 from trident.compiler.states.shapes import WindowMeaning, is_of_watermark, native_form, window_of
 from trident.log import RedisLog
 from trident.log.snapshot_home import NoHome
 from trident.operations.aggregates.base import BuiltinAggregator
 from trident.operations.aggregates.registry import known_by_name
+from trident.operations.aggregator_kinds import presented_type_of
 from trident.operations.aggregator_names import aggregator_name, bundle_names, bundle_text
 from trident.operations.bundles import presented
 from trident.operations.records import FirstOfRecord
@@ -108,10 +111,30 @@ def openState(
     ...         print(counts["dog"], counts.multiGet(["cat", "unicorn"]), counts.asOfTxid)
     2 [1, None] 2
     """
+    location = read_location(checkpointLocation, log, url, prefix, factory, filesLocation, filesStorage)
+    opened = open_unread(location, topology, state, aggregator, isolation, asOf)
+    if isinstance(opened.followed, MemoryReplica):
+        try:
+            opened.followed.committed()
+        except BaseException:
+            opened.close()
+            raise
+    return opened
+
+
+def open_unread(
+    location: StateLocation,
+    topology: str,
+    state: str,
+    aggregator: Any = None,
+    isolation: Isolation = "committed",
+    asOf: AsOfBatch | None = None,
+) -> OpenedState:
+    """Open a state as `openState` does, but do not copy a state in memory before its first read."""
     check_name("topology", topology)
     check_name("state", state)
-    location = read_location(checkpointLocation, log, url, prefix, factory, filesLocation, filesStorage)
-    if url is not None:
+    factory = location.factory
+    if location.url is not None:
         stored = find_state(location.address, location.prefix, topology, state)
         if stored is None and location.has_memory_state(topology, state):
             return _open_in_memory(location, topology, state, aggregator, isolation, asOf)
@@ -160,7 +183,6 @@ def _open_in_memory(
         fingerprint = probe.fingerprint
         by_field = _known(fingerprint, state, aggregator)
         replica = MemoryReplica(log, place, state, _combine(probe.manifest, fingerprint, by_field))
-        replica.committed()
         described = _described(state, replica.manifest.kind, fingerprint, by_field)
         return OpenedState(topology, replica, described, isolation, asOf)
     except BaseException:
@@ -252,15 +274,30 @@ def _described(state: str, kind: StateKind, fingerprint: Fingerprint, known: _Kn
     output = free_name("value", fingerprint.keys.names)  # the stored state does not have the name of its value field
     shape = StateShape(fingerprint.keys, fingerprint.value, _PUT)
     presents = {field: getattr(one, "present", None) for field, one in known.items()}
+    types = _shown_types(fingerprint.value, known)
     if None in presents:
-        return StateDescription(state, kind, shape, output, presents[None])
+        return StateDescription(state, kind, shape, output, presents[None], types=types)
     parts = {str(field): present for field, present in presents.items()}
     row = Row(*parts)
 
     def present(value: Any) -> Any:
         return row(*(presented(own, each) for own, each in zip(parts.values(), value, strict=True)))
 
-    return StateDescription(state, kind, shape, output, present if any(parts.values()) else None, parts)
+    return StateDescription(state, kind, shape, output, present if any(parts.values()) else None, parts, types)
+
+
+def _shown_types(value: pa.DataType, known: _Known) -> tuple[pa.DataType | None, ...]:
+    """Return the type of the value that readers see, or of each of its fields; None if it is not declared."""
+    if None in known:
+        return (_shown_type(value, known[None]),)
+    return tuple(_shown_type(value.field(at).type, one) for at, one in enumerate(known.values()))
+
+
+def _shown_type(stored: pa.DataType, aggregator: Any) -> pa.DataType | None:
+    if getattr(aggregator, "present", None) is None:
+        return stored
+    shown = presented_type_of(aggregator, from_arrow_type(stored))
+    return None if shown is None else arrow_type(shown)
 
 
 def _combine(manifest: Manifest, fingerprint: Fingerprint, known: _Known) -> Combine | None:

@@ -29,7 +29,9 @@ from trident_state.memory import MemoryStore
 from trident_state.memory.segments import Manifest, read_manifest
 from trident_state.memory.store import Pace
 from trident_state.messages import FewFound, Found
+from trident_state.parts import Part
 from trident_state.state_shape import Combine, StateShape
+from trident_state.store import scan_part
 
 
 class _Incarnation(NamedTuple):
@@ -144,6 +146,29 @@ class MemoryReplica:
 
     def scan(self, asOf: int | None, pageRows: int = 10_000) -> Iterator[pa.Table]:
         return self._loaded().scan(asOf, pageRows)
+
+    @property
+    def incarnation(self) -> object:
+        return self._incarnation
+
+    def newest(self) -> int:
+        """Return the last txid that the log has committed, without making the copy."""
+        with self._lock:
+            return self.reachable()
+
+    def reach(self, txid: int) -> int:
+        """Update the copy up to the batch `txid`, or further if its snapshot is newer.
+
+        Return `txid`, or the last batch that changed the state if that is an earlier one.
+        """
+        return min(txid, self.follow(txid))
+
+    def parts(self) -> int:
+        """Return 1: each process that reads a part would make a copy of the whole state."""
+        return 1
+
+    def scan_part(self, asOf: int | None, part: Part) -> Iterator[pa.Table]:
+        return scan_part(self._loaded(), asOf, part)
 
     def close(self) -> None:
         """Forget the copy and close the log."""

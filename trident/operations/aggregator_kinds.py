@@ -89,11 +89,15 @@ def presented_type(aggregation: Aggregation | Reduction) -> spark.DataType | Non
     bundle = bundle_of(aggregation)
     if bundle is not None:
         return bundle.shown
-    aggregator = aggregation.aggregator
+    return presented_type_of(aggregation.aggregator, aggregation.type)
+
+
+def presented_type_of(aggregator: Any, accumulator: spark.DataType) -> spark.DataType | None:
+    """Return the type of the value that queries see for an accumulator of this type; see `presented_type`."""
     present = getattr(aggregator, "present", None)
     if present is None:
-        return aggregation.type
-    own = aggregator.presented_type(aggregation.type) if isinstance(aggregator, BuiltinAggregator) else None
+        return accumulator
+    own = aggregator.presented_type(accumulator) if isinstance(aggregator, BuiltinAggregator) else None
     if own is not None:
         return own
     types = read_returns(present).types(1)

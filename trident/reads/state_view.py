@@ -59,7 +59,8 @@ class StateDescription:
 
     `output`: the name of its value field. `present`: the function from a stored value to the value that readers see;
     None if they are the same. `parts`: for a value with a field for each of several aggregators, the function that
-    presents each field.
+    presents each field. `types`: the type of the value that readers see, or of each of its `parts`; None for a type
+    that is not declared, and an empty tuple if nobody has looked.
     """
 
     name: str
@@ -68,6 +69,7 @@ class StateDescription:
     output: str
     present: Callable[[Any], Any] | None = None
     parts: Mapping[str, Callable[[Any], Any] | None] | None = None
+    types: tuple[pa.DataType | None, ...] = ()
 
     @classmethod
     def of(cls, node: StateWriter, shape: StateShape) -> "StateDescription":

@@ -35,12 +35,14 @@ from trident_state.incarnation import Incarnation
 from trident_state.key_order import KeyRange, is_stored_in_order, order_of, stored_range
 from trident_state.keys import check_key_types, decode_keys, encode_checked_keys
 from trident_state.messages import Applied, Found, GroupStatus, StoreReport, Update
+from trident_state.parts import Part
 from trident_state.records.forms import ValueForm, records_of, unpack_records
 from trident_state.rules import as_of, check_not_beyond, check_reached, combined
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 from trident_state.store import read_again
 
 _DROP_TRIES = 20
+_HASHED_AT_ONCE = 100_000
 """The most times that a drop begins. It begins again if a driver wrote the state between its read and its write."""
 
 
@@ -231,7 +233,22 @@ class BackingStore:
 
     def scan(self, asOf: int | None, pageRows: int = 10_000) -> Iterator[pa.Table]:
         self._check_readable(asOf)
-        keys = self._calls.keys()
+        yield from self._entries_of(self._calls.keys(), asOf, pageRows)
+
+    def parts(self) -> int:
+        """Return 1, because a map cannot count its keys cheaply."""
+        return 1
+
+    def scan_part(self, asOf: int | None, part: Part, pageRows: int = 10_000) -> Iterator[pa.Table]:
+        """Yield the entries of a part. All keys are read, but only the values of this part."""
+        self._check_readable(asOf)
+        keys, mine = self._calls.keys(), list[bytes]()
+        for at in range(0, len(keys), _HASHED_AT_ONCE):
+            some = pa.array(keys[at : at + _HASHED_AT_ONCE], pa.binary())
+            mine += some.filter(part.has(some)).to_pylist()
+        yield from self._entries_of(mine, asOf, pageRows)
+
+    def _entries_of(self, keys: list[bytes], asOf: int | None, pageRows: int) -> Iterator[pa.Table]:
         for at in range(0, len(keys), pageRows):
             page = self._entries(keys[at : at + pageRows], asOf)
             if page.num_rows:

@@ -4,7 +4,7 @@ No read runs a script or writes anything.
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -166,14 +166,16 @@ class Reader:
         rows: int,
         txids: list[int] | None = None,
         cutoff: int | None = None,
+        buckets: Iterable[int] | None = None,
     ) -> Iterator[pa.Table]:
         """Yield all entries in tables of at most `rows` rows. `metas` are the meta hashes that `current` returned.
 
         With `txids`, each table is as of the last txid that all groups had committed when the table was read; that txid
-        is appended to `txids` before the table is yielded. `lease` and `cutoff` mean the same as in `read`.
+        is appended to `txids` before the table is yielded. `lease` and `cutoff` mean the same as in `read`. With
+        `buckets`, only these buckets are read.
         """
         schema = pa.schema([*self._shape.keys, pa.field("value", self._shape.value)])
-        waiting = deque((bucket, b"0") for bucket in range(layout.buckets))
+        waiting = deque((bucket, b"0") for bucket in (range(layout.buckets) if buckets is None else buckets))
         seen: dict[int, set[bytes]] = {}
         while waiting:
             batch = [waiting.popleft() for _ in range(min(len(waiting), _buckets_for(rows, layout, metas)))]

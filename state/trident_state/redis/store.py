@@ -19,6 +19,7 @@ from trident_state.few_keys import Key, key_encoder
 from trident_state.incarnation import Incarnation
 from trident_state.keys import check_key_types, encode_checked_keys
 from trident_state.messages import Applied, FewFound, Found, GroupStatus, Put, StoreReport, Update
+from trident_state.parts import WHOLE, Part
 from trident_state.records.forms import ValueForm, records_of
 from trident_state.redis.cluster import Servers
 from trident_state.redis.command_routing import Link, Links
@@ -44,6 +45,12 @@ Result = TypeVar("Result")
 
 _CLEARED_LATER = 4 * CLEAR_KEYS
 """The most removed keys that wait for the next `groups_of` to delete them. If there are more, a batch deletes some."""
+
+_UNDIVIDED = 100_000
+"""The most keys of a state of which a read is not divided."""
+
+_PART_ENTRIES = 250_000
+"""About as many keys are in each part of a larger state."""
 
 
 class RedisStore:
@@ -383,6 +390,20 @@ class RedisStore:
     def scan(self, asOf: int | None, pageRows: int = 10_000, cutoff: int | None = None) -> Iterator[pa.Table]:
         yield from self._pages(asOf, self._lease, pageRows, cutoff=cutoff)
 
+    def parts(self) -> int:
+        """Return the number of parts into which a read of all entries is best divided: 1, or a multiple of the groups.
+
+        A small state is not divided: one process reads it sooner than several begin.
+        """
+        entries, groups = self.count() or 0, self._layout().groups
+        if entries <= _UNDIVIDED:
+            return 1
+        return groups * max(1, min(self._layout().per_group, -(-entries // (groups * _PART_ENTRIES))))
+
+    def scan_part(self, asOf: int | None, part: Part, pageRows: int = 10_000) -> Iterator[pa.Table]:
+        """Yield the entries of a part, which is some buckets, of one group if there are as many parts as groups."""
+        yield from self._pages(asOf, self._lease, pageRows, part=part)
+
     def scan_by_page(self, pageRows: int = 10_000) -> Iterator[tuple[int, pa.Table]]:
         """Yield all entries in tables of at most `pageRows` rows, each table with the txid as of which it was read.
 
@@ -400,11 +421,12 @@ class RedisStore:
         rows: int,
         txids: list[int] | None = None,
         cutoff: int | None = None,
+        part: Part = WHOLE,
     ) -> Iterator[pa.Table]:
-        """Yield all entries like `Reader.scan`. Raises SnapshotMovedError if the state was re-created meanwhile."""
+        """Yield entries like `Reader.scan`. Raises SnapshotMovedError if the state was re-created meanwhile."""
         layout, metas = self._with_layout(self._reader.current)
         try:
-            yield from self._reader.scan(layout, metas, asOf, lease, rows, txids, cutoff)
+            yield from self._reader.scan(layout, metas, asOf, lease, rows, txids, cutoff, part.share(layout.buckets))
         except LayoutChanged:
             self._stored_layout = None
             raise SnapshotMovedError(f"{self._where} was dropped and created again while it was scanned") from None
