@@ -213,6 +213,10 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         waitStrategy : WaitStrategy, optional
             Decides how long to wait before the spouts are polled again, after they had no rows, and while
             `maxSpoutPending` batches are in progress. Default: 1 ms, then twice as long each time, up to half a second.
+        acceptSteps : list of str, optional
+            The names of states that keep their rows although steps between them and the changes of which they are made
+            are others than before, such as a filter. Without it such a start is refused. Give it for one start, if the
+            new steps give the same rows as the former ones.
         replace : bool
             If a topology of this name runs in this process, stop it and start this topology in its place.
         standby : bool

@@ -353,6 +353,14 @@ GUARDS = [
         "tests/recovery/test_readers_of_changes.py -k over_the_changes_of_an_older",
     ),
     Guard(
+        "changes of a table, another filter",
+        "a state keeps rows that a new filter drops, and loses rows that it never got",
+        "trident/recovery/acquisition.py",
+        "        check_steps(program, self.births, self.histories, log, settings)\n",
+        "",
+        'tests/recovery/test_changed_steps.py -k "takes_rows_away_are_refused"',
+    ),
+    Guard(
         "changes of a table, an older reader",
         "a state keeps rows of a table that was dropped and is empty",
         "trident/recovery/readers_of_changes.py",

@@ -496,6 +496,20 @@ class LogContract:
         again.keep_outputs(later, {})
         assert again.outputs() == {}
 
+    def test_the_rows_that_states_are_made_of_are_kept_and_replaced_as_a_whole(self, place: Place) -> None:
+        log = place.open()
+        lease = log.take()
+        assert log.readings() == {}
+        log.keep_readings(lease, {"state a": b"\x00one", "output a": b"two"})
+        assert log.readings() == place.look().readings() == {"state a": b"\x00one", "output a": b"two"}
+        log.keep_readings(lease, {"state a": b"three"})
+        log.close()
+        again = place.open()
+        assert again.readings() == {"state a": b"three"}
+        again.take()
+        with pytest.raises(FencedError):
+            again.keep_readings(lease, {})
+
     def test_no_number_of_an_attempt_is_given_out_twice_whichever_driver_asks(self, place: Place) -> None:
         log = place.open()
         lease = log.take()

@@ -53,6 +53,7 @@ class LogDisk:
     times: dict[tuple[str, int], float] = field(default_factory=dict)
     states: dict[str, State] = field(default_factory=dict)
     outputs: dict[str, OutputProgress] = field(default_factory=dict)
+    readings: dict[str, bytes] = field(default_factory=dict)
     handed: dict[str, tuple[int, int]] = field(default_factory=dict)
     unsynced: list[Undo] = field(default_factory=list)
 
@@ -69,6 +70,7 @@ class LogDisk:
             frozen=dict(self.frozen),
             times=dict(self.times),
             outputs=dict(self.outputs),
+            readings=dict(self.readings),
             handed=dict(self.handed),
             unsynced=[],
         )
@@ -198,6 +200,16 @@ class FakeLog:
             return _nothing
 
         self._write(lease, "log.keep_outputs", write, durable=True)
+
+    def readings(self) -> dict[str, bytes]:
+        return dict(self._disk.readings)
+
+    def keep_readings(self, lease: Lease, readings: Mapping[str, bytes]) -> None:
+        def write(disk: LogDisk) -> Undo:
+            disk.readings = dict(readings)
+            return _nothing
+
+        self._write(lease, "log.keep_readings", write, durable=True)
 
     def handing_over(self, lease: Lease, output: str, txid: int, least: int) -> int:
         last, number = self._disk.handed.get(output, (0, 0))

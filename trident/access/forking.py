@@ -240,6 +240,7 @@ class _Fork:
             for state in self._saved.states:
                 self._born(state, lease)
                 reach("fork.state")
+            log.keep_readings(lease, self._saved.readings)
             log.enroll(lease, self._members())
             reach("fork.enrolled")
             log.keep_origin(lease, msgspec.json.encode(msgspec.structs.replace(origin, complete=True)))

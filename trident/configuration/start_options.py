@@ -8,7 +8,7 @@ command line follow from `OPTIONS`.
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
@@ -84,6 +84,9 @@ class OptionValues:
     waitStrategy: WaitStrategy | None = _option(
         None, kinds.WAIT_STRATEGY, "the pause before an idle spout is called again"
     )
+    acceptSteps: Sequence[str] | None = _option(
+        None, kinds.NAMES, "states that keep their rows although steps before them have changed"
+    )
     replace: bool = _option(False, kinds.CALL_FLAG, "stop the topology of this name in this process; take its place")
 
 
@@ -115,6 +118,7 @@ class StartOptions(TypedDict, total=False):
     parallelismHints: Mapping[str, int] | None
     ledger: bool
     waitStrategy: WaitStrategy | None
+    acceptSteps: Sequence[str] | None
     replace: bool
 
 

@@ -3,7 +3,7 @@
 Each start imports this module before Spark warms up, so it makes slow imports only for values that need them.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -71,6 +71,11 @@ def _hints_of(text: str) -> Any:
     return {name: _number_of(count) for name, count in pairs_of(text).items()}
 
 
+def _names_of(text: str) -> list[str]:
+    """Return the names in a text such as ``counts,totals``."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
 def pairs_of(text: str) -> dict[str, str]:
     """Return the pairs in a text such as ``region=eu-central-1,secret_access_key=env:MY_SECRET``."""
     pairs = [part.partition("=") for part in text.split(",") if part.strip()]
@@ -88,6 +93,12 @@ def _or_none(check: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
 def _unlimited(_: str, value: Any) -> Any:
     """Return None for "none": TOML and the environment cannot express None otherwise."""
     return None if value == "none" else value
+
+
+def _names(option: str, value: Any) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, Collection) or not all(isinstance(name, str) for name in value):
+        raise TopologyError(f"{option}={value!r}: expected a list of names, ['counts']")
+    return tuple(value)
 
 
 def _engine(_: str, value: object) -> object:
@@ -148,6 +159,7 @@ LOG = Kind(_or_none(_log), of_file=_log_of)
 FOLDER = Kind(_or_none(lambda _, value: folder(value)), of_file=_folder_of)
 FILES_URL = Kind(_or_none(_url))
 STORAGE = Kind(_or_none(check_storage), pairs_of)
+NAMES = Kind(_or_none(_names), _names_of)
 HINTS = Kind(_or_none(check_hints), _hints_of)
 
 NAME = Kind(lambda _, value: check_name("topology", value), of_text=None)

@@ -203,6 +203,10 @@ class LogReading(Protocol):
         """
         ...
 
+    def readings(self) -> dict[str, bytes]:
+        """Return the record of the rows that each state and output is made of, as the last program derived them."""
+        ...
+
     def manifest(self, state: str) -> bytes | None:
         """Return the last manifest that a memory state published; None if there is no manifest."""
         ...
@@ -217,9 +221,9 @@ class LogReading(Protocol):
 class TransactionLog(LogReading, Protocol):
     """One topology's log. Every write raises FencedError unless its lease is the last lease that the log issued.
 
-    These writes are durable before they return: `keep_files_at`, `keep_origin`, `enroll`, `keep_outputs`, `freeze`,
-    `freeze_stage`, `born`, `founded`, `forget`, `publish`, `sync`. Any other write survives the death of the process at
-    once, but a power loss only after the next durable write.
+    These writes are durable before they return: `keep_files_at`, `keep_origin`, `enroll`, `keep_outputs`,
+    `keep_readings`, `freeze`, `freeze_stage`, `born`, `founded`, `forget`, `publish`, `sync`. Any other write survives
+    the death of the process at once, but a power loss only after the next durable write.
     """
 
     def take(self, holder: Holder | None = None, after: Lease | None = None) -> Lease:
@@ -263,6 +267,10 @@ class TransactionLog(LogReading, Protocol):
 
     def keep_outputs(self, lease: Lease, outputs: Mapping[str, OutputProgress]) -> None:
         """Replace the progress of all outputs."""
+        ...
+
+    def keep_readings(self, lease: Lease, readings: Mapping[str, bytes]) -> None:
+        """Replace the records of the rows that states and outputs are made of."""
         ...
 
     def handing_over(self, lease: Lease, output: str, txid: int, least: int) -> int:

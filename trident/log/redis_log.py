@@ -14,7 +14,8 @@ All keys have one hash tag, so that a cluster keeps them on one server::
     prefix:{topology}:log:c                 the contents with which states began
     prefix:{topology}:log:s                 the states' births, manifests and facts about the content with
                                             which they began (content:<state>); founding:<state> until a store is
-                                            made; of outputs how far they came (served:<output>,
+                                            made; the rows that states and outputs are made of
+                                            (reading:<name>); of outputs how far they came (served:<output>,
                                             took:<output>), and the last attempt to hand a batch over
                                             (handed:<output>)
 
@@ -273,6 +274,15 @@ class RedisTransactionLog(LogBase):
             self._states, [f"{kind}:{n}" for n in gone for kind in ("served", "took")]
         )
         self._write(lease, write.set(self._states, kept))
+
+    def readings(self) -> dict[str, bytes]:
+        fields = self._hash(self._states)
+        return {name: fields[f"reading:{name}"] for name in _names(fields, "reading:")}
+
+    def keep_readings(self, lease: Lease, readings: Mapping[str, bytes]) -> None:
+        gone = [f"reading:{name}" for name in self.readings() if name not in readings]
+        kept: dict[str, bytes | str | int] = {f"reading:{name}": body for name, body in readings.items()}
+        self._write(lease, WriteRequest(self._meta).drop(self._states, gone).set(self._states, kept))
 
     def handing_over(self, lease: Lease, output: str, txid: int, least: int) -> int:
         with self._lock:

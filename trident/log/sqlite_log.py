@@ -38,6 +38,9 @@ _NO_OUTPUT = ""
 ORIGIN = "CREATE TABLE IF NOT EXISTS origin (one INTEGER PRIMARY KEY CHECK (one = 1), body BLOB NOT NULL)"
 """The table that only the log of a fork has."""
 
+READINGS = "CREATE TABLE IF NOT EXISTS readings (name TEXT PRIMARY KEY, body BLOB NOT NULL)"
+"""The table that logs of earlier versions lack. The first start over such a log makes it."""
+
 TABLES = """
 CREATE TABLE meta (format TEXT NOT NULL, topology TEXT NOT NULL, uuid TEXT NOT NULL, epoch INTEGER NOT NULL,
   token TEXT NOT NULL, holder TEXT NOT NULL DEFAULT '',
@@ -189,7 +192,7 @@ class SqliteLog(LogBase):
             db.execute("UPDATE meta SET files = ?", (address,))
 
     def origin(self) -> bytes | None:
-        if not self._rows("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'origin'"):
+        if not self._has_table("origin"):
             return None
         rows = self._rows("SELECT body FROM origin")
         return bytes(rows[0][0]) if rows else None
@@ -254,6 +257,17 @@ class SqliteLog(LogBase):
         with self._write(lease, durable=True) as db:
             db.execute("DELETE FROM served")
             db.executemany("INSERT INTO served VALUES (?, ?, ?, ?)", rows)
+
+    def readings(self) -> dict[str, bytes]:
+        if not self._has_table("readings"):
+            return {}
+        return {name: bytes(body) for name, body in self._rows("SELECT name, body FROM readings")}
+
+    def keep_readings(self, lease: Lease, readings: Mapping[str, bytes]) -> None:
+        with self._write(lease, durable=True) as db:
+            db.execute(READINGS)
+            db.execute("DELETE FROM readings")
+            db.executemany("INSERT INTO readings VALUES (?, ?)", readings.items())
 
     def handing_over(self, lease: Lease, output: str, txid: int, least: int) -> int:
         rows = self._rows("SELECT attempt + 1 FROM handed WHERE output = ? AND txid = ?", output, txid)
@@ -488,6 +502,9 @@ class SqliteLog(LogBase):
             if self._kept is not None and _file_identity(self._path) == self._kept[1]:
                 return self._kept[0].execute(query, values).fetchall()
             return _read_only(self._path, query, values)
+
+    def _has_table(self, name: str) -> bool:
+        return bool(self._rows("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", name))
 
     def size(self) -> int | None:
         return sum(path.stat().st_size for path in (self._path, _wal_of(self._path)) if path.exists())

@@ -33,6 +33,9 @@ class SinkTraits(Generic[S]):
     keeps_rows: Callable[[S], bool] = lambda node: False
     """True if the place holds the rows of a table whose changes the output takes."""
 
+    row_key: Callable[[S], tuple[str, ...]] = lambda node: ()
+    """The fields of the tuples by which such a place finds a row."""
+
     in_branch: bool = False
     """True if the sink is allowed in a best-effort branch, which may lose batches."""
 
@@ -57,18 +60,21 @@ SINKS: Mapping[type[nodes.Node], SinkTraits[Any]] = {
         lambda node: f"topic {node.kafka.topic}",
         lambda node: node.kafka.topic_field is not None,
         lambda node: node.kafka.changes,
+        lambda node: (node.kafka.key or "",),
     ),
     nodes.WriteJdbc: SinkTraits(
         True,
         lambda node: StateKind.OPAQUE,
         lambda node: f"table {node.jdbc.table}",
         keeps_rows=lambda node: node.jdbc.changes,
+        row_key=lambda node: node.jdbc.key,
     ),
     nodes.WriteDelta: SinkTraits(
         True,
         lambda node: StateKind.OPAQUE,
         lambda node: node.delta.uri,
         keeps_rows=lambda node: node.delta.changes,
+        row_key=lambda node: node.delta.key,
     ),
     nodes.CountMetric: SinkTraits(False),
     nodes.BestEffort: SinkTraits(False),

@@ -1,11 +1,12 @@
 """The start of a run: take the log, check the states, then create and acquire every state.
 
-A start refuses an unsuitable log or state before it writes to a store, and its error gives advice. Four modules
+A start refuses an unsuitable log or state before it writes to a store, and its error gives advice. Five modules
 refuse:
 
 - `group_membership`: streams, states and outputs that were connected, separated, renamed or got another source;
 - `program_compatibility`: a program that differs from the program that froze the waiting batches;
 - `readers_of_changes`: a state that is made of the changes of an older state, or of one that was dropped;
+- `changed_steps`: a state that takes rows away, behind steps that are others than before;
 - this module: states of another topology or log, states that are lost, ahead of the log, or declared otherwise.
 """
 
@@ -47,6 +48,7 @@ from trident.recovery.backfills import (
     unused_beginning,
     writers_of,
 )
+from trident.recovery.changed_steps import check_steps
 from trident.recovery.first_content import FirstContents
 from trident.recovery.folder_owner import take_objects
 from trident.recovery.fork_origin import check_fork
@@ -220,6 +222,7 @@ class _Progress:
         """
         _check_groups_known(program, log)
         check_readers(program, self.births, settings)
+        check_steps(program, self.births, self.histories, log, settings)
         return match_waiting_batches(program, self.histories, log, self.known, settings)
 
 

@@ -77,7 +77,7 @@ class Savepoint(msgspec.Struct, frozen=True):
 
     `groups`: the txid of each group. `folder`: the folder of the files, relative to the folder of all savepoints.
     `log`: the uuid of the log from which it was taken. `held`: if the topology is a fork itself, the sources that only
-    those before it may read.
+    those before it may read. `readings`: the rows that states are made of (`recovery.changed_steps`).
     """
 
     name: str
@@ -90,6 +90,7 @@ class Savepoint(msgspec.Struct, frozen=True):
     outputs: tuple[SavedOutput, ...]
     states: dict[str, SavedState]
     held: tuple[str, ...] = ()
+    readings: dict[str, bytes] = {}
 
     @property
     def id(self) -> str:

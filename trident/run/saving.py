@@ -18,6 +18,7 @@ from trident.batches.group_run import GroupRun
 from trident.batches.run_context import RunContext
 from trident.files.disk import DiskFiles
 from trident.files.store import FileStore
+from trident.recovery.changed_steps import OF_STATE
 from trident.recovery.fork_origin import not_to_be_touched
 from trident.recovery.savepoint import (
     SAVEPOINTS,
@@ -118,6 +119,7 @@ class Saving:
             outputs,
             states,
             held,
+            {name: body for name, body in log.readings().items() if name.startswith(OF_STATE)},
         )
 
     def _rested(self, group: str) -> int:

@@ -47,6 +47,7 @@ from trident.plan.topology_protocol import TopologyPlan
 from trident.reads.static_states import close_statics, open_statics
 from trident.recovery.acquisition import Begun, begin, close_all
 from trident.recovery.backfills import Fill
+from trident.recovery.changed_steps import changed_steps, check_accepted, keep_steps
 from trident.recovery.folder_owner import (
     check_log_there,
     check_own_folder,
@@ -130,7 +131,11 @@ def start_on(
         return start_on(engine_of, plan, clock, **more)
 
     def start_former(plan: TopologyPlan) -> RunningTopology:
-        kept: StartOptions = {**options, "active": False, "availableNow": False, "parallelismHints": None}
+        states = {node.state.name for group in cut(plan).groups for node in group.states}
+        accepted = [name for name in settings.acceptSteps or () if name in states]
+        kept: StartOptions = {
+            **options, "active": False, "availableNow": False, "parallelismHints": None, "acceptSteps": accepted
+        }  # fmt: skip
         return start_on(engine_of, plan, clock, **kept)
 
     here = registry.check_free(settings.name, settings.replace)
@@ -154,6 +159,7 @@ def _check_fit(topology: TopologyPlan, program: Program, settings: Settings) -> 
             f"says which files are valid: give start(..., log=RedisLog(...)) or checkpointLocation=..."
         )
     check_lasting(program, settings)
+    check_accepted(program, settings)
     check_writers(program, settings.lasting or outside)
     check_read(topology.nodes, settings.maxAttempts)
     check_turn(settings)
@@ -274,6 +280,7 @@ def _start(
 
 def _record(context: RunContext, kept_at: str) -> None:
     """Record in the log the changes of this start for outputs and files. No later check refuses the start."""
+    keep_steps(context.begun.program, context.log, context.begun.lease)
     context.memory.keep()
     record_own_objects(context.settings, context.log, context.begun.lease, kept_at)
 
@@ -426,7 +433,8 @@ def _warn(context: RunContext) -> None:
     begun, settings = context.begun, context.settings
     of_stores = [text for store in begun.stores.values() for text in getattr(store, "warnings", ())]
     outputs = late_outputs(begun.program, begun.births, begun.histories, context.memory.before)
-    warned = [*begun.warnings, *context.memory.warnings(begun), *outputs, *of_stores]
+    steps = changed_steps(begun.program, begun.births, begun.histories, context.memory.before, context.log)
+    warned = [*begun.warnings, *context.memory.warnings(begun), *outputs, *steps, *of_stores]
     if begun.stores and not settings.lasting and settings.log is None:
         warned.append(
             f"topology {settings.name!r} has no checkpointLocation: its states and its position end with this run"

@@ -1,0 +1,75 @@
+"""A digest of the code of a user's function, by which a later start sees that the function has changed.
+
+The digest is of the compiled instructions, without names of functions and locals, lines and docstrings: a function
+that was moved, renamed or commented has the same digest. Closures, attributes and other functions do not count.
+"""
+
+import dis
+import hashlib
+import sys
+from types import CodeType
+from typing import Any
+
+_METHODS = ("execute", "isKeep", "init", "initColumn", "combine", "retract", "present", "__call__")
+"""The methods by which the library calls objects of users' classes."""
+
+
+def code_digest(target: object) -> str:
+    """Return the digest of the code of a function, or of the methods of an object; "" if there is no code of a user.
+
+    Compiled code differs between versions of Python, so a digest begins with the version. Compare by `same_code`.
+
+    >>> code_digest(lambda n: n + 1) == code_digest(lambda m: m + 1)
+    True
+    >>> code_digest(lambda n: n + 1) == code_digest(lambda n: n + 2)
+    False
+    """
+    codes = _codes(target)
+    if not codes:
+        return ""
+    text = repr([_instructions(code) for code in codes])
+    return f"{sys.implementation.cache_tag}:{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
+
+
+def same_code(one: str, other: str) -> bool:
+    """Return whether two digests may be of the same code: they are equal, or one is unknown or of another Python.
+
+    >>> same_code("cpython-311:ab", "cpython-312:cd"), same_code("cpython-311:ab", "cpython-311:cd")
+    (True, False)
+    """
+    return one == other or one.partition(":")[0] != other.partition(":")[0]
+
+
+def _codes(target: object) -> list[CodeType]:
+    while not hasattr(target, "__code__") and callable(getattr(target, "func", None)):  # a partial, a udf of Spark
+        target = target.func  # type: ignore[attr-defined]
+    functions = [target]
+    if not hasattr(target, "__code__") and not isinstance(target, type):
+        functions = [getattr(type(target), name, None) for name in _METHODS]
+    codes = [getattr(each, "__code__", None) for each in functions if not _of_the_library(each)]
+    return [code for code in codes if isinstance(code, CodeType)]
+
+
+def _of_the_library(function: object) -> bool:
+    return str(getattr(function, "__module__", "")).partition(".")[0] == "trident"
+
+
+def _instructions(code: CodeType) -> list[Any]:
+    """Return the instructions of compiled code, nested functions included."""
+    return [(each.opname, _operand(each)) for each in dis.get_instructions(code)]
+
+
+def _operand(instruction: dis.Instruction) -> Any:
+    if instruction.opcode in dis.hasconst:
+        return _constant(instruction.argval)
+    return instruction.argval if instruction.opcode in dis.hasname else instruction.arg
+
+
+def _constant(value: Any) -> Any:
+    if isinstance(value, CodeType):
+        return _instructions(value)
+    if isinstance(value, frozenset):  # its order differs between processes
+        return sorted(map(repr, value))
+    if isinstance(value, tuple):
+        return [_constant(each) for each in value]
+    return repr(value)

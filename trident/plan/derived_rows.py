@@ -1,0 +1,284 @@
+"""The derivation of the tuples of a step from the tuples of states and spouts, as text that two programs can compare.
+
+A tuple comes from a state or a spout. It passes conditions, and each of its fields is computed from fields of its
+origin. Steps that change none of that leave no trace: repartitioning, renamed and left-out fields, the order of
+independent steps, names of functions. The code of users' functions is beside the text, as digests.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from pyspark.sql.types import StructType
+
+from trident.base.changes import CHANGE
+from trident.base.code_digest import code_digest
+from trident.operations.aggregates.base import BuiltinAggregator
+from trident.operations.bundles import Bundle
+from trident.operations.changes import Signed
+from trident.operations.functions import Call, Operation
+from trident.operations.retractions import KeepingTuples, Retracting
+from trident.operations.signed_sums import SignedSums
+from trident.plan import nodes
+from trident.plan.split_schema import own_fields, streams_of
+from trident.plan.state_schema import keys_of, shown_type, value_of
+from trident.plan.states import state_traits
+from trident.spouts.dead_letters import ReplaySpout
+
+STREAM = "the stream"
+"""The origin of tuples that come from a spout. Its name may change (`newStream(formerly=)`)."""
+
+_LONGEST = 200
+"""The longest text of a value. A longer one ends with a digest."""
+
+
+class Derived(NamedTuple):
+    """A value, or a condition: its text, and the digests of the users' functions in it, in their order."""
+
+    text: str
+    codes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Tuples of one origin.
+
+    `origin` is text, `states` are the states in it, `has` the fields of a spout. Tuples are there if they pass all
+    `conditions`. `fields` has the derivation of each field.
+    """
+
+    origin: str
+    fields: Mapping[str, Derived]
+    states: tuple[str, ...] = ()
+    has: tuple[str, ...] = ()
+    conditions: tuple[Derived, ...] = ()
+
+    def passing(self, condition: Derived) -> "Rows":
+        """Return the tuples that pass one more condition."""
+        return replace(self, conditions=(*self.conditions, condition))
+
+    def having(self, fields: Mapping[str, Derived]) -> "Rows":
+        """Return the tuples with other fields."""
+        return replace(self, fields=fields)
+
+
+def derived_rows(node: nodes.Node) -> list[Rows]:
+    """Return the derivations of the tuples of a step, one for each origin."""
+    step = _STEPS.get(type(node))
+    if step is not None:
+        return step(node, *map(derived_rows, nodes.sources_of(node)))
+    return _ORIGINS.get(type(node), _other)(node)
+
+
+def _other(node: nodes.Node) -> list[Rows]:
+    """Return the tuples of a step that makes new ones: of an aggregate, a join within a batch, a query."""
+    return [_origin(node, f"the results of {node.step.rpartition(':')[2].partition('(')[0] or type(node).__name__}")]
+
+
+def _origin(node: nodes.Node, text: str, states: tuple[str, ...] = ()) -> Rows:
+    return Rows(text, {name: Derived(name) for name in node.schema.names}, states)
+
+
+# --- operations -------------------------------------------------------------------------------------------------------
+
+
+def called(operation: Operation, inputs: Sequence[str], rows: Rows) -> Derived:
+    """Return the value of an operation of a tuple, as text.
+
+    A user's function is known only by its inputs, and by none if it gets whole tuples.
+    """
+    if operation.call is Call.EXPRESSION:
+        return _expression(operation.target.text, rows)
+    values = [rows.fields.get(name, Derived(name)) for name in inputs]
+    listed = ", ".join(value.text for value in values)
+    if of_the_library(operation.target):
+        codes = tuple(code for value in values for code in value.codes)
+        return _bounded(Derived(f"{type(operation.target).__name__}({listed})", codes))
+    own = code_digest(operation.target)
+    if operation.call not in _BY_FIELD:
+        return Derived("a function of the tuple", (own,))
+    return _bounded(Derived(f"a function of {listed}", (own, *(code for value in values for code in value.codes))))
+
+
+_BY_FIELD = (Call.VALUES, Call.SERIES, Call.UDF)
+"""The calls that pass each field in `inputs` by its position."""
+
+
+def _expression(text: str, rows: Rows) -> Derived:
+    """Return the text of a native expression, with the derivation of the fields that it may name."""
+    words = {word.lower() for word in re.findall(r"\w+", text)}
+    named = {name: value for name, value in rows.fields.items() if name.lower() in words}
+    listed = [f"{name} = {value.text}" for name, value in named.items() if value.text != name]
+    codes = tuple(code for value in named.values() for code in value.codes)
+    shown = f"expr({' '.join(text.split())!r})"
+    return _bounded(Derived(f"{shown} with {', '.join(listed)}" if listed else shown, codes))
+
+
+def _bounded(value: Derived) -> Derived:
+    if len(value.text) <= _LONGEST:
+        return value
+    rest = blake2b(value.text.encode(), digest_size=6).hexdigest()
+    return value._replace(text=f"{value.text[:_LONGEST]}... ({rest})")
+
+
+def of_the_library(target: object) -> bool:
+    """Return whether an operation or an aggregator is one of this library."""
+    return type(target).__module__.partition(".")[0] == "trident"
+
+
+def _outputs(operation: Operation, inputs: Sequence[str], outputs: StructType, rows: Rows) -> dict[str, Derived]:
+    """Return the derivations of the fields that an operation gives."""
+    if isinstance(operation.target, Signed):  # the number of the row, then the values that are summed
+        summed = [rows.fields[name] for name in inputs[1:]]
+        return dict(zip(outputs.names, [Derived("1"), *summed], strict=True))
+    ours = operation.call is not Call.EXPRESSION and of_the_library(operation.target)
+    if ours and set(outputs.names) <= set(inputs):
+        return {}  # a check, which returns the values that it got
+    value = called(operation, inputs, rows)
+    if ours:
+        return {name: value._replace(text=f"{value.text}.{name}") for name in outputs.names}
+    places = ["", *(f" [{at}]" for at in range(1, len(outputs.names)))]
+    return {name: value._replace(text=value.text + at) for name, at in zip(outputs.names, places, strict=True)}
+
+
+def _may_drop(operation: Operation) -> bool:
+    """Return whether an operation may give no tuple, or several."""
+    return operation.many or operation.call is Call.FUNCTION
+
+
+# --- steps ------------------------------------------------------------------------------------------------------------
+
+
+def _each(node: nodes.Each, source: Sequence[Rows]) -> list[Rows]:
+    made = [rows.having({**rows.fields, **_outputs(node.function, node.inputs, node.outputs, rows)}) for rows in source]
+    if not _may_drop(node.function):
+        return made
+    return [new.passing(called(node.function, node.inputs, old)) for old, new in zip(source, made, strict=True)]
+
+
+def _map(node: nodes.Map, source: Sequence[Rows]) -> list[Rows]:
+    made = [rows.having(_outputs(node.function, node.inputs, node.schema, rows)) for rows in source]
+    if not _may_drop(node.function):
+        return made
+    return [new.passing(called(node.function, node.inputs, old)) for old, new in zip(source, made, strict=True)]
+
+
+def _filter(node: nodes.Filter, source: Sequence[Rows]) -> list[Rows]:
+    return [rows.passing(called(node.predicate, node.inputs, rows)) for rows in source]
+
+
+def _project(node: nodes.Project, source: Sequence[Rows]) -> list[Rows]:
+    names = [*zip(node.schema.names, node.names, strict=True)]
+    return [rows.having({new: rows.fields[old] for new, old in names}) for rows in source]
+
+
+def _merge(node: nodes.Merge, *sources: Sequence[Rows]) -> list[Rows]:
+    merged = list[Rows]()
+    for above, source in zip(node.sources, sources, strict=True):
+        places = [*zip(node.schema.names, above.schema.names, strict=False)]
+        for rows in source:
+            fields = {new: rows.fields[old] for new, old in places}
+            merged.append(rows.having({name: fields.get(name, Derived(name)) for name in node.schema.names}))
+    return merged
+
+
+def _split(node: nodes.Split, source: Sequence[Rows]) -> list[Rows]:
+    made = list[Rows]()
+    for rows in source:
+        value = called(node.function, node.inputs, rows)
+        fields = {name: rows.fields[name] if name in node.carried else value for name in node.schema.names}
+        made.append(rows.having(fields))
+    return made
+
+
+def _part(node: nodes.Part, source: Sequence[Rows]) -> list[Rows]:
+    own = own_fields(node)
+    name, _ = streams_of(node.source)[node.number]
+    return [
+        rows.having({new: rows.fields[old] for old, new in own.items()}).passing(Derived(f"sent to {name!r}"))
+        for rows in source
+    ]
+
+
+def _unchanged(node: nodes.Node, source: Sequence[Rows]) -> list[Rows]:
+    return [*source]
+
+
+# --- origins ----------------------------------------------------------------------------------------------------------
+
+
+def _spout(node: nodes.SpoutSource) -> list[Rows]:
+    if isinstance(node.spout, ReplaySpout):
+        return []  # tuples that entered before
+    return [replace(_origin(node, STREAM), has=tuple(node.schema.names))]
+
+
+def _changes(node: nodes.TableChanges) -> list[Rows]:
+    names, table = [*node.schema.names[:-1]], node.table
+    states = tuple(dict.fromkeys(each.state.name for each in node.tables))
+    own = [*(Derived(name) for name in keys_of(table).names), *_values(table)]
+    text = f"the changes of state {table.state.name!r}"
+    if node.other is not None:
+        by = f" by {', '.join(node.refers)}" if node.refers else ""
+        text = f"the {'left' if node.left else 'inner'} join of {table.state.name!r} with {node.other.state.name!r}{by}"
+        own += [value._replace(text=f"{node.other.state.name}.{value.text}") for value in _values(node.other)]
+    fields = dict(zip(names, own, strict=True))
+    return [Rows(text, {**fields, CHANGE: Derived(CHANGE)}, states)]
+
+
+def _emitted(node: nodes.Emitted) -> list[Rows]:
+    return [_origin(node, f"the results of state {node.origin!r}", (node.origin,))]
+
+
+def _values(held: nodes.HeldState) -> list[Derived]:
+    """Return the derivations of the fields of a state's value, as queries see it."""
+    kind, how = shown_type(held), state_traits(held).presents(held)
+    names = kind.names if isinstance(kind, StructType) else [value_of(held).name]
+    known = {} if how is None else aggregators_of(how.aggregator, value_of(held).name)
+    return [_aggregated(name, known.get(name)) for name in names]
+
+
+def _aggregated(name: str, aggregator: object) -> Derived:
+    """Return a value with the parameters of the aggregator that gives it."""
+    if aggregator is None:
+        return Derived(name)
+    if isinstance(aggregator, BuiltinAggregator) and of_the_library(aggregator):
+        shown = repr(aggregator)
+        return Derived(name if shown.endswith("()") or " at 0x" in shown else f"{name} of {shown}")
+    return Derived(name, (code_digest(aggregator),))
+
+
+def aggregators_of(aggregator: Any, output: str) -> dict[str, Any]:
+    """Return the aggregators that the user gave, by output field."""
+    if isinstance(aggregator, SignedSums):
+        return {name: how for name, how, _ in aggregator.shows}
+    if isinstance(aggregator, Retracting | KeepingTuples):
+        return aggregators_of(aggregator.inner, output)
+    if isinstance(aggregator, Bundle):
+        members = [(each.aggregation.output, each.aggregation.aggregator) for each in aggregator.members]
+        return {name: aggregators_of(own, name)[name] for name, own in members}
+    return {output: aggregator}
+
+
+_STEPS: Mapping[type[nodes.Node], Callable[..., list[Rows]]] = {
+    nodes.Each: _each,
+    nodes.Map: _map,
+    nodes.Filter: _filter,
+    nodes.Project: _project,
+    nodes.Merge: _merge,
+    nodes.Split: _split,
+    nodes.Part: _part,
+    nodes.Peek: _unchanged,
+    nodes.Debug: _unchanged,
+    nodes.Repartition: _unchanged,
+    nodes.ParallelismHint: _unchanged,
+}
+"""The steps that take tuples one by one."""
+
+_ORIGINS: Mapping[type[nodes.Node], Callable[..., list[Rows]]] = {
+    nodes.SpoutSource: _spout,
+    nodes.TableChanges: _changes,
+    nodes.Emitted: _emitted,
+}

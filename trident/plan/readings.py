@@ -1,0 +1,129 @@
+"""The rows that a state or an output is made of, as its program derives them: from which states, on which conditions.
+
+A start compares them with those of the program before (`trident.recovery.changed_steps`).
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from trident.base.changes import CHANGE
+from trident.base.code_digest import code_digest
+from trident.operations.bundles import Bundle
+from trident.operations.retractions import Retracting
+from trident.operations.signed_sums import SignedSums
+from trident.plan import nodes
+from trident.plan.derived_rows import Derived, Rows, aggregators_of, derived_rows, of_the_library
+from trident.plan.sinks import sink_traits
+
+Kind = Literal["tuples", "changes", "rows"]
+"""The use of the rows: "tuples" are aggregated, "changes" are aggregated and taken away again, "rows" are kept by
+their keys."""
+
+
+class ReadRows(msgspec.Struct, frozen=True):
+    """The rows of one origin that a state or an output is made of; see `trident.plan.derived_rows.Rows`.
+
+    `keys` and `values` have the derivation of each field of the state. `codes` are the digests of the users' functions
+    behind the conditions ("") and behind each field.
+    """
+
+    origin: str
+    states: tuple[str, ...]
+    has: tuple[str, ...]
+    conditions: tuple[str, ...]
+    keys: dict[str, str]
+    values: dict[str, str]
+    codes: dict[str, tuple[str, ...]]
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """The rows that a state or an output is made of."""
+
+    kind: Kind
+    rows: tuple[ReadRows, ...]
+
+
+Values = Mapping[str, tuple[tuple[str, ...], str]]
+"""The fields that each value is made of, and the digest of the aggregator's code."""
+
+
+def reading_of(step: nodes.StateWriter | nodes.Sink) -> Reading | None:
+    """Return the rows that a state or an output is made of; None if a later program may make it of other rows."""
+    reader = _READERS.get(type(step))
+    if reader is not None:
+        return reader(step)
+    if isinstance(step, nodes.Sink) and sink_traits(step).keeps_rows(step):
+        keys = sink_traits(step).row_key(step)
+        return _reading("rows", step.source, keys, {})
+    return None
+
+
+def _of_aggregate(node: nodes.PersistentAggregate) -> Reading:
+    aggregator = node.aggregation.aggregator
+    kind: Kind = "changes" if isinstance(aggregator, SignedSums | Retracting) else "tuples"
+    return _reading(kind, node.source, node.group if kind == "changes" else (), _aggregated(node))
+
+
+def _of_update(node: nodes.PartitionPersist) -> Reading | None:
+    values = getattr(node.updating, "values", None)
+    if values is None or getattr(node.updating, "change", None) is None:
+        return None
+    return _reading("rows", node.source, tuple(node.keys.names), {name: ((name,), "") for name in values})
+
+
+_READERS: Mapping[type[nodes.Node], Callable[[Any], Reading | None]] = {
+    nodes.PersistentAggregate: _of_aggregate,
+    nodes.PartitionPersist: _of_update,
+}
+
+
+def _aggregated(node: nodes.PersistentAggregate) -> Values:
+    """Return the fields that each aggregate of a state reads.
+
+    A user's aggregator gets whole tuples, so the fields that it reads are not known.
+    """
+    aggregator = node.aggregation.aggregator
+    if isinstance(aggregator, SignedSums):  # the first number is that of the rows
+        sums = {name: [at for at in positions if at][:1] for name, _, positions in aggregator.shows}
+        return {name: (tuple(node.inputs[at] for at in positions), "") for name, positions in sums.items()}
+    inner: Any = aggregator.inner if isinstance(aggregator, Retracting) else aggregator
+    own = aggregators_of(inner, node.aggregation.output)
+    reads = {node.aggregation.output: tuple(name for name in node.inputs if name != CHANGE)}
+    if isinstance(inner, Bundle):
+        reads = {member.aggregation.output: member.inputs for member in inner.members}
+    return {name: _value_of(own[name], fields) for name, fields in reads.items()}
+
+
+def _value_of(aggregator: object, fields: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
+    return (fields, "") if of_the_library(aggregator) else ((), code_digest(aggregator))
+
+
+def _reading(kind: Kind, source: nodes.Node, keys: tuple[str, ...], values: Values) -> Reading:
+    return Reading(kind, tuple(_read(rows, keys, values) for rows in derived_rows(source)))
+
+
+def _read(rows: Rows, keys: tuple[str, ...], values: Values) -> ReadRows:
+    conditions = sorted(rows.conditions)
+    of_keys = {name: _field(rows, name) for name in keys}
+    of_values = {name: [_field(rows, each) for each in inputs] for name, (inputs, _) in values.items()}
+    codes = {"": _codes(conditions)} | {name: value.codes for name, value in of_keys.items()}
+    codes |= {name: (*_codes(fields), *filter(None, [values[name][1]])) for name, fields in of_values.items()}
+    return ReadRows(
+        rows.origin,
+        rows.states,
+        rows.has,
+        tuple(each.text for each in conditions),
+        {name: value.text for name, value in of_keys.items()},
+        {name: ", ".join(each.text for each in fields) for name, fields in of_values.items()},
+        {name: each for name, each in codes.items() if each},
+    )
+
+
+def _field(rows: Rows, name: str) -> Derived:
+    return rows.fields.get(name, Derived(name))
+
+
+def _codes(values: Iterable[Derived]) -> tuple[str, ...]:
+    return tuple(code for value in values for code in value.codes)
