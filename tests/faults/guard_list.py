@@ -1438,7 +1438,7 @@ GUARDS = [
     Guard(
         "a name for every value",
         "a batch is frozen with a value that cannot be the name of a folder, and every start fails",
-        "trident/compiler/parquet_files.py",
+        "trident/base/folder_names.py",
         "for code in range(32)",
         "for code in range(1, 32)",
         "tests/outputs/test_parquet_outlet.py -k partitions_name",

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from trident import Count, TridentTopology, publishedFiles, readParquet
+from trident import Count, TridentTopology, expr, publishedFiles, readParquet
 from trident.compiler.spark.engine import SparkEngine
-from trident.errors import LogCorruptError, OutputError
+from trident.errors import BatchFailedError, LogCorruptError, OutputError
 from trident.run.start import start_on
 from trident.spouts import FeederBatchSpout, FixedBatchSpout
 from trident.state import MemoryMapState
@@ -130,3 +130,25 @@ def test_spark_reads_whole_batches_once_each_while_they_are_published(spark: Spa
         running.processAllAvailable(timeout=20)
     assert last == 40 and first is not None
     assert sorted(map(tuple, first[0].collect())) == first[1]
+
+
+def test_a_text_that_can_name_no_folder_fails_its_batch_before_the_freeze(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark finds it in a native plan. A later program may filter it out."""
+
+    def program(most: int) -> TridentTopology:
+        topology = TridentTopology()
+        words = topology.newStream(
+            "words", FixedBatchSpout("word string, n long", [[("a", 1)], [("b" * 300, 2), ("c", 3)]])
+        )
+        short = words.filter(expr(f"length(word) < {most}"))
+        short.writeParquet(tmp_path / "out", partitionBy="word", name="out")
+        return topology
+
+    with (
+        pytest.raises(BatchFailedError, match="field 'word' has a text of 300 characters, which is too long"),
+        started(program(400), spark, tmp_path / "checkpoint") as running,
+    ):
+        running.processAllAvailable(timeout=60)
+    with started(program(200), spark, tmp_path / "checkpoint") as running:
+        running.processAllAvailable(timeout=60)
+    assert sorted(row.word for row in readParquet(spark, tmp_path / "out").collect()) == ["a", "c"]

@@ -24,7 +24,14 @@ from trident.base.attempt import Lease
 from trident.base.callsite import CallSite
 from trident.base.types import parse_schema
 from trident.compiler.parquet_files import FolderTarget
-from trident.errors import GuaranteeError, OutputConflictError, OutputError, OutputUnavailableError, TopologyError
+from trident.errors import (
+    BatchFailedError,
+    GuaranteeError,
+    OutputConflictError,
+    OutputError,
+    OutputUnavailableError,
+    TopologyError,
+)
 from trident.files.disk import DiskFiles
 from trident.outputs import parquet_folder
 from trident.outputs.parquet_folder import NewBatch
@@ -121,18 +128,19 @@ def outlet(path: Path, epoch: int = 1, found: int = 0, log: str = "uuid", name: 
     return ParquetOutlet(sink, RunIdentity("t", log, epoch, found), DiskFiles(path.parent), None)
 
 
-def test_a_value_that_can_name_no_folder_stops_the_run_and_another_partitionBy_is_the_way_on(tmp_path: Path) -> None:
-    """It will not pass, so nobody waits for it."""
-    hint = "too long for the name of a folder; give the output another partitionBy, and another path"
-    with pytest.raises(OutputError, match=hint) as caught:
-        run(written(tmp_path, [("a" * 300, 1)], partitionBy="word", name="o"), tmp_path)
-    assert not isinstance(caught.value, OutputUnavailableError)
+@pytest.mark.parametrize("text", ["a" * 251, "é" * 126, "/" * 84, chr(0) * 84])
+def test_a_text_that_can_name_no_folder_fails_its_batch_before_the_freeze(tmp_path: Path, text: str) -> None:
+    """So a start whose program filters it out goes on. The longest texts that fit are written."""
+    hint = f"field 'word' has a text of {len(text)} characters, which is too long for the name of a folder"
+    given = [("b", 0)] * 20 + [(text, 1)]
+    with pytest.raises(BatchFailedError, match=hint):
+        run(written(tmp_path, given, partitionBy="word", name="o"), tmp_path)
     topology = TridentTopology()
-    words(topology, [("a" * 300, 1)]).filter("n", lambda n: n > 0).writeParquet(
-        tmp_path / "other", partitionBy="n", name="o"
+    words(topology, [(word[:-1] or word, n) for word, n in given]).writeParquet(
+        tmp_path / "out", partitionBy="word", name="o"
     )
     run(topology, tmp_path)
-    assert rows(tmp_path / "other") == [("a" * 300, 1)]
+    assert len(rows(tmp_path / "out")) == 21
 
 
 @pytest.mark.parametrize("at", ["before it is staged", "after it is staged"])

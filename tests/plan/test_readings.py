@@ -31,6 +31,11 @@ def test_a_native_condition_has_its_text_and_the_fields_that_it_names() -> None:
     assert made.conditions == ("expr('w > 1') with w = expr('id + 1')",)
 
 
+def test_a_field_that_an_expression_replaces_is_another_one() -> None:
+    replaced = rows(lambda changes: changes.each(expr("v + 1"), "v long", replace=True))
+    assert replaced.values["total"] == "expr('v + 1')"
+
+
 def test_fields_that_nothing_reads_leave_no_trace() -> None:
     one = rows(lambda changes: changes.filter(expr("v > 1")))
     other = rows(

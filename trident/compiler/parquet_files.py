@@ -25,6 +25,7 @@ from trident.base.errors import (
     OutputUnavailableError,
 )
 from trident.base.files import fsync_folder
+from trident.base.folder_names import escaped
 from trident.base.values import to_python
 from trident.compiler.on_worker import Batches, OnWorker
 from trident.files.disk import DiskFiles
@@ -37,7 +38,6 @@ PART = pa.schema([("name", pa.string()), ("rows", pa.int64()), ("bytes", pa.int6
 """The row in which a task describes a file that it wrote."""
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
-_ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f") | {chr(code) for code in range(32)}
 
 NEVER_PASSING = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
 """The OSErrors for which a retry is useless. Others (a lost connection, a timeout, a full disk) may pass."""
@@ -199,17 +199,6 @@ def _shown(value: object) -> str:
     if value is None or value == "":
         return _NULL
     return escaped(str(value).lower() if isinstance(value, bool) else str(value))
-
-
-def escaped(text: str) -> str:
-    """Return a text as Spark and Hive write it into the name of a folder.
-
-    NUL, which no file name can hold, is escaped too.
-
-    >>> escaped("a/b=c"), escaped(chr(0))
-    ('a%2Fb%3Dc', '%00')
-    """
-    return "".join(f"%{ord(sign):02X}" if sign in _ESCAPED else sign for sign in text)
 
 
 @dataclass(frozen=True, slots=True)

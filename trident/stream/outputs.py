@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructType
 
 from trident.base.callsite import site_of
 from trident.base.errors import DuplicateFieldError, DuplicateNameError, TopologyError, TypeDeclarationError
@@ -14,14 +14,17 @@ from trident.base.paths import local_path
 from trident.base.step import Step
 from trident.base.types import arrow_schema, type_ddl
 from trident.files.object_options import Storage
+from trident.files.objects import is_object_url
 from trident.files.urls import files_by_url, is_files_url
 from trident.operations.callables import bind, is_coroutine, is_generator
+from trident.operations.folder_names import FolderNames
 from trident.plan import nodes, rules
 from trident.plan.parquet_types import names_folders, unstorable
 from trident.plan.register import Register
 from trident.spouts.branch import BranchSpout
 from trident.stream.arguments import name_of
 from trident.stream.base import StreamBase, StreamT
+from trident.stream.value_checks import add_check
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -108,7 +111,8 @@ class OutputVerbs(StreamBase[StreamT]):
             `TridentTopology.reset` does not remove the folder, so give another path after a reset.
         partitionBy : str or list of str, optional
             Fields of type string, integer, boolean or date: their values name folders below the batch's folder, as in
-            Hive and Spark. `readParquet` takes the values of these fields from the files.
+            Hive and Spark. `readParquet` takes the values of these fields from the files. A text that is too long for
+            the name of a folder fails its batch before it is frozen.
         name : str, optional
             The output's identity over restarts; ``<stream>.writeParquet`` if omitted.
         storage : dict of str, optional
@@ -134,7 +138,10 @@ class OutputVerbs(StreamBase[StreamT]):
         where, options = _folder(path, storage, step)
         self._check_apart(where, step)
         name = output_name(self, "writeParquet", name, step)
-        node = nodes.WriteParquet(self._node, name, where, partitions, options, **step.gives(self.schema))
+        texts = tuple(each for each in partitions if isinstance(self.schema[each].dataType, StringType))
+        checked = () if is_object_url(where) else texts  # the names of an object store have no parts
+        above = add_check(self, checked, FolderNames(checked), step, ".folders")
+        node = nodes.WriteParquet(above, name, where, partitions, options, **step.gives(self.schema))
         self._register.add(self._label, node)
         return cast("StreamT", self)
 
