@@ -17,6 +17,7 @@ from trident import (
     Sum,
     TridentTopology,
     dropSavepoint,
+    dropState,
     forkTopology,
     listSavepoints,
     listStates,
@@ -26,6 +27,7 @@ from trident.base.errors import (
     CodeChangedError,
     OutputConflictError,
     SavepointError,
+    StateError,
     StateOwnedError,
     StateShapeError,
     TopologyError,
@@ -493,3 +495,25 @@ def test_lists_of_states_show_the_fork(tmp_path: Path) -> None:
     forkTopology("first", "before", "second", tmp_path)
     found = {info.topology: (info.name, info.txid) for info in listStates(tmp_path)}
     assert found == {"first": ("counts", 2), "second": ("counts", 2)}
+
+
+def test_a_state_of_a_fork_without_a_start_is_dropped(tmp_path: Path, shared_redis: RedisServer) -> None:
+    """No store has it yet, so its location is not needed."""
+
+    def program(batches: list[Any], states: Callable[[], Any]) -> TridentTopology:
+        topology = words(batches, states())
+        stream = topology.newStream("more", FixedBatchSpout("word string", batches)).groupBy("word")
+        stream.persistentAggregate(states(), Count(), "n", name="others")
+        return topology
+
+    redis = functools.partial(RedisMapState.opaque, shared_redis.url, buckets=8)
+    save(program(BATCHES, redis), tmp_path)
+    forkTopology("first", "before", "fork", tmp_path)
+    with pytest.raises(StateError, match="the log of topology 'fork' has no state 'count'; did you mean 'counts'"):
+        dropState("fork", "count", tmp_path)
+    for state in ("counts", "others"):
+        dropState("fork", state, tmp_path)
+    assert contents(program(LATER, redis), "fork", tmp_path) == {"dog": 1, "cow": 1}
+    with pytest.raises(StateError, match="the log has no snapshots of state 'counts', as it has of a state in memory"):
+        dropState("fork", "counts", tmp_path)
+    assert contents(program(LATER, redis), "first", tmp_path) == WHOLE

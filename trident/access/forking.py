@@ -243,7 +243,8 @@ class _Fork:
             log.keep_readings(lease, self._saved.readings)
             log.enroll(lease, self._members())
             reach("fork.enrolled")
-            log.keep_origin(lease, msgspec.json.encode(msgspec.structs.replace(origin, complete=True)))
+            done = msgspec.structs.replace(origin, complete=True, unstarted=lease.epoch)
+            log.keep_origin(lease, msgspec.json.encode(done))
         finally:
             log.give_back(lease)
         reach("fork.done")

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from trident.access.held_states import HeldStates, open_to_drop
 from trident.access.locations import StateLocation, read_location
 from trident.base.attempt import Lease
@@ -24,6 +26,7 @@ from trident.configuration.settings import STATES
 from trident.log import RedisLog
 from trident.log.protocol import Birth, TransactionLog
 from trident.recovery.folder_owner import check_files_of, check_location_given
+from trident.recovery.fork_origin import Origin, origin_of
 from trident.run import registry
 from trident.run.reset import check_drops, drop_store
 from trident_state.store import StateFactory
@@ -90,11 +93,14 @@ def dropState(
         _drop_without_log(location, topology, state, force)
         return
     known = _read(location, topology, state)
+    if known.origin is not None and state in known.births:
+        with contextlib.closing(location.open_log_to_write(topology)) as writing:
+            _drop_unstarted(writing, known.origin, [*known.watermarks, state], known.holder)
+        return
     in_store = url is not None or factory is not None
     store_log = _log_of(location, topology, state) if in_store else None
     _check_known(known, topology, state, store_log)
-    if not known.in_memory and not in_store:
-        raise StateError(f"state {state!r} is not in memory: give its location, url= or factory=; nothing was changed")
+    _check_location(known, state, in_store)
     if not force:
         _check_free(known, topology)
         if in_store and not known.in_memory and store_log is None and state in known.births:
@@ -106,13 +112,18 @@ def dropState(
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The log's data about a state that is to be dropped. `in_memory`: the log has snapshots of it."""
+    """The log's data about a state that is to be dropped.
+
+    `in_memory`: the log has snapshots of it. `origin`: that of a fork without a start, of which no store has
+    a state yet.
+    """
 
     births: Mapping[str, Birth]
     uuid: str
     holder: Lease | None
     watermarks: Sequence[str]
     in_memory: bool
+    origin: Origin | None
 
     @property
     def held(self) -> bool:
@@ -132,7 +143,9 @@ def _read(location: StateLocation, topology: str, state: str) -> _Known:
             check_files_of(location.place(topology, reading), reading.uuid, kept_at, "the log that was given")
         elif in_memory:
             check_location_given(None, kept_at, topology)
-        return _Known(reading.births(), reading.uuid, reading.lease(), watermarks, in_memory)
+        lease, origin = reading.lease(), origin_of(reading, f"of topology {topology!r}")
+        started = origin is None or lease is None or origin.unstarted != lease.epoch
+        return _Known(reading.births(), reading.uuid, lease, watermarks, in_memory, None if started else origin)
 
 
 def _check_known(known: _Known, topology: str, state: str, store_log: str | None) -> None:
@@ -142,6 +155,15 @@ def _check_known(known: _Known, topology: str, state: str, store_log: str | None
         raise StateError(
             f"the log of topology {topology!r} has no state {state!r}{did_you_mean(state, known.births)} "
             f"(it has {', '.join(sorted(known.births)) or 'none'}); nothing was changed"
+        )
+
+
+def _check_location(known: _Known, state: str, in_store: bool) -> None:
+    """Raise StateError if the state may be in a store whose location was not given."""
+    if not known.in_memory and not in_store:
+        raise StateError(
+            f"the log has no snapshots of state {state!r}, as it has of a state in memory: give the location of its "
+            f"store, url= or factory=; nothing was changed"
         )
 
 
@@ -252,6 +274,16 @@ def _drop_under(
     for place, names in files:
         place.delete(names)
         place.remove_empty()
+
+
+def _drop_unstarted(log: TransactionLog, origin: Origin, states: Sequence[str], after: Lease | None) -> None:
+    """Drop states of a fork without a start, which are only in its log. Raises FencedError if a driver took it."""
+    lease = log.take(after=after)
+    try:
+        log.forget(lease, *states)
+        log.keep_origin(lease, msgspec.json.encode(msgspec.structs.replace(origin, unstarted=lease.epoch)))
+    finally:
+        log.give_back(lease)
 
 
 def _drop_without_log(location: StateLocation, topology: str, state: str, force: bool) -> None:

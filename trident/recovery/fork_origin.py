@@ -28,7 +28,8 @@ class Origin(msgspec.Struct, frozen=True):
     `savepoint` is the identity of the savepoint, `name` its name, `topology` that of the first topology. `complete`:
     whether the fork was completed. `outputs`: those of the first topology. `own`: the names of outputs that the caller
     of the fork declared to write elsewhere. `held`: the sources that only the first topology may read. Both also have
-    those of the topologies from which the first one was forked.
+    those of the topologies from which the first one was forked. `unstarted`: the epoch of the last lease, as long as no
+    start has taken the fork.
     """
 
     savepoint: str
@@ -38,6 +39,7 @@ class Origin(msgspec.Struct, frozen=True):
     outputs: tuple[SavedOutput, ...] = ()
     own: tuple[str, ...] = ()
     held: tuple[str, ...] = ()
+    unstarted: int = 0
 
 
 def origin_of(log: LogReading, log_at: str) -> Origin | None:
