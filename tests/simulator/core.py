@@ -100,7 +100,7 @@ def started(driver: "Driver") -> Started:
     """Start a program, as `trident.run.start` does it: from the same parts, in its order."""
     world = driver.world
     log: Any = open_log(world, driver)
-    settings = replace(world.settings, uuid=log.uuid)
+    settings = replace(world.settings, uuid=log.uuid, clock=driver.clock)
     driver.begun = begun = begin(driver.shape.program, log, settings)
     if log.uuid not in world.logs_gone:  # it may have opened its log after a reset that it slept through
         driver.life = world.lives
@@ -203,10 +203,10 @@ class OfGroup:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
 
-    def freeze(self, lease: Any, group: Any, txid: int, *more: Any, **named: Any) -> None:
+    def freeze(self, lease: Any, group: Any, txid: int, batch: Any, *more: Any, **named: Any) -> None:
         attempt, _ = self.run.coordinator.in_flight[txid]
-        self._driver.freezing[group, txid] = self._driver.given[self._name, attempt]
-        self._log.freeze(lease, group, txid, *more, **named)
+        self._driver.freezing[group, txid] = self._driver.given[self._name, attempt], batch.time
+        self._log.freeze(lease, group, txid, batch, *more, **named)
 
 
 # --- logs -----------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import pyarrow as pa
 from tests.simulator import core
 from tests.simulator.history import Given
 from tests.simulator.programs import Shape
-from tests.simulator.scheduler import Crashed, Pool, Process, Wrong
+from tests.simulator.scheduler import Crashed, MachineClock, Pool, Process, Wrong
 from tests.simulator.verdict import OF_STAGES
 from tests.simulator.workers import SimulatedPuts, Workers
 from trident.base.attempt import TransactionAttempt
@@ -48,8 +48,8 @@ class Driver:
         """The number of the log with which it began: a reset makes another log."""
         self.given: dict[tuple[str, TransactionAttempt], Given] = {}
         """The content that each attempt of a group read."""
-        self.freezing: dict[tuple[Any, int], Given] = {}
-        """The content that is about to be frozen, by the log's name for the group, and txid."""
+        self.freezing: dict[tuple[Any, int], tuple[Given, float]] = {}
+        """The content that is about to be frozen, and its time, by the log's name for the group, and txid."""
         self.failures = Counter[tuple[str, int]]()
         """The number of failures of each batch of a group under this driver, before it was frozen."""
         self.stage_failures = 0
@@ -69,6 +69,9 @@ class Driver:
         self._over_runs = set[Any]()
         self._tokens = shape.by_name()
         seed = world.result.seed
+        # So the times of batches go back from driver to driver, too.
+        ahead = random.Random(f"clock {seed} {name}").choice((0.0, 0.0, 0.0, 0.7, 20.0, -0.7, -20.0))
+        self.clock = MachineClock(world.scheduler, ahead)
         self._switching = random.Random(seed) if seed % 4 == 0 else None
         """In every fourth world somebody deactivates a group now and then, and activates it again."""
         self._inactive = set[Any]()
@@ -204,8 +207,8 @@ class Driver:
     # --- what the oracle hears -----------------------------------------------------------------------------------
 
     def froze(self, label: Any, txid: int) -> None:
-        given = self.freezing.pop((label, txid))
-        self.world.heard(self, lambda history: history.froze(label, txid, self.shape, given))
+        given, time = self.freezing.pop((label, txid))
+        self.world.heard(self, lambda history: history.froze(label, txid, self.shape, given, time))
 
     def committed(self, label: Any, txid: int) -> None:
         self.world.heard(self, lambda history: history.committed(label, txid, self.shape))

@@ -23,7 +23,7 @@ FLOWS = {
     **{"recent": 6, "table": 8, "several": 8, "stateful": 5},
     **{"sessions": 8, "sessions late": 3},
     **{"interval inner": 2, "interval left": 2, "interval right": 2, "interval full": 6},
-    **{"changes": 8, "upserts": 6, "timers": 6, "early": 6, "filled": 6},
+    **{"changes": 8, "upserts": 6, "timers": 6, "reminders": 6, "early": 6, "filled": 6},
 }
 """And how often each is drawn."""
 
@@ -61,6 +61,11 @@ class Flow(Shape):
         """Return the number of keys of a state that are due at some time; None if all of them are, or none."""
         of_state = meanings.DUE.get((self.name, state))
         return None if of_state is None else of_state(batches)
+
+    def owed(self, batches: list[meanings.Batch]) -> int:
+        """Return the number of timers that must fire though the sources are silent."""
+        of_flow = meanings.OWED.get(self.name)
+        return 0 if of_flow is None else of_flow(batches)
 
     def after(self, batches: list[meanings.Batch]) -> Mapping[str, meanings.Held | meanings.Waiting]:
         """What its states hold after these batches."""

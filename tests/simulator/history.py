@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.simulator.flows import Flow
 from tests.simulator.in_world import CONTENT, first_letter
-from tests.simulator.meanings import difference
+from tests.simulator.meanings import Batch, difference
 from tests.simulator.programs import OUT, Line, Shape, groups_of, grown
 from tests.simulator.scheduler import Wrong
 
@@ -78,6 +78,8 @@ class Frozen:
     looked: dict[str, State] = field(default_factory=dict)
     """Of each output that looks at another group's state: the state."""
     committed: bool = False
+    time: float = 0.0
+    """When the batch was planned, in seconds since 1970."""
 
 
 class History:
@@ -127,8 +129,8 @@ class History:
     def _frozen(self) -> int:
         return max((txid for _, txid in self.batches), default=0)
 
-    def froze(self, group: Any, txid: int, shape: Shape, given: Given) -> None:
-        """A batch is frozen."""
+    def froze(self, group: Any, txid: int, shape: Shape, given: Given, time: float = 0.0) -> None:
+        """A batch of this time is frozen."""
         if (group, txid) in self.batches:
             raise Wrong(f"batch {txid} of group {group!r} froze twice")
         last = max((at for name, at in self.batches if name == group), default=txid - 1)
@@ -145,7 +147,7 @@ class History:
             seen |= numbers
         self.absent |= self.known - {*shape.states}
         if isinstance(shape, Flow):
-            self.batches[group, txid] = Frozen(given, {}, {})
+            self.batches[group, txid] = Frozen(given, {}, {}, time=time)
             self._tell(shape, txid)
             return
         mine = {token for token in given}
@@ -179,7 +181,7 @@ class History:
 
     def _tell(self, flow: Flow, txid: int) -> None:
         """What the states of a program hold that stays what it is: told anew of all batches."""
-        for name, held in flow.after([batch.given for batch in self.batches.values()]).items():
+        for name, held in flow.after(self.timed).items():
             state = self.states.setdefault(name, State(Line("flow", name)))
             state.now, state.after[txid] = held, [held]
 
@@ -311,6 +313,11 @@ class History:
             self.dropped += 1
 
     # --- what is asked -------------------------------------------------------------------------------------------
+
+    @property
+    def timed(self) -> list[Batch]:
+        """The batches of a program that stays what it is, with their times."""
+        return [Batch.of(batch.given, batch.time) for batch in self.batches.values()]
 
     @property
     def waiting(self) -> list[tuple[Any, int]]:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 from trident_state.store import Home, Store
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 KEYS = ("apple", "avocado", "banana", "blueberry")
 """The words of all tuples."""
 LETTERS = ("a", "b")
@@ -61,6 +62,11 @@ def onward(seq: int) -> datetime | None:
     if seq % 13 == 12:
         return None
     return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=20 * seq + checksum(seq) % 60)
+
+
+def micros(at: datetime) -> int:
+    """A time in microseconds since 1970."""
+    return (at - EPOCH) // timedelta(microseconds=1)
 
 
 def moment(seq: int) -> datetime | None:

@@ -1,6 +1,6 @@
 """What the states of `verbs.py` must hold after each batch: from all tuples so far, by the plainest means.
 
-Nothing of the library is used but the number of a part of an index, and nothing is carried from batch to batch.
+Nothing of the library is used but the number of a part of an index and the order of keys, and nothing is carried from batch to batch.
 """
 
 import json
@@ -10,15 +10,17 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql.types import StringType, StructField, StructType
 
-from tests.simulator.in_world import CONTENT, checksum, first_letter, moment, onward
+from tests.simulator.in_world import CONTENT, EPOCH, KEYS, checksum, first_letter, moment, onward
 from tests.simulator.spouts import Row
 from tests.simulator.verbs import (
+    AT_ONCE,
     BETWEEN,
     CHAINS,
     GAP,
@@ -36,20 +38,34 @@ from tests.simulator.verbs import (
     change,
     noted,
     pair,
+    promising,
+    reminding,
     ringing,
     score,
+    stamped,
     visit,
     winding,
 )
 from trident.operations.references import PartOf
 from trident.operations.windows import TimeWindow
+from trident_state.keys import encode_keys
 
-Batch = Mapping[str, list[Row]]
-"""The tuples of each stream, in their order."""
+
+class Batch(dict[str, list[Row]]):
+    """The tuples of each stream, in their order. `time`: that of the batch, in seconds since 1970."""
+
+    time: float
+
+    @classmethod
+    def of(cls, given: Mapping[str, list[Row]], time: float) -> "Batch":
+        batch = cls(given)
+        batch.time = time
+        return batch
+
+
 Held = dict[Any, Any]
 """By key; a key of several fields is a tuple."""
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 PART = WITHIN / 64
 """Keys whose times lie in one part of WITHIN are forgotten together."""
 _PART = PartOf(StructType([StructField("word", StringType())]))
@@ -405,6 +421,52 @@ def _timed(history: list[Batch]) -> int:
     return sum(bool(clock.timers) for clock in _clocks(history)[0].values())
 
 
+_BYTES = dict(zip(KEYS, encode_keys(pa.table({"word": KEYS})).to_pylist(), strict=True))
+"""Keys whose timers have the same time are in the order of these."""
+
+
+def _reminded(history: list[Batch]) -> tuple[dict[str, _Clock], list[tuple[str, int]]]:
+    """The clocks of all words, and everything that was emitted."""
+    clocks, emitted = defaultdict[str, _Clock](_Clock), list[tuple[str, int]]()
+    for batch in history:
+        now = EPOCH + timedelta(microseconds=round(batch.time * 1_000_000))
+        due = sorted((min(c.timers.values()), _BYTES[word], word) for word, c in clocks.items() if c.timers)
+        due = [each for each in due if each[0] <= now]
+        until = now if len(due) <= AT_ONCE else due[AT_ONCE][0]  # those of other keys come first in a later batch
+        known = {word for *_, word in due[:AT_ONCE]} | {word for word, _ in batch[NUMBERS]}
+        for word, seq in batch[NUMBERS]:
+            clock, effect = clocks[word], promising(seq, now)
+            clock.value = None if effect.removes else added(clock.value, checksum(seq))
+            clock.take(effect)
+            emitted.append((word, stamped(checksum(seq), now)))
+        for _ in range(AT_ONCE):
+            timers = [(at, _BYTES[word], name, word) for word in known for name, at in clocks[word].timers.items()]
+            at, _, name, word = min(timers, default=(until, b"", "", ""))
+            if not word or at > until:
+                break
+            del clocks[word].timers[name]
+            effect = reminding(at, name)
+            clocks[word].value = added(clocks[word].value, effect.check)
+            clocks[word].take(effect)
+            emitted.append((word, stamped(effect.check, now)))
+    return clocks, emitted
+
+
+def _reminders(history: list[Batch]) -> dict[str, Held | Waiting]:
+    clocks, emitted = _reminded(history)
+    notes = {word: clock.value for word, clock in clocks.items() if clock.value is not None}
+    return {"notes": notes, "told": _sums(emitted)}
+
+
+def _noted(history: list[Batch]) -> int:
+    return sum(bool(clock.timers) for clock in _reminded(history)[0].values())
+
+
+def _owed(history: list[Batch]) -> int:
+    clocks, _ = _reminded(history)
+    return sum(name != "someday" for clock in clocks.values() for name in clock.timers)
+
+
 def _early(history: list[Batch]) -> dict[str, Held | Waiting]:
     mark: datetime | None = None
     slides, chains = defaultdict[Any, list[int]](list), defaultdict[Any, list[Any]](list)
@@ -531,10 +593,17 @@ MEANINGS: dict[str, Callable[[list[Batch]], dict[str, Held | Waiting]]] = {
     "changes": _changes,
     "upserts": _upserts,
     "timers": _timers,
+    "reminders": _reminders,
     "early": _early,
     "filled": _filled,
 }
 """What the states of each flow hold after these batches."""
 
-DUE: dict[tuple[str, str], Callable[[list[Batch]], int]] = {("timers", "rings"): _timed}
+DUE: dict[tuple[str, str], Callable[[list[Batch]], int]] = {
+    ("timers", "rings"): _timed,
+    ("reminders", "notes"): _noted,
+}
 """The number of keys that are due at some time, for each state of which not every key is."""
+
+OWED: dict[str, Callable[[list[Batch]], int]] = {"reminders": _owed}
+"""The number of timers that must fire before a schedule of the flow ends, though its sources are silent."""

@@ -265,6 +265,17 @@ class Scheduler:
             self.resume(process, process.fibers[0])
 
 
+class MachineClock:
+    """The clock of one machine, which is so many seconds ahead of the others' or (below 0) behind."""
+
+    def __init__(self, scheduler: Scheduler, ahead: float) -> None:
+        self._scheduler, self._ahead = scheduler, ahead
+        self.monotonic = scheduler.monotonic
+
+    def time(self) -> float:
+        return self._scheduler.time() + self._ahead
+
+
 class Outcome:
     """What a task will come to: as much of a Future as the runtime asks for."""
 

@@ -43,6 +43,13 @@ class Staying(World):
     def poisons(self, given: Given) -> bool:
         return self._poison is not None and any(seq == self._poison for rows in given.values() for _, seq in rows)
 
+    @property
+    def missing(self) -> dict[str, list[int]]:
+        """Also the number of timers that are to fire, once every tuple is in a batch."""
+        missing = super().missing
+        owed = 0 if missing else self.flow.owed(self.history.timed)
+        return {"timers": [owed]} if owed else missing
+
     def check_end(self, found: dict[str, dict[Any, Any]]) -> None:
         """The server's own bookkeeping is right: markers, key counts, nothing left open."""
         last = str(len(self.history.batches)).encode()
@@ -60,7 +67,7 @@ class Staying(World):
                     f"state {state!r} counts {keys} keys, it has {held}, of which {len(found[state])} are shown"
                 )
             timed = sum(len(h) for name, h in own.items() if name.endswith(INDEXES))
-            due = self.flow.due(state, [batch.given for batch in self.history.batches.values()])
+            due = self.flow.due(state, self.history.timed)
             ought = len(found[state]) if due is None else due
             if any(b"due" in meta for meta in metas) and timed != ought:
                 raise Wrong(f"state {state!r} has {ought} keys that are due, and knows when {timed} are")

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
-from tests.simulator.in_world import CONTENT, InWorld, Worlds, checksum, first_letter, moment, onward
+from tests.simulator.in_world import CONTENT, InWorld, Worlds, checksum, first_letter, micros, moment, onward
 from trident import (
     Average,
     CollectList,
@@ -46,6 +46,8 @@ GAP, SLACK = timedelta(seconds=50), timedelta(seconds=40)
 """Of sessions: the gap that ends one, and how long they wait for tuples."""
 SLIDES = SlidingEventTimeWindow("100 seconds", "50 seconds", "at", lateness=SLACK)
 CHAINS = SlidingEventTimeWindow("80 seconds", "40 seconds", "at", lateness=SLACK)
+AT_ONCE = 2
+"""How many timers by batch time fire in one batch at most."""
 NUMBERS, OTHERS = "numbers", "others"
 WORDS = {
     **{"one": (), "two": ("sums",), "stages": ("sums", "stages")},
@@ -325,10 +327,7 @@ def wound(tuple: Any, state: Any) -> int:
         state.delete(tuple.word)
     else:
         state.put(tuple.word, added(state.get(tuple.word), checksum(tuple.seq)))
-    for name in effect.stops:
-        state.deleteTimer(tuple.word, name)
-    for name, at in effect.sets.items():
-        state.setTimer(tuple.word, at, name)
+    _rewind(tuple.word, effect, state)
     return noted(checksum(tuple.seq), state.now())
 
 
@@ -337,11 +336,53 @@ def ring(timer: Any, state: Any) -> int:
     may_fail()
     effect = ringing(timer.at, timer.name)
     state.put(timer.key, added(state.get(timer.key), effect.check))
-    for name in effect.stops:
-        state.deleteTimer(timer.key, name)
-    for name, at in effect.sets.items():
-        state.setTimer(timer.key, at, name)
+    _rewind(timer.key, effect, state)
     return noted(effect.check, state.now())
+
+
+def _rewind(word: str, effect: "Effect", state: Any) -> None:
+    """Stop the timers of a word, and set others."""
+    for name in effect.stops:
+        state.deleteTimer(word, name)
+    for name, at in effect.sets.items():
+        state.setTimer(word, at, name)
+
+
+def _reminders(stream: Streams, topology: TridentTopology) -> None:
+    """notes: the same as `rings` with timers by the time of the batch, of which a batch fires only a few. told: all
+    that the tuples and the timers emitted."""
+    notes = stream(NUMBERS).statefulEach(
+        promised,
+        "check long",
+        keyFields="word",
+        valueType="struct<n: long, sum: long>",
+        stateFactory=InWorld("notes"),
+        onTimer=remind,
+        maxTimersPerBatch=AT_ONCE,
+        name="notes",
+    )
+    _summed(notes, "told")
+
+
+def promised(tuple: Any, state: Any) -> int:
+    """Set and remove reminders of a word, and change the value."""
+    now = state.now()
+    effect = promising(tuple.seq, now)
+    if effect.removes:
+        state.delete(tuple.word)
+    else:
+        state.put(tuple.word, added(state.get(tuple.word), checksum(tuple.seq)))
+    _rewind(tuple.word, effect, state)
+    return stamped(checksum(tuple.seq), now)
+
+
+def remind(timer: Any, state: Any) -> int:
+    """Count a reminder, and change others of its key."""
+    may_fail()
+    effect = reminding(timer.at, timer.name)
+    state.put(timer.key, added(state.get(timer.key), effect.check))
+    _rewind(timer.key, effect, state)
+    return stamped(effect.check, state.now())
 
 
 def _early(stream: Streams, topology: TridentTopology) -> None:
@@ -390,6 +431,7 @@ MADE: dict[str, Callable[[Streams, TridentTopology], None]] = {
     "changes": _changes,
     "upserts": _upserts,
     "timers": _timers,
+    "reminders": _reminders,
     "early": _early,
     "filled": _filled,
 }
@@ -454,6 +496,35 @@ def ringing(at: datetime, name: str) -> Effect:
         stops=("once",) if name == "stop" else (),
         sets={name: at + timedelta(seconds=25 + second % 40)} if again else {},
     )
+
+
+def promising(seq: int, now: datetime) -> Effect:
+    """Return the effect of a tuple on its reminders. Some are for a time that has passed, some for a distant day."""
+    what = checksum(seq) % 9
+    if what == 0:
+        return Effect(removes=True)
+    if what == 1:
+        return Effect(stops=("once", "again"))
+    if what == 2:
+        return Effect(sets={"someday": now + timedelta(days=10)})
+    after = timedelta(milliseconds=checksum(seq) % 4000 - 500)
+    return Effect(sets={("once", "again", "stop")[what % 3]: now + after})
+
+
+def reminding(at: datetime, name: str) -> Effect:
+    """Return the effect of a reminder: as `ringing`, in shorter spans."""
+    check = checksum(micros(at) + len(name))
+    again = name == "again" and check % 3 > 0
+    return Effect(
+        check=check,
+        stops=("once",) if name == "stop" else (),
+        sets={name: at + timedelta(milliseconds=200 + check % 1500)} if again else {},
+    )
+
+
+def stamped(check: int, now: datetime) -> int:
+    """Return the number that a tuple or reminder emits, which tells in a batch of which time it was seen."""
+    return check ^ (micros(now) & 0xFFFFFFF)
 
 
 def added(value: Any, check: int) -> dict[str, int]:
