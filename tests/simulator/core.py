@@ -25,7 +25,8 @@ from trident.batches.sources import Sources
 from trident.commits.output_memory import LogMemory
 from trident.commits.query_answers import CommittedAnswers
 from trident.compiler.arrow.engine import ArrowSlot
-from trident.compiler.program import Group
+from trident.compiler.program import Group, Program
+from trident.configuration.settings import Settings
 from trident.files.disk import DiskFiles
 from trident.files.store import StoredFile
 from trident.log import frozen_batches
@@ -33,8 +34,10 @@ from trident.log.redis_log import RedisTransactionLog
 from trident.outputs.parquet_outlet import ParquetOutlet
 from trident.reads.commit_gate import CommitGate
 from trident.recovery.acquisition import Begun, begin, close_all, open_stores
+from trident.recovery.backfills import Fill, no_fill
 from trident.recovery.takeover import explaining
 from trident.run import start
+from trident.run.backfill import Starts, backfilled
 from trident.run.fence_watch import Watch
 from trident.run.read_source import RunReadSource
 from trident.user_calls.watched_calls import WatchedCalls
@@ -96,17 +99,38 @@ class Started:
         start._give_back(self.log, self.begun.lease)
 
 
-def started(driver: "Driver") -> Started:
+def started(driver: "Driver", starts: Starts) -> Started:
     """Start a program, as `trident.run.start` does it: from the same parts, in its order."""
+    world, shape = driver.world, driver.shape
+    settings = replace(world.settings, clock=driver.clock)
+    opening = partial(open_log, world, driver)
+    with backfilled(shape.plan, shape.program, settings, lambda settings: opening(), starts) as fill:
+        return run_of(driver, shape.program, settings, fill)
+
+
+def run_of(driver: "Driver", program: Program, settings: Settings, fill: Fill = no_fill) -> Started:
+    """Start a program, or a part of it, over the topology's log."""
     world = driver.world
     log: Any = open_log(world, driver)
-    settings = replace(world.settings, uuid=log.uuid, clock=driver.clock)
-    driver.begun = begun = begin(driver.shape.program, log, settings)
+    settings = replace(settings, uuid=log.uuid)
+    driver.begun = begun = begin(program, log, settings, fill=fill)
     if log.uuid not in world.logs_gone:  # it may have opened its log after a reset that it slept through
         driver.life = world.lives
+    return _assembled(driver, log, settings, begun, driver.engine, driver.notes, _group_started)
+
+
+def beside(driver: "Driver", program: Program, log: Any, settings: Settings, notes: Any) -> Started:
+    """Start a program beside that of a driver, in its process, over another log."""
+    begun = begin(program, log, settings)
+    return _assembled(driver, log, settings, begun, driver.side_engine, notes, _side_started)
+
+
+def _assembled(
+    driver: "Driver", log: Any, settings: Settings, begun: Begun, engine: Any, notes: Any, make: Callable[..., GroupRun]
+) -> Started:
     looking = CommittedAnswers()
     try:
-        pool: Any = Pool(world.scheduler, driver.process, "states", None)
+        pool: Any = Pool(driver.world.scheduler, driver.process, "states", None)
         unused: Any = None
         memory = LogMemory.of(begun, log, settings.leaseSecs)
         context = RunContext(
@@ -115,14 +139,14 @@ def started(driver: "Driver") -> Started:
             "",
             log,
             begun,
-            driver.engine,
+            engine,
             pool,
             unused,
-            driver.notes,
+            notes,
             memory,
             make_threads=driver.threads,
         )
-        runs = {group.name: _group_started(driver, group, context, looking) for group in begun.program.groups}
+        runs = {group.name: make(driver, group, context, looking) for group in begun.program.groups}
         memory.keep()
     except BaseException:
         close_all(begun.stores)
@@ -135,16 +159,28 @@ def started(driver: "Driver") -> Started:
 
 def _group_started(driver: "Driver", group: Group, context: RunContext, looking: CommittedAnswers) -> GroupRun:
     world, mine = driver.world, OfGroup(context.log, driver, group.name)
-    limit: Any = context.settings.messageTimeoutSecs
-    calls = WatchedCalls(group.name, world.scheduler, limit, driver.threads)  # type: ignore[arg-type]
     context = replace(context, log=mine)  # type: ignore[arg-type]
     opened = start._outlets(group, context)
     with explaining(context.log, context.begun.lease):  # as `start._outlets`, which opens no place here
         outlets = _Telling(opened, world.places.open(group, opened), driver, group.name)
-    run = start._group_run(group, context, _Heard(driver, group, calls), outlets, looking)
+    run = start._group_run(group, context, _Heard(driver, group, _calls(driver, group, context)), outlets, looking)
     mine.run = run
-    run.turns.gate = Gate(run, world.scheduler)
     run.turns.heal = partial(_heal, driver, run.turns.heal, run)  # type: ignore[method-assign]
+    return _in_world(run, world)
+
+
+def _side_started(driver: "Driver", group: Group, context: RunContext, looking: CommittedAnswers) -> GroupRun:
+    sources = Sources(group.spouts, _calls(driver, group, context))
+    return _in_world(start._group_run(group, context, sources, committed=looking), driver.world)
+
+
+def _calls(driver: "Driver", group: Group, context: RunContext) -> WatchedCalls:
+    limit: Any = context.settings.messageTimeoutSecs
+    return WatchedCalls(group.name, driver.world.scheduler, limit, driver.threads)  # type: ignore[arg-type]
+
+
+def _in_world(run: GroupRun, world: "World") -> GroupRun:
+    run.turns.gate = Gate(run, world.scheduler)
     run.coordinator._rules = replace(run.coordinator._rules, idleFirst=world.idle)
     return run
 

@@ -5,7 +5,6 @@ import random
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -14,13 +13,16 @@ import pyarrow as pa
 
 from tests.simulator import core
 from tests.simulator.history import Given
+from tests.simulator.loops import Loops, next_event
 from tests.simulator.programs import Shape
 from tests.simulator.scheduler import Crashed, MachineClock, Pool, Process, Wrong
+from tests.simulator.side_runs import starts_of
 from tests.simulator.verdict import OF_STAGES
 from tests.simulator.workers import SimulatedPuts, Workers
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import AttemptCancelledError, UserFunctionError
 from trident.batches.group_run import GroupRun
+from trident.compiler.arrow.engine import ArrowSlot
 from trident.compiler.program import Group, Stage
 from trident.frozen.results import Result, StageResult
 from trident.plan.nodes import Node, SpoutSource
@@ -39,6 +41,7 @@ class Driver:
         self.workers = Workers(self)
         self.puts = SimulatedPuts(self) if world.setting.large else None
         self.engine: Any = SimpleNamespace(slot=lambda group: Slot(self, group), puts=self.puts)
+        self.side_engine: Any = SimpleNamespace(slot=lambda group: Slot(self, group, beside=True), puts=None)
         self.notes: Any = Notes(self)
         self.begun: Any = None
         self.run: core.Started | None = None
@@ -56,6 +59,8 @@ class Driver:
         """The number of later stages, commits and heals that its engine failed since the last commit."""
         self.failing_since: float | None = None
         """When a commit first failed since the last one that went through."""
+        self.side_failures = 0
+        """The number of failures of its runs for earlier tuples."""
         self.read = 0
         """The last txid that a read under this driver was made as of."""
         self.asked_at: float | None = None
@@ -63,9 +68,7 @@ class Driver:
         self.hanging = set[str]()
         """The outputs whose function has not come back."""
         self._handing: dict[str, str] = {}
-        self._due: dict[Any, float] = {}
         self._looks = 1e18
-        self._busy = set[Any]()
         self._over_runs = set[Any]()
         self._tokens = shape.by_name()
         seed = world.result.seed
@@ -85,7 +88,7 @@ class Driver:
 
     def _begin(self) -> None:
         try:
-            run = core.started(self)
+            run = core.started(self, starts_of(self))
         except Crashed:
             raise
         except BaseException as error:
@@ -95,16 +98,9 @@ class Driver:
         self.world.accepted(self)
         self._watching = Pool(self.world.scheduler, self.process, "watch", 1)
         self._looks = self.world.scheduler.now + 1.0
-        for each in run.runs.values():
-            self._due[each] = 0.0
-            self.process.loops.append(partial(self._loop, each))
-        self.process.due.append(self._next_due)
-        for each in run.runs.values():
-            self._turn(each, partial(self._start, each))
-
-    @staticmethod
-    def _start(run: GroupRun) -> None:
-        run._carry_out(run.coordinator.start())
+        self.process.loops.append(self._looking)
+        self.process.due.append(lambda: self._looks)
+        Loops(self.world.scheduler, self.process, self._group_ended, self._react).begin(run.runs.values())
 
     def threads(self, name: str, most: int | None) -> Any:
         return Pool(self.world.scheduler, self.process, name.rsplit("-", 1)[1], most)
@@ -117,59 +113,16 @@ class Driver:
 
     # --- the loops -----------------------------------------------------------------------------------------------
 
-    def _loop(self, run: GroupRun, now: float) -> Callable[[], None] | None:
-        """What this group's loop thread, and the watch, would do now."""
-        if self._looks <= now and not self.ended:
-            return self._look
-        if run in self._busy or run.coordinator.finished:
-            return None
-        if run._queue.empty() and now < self._due[run]:
-            return None
-        return partial(self._turn, run, partial(self._react, run))
-
-    def _next_due(self) -> float:
-        idle = [due for run, due in self._due.items() if run not in self._busy and not run.coordinator.finished]
-        return min([self._looks, *idle])
+    def _looking(self, now: float) -> Callable[[], None] | None:
+        """What the watch would do now."""
+        return self._look if self._looks <= now and not self.ended else None
 
     def _react(self, run: GroupRun) -> None:
         dice = self._switching
         if dice is not None and dice.random() < (0.3 if run in self._inactive else 0.05):
             (run.activate if run in self._inactive else run.deactivate)()
             self._inactive ^= {run}
-        run._react(None if run._queue.empty() else run._queue.get_nowait())
-
-    def _turn(self, run: GroupRun, react: Callable[[], None]) -> None:
-        """As `GroupRun._loop`: one turn, and the end where it was the last; perhaps with a stack of its own."""
-        self._busy.add(run)  # a reaction may wait, and the loop's thread does nothing else meanwhile
-        scheduler = self.world.scheduler
-        if scheduler.random.random() < scheduler.in_fibers:
-            scheduler.in_fiber(self.process, partial(self._turned, run, react))
-        else:
-            self._turned(run, react)
-
-    def _turned(self, run: GroupRun, react: Callable[[], None]) -> None:
-        try:
-            react()
-        except Crashed:
-            return
-        except BaseException as error:
-            run.error = run.error or error
-            run.coordinator.finished = True
-        if not run.coordinator.finished:
-            self._busy.discard(run)
-            self._due[run] = self.world.scheduler.now + run._idle_time()
-        elif self.world.scheduler.fiber is None and any(pool.running for pool in self.process.pools):
-            # The end waits for what is under way, which may stand below on this very stack.
-            self.world.scheduler.in_fiber(self.process, lambda: self._end(run))
-        else:
-            self._end(run)
-
-    def _end(self, run: GroupRun) -> None:
-        try:
-            run._end()
-            self._group_ended(run)
-        except Crashed:
-            return
+        next_event(run)
 
     def _group_ended(self, run: GroupRun) -> None:
         """As `RunningTopology._group_ended`; whoever started it stops the other groups where one failed."""
@@ -253,16 +206,18 @@ class Driver:
 class Slot:
     """Workers: they compute what a batch comes to, raise, hang, or come back late."""
 
-    def __init__(self, driver: Driver, group: Group) -> None:
-        self._driver, self._world, self._group = driver, driver.world, group
+    def __init__(self, driver: Driver, group: Group, beside: bool = False) -> None:
+        """`beside`: of a run for earlier tuples, of which the oracle hears nothing."""
+        self._driver, self._world, self._group, self._beside = driver, driver.world, group, beside
         self._cancelled = False
-        self._slot = self._world.engines.slot_of(group, core.slot_of)
+        self._slot = ArrowSlot(group) if beside else self._world.engines.slot_of(group, core.slot_of)
 
     def run(self, stage: Stage, inputs: Mapping[Node, Any], attempt: TransactionAttempt, scratch: Path) -> StageResult:
         world = self._world
         self._cancelled = False
         world.scheduler.point("run", attempt, "stage", stage.number)
-        given = self._driver.reads(self._group.name, attempt, inputs) if stage.number == 1 else {}
+        told = stage.number == 1 and not self._beside
+        given = self._driver.reads(self._group.name, attempt, inputs) if told else {}
         trouble = world.faults.of_worker(stage.number)
         if trouble is not None and trouble != "raises":
             stops = world.chance.random() < 0.5  # else it is deaf: cancelled work that goes on
@@ -286,7 +241,7 @@ class Slot:
         """Results, of which the large ones are files that executors wrote."""
         setting, dice = self._world.setting, self._world.troubles.dice
         files = self._world.settings.files
-        if not setting.large or files is None:
+        if not setting.large or files is None or self._beside:
             return dict(results)
         folder, disk = files.folder(self._group.name, attempt, stage).folder, self._world.frozen_files
         return {n: disk.write(folder, t, dice) if dice.random() < setting.large else t for n, t in results.items()}

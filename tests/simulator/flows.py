@@ -17,15 +17,18 @@ from trident import TridentTopology
 from trident.compiler.program import Program
 from trident.compiler.stages import cut
 from trident.plan.state_schema import present_of
+from trident.plan.topology_protocol import TopologyPlan
 
 FLOWS = {
     **{"one": 25, "two": 20, "stages": 30, "query": 10, "merged": 10, "distinct": 5},
     **{"recent": 6, "table": 8, "several": 8, "stateful": 5},
     **{"sessions": 8, "sessions late": 3},
     **{"interval inner": 2, "interval left": 2, "interval right": 2, "interval full": 6},
-    **{"changes": 8, "upserts": 6, "timers": 6, "reminders": 6, "early": 6, "filled": 6},
+    **{"changes": 8, "upserts": 6, "timers": 6, "reminders": 6, "early": 6, "filled": 6, "backfill": 8},
 }
 """And how often each is drawn."""
+FORMER = {"backfill": "before a backfill"}
+"""The program from which some of them grow."""
 
 
 def flows_of(names: str) -> list[str]:
@@ -41,6 +44,15 @@ class Flow(Shape):
     """A program that stays what it is, by its name."""
 
     name: str = ""
+
+    @property
+    def former(self) -> "Flow | None":
+        """The program before its new states; None if it begins with all of its states."""
+        return Flow.of(FORMER[self.name]) if self.name in FORMER else None
+
+    @property
+    def plan(self) -> TopologyPlan:
+        return topology(self.name)
 
     @classmethod
     def of(cls, name: str) -> "Flow":
@@ -73,10 +85,15 @@ class Flow(Shape):
 
 
 @cache
+def topology(flow: str) -> TridentTopology:
+    made = TridentTopology()
+    verbs.MADE[flow](lambda name: made.newStream(name, FromWorld(name)), made)
+    return made
+
+
+@cache
 def program(flow: str) -> Program:
-    topology = TridentTopology()
-    verbs.MADE[flow](lambda name: topology.newStream(name, FromWorld(name)), topology)
-    return cut(topology)
+    return cut(topology(flow))
 
 
 @cache

@@ -1,6 +1,7 @@
 """What the states of `verbs.py` must hold after each batch: from all tuples so far, by the plainest means.
 
-Nothing of the library is used but the number of a part of an index and the order of keys, and nothing is carried from batch to batch.
+Nothing of the library is used but the number of a part of an index and the order of keys. Nothing is carried from batch
+to batch.
 """
 
 import json
@@ -221,6 +222,27 @@ def _filled(history: list[Batch]) -> dict[str, Held | Waiting]:
         for word in {*words}:
             totals[first_letter(word)] += counts[word]
     return {"counts": dict(counts), "totals": dict(totals)}
+
+
+def _backfill(history: list[Batch]) -> dict[str, Held | Waiting]:
+    """Of the states that are new, too: as if they had been there from the beginning."""
+    counts, sums, by_word = Counter[str](), Counter[str](), defaultdict[str, list[int]](list)
+    for batch in history:
+        for word, seq in [row for rows in batch.values() for row in rows]:
+            counts[word] += 1
+            sums[word] += checksum(seq)
+        for word, seq in batch[NUMBERS]:
+            by_word[word].append(seq)
+    letters = defaultdict[str, dict[str, int]](lambda: {"n": 0, "total": 0})
+    for word, total in sums.items():
+        letters[first_letter(word)]["n"] += 1
+        letters[first_letter(word)]["total"] += total
+    marks = {
+        word: {"least": min(seqs), "greatest": max(seqs), "scores": sorted({score(seq) for seq in seqs})}
+        for word, seqs in by_word.items()
+    }
+    runs = {word: {"n": n, "sum": sums[word]} for word, n in counts.items()}
+    return {"counts": dict(counts), "sums": dict(sums), "runs": runs, "letters": dict(letters), "marks": marks}
 
 
 def _upserts(history: list[Batch]) -> dict[str, Held | Waiting]:
@@ -596,6 +618,8 @@ MEANINGS: dict[str, Callable[[list[Batch]], dict[str, Held | Waiting]]] = {
     "reminders": _reminders,
     "early": _early,
     "filled": _filled,
+    "backfill": _backfill,
+    "before a backfill": _backfill,
 }
 """What the states of each flow hold after these batches."""
 

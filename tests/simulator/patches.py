@@ -19,10 +19,11 @@ from tests.simulator.frozen_disk import FrozenDisk, read_here, whole, written_he
 from tests.simulator.in_world import Worlds
 from tests.simulator.memo import MOST, content, kept, remembered
 from tests.simulator.places import placed
+from tests.simulator.side_disks import in_memory, removed
 from trident.access import removal
 from trident.base import crash_points
 from trident.base.types import arrow_schema
-from trident.batches import attempt_runs, attempts, group_run, slots, sources
+from trident.batches import attempt_runs, attempts, group_run, rests, slots, sources
 from trident.commits import committer, query_answers, user_code
 from trident.compiler import frozen_parts, program
 from trident.compiler.arrow import engine
@@ -39,7 +40,7 @@ from trident.log.frozen_batches import keys_and_values
 from trident.outputs import parquet_outlet
 from trident.reads import commit_gate, committed_reads
 from trident.recovery import first_content, state_evolution
-from trident.run import fence_watch
+from trident.run import backfill, fence_watch
 from trident_spouts import emission, rows, user_calls
 from trident_spouts.adapters import partitioned
 from trident_state import keys as state_keys
@@ -226,6 +227,13 @@ class Alone:
         return self._set
 
 
+class Signal(Alone):
+    """In the place of a `threading.Condition` for which somebody waits in simulated time."""
+
+    def wait_for(self, so: Callable[[], bool], timeout: float | None = None) -> bool:
+        return Worlds.now.scheduler.wait(so, timeout)  # type: ignore[no-any-return]
+
+
 def _removed(folder: Folder, ignore_errors: bool) -> None:
     Worlds.now.frozen_files.delete(folder.relative_to())
 
@@ -340,6 +348,10 @@ def _all() -> list[tuple[Any, str, Any]]:
         *((module, "threading", _THREADING) for module in (group_run, commit_gate, committed_reads, fence_watch)),
         (query_answers, "compile_query", cache(compile_query)),
         (program, "outline_of", remembered(outline_of, lambda frozen, _: tuple(id(output[3]) for output in frozen))),
+        (rests, "threading", SimpleNamespace(Condition=Signal)),
+        (backfill, "time", Clock),
+        (backfill, "shutil", SimpleNamespace(rmtree=removed)),
+        (backfill, "_in_memory", in_memory),
         (slots, "shutil", SimpleNamespace(rmtree=lambda path, ignore_errors: None)),  # nobody writes there
         (key_index, "heads_of", remembered(key_index.heads_of, content)),
         (key_index, "_short", remembered(lambda heads: kept(_short_keys(heads)), bytes)),

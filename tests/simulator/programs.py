@@ -16,6 +16,7 @@ from tests.simulator.in_world import CONTENT, InWorld, Worlds, first_letter
 from trident import Count, Evolution, InitialState, MapGet, Sum, TridentTopology
 from trident.compiler.program import Program
 from trident.compiler.stages import cut
+from trident.plan.topology_protocol import TopologyPlan
 
 NAMES = ("ads", "bids", "carts", "deals", "maps", "notes", "orders", "posts", "tags", "users", "visits", "zones")
 """Of streams. A name that was given up by a renaming is never given again."""
@@ -78,6 +79,11 @@ class Shape:
     def program(self) -> Program:
         return program_of(self)
 
+    @property
+    def plan(self) -> TopologyPlan:
+        """The topology from which the program was cut."""
+        return _topology(self)
+
     def shown(self, state: str) -> Callable[[Any], Any]:
         """What makes of a stored value the one that users see: the same."""
         return lambda value: value
@@ -130,6 +136,7 @@ def program_of(shape: Shape) -> Program:
     return cut(_topology(shape))
 
 
+@cache
 def _topology(shape: Shape) -> TridentTopology:
     topology = TridentTopology()
     streams = {stream.token: spouts.new_stream(topology, stream, shape.wide) for stream in shape.streams}

@@ -85,7 +85,7 @@ class Reads:
 
     def _scans(self, driver: "Driver", states: list[str]) -> tuple[set[int], Found]:
         assert driver.run is not None
-        group, shown = self._world.group, self._world.shape.shown
+        group, shown = self._world.group, driver.shape.shown
         txid, found = read_consistently(
             driver.run.read_source,
             states,
@@ -99,8 +99,7 @@ class Reads:
         asked = {s: flows.keys_of(driver.shape.name, s) for s in states}
         read = read_committed(driver.run.read_source, asked)
         found = {
-            state: found_of(asked[state], answer.values, self._world.shape.shown(state))
-            for state, answer in read.items()
+            state: found_of(asked[state], answer.values, driver.shape.shown(state)) for state, answer in read.items()
         }
         return {answer.asOf for answer in read.values()}, found
 
@@ -123,7 +122,7 @@ class Reads:
 
     def _read_all(self, driver: "Driver") -> None:
         """Everything that the states hold; each group's states at once."""
-        world, found, shown = self._world, Found(), self._world.shape.shown
+        world, found, shown = self._world, Found(), driver.shape.shown
         try:
             assert driver.run is not None
             for states in filter(None, ([s.state.name for s in run.group.states] for run in driver.run.runs.values())):

@@ -65,12 +65,14 @@ class Setting:
         name = f"sim/{state}".encode()
         return [name] if self.groups == 1 else [b"%b/%d" % (name, number) for number in range(self.groups)]
 
+    def in_memory(self, identity: StateIdentity, shape: StateShape, kind: StateKind, home: Home) -> Store:
+        """A state in memory, with snapshots on the world's disk."""
+        return MemoryStore(identity, shape, kind, home, None, self._pace, self._scheduler, lambda name, work: work())
+
     def open_store(self, identity: StateIdentity, shape: StateShape, home: Home, network: Network) -> Store:
         """A state where this schedule keeps it: the library's own stores."""
         if self.homes[identity.name] == "memory":
-            return MemoryStore(
-                identity, shape, self.kind, home, None, self._pace, self._scheduler, lambda name, work: work()
-            )
+            return self.in_memory(identity, shape, self.kind, home)
         if self._in_python:
             shape = _combined_in_python(shape)
         address: Any = FakeAddress(network)

@@ -19,7 +19,8 @@ from trident_spouts import user_calls
 from trident_spouts.adapters.adapt import as_spout
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.emission import ArrowEmission
-from trident_spouts.executor import SpoutExecutor, SpoutKind
+from trident_spouts.executor import Metadata, SpoutExecutor, SpoutKind
+from trident_spouts.rereading import End
 
 COMPARES = True
 """Whether a position is compared with the source that it is read from."""
@@ -242,6 +243,30 @@ class Ahead:
     def close(self) -> None: ...
 
 
+class Again(Ahead):
+    """An executor that reads a source again, up to a position of the stream. It begins with the first entries."""
+
+    def __init__(self, name: str, end: End) -> None:
+        super().__init__(name)
+        self._end = end
+
+    def plan(self, attempt: Any, previous: Any, time: float, budget: Budget = NO_LIMIT) -> Any:
+        source, at = self._source, previous["at"] if previous else {}
+        source.called("plan")
+        pages = {name: [at.get(name, 0), end, 0] for name, end in _ends(self._end()).items() if end > at.get(name, 0)}
+        for page in pages.values():
+            page[1] = min(page[1], page[0] + source.chance.randint(1, 4))
+        return {"pages": pages, "at": at | {name: page[1] for name, page in pages.items()}} if pages else None
+
+
+def _ends(position: Any) -> dict[str, int]:
+    """Up to which entry of each partition a stream was read, by its position."""
+    if position is None:
+        return {}
+    pages = position["at"] if "at" in position else position["positions"]
+    return {name: page[-2] for name, page in pages.items()}
+
+
 @dataclass(frozen=True)
 class FromWorld:
     """A spout of a program that serves all schedules: of which kind it is, its source says."""
@@ -257,6 +282,15 @@ class FromWorld:
     @property
     def schema(self) -> StructType:
         return SCHEMA
+
+    def why_not_again(self) -> str | None:
+        return None
+
+    def open_again(self, end: End) -> SpoutExecutor:
+        return Again(self.name, end)
+
+    def amount_before(self, end: Metadata) -> str | None:
+        return None
 
     def open(self) -> SpoutExecutor:
         kind = self.worlds.now.sources[self.name].kind

@@ -1,16 +1,19 @@
 """A schedule of a program that stays what it is: one of `flows.py`, with faults that change what is right."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from random import Random
 from typing import Any
 
+from tests.simulator.driver import Driver
 from tests.simulator.fake_redis import INDEXES
 from tests.simulator.faults import WEIGHTS, Faults
 from tests.simulator.flows import FLOWS, Flow, flows_of
-from tests.simulator.history import Given
+from tests.simulator.growing import Growth
+from tests.simulator.history import Given, History
 from tests.simulator.scheduler import Wrong
 from tests.simulator.setting import Setting
 from tests.simulator.spouts import sources_of
+from tests.simulator.verdict import Verdict
 from tests.simulator.world import World
 from trident_state.redis.layout import LEGEND
 
@@ -38,7 +41,39 @@ class Staying(World):
         self.scheduler.pausing = chance.choice((0.2, 0.6))
         weights = [stays for stays, _ in WEIGHTS.values()]
         left = chance.choices([*WEIGHTS], weights, k=chance.choice((0, 1, 2, 3, 4, 6, 9)))
+        self.growth = None if self.flow.former is None else Growth(self, self.flow, seed)
+        if self.growth is not None:  # a copy of the log from before the new states knows nothing of them
+            self.shape, self._poison, self.setting.copies = self.growth.next_shape(), None, False
+            left = [kind for kind in left if kind not in ("log copied", "snapshot lost")]
         self.faults = Faults(self, left, (0.1, 1.0, 20.0), self.setting.copies)
+
+    # --- a program that grows ------------------------------------------------------------------------------------
+
+    def _next_start(self) -> None:
+        if self.growth is not None:
+            self.shape = self.growth.next_shape()
+        super()._next_start()
+
+    def founded(self, driver: Driver, states: Collection[str]) -> None:
+        super().founded(driver, states)
+        if self.growth is not None:
+            self.growth.created({*states})
+
+    def heard(self, driver: Driver, tell: Callable[[History], None]) -> None:
+        before = len(self.history.batches)
+        super().heard(driver, tell)
+        if self.growth is not None and len(self.history.batches) > before:
+            self.growth.froze(driver)
+
+    def _why_right(self, driver: Driver, error: BaseException) -> Verdict:
+        why = None if self.growth is None else self.growth.why_right(driver, error)
+        return why or super()._why_right(driver, error)
+
+    @property
+    def _may_finish(self) -> bool:
+        return super()._may_finish and (self.growth is None or self.growth.over)
+
+    # --- the end -------------------------------------------------------------------------------------------------
 
     def poisons(self, given: Given) -> bool:
         return self._poison is not None and any(seq == self._poison for rows in given.values() for _, seq in rows)

@@ -46,7 +46,7 @@ GAP, SLACK = timedelta(seconds=50), timedelta(seconds=40)
 """Of sessions: the gap that ends one, and how long they wait for tuples."""
 SLIDES = SlidingEventTimeWindow("100 seconds", "50 seconds", "at", lateness=SLACK)
 CHAINS = SlidingEventTimeWindow("80 seconds", "40 seconds", "at", lateness=SLACK)
-AT_ONCE = 2
+AT_ONCE = 1
 """How many timers by batch time fire in one batch at most."""
 NUMBERS, OTHERS = "numbers", "others"
 WORDS = {
@@ -154,6 +154,37 @@ def _filled(stream: Streams, topology: TridentTopology) -> None:
         .persistentAggregate(InWorld("counts"), Count(), "count", name="counts", initialState=pa.table(content))
     )
     _totals(counts.newValuesStream(everyChange=True), "count")
+
+
+def _growing(grown: bool) -> Callable[[Streams, TridentTopology], None]:
+    def make(stream: Streams, topology: TridentTopology) -> None:
+        """counts: how often each word came, in both streams. The new states, which begin with all tuples. sums, runs:
+        the sum of their checksums. letters: by first letter, the changes of `sums`. marks: of one stream alone."""
+        numbers = stream(NUMBERS)
+        both = topology.merge(numbers, stream(OTHERS))
+        both.groupBy("word").persistentAggregate(InWorld("counts"), Count(), "count", name="counts")
+        if not grown:
+            return
+        checked = both.each("seq", checksum, "check long")
+        words = checked.groupBy("word")
+        sums = words.persistentAggregate(InWorld("sums"), "check", Sum(), "sum", name="sums", backfill=True)
+        letters = sums.changes().each("word", first_letter, "letter string").groupBy("letter")
+        how = {"n": Count(), "total": Sum("sum")}
+        letters.persistentAggregate(InWorld("letters"), how, name="letters", backfill=True)
+        checked.statefulEach(
+            counted,
+            "n long",
+            keyFields="word",
+            valueType="struct<n: long, sum: long>",
+            stateFactory=InWorld("runs"),
+            name="runs",
+            backfill=True,
+        )
+        marks = numbers.each("seq", score, "score long").groupBy("word")
+        how = {"least": Min("seq"), "greatest": Max("seq"), "scores": CollectSet("score")}
+        marks.persistentAggregate(InWorld("marks"), how, name="marks", backfill=True)
+
+    return make
 
 
 AGGREGATES: dict[str, Any] = {
@@ -434,13 +465,15 @@ MADE: dict[str, Callable[[Streams, TridentTopology], None]] = {
     "reminders": _reminders,
     "early": _early,
     "filled": _filled,
+    "backfill": _growing(grown=True),
+    "before a backfill": _growing(grown=False),
 }
 """The programs, by the names of their flows."""
 
 
 def streams_of(flow: str) -> tuple[str, ...]:
     """The streams of a flow."""
-    return (NUMBERS, OTHERS) if flow.startswith(("table", "merged", "interval")) else (NUMBERS,)
+    return (NUMBERS, OTHERS) if flow.startswith(("table", "merged", "interval", "backfill", "before")) else (NUMBERS,)
 
 
 # --- functions of the programs, which the oracle uses too -------------------------------------------------------------

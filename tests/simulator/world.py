@@ -28,6 +28,7 @@ from tests.simulator.programs import Shape
 from tests.simulator.reads import Reads
 from tests.simulator.scheduler import Crashed, Process, Scheduler, Stuck, Wrong
 from tests.simulator.setting import Setting
+from tests.simulator.side_disks import SideDisks
 from tests.simulator.spouts import Source
 from tests.simulator.verdict import Verdict, why_right
 from tests.simulator.workers import Troubles
@@ -105,6 +106,7 @@ class World:
         self.files_lost = False
         """Whether a file of a published snapshot is gone."""
         self.lost_writes = 0
+        self.side_disks = SideDisks()
         self.drivers: list[Driver] = []
         self.over = False
         self.wrong: BaseException | None = None
@@ -306,6 +308,7 @@ class World:
 
     def lose_unsynced(self, count: int) -> None:
         """A power loss takes the last writes from the log that no fsync followed."""
+        self.side_disks.lose(count)
         if self.log_server is None:
             self.disk.lose(count)
             for (group, txid), batch in self.history.batches.items():
