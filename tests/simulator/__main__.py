@@ -8,7 +8,7 @@ import sys
 import time
 import traceback
 
-from tests.simulator.families import EVERY, EVOLVING, EXECUTORS, LOOSE, check, world_of
+from tests.simulator.families import EVERY, EVOLVING, EXECUTORS, LOOSE, SAVEPOINTS, check, world_of
 from tests.simulator.fleet import everything, thrift
 from tests.simulator.patches import machine
 
@@ -24,7 +24,8 @@ def main() -> int:
         "--flow",
         default="",
         help=f"only unchanging programs whose names begin so: interval,table; or '{LOOSE}'; or '{EVOLVING}'; or "
-        f"'{EXECUTORS}', where they write and ask states, with names behind it: {EXECUTORS},query",
+        f"'{EXECUTORS}', where they write and ask states, or '{SAVEPOINTS}', where one is taken and forked, with names "
+        f"behind it: {EXECUTORS},query",
     )
     asked = parser.parse_args()
     try:

@@ -27,6 +27,7 @@ from trident.commits.query_answers import CommittedAnswers
 from trident.compiler.arrow.engine import ArrowSlot
 from trident.compiler.program import Group, Program
 from trident.configuration.settings import Settings
+from trident.display.display import Condition
 from trident.files.disk import DiskFiles
 from trident.files.store import StoredFile
 from trident.log import frozen_batches
@@ -40,6 +41,8 @@ from trident.run import start
 from trident.run.backfill import Starts, backfilled
 from trident.run.fence_watch import Watch
 from trident.run.read_source import RunReadSource
+from trident.run.saving import Saving
+from trident.run.switches import Switches
 from trident.user_calls.watched_calls import WatchedCalls
 
 if TYPE_CHECKING:
@@ -80,10 +83,16 @@ def caused(error: BaseException | None, kind: type[BaseException]) -> Any:
 class Started:
     """A run that has begun."""
 
-    def __init__(self, log: Any, begun: Begun, runs: dict[str, GroupRun]) -> None:
-        self.log, self.begun, self.runs = log, begun, runs
-        self.read_source = RunReadSource("sim", runs, begun.stores)
+    def __init__(self, context: RunContext, runs: dict[str, GroupRun]) -> None:
+        self.context, self.runs = context, runs
+        self.log, self.begun = log, begun = context.log, context.begun
+        self.read_source = RunReadSource(context.settings.name, runs, begun.stores)
         self.watch = Watch(runs, begun.stores, log, begun.lease)
+
+    def saving(self, over: Callable[[], Condition | None]) -> Saving:
+        """What takes savepoints of this run, as `RunningTopology` has it."""
+        switches = Switches(self.context.settings.name, self.runs, True, {}, {}, over)
+        return Saving(self.context, self.runs, switches)
 
     def resting(self) -> bool:
         """Whether nothing is frozen that is not committed, as far as this driver knows."""
@@ -152,7 +161,7 @@ def _assembled(
         close_all(begun.stores)
         start._give_back(log, begun.lease)
         raise
-    run = Started(log, begun, runs)
+    run = Started(context, runs)
     looking.source = run.read_source
     return run
 

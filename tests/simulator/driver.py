@@ -45,6 +45,8 @@ class Driver:
         self.notes: Any = Notes(self)
         self.begun: Any = None
         self.run: core.Started | None = None
+        self.saving: Any = None
+        """What takes savepoints of its run."""
         self.error: BaseException | None = None
         self.ended = False
         self.life = world.lives
@@ -75,7 +77,7 @@ class Driver:
         # So the times of batches go back from driver to driver, too.
         ahead = random.Random(f"clock {seed} {name}").choice((0.0, 0.0, 0.0, 0.7, 20.0, -0.7, -20.0))
         self.clock = MachineClock(world.scheduler, ahead)
-        self._switching = random.Random(seed) if seed % 4 == 0 else None
+        self._switching = random.Random(seed) if seed % 4 == 0 and world.saves is None else None
         """In every fourth world somebody deactivates a group now and then, and activates it again."""
         self._inactive = set[Any]()
         world.scheduler.processes.append(self.process)
@@ -96,6 +98,8 @@ class Driver:
             return
         self.run = run
         self.world.accepted(self)
+        if self.world.saves is not None:
+            self.saving = run.saving(lambda: "STOPPED" if self.ended or self.asked_at is not None else None)
         self._watching = Pool(self.world.scheduler, self.process, "watch", 1)
         self._looks = self.world.scheduler.now + 1.0
         self.process.loops.append(self._looking)

@@ -44,6 +44,7 @@ class LogDisk:
     takes: int = 0
     writes: int = 0
     holder: Holder | None = None
+    origin: bytes | None = None
     leases: dict[int, str] = field(default_factory=dict)
     groups: dict[str, Group] = field(default_factory=dict)
     members: Members = Members()
@@ -110,10 +111,14 @@ class FakeLog:
         return ""
 
     def origin(self) -> bytes | None:
-        return None
+        return self._disk.origin
 
     def keep_origin(self, lease: Lease, origin: bytes) -> None:
-        raise AssertionError("the simulator forks nothing")
+        def write(disk: LogDisk) -> Undo:
+            disk.origin = origin
+            return _nothing
+
+        self._write(lease, "log.keep_origin", write, durable=True)
 
     def keep_files_at(self, lease: Lease, address: str) -> None:
         raise AssertionError("no file of the simulator lies on an object store")

@@ -12,6 +12,7 @@ EVERY = 4
 LOOSE = "loose query"
 EVOLVING = "evolving"
 EXECUTORS = "executors"
+SAVEPOINTS = "savepoints"
 
 
 def check(flow: str) -> None:
@@ -19,20 +20,24 @@ def check(flow: str) -> None:
     first, _, others = flow.partition(",")
     if flow not in (LOOSE, EVOLVING):
         try:
-            flows_of(others if first == EXECUTORS else flow)
+            flows_of(others if first in (EXECUTORS, SAVEPOINTS) else flow)
         except ValueError as error:
             raise ValueError(
-                f"{error}; or {LOOSE!r}; or {EVOLVING!r}; or {EXECUTORS!r}, alone or before other names"
+                f"{error}; or {LOOSE!r}; or {EVOLVING!r}; or {EXECUTORS!r} or {SAVEPOINTS!r}, alone or before other "
+                f"names"
             ) from None
 
 
 def world_of(seed: int, every: int = EVERY, trace: Callable[[str], None] | None = None, flow: str = "") -> World:
     """The schedule of a seed. `every`: 0 for none of a program that changes. `flow`: how the names of the programs
     begin that do not change; LOOSE: a program that changes, with a loose query of another group's state.
-    EXECUTORS, alone or before other names: executors write and ask states."""
+    EXECUTORS, alone or before other names: executors write and ask states. SAVEPOINTS, in the same way: a savepoint is
+    taken, and the schedule goes on with a fork."""
     first, _, others = flow.partition(",")
     if first == EXECUTORS:
         return Staying(seed, trace, others, executors=True)
+    if first == SAVEPOINTS:
+        return Staying(seed, trace, others, savepoint=True)
     if flow == LOOSE:
         return Changing(seed, trace, loose=True)
     if flow == EVOLVING:

@@ -37,6 +37,11 @@ class FrozenDisk:
         self.files[f"{folder}/{file.name}"] = rows
         return file
 
+    def token(self) -> str:
+        """A part of a name that no other one has."""
+        self._made += 1
+        return f"{self._made:x}"
+
     def read(self, frozen: FrozenFiles) -> Iterator[pa.Table]:
         """As `read_frozen`."""
         for file in frozen.files:

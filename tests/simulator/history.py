@@ -9,7 +9,7 @@
 
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.simulator.flows import Flow
@@ -258,6 +258,20 @@ class History:
         for state in self.states.values():
             state.after = {txid: held for txid, held in state.after.items() if txid <= frozen}
             state.now = state.after[frozen][0] if frozen else state.first
+
+    def up_to(self, txid: int) -> "History":
+        """What was frozen up to this batch, all of it committed, of a program that stays what it is."""
+        copy = History()
+        copy.known = {*self.known}
+        copy.batches = {key: replace(batch, committed=True) for key, batch in self.batches.items() if key[1] <= txid}
+        for batch in copy.batches.values():
+            for token, rows in batch.given.items():
+                copy.streams.setdefault(token, set()).update(seq for _, seq in rows)
+        for name, state in self.states.items():
+            after = {at: held for at, held in state.after.items() if at <= txid}
+            now = after[max(after)][0] if after else state.first
+            copy.states[name] = State(state.line, now, after, first=state.first, born=state.born)
+        return copy
 
     def given_out(self, group: Any, output: str, txid: int, attempt: int | None, rows: list[Any]) -> None:
         """An output is handed a batch. `attempt` is None for a driver that was taken over: it knows nothing."""

@@ -19,8 +19,9 @@ from tests.simulator.frozen_disk import FrozenDisk, read_here, whole, written_he
 from tests.simulator.in_world import Worlds
 from tests.simulator.memo import MOST, content, kept, remembered
 from tests.simulator.places import placed
+from tests.simulator.saved_files import SavedFiles, read, written
 from tests.simulator.side_disks import in_memory, removed
-from trident.access import removal
+from trident.access import forking, removal
 from trident.base import crash_points
 from trident.base.types import arrow_schema
 from trident.batches import attempt_runs, attempts, group_run, rests, slots, sources
@@ -39,8 +40,8 @@ from trident.log import frozen_batches, redis_log, redis_server
 from trident.log.frozen_batches import keys_and_values
 from trident.outputs import parquet_outlet
 from trident.reads import commit_gate, committed_reads
-from trident.recovery import first_content, state_evolution
-from trident.run import backfill, fence_watch
+from trident.recovery import first_content, savepoint, state_evolution
+from trident.run import backfill, fence_watch, saving, state_copies, switches
 from trident_spouts import emission, rows, user_calls
 from trident_spouts.adapters import partitioned
 from trident_state import keys as state_keys
@@ -318,7 +319,7 @@ def _split(table: pa.Table) -> tuple[pa.Table, pa.Array]:
 
 
 def _placed(encoded: pa.Array, layout: Layout, *what: str) -> Any:
-    return content(encoded), layout.buckets, layout.groups, layout.identity.name
+    return content(encoded), layout.buckets, layout.groups, layout.identity.topology, layout.identity.name
 
 
 def _all() -> list[tuple[Any, str, Any]]:
@@ -352,6 +353,12 @@ def _all() -> list[tuple[Any, str, Any]]:
         (backfill, "time", Clock),
         (backfill, "shutil", SimpleNamespace(rmtree=removed)),
         (backfill, "_in_memory", in_memory),
+        (switches, "time", Clock),
+        (saving, "DiskFiles", SavedFiles),
+        (saving, "secrets", SimpleNamespace(token_hex=lambda size: Worlds.now.frozen_files.token())),
+        (state_copies, "write_frozen", written),
+        (savepoint, "read_whole", read),
+        (forking, "check_own_folder", lambda settings, uuid: None),  # there is no folder
         (slots, "shutil", SimpleNamespace(rmtree=lambda path, ignore_errors: None)),  # nobody writes there
         (key_index, "heads_of", remembered(key_index.heads_of, content)),
         (key_index, "_short", remembered(lambda heads: kept(_short_keys(heads)), bytes)),

@@ -16,7 +16,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.simulator.families import EVOLVING, EXECUTORS, LOOSE
+from tests.simulator.families import EVOLVING, EXECUTORS, LOOSE, SAVEPOINTS
 from tests.simulator.fleet import some
 
 ROOT = Path(__file__).parents[2]
@@ -609,6 +609,86 @@ OVER_TIME = [
         "                backfill.commit_waiting(log)\n",
         "                pass\n",
         flow="backfill",
+    ),
+    Fault(
+        "savepoint",
+        "it is taken without the lease",
+        "trident/run/saving.py",
+        "        log.sync(context.begun.lease)\n",
+        "        pass\n",
+        flow=SAVEPOINTS,
+    ),
+    Fault(
+        "savepoint",
+        "batches go on while it is taken",
+        "trident/run/saving.py",
+        '            with self.switches.paused("savepoint", limit, "no savepoint was taken, and it continues"):\n',
+        "            with contextlib.nullcontext():\n",
+        flow=SAVEPOINTS,
+    ),
+    Fault(
+        "savepoint",
+        "a batch that is frozen and not committed does not refuse it",
+        "trident/run/saving.py",
+        "        if history.frozen:\n",
+        "        if False:\n",
+        flow=SAVEPOINTS,
+    ),
+    Fault(
+        "savepoint",
+        "the keys that changed while it was written keep their former values",
+        "trident/run/state_copies.py",
+        "for txid in range(since + 1, upto + 1):",
+        "for txid in range(since + 2, upto + 1):",
+        flow=SAVEPOINTS,
+    ),
+    Fault(
+        "savepoint",
+        "a key that changed since counts twice",
+        "trident/recovery/savepoint.py",
+        "table = parts[0] if not keys else _last_of_each(pa.concat_tables(parts), keys)",
+        "table = parts[0] if not keys else pa.concat_tables(parts)",
+        flow=SAVEPOINTS,
+    ),
+    Fault(
+        "savepoint",
+        "a page of a server that fell back counts",
+        "trident/run/state_copies.py",
+        "        if txid < since:\n",
+        "        if False:\n",
+        flow=SAVEPOINTS,
+    ),
+    Fault(
+        "fork",
+        "it begins at the beginning of its streams",
+        "trident/access/forking.py",
+        "return Members(streams, {}, self._saved.groups)",
+        "return Members({}, {}, self._saved.groups)",
+        flow=SAVEPOINTS,
+    ),
+    Fault(
+        "fork",
+        "its states are born without their content",
+        "trident/access/forking.py",
+        "self._log.born(lease, state, birth, frozen_content(self._settings, lease, birth, aged))",
+        "self._log.born(lease, state, birth)",
+        flow=SAVEPOINTS,
+    ),
+    Fault(
+        "fork",
+        "a start does not ask whether it is complete",
+        "trident/recovery/fork_origin.py",
+        "    if not origin.complete:\n",
+        "    if False:\n",
+        flow=SAVEPOINTS,
+    ),
+    Fault(
+        "fork",
+        "it cannot be made again after a crash",
+        "trident/access/forking.py",
+        "if begun is None and log.groups():",
+        "if log.groups():",
+        flow=SAVEPOINTS,
     ),
     Fault(
         "early results",

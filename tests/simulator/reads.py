@@ -105,6 +105,8 @@ class Reads:
 
     def _check(self, driver: "Driver", found: Found, txids: set[int], floor: int) -> None:
         world = self._world
+        if driver.life != world.lives:
+            return  # of the topology from which this one was forked
         if len(txids) != 1:
             raise Wrong(f"one read as of several txids: {txids}")
         txid = min(txids)

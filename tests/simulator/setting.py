@@ -35,6 +35,8 @@ class Setting:
         self._form: ValueForm = "json" if chance.random() < 0.05 else "packed"
         self._pace = Pace(chance.choice((1, 2**30)), chance.choice((0.5, 30.0)), chance.choice((2, 500)))
         self.put_keys = chance.choice((1, 2, 1000))
+        self.topology = "sim"
+        """The name of the topology: that of the fork, once there is one."""
         self.writers: Literal["driver", "executors", "auto"] = "driver"
         self.sees_files = True
         self.large = 0.0
@@ -62,7 +64,7 @@ class Setting:
 
     def tags(self, state: str) -> list[bytes]:
         """What is hashed of a state's names on the server, one for each of its groups."""
-        name = f"sim/{state}".encode()
+        name = f"{self.topology}/{state}".encode()
         return [name] if self.groups == 1 else [b"%b/%d" % (name, number) for number in range(self.groups)]
 
     def in_memory(self, identity: StateIdentity, shape: StateShape, kind: StateKind, home: Home) -> Store:

@@ -253,13 +253,13 @@ class Again(Ahead):
     def plan(self, attempt: Any, previous: Any, time: float, budget: Budget = NO_LIMIT) -> Any:
         source, at = self._source, previous["at"] if previous else {}
         source.called("plan")
-        pages = {name: [at.get(name, 0), end, 0] for name, end in _ends(self._end()).items() if end > at.get(name, 0)}
+        pages = {name: [at.get(name, 0), end, 0] for name, end in ends_of(self._end()).items() if end > at.get(name, 0)}
         for page in pages.values():
             page[1] = min(page[1], page[0] + source.chance.randint(1, 4))
         return {"pages": pages, "at": at | {name: page[1] for name, page in pages.items()}} if pages else None
 
 
-def _ends(position: Any) -> dict[str, int]:
+def ends_of(position: Any) -> dict[str, int]:
     """Up to which entry of each partition a stream was read, by its position."""
     if position is None:
         return {}
@@ -282,6 +282,10 @@ class FromWorld:
     @property
     def schema(self) -> StructType:
         return SCHEMA
+
+    @property
+    def forkable(self) -> bool:
+        return True
 
     def why_not_again(self) -> str | None:
         return None

@@ -1,15 +1,18 @@
 """A schedule of a program that stays what it is: one of `flows.py`, with faults that change what is right."""
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 from tests.simulator.driver import Driver
+from tests.simulator.fake_log import LogDisk
 from tests.simulator.fake_redis import INDEXES
 from tests.simulator.faults import WEIGHTS, Faults
 from tests.simulator.flows import FLOWS, Flow, flows_of
 from tests.simulator.growing import Growth
 from tests.simulator.history import Given, History
+from tests.simulator.saving import SAVED, Saves
 from tests.simulator.scheduler import Wrong
 from tests.simulator.setting import Setting
 from tests.simulator.spouts import sources_of
@@ -17,13 +20,20 @@ from tests.simulator.verdict import Verdict
 from tests.simulator.world import World
 from trident_state.redis.layout import LEGEND
 
+_HANGS = (0.1, 1.0, 20.0)
+
 
 class Staying(World):
     """A schedule. `flow`: how the name of its program begins; several with commas. `executors`: whether executors
-    certainly write states."""
+    certainly write states. `savepoint`: whether a savepoint is certainly taken."""
 
     def __init__(
-        self, seed: int, trace: Callable[[str], None] | None = None, flow: str = "", executors: bool = False
+        self,
+        seed: int,
+        trace: Callable[[str], None] | None = None,
+        flow: str = "",
+        executors: bool = False,
+        savepoint: bool = False,
     ) -> None:
         super().__init__(seed, trace)
         chance, able = self.chance, flows_of(flow)
@@ -44,12 +54,37 @@ class Staying(World):
         self.growth = None if self.flow.former is None else Growth(self, self.flow, seed)
         if self.growth is not None:  # a copy of the log from before the new states knows nothing of them
             self.shape, self._poison, self.setting.copies = self.growth.next_shape(), None, False
+            self.scheduler.in_fibers = max(self.scheduler.in_fibers, 0.3)  # a start waits for runs of its own
             left = [kind for kind in left if kind not in ("log copied", "snapshot lost")]
-        self.faults = Faults(self, left, (0.1, 1.0, 20.0), self.setting.copies)
+        self.faults = Faults(self, left, _HANGS, self.setting.copies)
+        if self.growth is None and (savepoint or Random(f"saves {seed}").random() < SAVED):
+            self.saves = Saves(self, seed)
+
+    # --- a fork --------------------------------------------------------------------------------------------------
+
+    def begin_fork(self, history: History, disk: LogDisk) -> None:
+        """The first topology has ended: from here on, everything is the fork's."""
+        self.disk, self.history, self.answers = disk, history, {}
+        self.lives += 1
+        self.setting.topology = "fork"
+        self.settings = replace(self.settings, name="fork")
+        self.lost_writes, self.files_lost = 0, False
+        self._finished_at, self._satisfied = None, None
+        weights = {kind: stays for kind, (stays, _) in WEIGHTS.items() if kind != "log copied"}
+        left = self.chance.choices([*weights], [*weights.values()], k=self.chance.choice((0, 1, 2, 4)))
+        self.faults = Faults(self, left, _HANGS)
+
+    def _last(self) -> None:
+        if self.saves is not None and self.saves.ready:
+            self.saves.fork()
+        else:
+            super()._last()
 
     # --- a program that grows ------------------------------------------------------------------------------------
 
     def _next_start(self) -> None:
+        if self.saves is not None and self.saves.waits:
+            return
         if self.growth is not None:
             self.shape = self.growth.next_shape()
         super()._next_start()
@@ -66,12 +101,15 @@ class Staying(World):
             self.growth.froze(driver)
 
     def _why_right(self, driver: Driver, error: BaseException) -> Verdict:
-        why = None if self.growth is None else self.growth.why_right(driver, error)
+        why: Verdict = None if self.growth is None else self.growth.why_right(driver, error)
+        if self.saves is not None and self.saves.why_right(error):
+            why = "again"
         return why or super()._why_right(driver, error)
 
     @property
     def _may_finish(self) -> bool:
-        return super()._may_finish and (self.growth is None or self.growth.over)
+        begun = self.saves is None or not self.saves.forked or self.drivers[-1].run is not None
+        return super()._may_finish and begun and (self.growth is None or self.growth.over)
 
     # --- the end -------------------------------------------------------------------------------------------------
 
@@ -87,9 +125,11 @@ class Staying(World):
 
     def check_end(self, found: dict[str, dict[Any, Any]]) -> None:
         """The server's own bookkeeping is right: markers, key counts, nothing left open."""
+        if self.saves is not None:
+            self.saves.check_first()
         last = str(len(self.history.batches)).encode()
         for state in [state for state, home in self.setting.homes.items() if home == "redis"]:
-            ours = tuple(f"p:{{sim/{state}{end}".encode() for end in ("}", "/"))
+            ours = tuple(f"p:{{{self.setting.topology}/{state}{end}".encode() for end in ("}", "/"))
             own = {name: h for name, h in self.server.data.items() if name.startswith(ours)}
             metas = [h for name, h in own.items() if name[-2:] == b":m"]
             keys = sum(int(meta[b"keys"]) for meta in metas)

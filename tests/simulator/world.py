@@ -107,6 +107,10 @@ class World:
         """Whether a file of a published snapshot is gone."""
         self.lost_writes = 0
         self.side_disks = SideDisks()
+        self.manifests: dict[str, bytes] = {}
+        """Those of savepoints, by name."""
+        self.saves: Any = None
+        """The savepoint of this schedule, and its fork; None for most schedules."""
         self.drivers: list[Driver] = []
         self.over = False
         self.wrong: BaseException | None = None

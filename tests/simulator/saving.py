@@ -1,0 +1,189 @@
+"""Savepoints of a run, and the fork that is made of one.
+
+A savepoint is taken beside batches, faults and other drivers, and must hold what the log froze up to its txid: the
+states and the positions. When everything of the first topology is there, its life ends, and that of a fork begins at
+the savepoint: the schedule goes on with it, with faults of its own.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from tests.simulator.driver import Driver
+from tests.simulator.fake_log import FakeLog, LogDisk
+from tests.simulator.history import History
+from tests.simulator.reads import found_of
+from tests.simulator.saved_files import SavedFiles
+from tests.simulator.scheduler import Crashed, Pool, Process, Wrong
+from tests.simulator.spouts import ends_of
+from trident.access.forking import _Fork
+from trident.base import errors
+from trident.recovery.fork_origin import Origin
+from trident.recovery.savepoint import Savepoint, content_of_state, read_savepoint
+
+if TYPE_CHECKING:
+    from tests.simulator.staying import Staying
+
+SAVED = 0.15
+"""In how many schedules a savepoint is taken."""
+_NAME = "before"
+_PASSING = (errors.TridentError, TimeoutError)
+
+
+class Saves:
+    """The savepoint of a schedule, and its fork, drawn by chance of their own."""
+
+    def __init__(self, world: "Staying", seed: int) -> None:
+        self._world, self._dice = world, Random(f"savepoint {seed}")
+        self._tries = 0
+        self._saved: Savepoint | None = None
+        self._history: History | None = None
+        """What was frozen up to the savepoint's txid."""
+        self._deaths = self._dice.choice((0, 0, 1, 1, 2))
+        """How often the fork dies while it is made."""
+        self._before: dict[bytes, Any] = {}
+        """The data of the first topology on the server."""
+        self.forked = False
+        self._is_made = False
+        self._again()
+
+    # --- the savepoint -------------------------------------------------------------------------------------------
+
+    def _again(self) -> None:
+        self._world.scheduler.after(self._dice.choice((0.01, 0.03, 0.1, 0.3)), self._begin)
+
+    def _begin(self) -> None:
+        """Take it under some driver, as its user would; a zombie's does not know better."""
+        world = self._world
+        if world.ending or world.over or self._saved is not None or self._tries > 40:
+            return
+        able = [d for d in world.drivers if d.process.alive and d.saving is not None and not d.ended]
+        self._tries += 1
+        if able:
+            driver = self._dice.choice(able)
+            world.scheduler.in_fiber(driver.process, partial(self._take, driver))
+        self._again()
+
+    def _take(self, driver: Driver) -> None:
+        world = self._world
+        name = self._dice.choice((_NAME, f"{_NAME}{self._tries}"))
+        try:
+            saved = driver.saving.take(name, self._dice.choice((0.5, 5.0, None)))
+        except Crashed:
+            return
+        except _PASSING as error:  # its user tries again later
+            world.say("%s: no savepoint: %s: %s", driver.name, type(error).__name__, error)
+            return
+        except BaseException as error:
+            world.fail(error)
+            return
+        try:
+            self._check(driver, saved)
+        except (Wrong, errors.TridentError) as error:
+            world.fail(error)
+
+    def _check(self, driver: Driver, saved: Savepoint) -> None:
+        """The states and the positions are those after the savepoint's txid. Raises Wrong."""
+        world, place = self._world, SavedFiles()
+        txid = saved.groups[world.group]
+        world.say("%s: savepoint %s as of txid %s", driver.name, saved.name, txid)
+        world.result.faults["savepoint"] += 1
+        if read_savepoint(place, saved.name) != saved:
+            raise Wrong(f"savepoint {saved.name!r} is read as another one than was written")
+        if txid and (world.group, txid) not in world.history.batches:
+            raise Wrong(f"savepoint {saved.name!r} is as of txid {txid}, frozen are {[*world.history.batches]}")
+        for state in driver.shape.states:
+            table = content_of_state(place, saved, state)
+            keys = table.drop_columns(table.column_names[-1])
+            found = found_of(keys, table.column(table.num_columns - 1).combine_chunks(), driver.shape.shown(state))
+            world.history.check(state, found, txid, f"savepoint {saved.name!r}")
+        for stream in driver.shape.streams:
+            ends = ends_of(saved.streams[stream.name].record.position)
+            partitions = world.sources[stream.source].partitions.items()
+            read = {row[1] for name, entries in partitions for row in entries[: ends.get(name, 0)] if row is not None}
+            given = _numbers(world.history, stream.token, txid)
+            if read != given:
+                raise Wrong(f"savepoint {saved.name!r}: {stream.name!r} stands after {read}, and {given} froze")
+        if self._saved is None and not self.forked:
+            self._saved, self._history = saved, world.history.up_to(txid)
+
+    # --- the fork ------------------------------------------------------------------------------------------------
+
+    @property
+    def waits(self) -> bool:
+        """Whether the fork is not even begun, so that a start would find nothing and make a new topology."""
+        return self.forked and self._world.disk.origin is None
+
+    @property
+    def ready(self) -> bool:
+        """Whether a fork can be made."""
+        return self._saved is not None and not self.forked
+
+    def fork(self) -> None:
+        """End the life of the first topology, and begin that of the fork."""
+        world = self._world
+        assert self._history is not None
+        self.forked = True
+        self._before = self._of_first()
+        world.begin_fork(self._history, LogDisk(uuid="fork"))
+        self._make()
+
+    def _make(self) -> None:
+        """Make the fork, in a process that may die."""
+        world, process = self._world, Process("forker")
+        world.scheduler.processes.append(process)
+        Pool(world.scheduler, process, "fork", 1).submit(self._made)
+        if self._deaths:
+            self._deaths -= 1
+            world.scheduler.after(self._dice.choice((0.001, 0.002, 0.004, 0.008)), partial(self._die, process))
+
+    def _die(self, process: Process) -> None:
+        world = self._world
+        if not process.alive or not any(pool.running for pool in process.pools):
+            return
+        if self._is_made:
+            return
+        world.say("the fork dies while it is made")
+        world.scheduler.kill(process)
+        world.scheduler.after(0.0, partial(world.scheduler.reap, process))
+        world.scheduler.after(0.0, self._make)
+        if self._dice.random() < 0.5 and not self.waits:
+            world.scheduler.after(0.0, world.supervise)  # somebody starts it nevertheless
+
+    def _made(self) -> None:
+        world, saved = self._world, self._saved
+        assert saved is not None
+        origin = Origin(saved.id, saved.name, saved.topology, False, saved.outputs)
+        log: Any = FakeLog(world.disk, world.scheduler, lambda what: None)
+        place: Any = SavedFiles()
+        try:
+            _Fork(saved, place, origin, replace(world.settings, uuid=log.uuid), log, ()).make()
+        except Crashed:
+            raise
+        except errors.SavepointError as error:
+            if "is complete" not in str(error):  # else it died after its last write
+                world.fail(error)
+        except BaseException as error:
+            world.fail(error)
+        self._is_made = True
+        world.say("the fork is made")
+        world.scheduler.after(self._dice.choice((0.0, 0.1)), world.supervise)
+
+    def why_right(self, error: BaseException) -> bool:
+        """Return whether a start was right to end with this error: the fork is not made yet."""
+        return self.forked and isinstance(error, errors.SavepointError) and "was not completed" in str(error)
+
+    def check_first(self) -> None:
+        """The fork has not touched the data of the first topology. Raises Wrong."""
+        if self.forked and not self._world.lost_writes and self._of_first() != self._before:
+            raise Wrong("the fork has changed the states of the first topology on the server")
+
+    def _of_first(self) -> dict[bytes, Any]:
+        return {name: dict(held) for name, held in self._world.server.data.items() if name.startswith(b"p:{sim/")}
+
+
+def _numbers(history: History, token: str, txid: int) -> set[int]:
+    batches: Iterable[Any] = (batch for (_, at), batch in history.batches.items() if at <= txid)
+    return {seq for batch in batches for _, seq in batch.given.get(token, ())}
