@@ -250,6 +250,11 @@ LEFT_OUT = (
         ),
         one_in=3,
     ),
+    LeftOut(
+        "reads by SQL for seconds while batches commit",
+        ("tests/sql/test_one_txid.py",),
+        ("tests/sql/test_one_txid.py::test_an_opened", "tests/sql/test_one_txid.py::test_two_groups"),
+    ),
 )
 
 

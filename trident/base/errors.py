@@ -410,6 +410,32 @@ class DRPCTimeoutError(DRPCError, TimeoutError):
     """A DRPC request was not answered in time."""
 
 
+class SqlError(TridentError, ValueError):
+    """A SQL query over states is wrong: its syntax, a column, a value, an argument. The message has DuckDB's reason.
+
+    `position` is the offset of the place in the query's text, counted in characters from 0; None if it is not known.
+    """
+
+    def __init__(self, message: str, position: int | None = None) -> None:
+        super().__init__(message)
+        self.position = position
+
+
+class SqlNotAllowedError(SqlError):
+    """A SQL query asks for something other than to read states: files, settings, another kind of statement.
+
+    Nothing of the query was run.
+    """
+
+
+class SqlLimitError(SqlError):
+    """A SQL query was ended because it would exceed its limit of rows or of memory. The message names the limit."""
+
+
+class SqlTimeoutError(SqlLimitError, TimeoutError):
+    """A SQL query was ended because it would exceed its limit of time."""
+
+
 # --- clients of a server ----------------------------------------------------------------------------------------------
 
 

@@ -408,6 +408,14 @@ class StateView(StateMapping):
         stored = [*self._shape.keys, pa.field(self._output, self._shape.value)]
         return self._shown(pa.Table.from_arrays([*keys.columns, values], schema=pa.schema(stored)), {})
 
+    def stored(self, pages: Iterator[pa.Table]) -> pa.Table:
+        """Return the entries in the pages of a scan that have a value: the key columns, then the stored values."""
+        return self._collect(pages, None)
+
+    def presented(self, entries: pa.Table) -> pa.Table:
+        """Return stored entries as `toArrow` shows them. It calls user code, so no read should be held meanwhile."""
+        return self._shown(entries, {})
+
     def _flat(self, table: pa.Table, parts: Mapping[str, Callable[[Any], Any] | None]) -> pa.Table:
         """Return the table with the fields of the value as columns, each as the field's aggregator presents it."""
         *keys, values = table.columns

@@ -44,6 +44,8 @@ from trident.server.access_rules import Rights
 from trident.server.http_server import Server, serve
 from trident.server.limits import Limits
 from trident.server.tls import TLS
+from trident.sql.queryable import Queryable
+from trident.sql.state_queries import StateQueries
 from trident.telemetry.batch_spans import exporting
 from trident.user_calls.watched_store import unwatched
 from trident_spouts.executor import ReadSoFar
@@ -58,7 +60,7 @@ _PATIENCE = 2.0
 """Seconds that the end of a run waits for listeners, and for writes to stores for which no commit turn waits."""
 
 
-class RunningTopology:
+class RunningTopology(Queryable):
     """A running topology: the handle that `TridentTopology.start` returns.
 
     As a context manager, it stops the run at the end of the block, and raises the error with which the run failed.
@@ -94,6 +96,7 @@ class RunningTopology:
         self._shapes = begun.program.shapes
         self._watch = Watch(self._runs, begun.stores, context.log, begun.lease)
         self._read_source = source
+        self.queries = StateQueries(source, self.states, self.state)
         self.drpc = LocalDRPC(
             begun.program.requests, self._read_source, context.engine.compile_request, settings.messageTimeoutSecs
         )
@@ -677,6 +680,7 @@ class RunningTopology:
                 return
             try:
                 self._watch.stop()
+                self.queries.close()
                 if self._stop_asked:
                     self._stop_servers()
                 idle = self._context.state_threads.close(_PATIENCE)

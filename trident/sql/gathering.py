@@ -1,0 +1,81 @@
+"""The states that a query names, read as of one txid of each batch group."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from trident.base.errors import SqlLimitError
+from trident.reads.committed_reads import ReadSource, Snapshot, checked_by, read_consistently
+from trident.reads.key_tables import key_table
+from trident.reads.state_view import StateView
+from trident.sql.point_reads import Key
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A state that a query reads; `keys`: the only keys that it can use, None for all."""
+
+    view: StateView
+    keys: Sequence[Key] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """The tables of the states, by name, and the txid of each batch group that they show."""
+
+    tables: dict[str, pa.Table]
+    txids: dict[str, int]
+
+
+def gather(source: ReadSource, wanted: Mapping[str, Wanted], most: int, check: Callable[[], None]) -> Gathered:
+    """Read states as of one committed txid of each batch group.
+
+    Commits may be held back only while the states are read. Then they continue: aggregators present their values, and
+    the query runs. Raises SqlLimitError if the states have more than `most` bytes, and the errors of `check`, which is
+    called at each page.
+    """
+    if not wanted:
+        return Gathered({}, {})
+
+    def read(snapshot: Snapshot) -> tuple[dict[str, pa.Table], dict[str, int]]:
+        size = _Size(most)
+        stored = {name: _stored(snapshot, each, size) for name, each in wanted.items()}
+        txids = [(name, snapshot.txid(name)) for name in wanted]
+        return stored, {source.group_of(name): txid for name, txid in txids if txid is not None}
+
+    large = any(each.keys is None for each in wanted.values())
+    with checked_by(check):
+        stored, txids = read_consistently(source, list(wanted), read, large=large, reads=len(wanted))
+    tables = dict[str, pa.Table]()
+    for name, entries in stored.items():
+        check()
+        tables[name] = wanted[name].view.presented(entries)
+    return Gathered(tables, txids)
+
+
+def _stored(snapshot: Snapshot, wanted: Wanted, size: "_Size") -> pa.Table:
+    view = wanted.view
+    if wanted.keys is None:
+        return view.stored(size.counted(view.name, snapshot.scan(view.name)))
+    keys = list(wanted.keys) if len(view.keyFields) > 1 else [key for (key,) in wanted.keys]
+    table = key_table(view.name, view.keyFields, keys)
+    values = snapshot.read(view.name, table).values
+    return view.stored(size.counted(view.name, iter([table.append_column("value", values)])))
+
+
+class _Size:
+    """The bytes that were read so far."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._bytes = most, 0
+
+    def counted(self, state: str, pages: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        for page in pages:
+            self._bytes += page.nbytes
+            if self._bytes > self._most:
+                raise SqlLimitError(
+                    f"the query reads more than {self._most} bytes of states, up to state {state!r}: name fewer "
+                    f"states, compare the whole key with constants (WHERE key = ...), or allow more: maxBytes="
+                )
+            yield page

@@ -1,0 +1,114 @@
+"""The keys that a query asks for: a state whose whole key is compared with constants is read by key, and not scanned.
+
+Only comparisons are used that every row of the result must pass: parts of an AND in WHERE, for a table that the query
+names once, beside plain joins. DuckDB still applies WHERE, so a key too many does no harm.
+"""
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import types as kinds
+
+from trident.sql.statement import NamedTable, Statement, Tree
+
+_MOST_KEYS = 1_000
+"""The most keys that are read one by one. For more, a scan is about as fast."""
+
+Key = tuple[Any, ...]
+
+
+def keys_of(
+    statement: Statement, table: NamedTable, fields: pa.Schema, arguments: Mapping[str, Any]
+) -> list[Key] | None:
+    """Return the keys that a query can use of a state with these key fields; None if it may use any.
+
+    `table`: a table that the statement names once. `arguments`: the values of its parameters.
+    """
+    select = _select_of(statement.tree, table.tree)
+    if select is None or not len(fields) or table.tree.get("column_name_alias"):
+        return None
+    alias = (table.tree.get("alias") or table.name).lower()
+    alone = select["from_table"] is table.tree
+    found: dict[str, list[Any]] = {}
+    for names, values in _comparisons(select.get("where_clause"), arguments):
+        if (column := _own_column(names, alias, alone)) is not None:
+            found.setdefault(column, values)
+    columns = [_fitting(found.get(field.name.lower()), field.type) for field in fields]
+    if any(column is None for column in columns):
+        return None
+    keys = list(dict.fromkeys(product(*(column for column in columns if column is not None))))
+    return keys if len(keys) <= _MOST_KEYS else None
+
+
+def _select_of(tree: Tree, table: Tree) -> Tree | None:
+    """Return the SELECT that has the table in its FROM, alone or within plain joins; None if there is none."""
+    waiting: list[Any] = [tree]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            if part.get("type") == "SELECT_NODE" and any(each is table for each in _joined(part.get("from_table"))):
+                return None if part.get("sample") or table.get("sample") else part
+            waiting += part.values()
+        elif isinstance(part, list):
+            waiting += part
+    return None
+
+
+def _joined(source: Any) -> Iterator[Tree]:
+    """Yield the tables in a FROM: not those in joins that choose rows by their neighbours."""
+    if isinstance(source, dict) and source.get("type") == "JOIN":
+        if source.get("ref_type") in ("REGULAR", "CROSS") and source.get("join_type") == "INNER":
+            yield from _joined(source.get("left"))
+            yield from _joined(source.get("right"))
+    elif isinstance(source, dict) and source.get("type") == "BASE_TABLE":
+        yield source
+
+
+def _comparisons(where: Any, arguments: Mapping[str, Any]) -> Iterator[tuple[list[str], list[Any]]]:
+    """Yield the columns that must equal one of some constants, with these constants."""
+    if not isinstance(where, dict):
+        return
+    if where.get("type") == "CONJUNCTION_AND":
+        for each in where["children"]:
+            yield from _comparisons(each, arguments)
+    elif where.get("type") == "COMPARE_EQUAL":
+        for column, other in ((where["left"], where["right"]), (where["right"], where["left"])):
+            if column.get("type") == "COLUMN_REF" and (value := _constant(other, arguments)) is not None:
+                yield column["column_names"], [value]
+    elif where.get("type") == "COMPARE_IN":
+        column, *others = where["children"]
+        values = [_constant(each, arguments) for each in others]
+        if column.get("type") == "COLUMN_REF" and None not in values:
+            yield column["column_names"], values
+
+
+def _constant(part: Tree, arguments: Mapping[str, Any]) -> Any:
+    """Return the value of a constant text or whole number, or of a parameter; None for anything else."""
+    if part.get("type") == "VALUE_PARAMETER":
+        return arguments.get(part["identifier"])
+    if part.get("type") != "VALUE_CONSTANT" or not isinstance(literal := part.get("literal"), dict):
+        return None
+    if literal.get("kind") == "STRING":
+        return literal["text"]
+    return int(literal["text"]) if literal.get("kind") == "INTEGER" else None
+
+
+def _own_column(names: list[str], alias: str, alone: bool) -> str | None:
+    """Return the column of the table that a reference means; None if it may be another table's."""
+    if len(names) == 2 and names[0].lower() == alias:
+        return names[1].lower()
+    return names[0].lower() if len(names) == 1 and alone else None
+
+
+def _fitting(values: list[Any] | None, kind: pa.DataType) -> list[Any] | None:
+    """Return constants if DuckDB compares them with a key of this type as they are; None if it converts one of them."""
+    if values is None:
+        return None
+    if kinds.is_string(kind):
+        return values if all(isinstance(value, str) for value in values) else None
+    if kinds.is_signed_integer(kind):
+        most = 1 << (kind.bit_width - 1)
+        return [value for value in values if -most <= value < most] if all(type(v) is int for v in values) else None
+    return None

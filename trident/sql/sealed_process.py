@@ -1,0 +1,142 @@
+"""The parent's side of the process in which DuckDB works: it starts, asks and ends the process."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from trident.sql import worker
+
+_LOOK_SECONDS = 0.05
+"""Seconds between two looks at whether the caller still waits."""
+
+_MOST_IDLE = 2
+"""The most processes that are kept for further queries."""
+
+_KEPT = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+"""The only variables of the environment that the process gets: the places of shared libraries."""
+
+
+class ProcessEnded(Exception):
+    """The process ended before it had answered; `code` is its exit code, negative for a signal."""
+
+    def __init__(self, code: int | None) -> None:
+        self.code = code
+        super().__init__(f"exit code {code}" if code is None or code >= 0 else f"ended by {signal.Signals(-code).name}")
+
+
+class SealedProcess:
+    """One process. It answers one request after the other, and is ended if an answer takes too long."""
+
+    def __init__(self) -> None:
+        self._connection, its = socket.socketpair()
+        with its:
+            number = its.fileno()
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", str(Path(worker.__file__)), str(number), json.dumps(sys.path)],
+                pass_fds=[number],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={name: os.environ[name] for name in _KEPT if name in os.environ},
+                cwd="/",
+                start_new_session=True,  # an interrupt from the terminal is for the program alone
+            )
+        self.close = weakref.finalize(self, _end, self._process, self._connection)
+        """End the process at once."""
+
+    def ask(
+        self, request: Mapping[str, Any], content: Any, files: Sequence[int], check: Callable[[], None]
+    ) -> tuple[dict[str, Any], bytes]:
+        """Send a request, and return the head and the bytes of the answer.
+
+        `check` is called while the process works. An error that it raises ends the process, and is raised here. Raises
+        ProcessEnded if the process ends without an answer.
+        """
+        try:
+            self._connection.settimeout(None)  # a request is small, and the process reads it at once
+            worker.send(self._connection, dict(request), content, files)
+            self._connection.settimeout(_LOOK_SECONDS)
+            head, answer, _ = worker.receive(self._connection, check)
+        except ConnectionError:
+            code = self._process.wait()  # it has closed its end of the connection, so it ends now
+            self.close()
+            raise ProcessEnded(code) from None
+        except BaseException:
+            self.close()
+            raise
+        return head, answer
+
+    @property
+    def pid(self) -> int:
+        """The number of the process."""
+        return self._process.pid
+
+    @property
+    def isOpen(self) -> bool:
+        """Return whether the process can be asked again, as far as is known."""
+        return self.close.alive and self._process.poll() is None
+
+
+class SealedProcesses:
+    """The processes of one topology: each query has one for itself, and a few are kept for the next queries."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: list[SealedProcess] = []
+        self._parent = os.getpid()
+
+    @contextmanager
+    def taken(self) -> Iterator[SealedProcess]:
+        """Yield a process that no other thread uses, until the end of the block."""
+        with self._given_back(self._take()) as process:
+            yield process
+
+    def started(self) -> AbstractContextManager[SealedProcess]:
+        """Like `taken`, but with a new process."""
+        return self._given_back(SealedProcess())
+
+    @contextmanager
+    def _given_back(self, process: SealedProcess) -> Iterator[SealedProcess]:
+        try:
+            yield process
+        finally:
+            self._give_back(process)
+
+    def close(self) -> None:
+        """End the processes that no query uses."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for process in idle:
+            process.close()
+
+    def _take(self) -> SealedProcess:
+        with self._lock:
+            if self._parent != os.getpid():  # a forked child: the processes belong to its parent
+                self._idle, self._parent = [], os.getpid()
+            while self._idle:
+                if (process := self._idle.pop()).isOpen:
+                    return process
+        return SealedProcess()
+
+    def _give_back(self, process: SealedProcess) -> None:
+        with self._lock:
+            if process.isOpen and len(self._idle) < _MOST_IDLE:
+                self._idle.append(process)
+                return
+        process.close()
+
+
+def _end(process: "subprocess.Popen[bytes]", connection: socket.socket) -> None:
+    connection.close()
+    with suppress(OSError):
+        process.kill()
+    process.wait()

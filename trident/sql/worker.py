@@ -1,0 +1,298 @@
+"""The program of the process in which DuckDB works: it parses and runs queries over tables that its parent hands it.
+
+The process has no environment and opens no file: DuckDB is sealed by its own settings, the process by limits of the
+operating system. A query can ask for any amount of memory in a single function, which DuckDB's own limit does not
+count (decision 0077); then this process fails, and its parent lives on. It imports nothing of the library, so that it
+starts fast.
+"""
+
+import array
+import json
+import mmap
+import os
+import resource
+import socket
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+_T = TypeVar("_T")
+
+_IDLE_SECONDS = 60.0
+"""The seconds without a request after which the process ends."""
+
+_SLACK = 64 << 20
+"""Bytes beside the query's own: the stacks of threads, the parser, small parts of the allocator."""
+
+_DEPTH = 250
+"""The most levels of nested expressions."""
+
+_BATCH_ROWS = 10_000
+
+_KEPT_BYTES = 256 << 20
+"""The most memory that the process keeps for its next query. A larger process ends after its answer."""
+
+_OUT_OF_MEMORY = ("out of memory", "bad_alloc", "failed to allocate", "malloc of size")
+"""The words of errors of DuckDB and Arrow for memory that they did not get; in some releases they have no type."""
+
+_STATUS = Path("/proc/self/status")
+
+MOST_FILES = 250
+"""The most open files in one message; Linux takes 253."""
+
+_Answer = tuple[dict[str, Any], Any]
+"""The head and the bytes of an answer."""
+
+Message = tuple[dict[str, Any], bytes, list[int]]
+"""The head, the bytes and the open files of a message."""
+
+SETTINGS = (
+    "temp_directory=''",
+    "secret_directory=''",
+    "home_directory=''",
+    "TimeZone='UTC'",
+    f"max_expression_depth={_DEPTH}",
+    "python_enable_replacements=false",
+    "python_scan_all_frames=false",
+    "autoinstall_known_extensions=false",
+    "autoload_known_extensions=false",
+    "allow_community_extensions=false",
+    "allow_unsigned_extensions=false",
+    "allow_persistent_secrets=false",
+    "enable_external_access=false",
+    "disabled_filesystems='LocalFileSystem'",
+    "lock_configuration=true",
+)
+"""DuckDB's settings for a query, in this order: after the last one none can be changed."""
+
+
+def main() -> None:
+    sys.path[:] = json.loads(sys.argv[2])
+    # Arrow's own allocator reserves a gigabyte of addresses at once, which would count for the limit of a query.
+    os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
+    import duckdb  # the parent's packages are found only now
+    import pyarrow
+
+    parent = os.getppid()
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    os.nice(5)  # batches go first
+    for kind in (resource.RLIMIT_FSIZE, resource.RLIMIT_CORE):
+        resource.setrlimit(kind, (0, 0))
+    with socket.socket(fileno=int(sys.argv[1])) as connection:
+        _answer(connection, duckdb, pyarrow)
+
+
+def _answer(connection: socket.socket, duckdb: Any, pyarrow: Any) -> None:
+    """Answer requests until the parent has none for some time, or is gone."""
+    most = _data_bytes() + _KEPT_BYTES
+    engine = _Engine(duckdb, pyarrow)
+    while _data_bytes() <= most:
+        connection.settimeout(_IDLE_SECONDS)
+        try:
+            request, payload, files = receive(connection)
+        except (TimeoutError, ConnectionError):
+            return
+        connection.settimeout(None)
+        reply: dict[str, Any]
+        try:
+            if request["do"] == "parse":
+                reply, content = {}, engine.parsed(request, payload.decode())
+            else:
+                reply, content = engine.run(request, payload, files)
+        except MemoryError:
+            reply, content = {"over": "bytes"}, b""
+        except Exception as error:
+            over = any(word in str(error).lower() for word in _OUT_OF_MEMORY)
+            reply, content = {"over": "bytes"} if over else {"error": type(error).__name__, "message": str(error)}, b""
+        finally:
+            for file in files:
+                os.close(file)
+        send(connection, reply, content)
+
+
+class _Engine:
+    """A sealed database in memory. Each request has a connection of its own to it, and leaves nothing behind."""
+
+    def __init__(self, duckdb: Any, pyarrow: Any) -> None:
+        self._duckdb, self._pyarrow = duckdb, pyarrow
+        self._limits: tuple[str, ...] = ()
+        self._database: Any = None
+
+    def parsed(self, request: dict[str, Any], query: str) -> bytes:
+        """Return the trees of a text's statements, in JSON, as DuckDB serializes them."""
+        with self._connection(request) as connection:
+            ((text,),) = connection.execute("select json_serialize_sql(?)", [query]).fetchall()
+        return bytes(text.encode())
+
+    def run(self, request: dict[str, Any], payload: bytes, files: Iterable[int]) -> _Answer:
+        """Return the result of a query as an Arrow stream. It ends once it has more rows or bytes than allowed."""
+        with self._connection(request) as connection, _memory_limited(request["maxBytes"]):
+            for name, file in zip(request["tables"], files, strict=True):
+                # Mapped, not read: the pages belong to the parent, and no row is copied.
+                pages = self._pyarrow.py_buffer(mmap.mmap(file, 0, prot=mmap.PROT_READ))
+                connection.register(name, self._pyarrow.ipc.open_file(pages).read_all())
+            arguments = _arguments(self._pyarrow, payload)
+            relation = _planned(self._duckdb, connection, request["query"], arguments)
+            return _collected(self._pyarrow, relation, request["maxRows"], request["maxBytes"])
+
+    def _connection(self, request: dict[str, Any]) -> Any:
+        limits = (f"threads={int(request['threads'])}", f"memory_limit='{int(request['maxBytes'])}B'")
+        if self._limits != limits:  # a sealed database keeps its limits
+            self._database, self._limits = _sealed(self._duckdb, limits), limits
+        return self._database.cursor()
+
+
+def _planned(duckdb: Any, connection: Any, query: str, arguments: Any) -> Any:
+    try:
+        return connection.sql(query) if arguments is None else connection.sql(query, params=arguments)
+    except duckdb.Error as error:
+        if "\nLINE " in str(error):
+            raise
+        # Only `execute` says the place of a wrong name in the text. It fails as early, before it runs anything.
+        connection.execute(query, arguments)
+        raise
+
+
+def _collected(pyarrow: Any, relation: Any, most_rows: int, most_bytes: int) -> _Answer:
+    kinds = [str(kind) for kind in relation.types]
+    open_reader = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
+    reader = open_reader(_BATCH_ROWS)
+    batches, rows, size = list[Any](), 0, 0
+    for batch in reader:
+        batches.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows > most_rows:
+            return {"over": "rows"}, b""
+        if size > most_bytes:
+            return {"over": "bytes"}, b""
+    table = _with_whole_numbers(pyarrow, pyarrow.Table.from_batches(batches, reader.schema), kinds)
+    sink = pyarrow.BufferOutputStream()
+    with pyarrow.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return {}, sink.getvalue()
+
+
+def _with_whole_numbers(pyarrow: Any, table: Any, kinds: list[str]) -> Any:
+    """Return the table with sums of whole numbers as 64-bit numbers if they fit; DuckDB computes them in 128 bits."""
+    for at, kind in enumerate(kinds):
+        if kind == "HUGEINT":
+            try:
+                narrow = table.column(at).cast(pyarrow.int64())
+            except pyarrow.ArrowInvalid:  # beyond 64 bits: it stays a decimal
+                continue
+            table = table.set_column(at, pyarrow.field(table.schema.field(at).name, pyarrow.int64()), narrow)
+    return table
+
+
+def _arguments(pyarrow: Any, payload: bytes) -> Any:
+    """Return the arguments of a query: a list for ``?``, a dict for ``$name``; None if there are none."""
+    if not payload:
+        return None
+    table = pyarrow.ipc.open_stream(payload).read_all()
+    values = [column[0].as_py() for column in table.columns]
+    named = (table.schema.metadata or {}).get(b"named") == b"true"
+    return dict(zip(table.column_names, values, strict=True)) if named else values
+
+
+def _sealed(duckdb: Any, limits: Iterable[str]) -> Any:
+    """Return a new database in memory that reaches nothing outside itself."""
+    connection = duckdb.connect(":memory:")
+    known = {name.lower() for (name,) in connection.execute("select name from duckdb_settings()").fetchall()}
+    for setting in (*limits, *SETTINGS):
+        # An earlier version of DuckDB lacks a few of these settings, and the access that they forbid.
+        if setting.partition("=")[0].lower() in known:
+            # For all connections: by `set` alone, some settings would hold for this one only.
+            connection.execute(f"set global {setting}")
+    return connection
+
+
+@contextmanager
+def _memory_limited(most: int) -> Iterator[None]:
+    """Within the block, this process may take so many bytes of memory beyond those that it has."""
+    if not _STATUS.exists():  # no Linux: DuckDB's own limit alone
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (_data_bytes() + most + _SLACK, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def _data_bytes() -> int:
+    """Return the bytes that count for the limit now."""
+    if not _STATUS.exists():
+        return 0
+    return next(int(line.split()[1]) << 10 for line in _STATUS.read_text().splitlines() if line.startswith("VmData"))
+
+
+def _end_with(parent: int) -> None:
+    """End this process if its parent is gone, even in the middle of a query."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(0)
+
+
+# --- messages ------------------------------------------------------------------------------------------------------
+
+
+def send(connection: socket.socket, head: dict[str, Any], content: Any = b"", files: Iterable[int] = ()) -> None:
+    """Send a message: its head in JSON, bytes, and open files."""
+    encoded = json.dumps({**head, "bytes": len(content)}).encode()
+    start = struct.pack(">I", len(encoded))
+    if files := list(files):
+        socket.send_fds(connection, [start], files)
+        connection.sendall(encoded)
+    else:
+        connection.sendall(start + encoded)
+    if len(content):
+        connection.sendall(content)
+
+
+def receive(connection: socket.socket, wait: Callable[[], None] | None = None) -> Message:
+    """Return the next message. Raises ConnectionError at the end of the connection.
+
+    `wait` is called each time that nothing has come within the connection's timeout; None: TimeoutError is raised.
+    """
+    space = socket.CMSG_SPACE(MOST_FILES * array.array("i").itemsize)
+    start, data, _, _ = _waiting(lambda: connection.recvmsg(4, space), wait)
+    files = array.array("i")
+    for level, kind, content in data:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            files.frombytes(content[: len(content) - len(content) % files.itemsize])
+    if not start:
+        raise ConnectionError("the other side is gone")
+    start += _exactly(connection, 4 - len(start), wait)
+    head = json.loads(_exactly(connection, struct.unpack(">I", start)[0], wait))
+    return head, _exactly(connection, head["bytes"], wait), list(files)
+
+
+def _exactly(connection: socket.socket, count: int, wait: Callable[[], None] | None) -> bytes:
+    content = bytearray()
+    while len(content) < count:
+        part = _waiting(partial(connection.recv, min(count - len(content), 1 << 20)), wait)
+        if not part:
+            raise ConnectionError("the other side is gone")
+        content += part
+    return bytes(content)
+
+
+def _waiting(read: Callable[[], _T], wait: Callable[[], None] | None) -> _T:
+    while True:
+        try:
+            return read()
+        except TimeoutError:
+            if wait is None:
+                raise
+            wait()
+
+
+if __name__ == "__main__":
+    main()
