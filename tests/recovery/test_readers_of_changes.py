@@ -190,3 +190,24 @@ def test_an_output_keeps_the_rows_of_a_state_that_was_dropped_and_says_so(tmp_pa
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert run(tables(3, written), tmp_path / "t", "table") == [{"b": ("y", 2)}]
+
+
+def test_an_output_keeps_rows_in_the_former_shape_of_a_state_and_says_so(tmp_path: Path) -> None:
+    deltalake = pytest.importorskip("deltalake", reason="writeDelta needs the package deltalake")
+
+    def written(batches: int, wide: bool) -> TridentTopology:
+        topology = TridentTopology()
+        stream = topology.newStream("rows", FixedBatchSpout("id string, g string, v long", ROWS[:batches]))
+        evolve = Evolution("v long", add={"g": "?"}) if wide else None
+        table = stream.project("id, v, g" if wide else "id, v").toTable("id", name="table", evolve=evolve)
+        table.changes().writeDelta(tmp_path / "copy", key="id", name="copy")
+        return topology
+
+    run(written(1, wide=False), tmp_path / "t")
+    add = deltalake.DeltaTable(str(tmp_path / "copy")).alter.add_columns
+    add([deltalake.Field("g", deltalake.schema.PrimitiveType("string"))])
+    with pytest.warns(RuntimeWarning, match="output 'copy' has rows of state 'table', whose values get another shape"):
+        run(written(2, wide=True), tmp_path / "t")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert run(written(2, wide=True), tmp_path / "t", "table") == [{"a": (3, "y"), "b": (2, "?")}]

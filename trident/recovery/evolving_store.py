@@ -9,7 +9,7 @@ healed: it is emptied, and gets the content and the batch from the log (docs/dec
 """
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -20,6 +20,7 @@ from trident.base.crash_points import reach
 from trident.base.errors import SnapshotMovedError, StateBehindError, StateLostError, StateRecoveringError
 from trident.log.protocol import Birth
 from trident.plan.evolutions import Former
+from trident.user_calls.watched_store import unwatched
 from trident_state.few_keys import Key
 from trident_state.messages import Applied, FewFound, Found, GroupStatus, Put, StoreReport, Update
 from trident_state.store import SharedSnapshot, Store, Timed
@@ -260,6 +261,11 @@ class SharedEvolvingStore(EvolvingStore):
         """Return the state as of a txid, for other processes to read."""
         snapshot: SharedSnapshot = _shared(self._present).open_snapshot(asOf, time)
         return snapshot
+
+
+def changing_states(stores: Mapping[str, Store]) -> list[str]:
+    """Return the names of the states whose values the first batch of a run changes."""
+    return [name for name, store in unwatched(stores).items() if isinstance(store, EvolvingStore)]
 
 
 def _forgetful(store: Store) -> Any:

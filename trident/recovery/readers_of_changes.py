@@ -4,10 +4,10 @@ A change takes away the row that was there before. If a state has rows whose ins
 would take away what it does not have.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from trident.base.errors import CodeChangedError
-from trident.compiler.program import Program
+from trident.compiler.program import Group, Program
 from trident.configuration.settings import Settings
 from trident.log.group_records import History
 from trident.log.protocol import Birth, OutputProgress
@@ -53,9 +53,7 @@ def late_outputs(
     `known` has the progress of former outputs.
     """
     for group in program.groups:
-        for sink in [output.step for output in group.sinks if isinstance(output.step, Sink)]:
-            if not sink_traits(sink).keeps_rows(sink):
-                continue
+        for sink in _keepers(group):
             place = sink_traits(sink).place(sink)
             for name in _changed(sink, births):
                 birth, progress = births[name], known.get(sink.name)
@@ -73,6 +71,31 @@ def late_outputs(
                         f"come again, because a state that was dropped gives no deletions. Delete them there, or give "
                         f"the output another place and another name="
                     )
+
+
+def outdated_outputs(
+    program: Program, births: Mapping[str, Birth], changing: Collection[str], known: Mapping[str, OutputProgress]
+) -> Iterator[str]:
+    """Yield a warning for each output that keeps rows of a state whose values this start changes (`changing`).
+
+    The values become others without a change of a row.
+    """
+    for sink in [sink for group in program.groups for sink in _keepers(group)]:
+        for name in _changed(sink, births):
+            if name in changing and sink.name in known:
+                place = sink_traits(sink).place(sink)
+                yield (
+                    f"output {sink.name!r} has rows of state {name!r}, whose values get another shape (evolve=), which "
+                    f"is no change of a row: {place} has each row in its former shape until it changes. To have all "
+                    f"of them there in the new shape, stop the topology after its first batch, write an export of the "
+                    f"state there, and start this program again"
+                )
+
+
+def _keepers(group: Group) -> list[Sink]:
+    """Return the outputs of a group whose places hold the rows of a table."""
+    sinks = [output.step for output in group.sinks if isinstance(output.step, Sink)]
+    return [sink for sink in sinks if sink_traits(sink).keeps_rows(sink)]
 
 
 def _changed(step: Node, births: Mapping[str, Birth]) -> list[str]:

@@ -48,6 +48,7 @@ from trident.reads.static_states import close_statics, open_statics
 from trident.recovery.acquisition import Begun, begin, close_all
 from trident.recovery.backfills import Fill
 from trident.recovery.changed_steps import changed_steps, check_accepted, keep_steps
+from trident.recovery.evolving_store import changing_states
 from trident.recovery.folder_owner import (
     check_log_there,
     check_own_folder,
@@ -55,7 +56,7 @@ from trident.recovery.folder_owner import (
     record_own_objects,
 )
 from trident.recovery.lease_renewal import LeaseRenewal
-from trident.recovery.readers_of_changes import late_outputs
+from trident.recovery.readers_of_changes import late_outputs, outdated_outputs
 from trident.recovery.takeover import OvertakenError, explaining
 from trident.run import registry, sigterm
 from trident.run.backfill import Starts, backfilled
@@ -432,7 +433,10 @@ def _warn(context: RunContext) -> None:
     """Warn the caller of `start` of facts that may surprise later. Each text is shown once."""
     begun, settings = context.begun, context.settings
     of_stores = [text for store in begun.stores.values() for text in getattr(store, "warnings", ())]
-    outputs = late_outputs(begun.program, begun.births, begun.histories, context.memory.before)
+    outputs = [
+        *late_outputs(begun.program, begun.births, begun.histories, context.memory.before),
+        *outdated_outputs(begun.program, begun.births, changing_states(begun.stores), context.memory.before),
+    ]
     steps = changed_steps(begun.program, begun.births, begun.histories, context.memory.before, context.log)
     warned = [*begun.warnings, *context.memory.warnings(begun), *outputs, *steps, *of_stores]
     if begun.stores and not settings.lasting and settings.log is None:

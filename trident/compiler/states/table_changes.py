@@ -21,7 +21,7 @@ from trident.compiler.states.shapes import shape_of
 from trident.operations.references import in_all_parts, keys_in
 from trident.plan.nodes import HeldState, TableChanges
 from trident.plan.state_schema import shown_type, value_of
-from trident_state.keys import encode_keys
+from trident_state.keys import decode_keys, encode_keys
 
 Rows = npt.NDArray[np.int64]
 
@@ -72,11 +72,17 @@ def _referring(index: HeldState, keys: pa.Table, own: pa.Schema, before: Read) -
 
 
 def _distinct(keys: pa.Table) -> tuple[pa.Table, Rows]:
-    """Return each key once, and for each row the number of its key."""
+    """Return each key once, and for each row the number of its key.
+
+    A floating-point key is written in one way, with the zero 0.0: the tuple that added a row may have had another zero
+    than the one that takes it away.
+    """
     if keys.num_columns == 0 or not keys.num_rows:
         return keys.slice(0, 1), np.zeros(keys.num_rows, np.int64)
     encoded = encode_keys(keys.combine_chunks()).dictionary_encode()
     numbers = encoded.indices.to_numpy()
+    if any(kinds.is_floating(field.type) or kinds.is_nested(field.type) for field in keys.schema):
+        return decode_keys(encoded.dictionary, keys.schema), numbers
     first = np.zeros(len(encoded.dictionary), np.int64)
     first[numbers[::-1]] = np.arange(len(numbers))[::-1]
     return keys.take(pa.array(first)), numbers
