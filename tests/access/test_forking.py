@@ -383,13 +383,32 @@ def test_a_place_is_known_by_another_spelling(tmp_path: Path) -> None:
         contents(with_outputs(LATER, tmp_path / "link", [], "trial"), "second", tmp_path)
     saved = SavedOutput("stock", "table shop.orders")
     change_origin(tmp_path, "second", outputs=(saved,))
-    for table, same in (("orders", True), ("shop.orders", True), ("other.orders", False), ("order", False)):
+    spellings = [("orders", True), ("shop.orders", True), ("other.orders", False), ("order", False)]
+    spellings += [('"orders"', True), ('"shop"."orders"', True), ('shop."Orders"', False), ('"shop.orders"', False)]
+    for table, same in spellings:
         topology = words(LATER)
         topology.newStream("more", FixedBatchSpout("word string", LATER)).writeJdbc("env:NOWHERE", table, name="mine")
         refusal = OutputConflictError if same else TridentError
         with pytest.raises(refusal) as raised:
             contents(topology, "second", tmp_path)
         assert ("from which 'second' was forked" in str(raised.value)) == same
+
+
+@pytest.mark.parametrize(
+    ("scheme", "bucket", "same"), [("s3a", "lake", True), ("S3", "lake", True), ("s3", "pond", False)]
+)
+def test_the_place_of_a_delta_table_is_known_by_another_scheme(
+    scheme: str, bucket: str, same: bool, tmp_path: Path
+) -> None:
+    save(words(), tmp_path)
+    forkTopology("first", "before", "second", tmp_path)
+    change_origin(tmp_path, "second", outputs=(SavedOutput("sales", "s3://lake/sales"),))
+    topology, options = words(LATER), {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_ALLOW_HTTP": "true"}
+    more = topology.newStream("more", FixedBatchSpout("word string", LATER))
+    more.writeDelta(f"{scheme}://{bucket}/sales", name="mine", storageOptions=options)
+    with pytest.raises(TridentError) as raised:
+        contents(topology, "second", tmp_path)
+    assert ("from which 'second' was forked" in str(raised.value)) == same
 
 
 def test_an_output_that_writes_elsewhere_may_keep_its_name(tmp_path: Path) -> None:

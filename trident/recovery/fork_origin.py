@@ -5,6 +5,7 @@ output of the first topology or take from a source that only one topology may re
 """
 
 import os
+import re
 from collections.abc import Iterator
 
 import msgspec
@@ -20,6 +21,11 @@ from trident_spouts.forking import held_by
 
 _TABLE = "table "
 """The places of tables begin with it (`trident.plan.sinks`)."""
+
+_NAME = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
+"""A part of the name of a table, in quotation marks or not."""
+
+_URL_OF_S3 = re.compile("^s3[an]?://", re.IGNORECASE)
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -90,12 +96,23 @@ def _is_same(theirs: SavedOutput, ours: SavedOutput) -> bool:
 
 
 def _is_same_place(one: str, other: str) -> bool:
-    """Return whether two places may be one: a folder by way of a link, a table without the name of its schema."""
-    if one.startswith(_TABLE) and other.startswith(_TABLE) and ("." in one) != ("." in other):
-        return one.removeprefix(_TABLE).rpartition(".")[2] == other.removeprefix(_TABLE).rpartition(".")[2]
+    """Return whether two places may be one: a folder by way of a link, a table without the name of its schema.
+
+    >>> _is_same_place("table orders", 'table shop."orders"'), _is_same_place("s3://lake/orders", "s3a://lake/orders")
+    (True, True)
+    """
+    if one.startswith(_TABLE) and other.startswith(_TABLE):
+        names, others = _names(one), _names(other)
+        return names == others if len(names) == len(others) else names[-1] == others[-1]
     if os.path.isabs(one) and os.path.isabs(other):
         return os.path.realpath(one) == os.path.realpath(other)
-    return one == other
+    return _URL_OF_S3.sub("s3://", one) == _URL_OF_S3.sub("s3://", other)
+
+
+def _names(table: str) -> list[str]:
+    """Return the names in the place of a table without quotation marks: its schema's, if that is given, and its own."""
+    found = _NAME.findall(table.removeprefix(_TABLE))
+    return [quoted.replace('""', '"') or plain for quoted, plain in found]
 
 
 def _writes_there(sink: Sink, theirs: SavedOutput, origin: Origin, settings: Settings) -> OutputConflictError:

@@ -121,3 +121,14 @@ class Losses:
                 self._told.add(loss.what)
                 cost = f", and {loss.twice} count twice" if loss.twice and self.policy == "earliest" else ""
                 _log.warning("KafkaSpout: %s; reading continues because of onDataLoss=%r%s", loss, self.policy, cost)
+
+    def tell_compacted(self, topics: list[str]) -> None:
+        """Log a warning for each topic that is read again although compaction may have removed messages of it."""
+        for topic in [topic for topic in topics if topic not in self._told]:
+            self._told.add(topic)
+            _log.warning(
+                "KafkaSpout: topic %r is compacted: messages that the stream has read may be gone, if a later one of "
+                "their key replaced them. A new state with backfill=True that keeps the last row of each key is "
+                "right; a count or a sum would lack these messages",
+                topic,
+            )  # fmt: skip

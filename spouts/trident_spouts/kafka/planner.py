@@ -1,7 +1,7 @@
 """Plans of batches: the offsets to read next, and a check that no unread offsets are lost."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from trident.base.errors import SourceUnreadableError
 from trident_spouts.budget import NO_LIMIT, Budget
@@ -27,11 +27,15 @@ deleted meanwhile."""
 
 
 class Position:
-    """The next offset of each partition of a topic, with the id of the topic."""
+    """The next offset of each partition of a topic, with the id of the topic.
 
-    def __init__(self, id: str | None, offsets: list[int]) -> None:
+    `begun` are the offsets at which the stream began to read the partitions; empty if they are not known.
+    """
+
+    def __init__(self, id: str | None, offsets: list[int], begun: Sequence[int]) -> None:
         self.id = id
         self.offsets = offsets
+        self.begun = tuple(begun)
 
 
 class Planner:
@@ -72,18 +76,20 @@ class Planner:
     def next(self, previous: Topics, budget: Budget = NO_LIMIT, until: Topics | None = None) -> Topics | None:
         """Return the ranges of the batch that follows `previous`; None if there is nothing new.
 
-        With `until`, the position of another reader, nothing beyond it is read.
+        With `until`, the position of another reader, its topics are read up to there, from where it began.
 
         The first batch of a stream that begins at the end, or at a time, may be empty; it is frozen to record the start
         of the stream. Raises DataLossError if unread offsets are lost.
         """
-        topics, ends = self._look(previous)
+        if until is not None:
+            self._names = tuple(sorted(until))
+        topics, ends = self._look(previous | (until or {}))
         if not self._compared:
             self._cluster_id = self._cluster.id()
             self._evidence.hold(previous)
         if until is not None:
-            topics, ends = {name: topic for name, topic in topics.items() if name in until}, limited_ends(ends, until)
-        positions, losses = self._positions(previous, topics, ends)
+            ends = limited_ends(ends, until)
+        positions, losses = self._positions(previous, topics, ends, until or {})
         if until is not None:
             losses += self._check_reread(until, previous, positions, topics, ends)
         losses += self._check_ends(positions, ends)
@@ -113,11 +119,18 @@ class Planner:
 
         Raises SourceUnreadableError if all readable offsets are read, and `until` is not reached.
         """
-        losses = [self._gone_loss(name, at, topics[name]) for name, at in until.items() if _is_other(at, topics, name)]
+        losses = [
+            self._gone_loss(name, at, topics.get(name)) for name, at in until.items() if _is_gone(at, topics.get(name))
+        ]
+        if not previous:
+            self._losses.tell_compacted(
+                [name for name in topics if until[name].compacted or self._cluster.compacts(name)]
+            )
         wanted = {(name, number): end for name, at in until.items() for number, end in enumerate(at.ends)}
         read = {at: offset for at, offset in _each(positions) if at in wanted}
         if self._starting == "earliest":
-            firsts = {at: first for at, first in read.items() if first and at[0] not in previous}
+            unsure = {name for name, at in until.items() if not at.begun and name not in previous}
+            firsts = {at: first for at, first in read.items() if first and at[0] in unsure}
             losses += [retention_loss(*at, 0, first) for at, first in firsts.items()]
         short = {at: wanted[at] for at, offset in read.items() if ends.get(at, offset) <= offset < wanted[at]}
         return losses + self._truncated(short)
@@ -177,19 +190,21 @@ class Planner:
     # --- the positions ---------------------------------------------------------------------------------------------
 
     def _positions(
-        self, previous: Topics, topics: Mapping[str, Topic], ends: Offsets
+        self, previous: Topics, topics: Mapping[str, Topic], ends: Offsets, until: Topics
     ) -> tuple[dict[str, Position], list[Loss]]:
         """Return the position of each topic after the batch `previous`, and the losses of deleted topics."""
         gone = [name for name in previous if self.reads(name) and name not in topics]
         losses = [self._gone_loss(name, previous[name], None) for name in gone]
         fresh = {name: topic for name, topic in topics.items() if name not in previous}
-        positions = self._beginnings(fresh, not previous)
+        again = {name for name, topic in fresh.items() if name in until and _begins(until[name], topic)}
+        positions = self._beginnings({n: t for n, t in fresh.items() if n not in again}, not previous)
+        positions |= {n: Position(fresh[n].id, _grown(until[n].begun, fresh[n]), until[n].begun) for n in again}
         for name, topic in topics.items():
             before = previous.get(name)
             if before is None:
                 continue
             if self._continues(before, topic):
-                positions[name] = Position(topic.id, _grown(before.ends, topic))
+                positions[name] = Position(topic.id, _grown(before.ends, topic), _grown_begun(before, topic))
             else:
                 losses.append(self._gone_loss(name, before, topic))
                 self._evidence.forget(name)
@@ -226,14 +241,13 @@ class Planner:
                 check_given(self._starting, fresh)
             self._begun |= self._first(self._starting if anew else later, unknown)
         self._started = self._started or first
-        return {name: Position(topic.id, _grown(self._begun[name].offsets, topic)) for name, topic in fresh.items()}
+        begun = {name: _grown(self._begun[name].offsets, topic) for name, topic in fresh.items()}
+        return {name: Position(topic.id, begun[name], begun[name]) for name, topic in fresh.items()}
 
     def _first(self, starting: StartingOffsets, topics: Mapping[str, Topic]) -> dict[str, Position]:
         offsets = first_offsets(starting, topics, self._cluster)
-        return {
-            name: Position(topic.id, [offsets[name, number] for number in range(topic.partitions)])
-            for name, topic in topics.items()
-        }
+        begun = {name: [offsets[name, number] for number in range(t.partitions)] for name, t in topics.items()}
+        return {name: Position(topic.id, begun[name], begun[name]) for name, topic in topics.items()}
 
     def _check_ends(self, positions: Mapping[str, Position], ends: Offsets) -> list[Loss]:
         """Move each position beyond the end of its partition to that end. Return the losses."""
@@ -306,6 +320,7 @@ class Planner:
                 [offset + next(counts) for offset in at.offsets],
                 self._cluster_id,
                 [epochs.get((name, number)) for number in range(len(at.offsets))],
+                begun=at.begun,
             )
             for name, at in positions.items()
         }
@@ -354,13 +369,23 @@ class Replays:
                 raise self._cluster.unreadable("read", f"topic {name!r} was deleted or recreated after the plan")
 
 
-def _grown(offsets: list[int], topic: Topic) -> list[int]:
+def _grown(offsets: Sequence[int], topic: Topic) -> list[int]:
     """Return a copy of a topic's offsets, with 0 for each new partition.
 
     All records of a new partition came after the topic was first read, so if its first records are missing, they are
     lost.
     """
-    return offsets + [0] * (topic.partitions - len(offsets))
+    return [*offsets, *[0] * (topic.partitions - len(offsets))]
+
+
+def _grown_begun(before: TopicRange, topic: Topic) -> Sequence[int]:
+    """Return the offsets at which the stream began, also with partitions that are new; none if they are not known."""
+    return _grown(before.begun, topic) if before.begun else ()
+
+
+def _begins(at: TopicRange, topic: Topic) -> bool:
+    """Return whether the position `at` of another reader says where that reader began to read a topic."""
+    return bool(at.begun) and _same(at, topic)
 
 
 def limited_ends(ends: Offsets, until: Topics) -> Offsets:
@@ -369,9 +394,9 @@ def limited_ends(ends: Offsets, until: Topics) -> Offsets:
     return {partition: min(end, read[partition]) for partition, end in ends.items() if partition in read}
 
 
-def _is_other(at: TopicRange, topics: Mapping[str, Topic], name: str) -> bool:
-    """Return whether a topic exists, and is another one than the topic that was read up to `at`."""
-    return name in topics and not _same(at, topics[name])
+def _is_gone(at: TopicRange, topic: Topic | None) -> bool:
+    """Return whether the topic that was read up to `at` is not there, or another one has its name."""
+    return [*at.begun] != [*at.ends] if topic is None else not _same(at, topic)
 
 
 def _same(planned: TopicRange, topic: Topic) -> bool:

@@ -52,6 +52,9 @@ class TopicRange(NamedTuple):
     """True if Kafka has compacted the topic since this stream began to read it: messages in `last` may be deleted by
     now."""
 
+    begun: Sequence[int] = ()
+    """The offset at which the stream began to read each partition; empty if it is not known."""
+
     def epoch(self, number: int) -> int | None:
         return self.epochs[number] if number < len(self.epochs) else None
 
@@ -101,15 +104,18 @@ def _as_json(topic: TopicRange) -> dict[str, Any]:
         named["isolation"] = topic.isolation
     if topic.compacted:
         named["compacted"] = True
+    if topic.begun:
+        named["begun"] = list(topic.begun)
     return named
 
 
 def _from_json(topic: dict[str, Any]) -> TopicRange:
     last = tuple(None if each is None else LastMessage(*each) for each in topic.get("last", ()))
     seen = topic.get("isolation"), topic.get("compacted", False)
-    return TopicRange(
+    range_ = TopicRange(
         topic["id"], topic["from"], topic["to"], topic.get("cluster"), topic.get("epochs", ()), last, *seen
     )
+    return range_._replace(begun=topic.get("begun", ()))
 
 
 def from_metadata(metadata: Metadata) -> Topics:

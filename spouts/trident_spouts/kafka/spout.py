@@ -175,8 +175,10 @@ class KafkaSpout:
 
     def amount_before(self, end: Metadata) -> str | None:
         """Return the number of offsets before a position, in words: there may be fewer messages."""
-        offsets = sum(sum(topic.ends) for topic in from_metadata(end).values())
-        return f"at most {offsets:,} offsets" if self.startingOffsets == "earliest" else None
+        topics = from_metadata(end).values()
+        if self.startingOffsets != "earliest" and not all(topic.begun for topic in topics):
+            return None
+        return f"at most {sum(sum(topic.ends) - sum(topic.begun) for topic in topics):,} offsets"
 
     def __hash__(self) -> int:
         return hash((self.bootstrapServers, self.topics, self.pattern))

@@ -116,13 +116,21 @@ def _publication(session: Session, source: ChangesSource, table: Table) -> str:
             f"{source.name} is not in the publication {source.publication!r}: ALTER PUBLICATION {source.publication} "
             f"ADD TABLE {source.source.table}; for a partitioned table also SET (publish_via_partition_root = true)"
         )
-    if json.loads(listed[0][0]).get("rowfilter") is not None:
+    entry = json.loads(listed[0][0])
+    hidden = [name for name in source.schema.names if name not in entry.get("attnames", source.schema.names)]
+    if hidden:
+        raise SourceUnreadableError(
+            f"{source.name}: the publication {source.publication!r} has a list of columns without {hidden[0]!r}, so "
+            f"that its values are not in the log of changes: publish the table without a list, or declare the fields "
+            f"without it"
+        )
+    if entry.get("rowfilter") is not None:
         raise SourceUnreadableError(
             f"{source.name}: the publication {source.publication!r} has a WHERE for it, which this spout does not "
             f"apply to the rows that are there at the beginning; publish the table without it, and filter the stream"
         )
-    entry = f"select concat(oid, ' ', xmin) from pg_publication_rel where prpubid = {number} and prrelid = {table.oid}"
-    (entries,) = session.one(f"select coalesce(({entry}), '')")
+    rel = f"select concat(oid, ' ', xmin) from pg_publication_rel where prpubid = {number} and prrelid = {table.oid}"
+    (entries,) = session.one(f"select coalesce(({rel}), '')")
     return f"{number} {version} {entries}".strip()
 
 

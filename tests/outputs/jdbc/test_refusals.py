@@ -54,6 +54,17 @@ def test_a_table_that_does_not_fit(
     ("create", "says"),
     [
         ("create unlogged table {} (v bigint)", "is unlogged: a crash of the server would empty it"),
+        (
+            "create table {} (v bigint primary key) partition by range (v); create table {}_a partition of {} for "
+            "values from (0) to (9) partition by range (v); create unlogged table {}_b partition of {}_a default",
+            "the partition .*_b is unlogged: a crash of the server would empty it",
+        ),
+        (
+            "create table {} (v bigint) partition by range (v); create extension if not exists file_fdw; create server "
+            "if not exists files foreign data wrapper file_fdw; create foreign table {}_f partition of {} default "
+            "server files options (filename '/dev/null')",
+            "the partition .*_f is a foreign table, which another server makes durable",
+        ),
         ("create view {} as select 1::bigint as v", "is a view or a foreign table: expected a table of this database"),
         ("select", "there is no table"),
         ("create table {} (v bigint); create unique index on {} (v) where v > 1", "no primary key or unique index"),
@@ -258,6 +269,41 @@ def test_another_table_under_the_same_name_is_refused(postgres: PostgresServer, 
     postgres.run(f"update _trident_outputs set format = 99 where output = '{table}/out'")
     with pytest.raises(OutputConflictError, match="has the format 99"):
         outlet(postgres.url, table, "v long")
+
+
+def test_a_partition_that_becomes_unlogged_under_a_driver_is_refused(postgres: PostgresServer, table: str) -> None:
+    postgres.run(f"create table {table} (v bigint) partition by range (v)")
+    postgres.run(f"create table {table}_a partition of {table} default")
+    made = outlet(postgres.url, table, "v long")
+    made.take(pa.table({"v": [1]}), 1)
+    postgres.run(f"alter table {table}_a set unlogged")
+    with pytest.raises(OutputUnavailableError, match="was altered since its columns were checked"):
+        made.take(pa.table({"v": [2]}), 2)
+    with pytest.raises(OutputRefusedError, match=f"the partition {table}_a is unlogged"):
+        made.take(pa.table({"v": [2]}), 2)
+    made.close()
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_a_table_that_was_recreated_is_told(
+    postgres: PostgresServer, table: str, later: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its rows are gone, and the record is still there. Readers of the log then know where they end."""
+    postgres.run(f"create table {table} (v bigint)")
+    made = outlet(postgres.url, table, "v long")
+    made.take(pa.table({"v": [1]}), 1)
+    postgres.run(f"drop table {table}", f"create table {table} (v bigint)")
+    if later:
+        made.close()
+        made = outlet(postgres.url, table, "v long", epoch=2, last_frozen=1)
+    else:
+        with pytest.raises(OutputUnavailableError, match="was altered since its columns were checked"):
+            made.take(pa.table({"v": [2]}), 2)
+    made.take(pa.table({"v": [2]}), 2)
+    made.take(pa.table({"v": [3]}), 3)
+    made.close()
+    told = [record.getMessage() for record in caplog.records if "recreated since" in record.getMessage()]
+    assert len(told) == 1 and f'the table "public"."{table}" was recreated since batch 1 was written there' in told[0]
 
 
 def test_a_record_that_is_deleted_under_a_driver_is_told(postgres: PostgresServer, table: str) -> None:

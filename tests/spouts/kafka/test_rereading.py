@@ -1,5 +1,6 @@
 """Messages that a stream has read, read again from the beginning: up to its position, or a loss is told."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,66 @@ def test_a_beginning_that_retention_removed_is_told(kafka: KafkaBroker, topic: s
     with pytest.raises(DataLossError, match=rf"{topic}-0 has lost offsets 0 to 2 .* start with onDataLoss='earliest'"):
         again(spout, position)
     assert again(KafkaSpout(kafka.servers, topic, onDataLoss="earliest"), position) == ["d", "e", "f"]
+
+
+@pytest.mark.parametrize("policy", ["fail", "earliest"])
+def test_a_stream_that_began_at_a_time_is_read_again_from_where_it_began(
+    kafka: KafkaBroker, topic: str, policy: Any
+) -> None:
+    """Messages may have earlier times than those before them, and the first ones of the time may be gone."""
+    kafka.send(kafka.create(topic), "ab", timestamp=1_000_000)
+    kafka.send(topic, "cde", timestamp=3_000_000)
+    began = datetime.fromtimestamp(2_000, UTC)
+    spout = KafkaSpout(kafka.servers, topic, startingOffsets=began, onDataLoss=policy)
+    executor = spout.open()
+    _, position = drained(executor)
+    kafka.grow(topic, 2)
+    kafka.send(topic, "fg", 1, timestamp=1_000_000)
+    _, position = drained(spout.open(), position)
+    assert sorted(again(spout, position)) == ["c", "d", "e", "f", "g"]
+    assert spout.amount_before(position) == "at most 5 offsets"
+    kafka.drop_before(topic, 0, 4)
+    if policy == "earliest":
+        assert sorted(again(spout, position)) == ["e", "f", "g"]
+    else:
+        with pytest.raises(DataLossError, match=f"{topic}-0 has lost offsets 2 to 3"):
+            again(spout, position)
+
+
+def test_a_compacted_topic_is_told_once(kafka: KafkaBroker, topic: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A table of its last rows is right, a count is not."""
+    kafka.send(kafka.create(topic), "abc", key=b"k")
+    spout = KafkaSpout(kafka.servers, topic, maxOffsetsPerBatch=1)
+    _, position = drained(spout.open())
+    again(spout, position)
+    assert not caplog.records
+    kafka.configure(topic, cleanup_policy="compact")
+    again(spout, position)
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert f"topic {topic!r} is compacted" in told and "a count or a sum would lack these messages" in told
+
+
+def test_a_stream_that_began_after_retention_lacks_nothing(kafka: KafkaBroker, topic: str) -> None:
+    kafka.send(kafka.create(topic), "abcd")
+    kafka.drop_before(topic, 0, 2)
+    spout = KafkaSpout(kafka.servers, topic)
+    _, position = drained(spout.open())
+    assert again(spout, position) == ["c", "d"]
+
+
+def test_a_topic_that_the_program_no_longer_names_is_read_again(kafka: KafkaBroker, topic: str) -> None:
+    """A new state begins with all that its stream had."""
+    former = f"{topic}-former"
+    kafka.send(kafka.create(topic), "ab")
+    kafka.send(kafka.create(former), "cd")
+    _, position = drained(KafkaSpout(kafka.servers, [former, topic]).open())
+    spout = KafkaSpout(kafka.servers, topic)
+    kafka.send(topic, "e")
+    _, position = drained(spout.open(), position)
+    assert sorted(again(spout, position)) == ["a", "b", "c", "d", "e"]
+    kafka.delete(former)
+    with pytest.raises(DataLossError, match=f"topic '{former}' was deleted"):
+        again(spout, position)
 
 
 def test_another_topic_of_the_name_is_told(kafka: KafkaBroker, topic: str) -> None:

@@ -198,9 +198,10 @@ def test_changes_without_the_former_row_are_refused(orders: ChangedTable) -> Non
         ("alter publication N drop table T", "is not in the publication"),
         ("alter publication N set (publish = 'insert, delete')", "leaves out update, truncate"),
         ("alter publication N set table T where (id > 3)", "has a WHERE"),
+        ("alter publication N set table T (id, price)", "has a list of columns without 'customer'"),
         ("select pg_create_physical_replication_slot('N')", "has slot_type 'physical'; expected 'logical'"),
     ],
-    ids=["no-publication", "not-in-it", "not-all-kinds", "where", "physical"],
+    ids=["no-publication", "not-in-it", "not-all-kinds", "where", "columns", "physical"],
 )
 def test_a_source_that_is_not_set_up_is_refused(orders: ChangedTable, statement: str, message: str) -> None:
     orders.run(statement.replace("N", orders.name))

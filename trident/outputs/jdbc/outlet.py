@@ -89,7 +89,7 @@ class JdbcOutlet:
         self._record = JdbcRecord(f"{self._run.topology}/{self._sink.name}", self._table, self._sink.step)
         self._rules = RecordRules(self._sink, self._run, f"{self._record.place} at {redacted(self._target.url)}")
         self._record.prepare(connection)
-        self._record.write(connection, self._rules.claim(self._record.read(connection)))
+        self._record.write(connection, self._rules.claim(self._record.read(connection, self._table)), self._table)
 
     def _look_up(self, connection: Any) -> Table:
         fields = arrow_schema(self._sink.schema)
@@ -98,7 +98,7 @@ class JdbcOutlet:
         return look_up(connection, self._target, fields, lambda why: OutputRefusedError(f"{self._where}: {why}"))
 
     def _take(self, connection: Any, result: Result, txid: int) -> None:
-        held = self._record.read(connection)
+        held = self._record.read(connection, self._table)
         if self._rules.has(held, txid, lambda: self._text(result).read_through()):
             return
         text = self._text(result)
@@ -112,7 +112,7 @@ class JdbcOutlet:
                 f"{self._where}: the table {self._target.table} was altered since its columns were checked; they are "
                 f"checked again, and batch {txid} is written again"
             )
-        self._record.write(connection, self._rules.written(txid, text.digest))
+        self._record.write(connection, self._rules.written(txid, text.digest), self._table)
         reach("output.staged")
 
     def _text(self, result: Result) -> BatchText:

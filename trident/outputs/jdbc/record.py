@@ -1,5 +1,6 @@
 """The record of an output in the database: a row of the table _trident_outputs, in the schema of the target table."""
 
+import logging
 from typing import Any
 
 from trident.base.attempt import Lease
@@ -8,15 +9,19 @@ from trident.outputs.jdbc.table import Table
 from trident.outputs.writer_record import WriterRecord
 from trident_spouts.jdbc.relation import literal
 
+_log = logging.getLogger("trident.outputs")
+
 NAME = "_trident_outputs"
 _FORMAT = 1
+_OID = " oid "
+"""Before the number of the table, in the field `target`."""
 
 
 class JdbcRecord:
     """Reads and writes the record of one output, within a transaction of the caller."""
 
     def __init__(self, output: str, table: Table, step: str) -> None:
-        self._output, self._target, self._step = output, table.name, step
+        self._output, self._step = output, step
         self.table = f'{table.schema}."{NAME}"'
         self.place = f"the row {output!r} of {self.table}"
 
@@ -35,10 +40,10 @@ class JdbcRecord:
             f"epoch bigint not null, token text not null, written timestamptz not null)"
         )
 
-    def read(self, connection: Any) -> WriterRecord | None:
+    def read(self, connection: Any, table: Table) -> WriterRecord | None:
         """Return the record, and lock it until the transaction ends; None if there is none.
 
-        Raises OutputConflictError if the output wrote into another table.
+        Raises OutputConflictError if the output wrote into another table than `table`.
         """
         query = f"select format, target, txid, digest, log, epoch, token from {self.table} where output = %s for update"
         row = connection.execute(query, (self._output,)).fetchone()
@@ -50,22 +55,38 @@ class JdbcRecord:
                 f"{self._step}: {self.place} has the format {form}, and this version of the library reads "
                 f"the format {_FORMAT} alone: give the output another name="
             )
-        if target != self._target:
-            raise OutputConflictError(
-                f"{self._step}: {self.place} is of an output into {target}, and this one writes into {self._target}: "
-                f"give the output another name=, and it begins there after the last committed batch; or, if the table "
-                f"was renamed, UPDATE {self.table} SET target = {literal(self._target)} WHERE output = "
-                f"{literal(self._output)}"
-            )
+        self._check_target(*_target_from(target), table, txid)
         return WriterRecord(txid, digest, log, Lease(epoch, token))
 
-    def write(self, connection: Any, record: WriterRecord) -> None:
+    def _check_target(self, name: str, oid: int | None, table: Table, txid: int) -> None:
+        """Raise OutputConflictError for another table, and warn of one that was recreated since batch `txid`."""
+        if name != table.name:
+            raise OutputConflictError(
+                f"{self._step}: {self.place} is of an output into {name}, and this one writes into {table.name}: "
+                f"give the output another name=, and it begins there after the last committed batch; or, if the table "
+                f"was renamed, UPDATE {self.table} SET target = {literal(table.name)} WHERE output = "
+                f"{literal(self._output)}"
+            )
+        if txid and oid not in (None, table.oid):
+            _log.warning(
+                "%s: the table %s was recreated since batch %d was written there: the rows up to this batch are in it "
+                "only if they were copied",
+                self._step, name, txid,
+            )  # fmt: skip
+
+    def write(self, connection: Any, record: WriterRecord, table: Table) -> None:
         """Put a record in place of the former one."""
-        lease = record.lease
-        values = (self._output, _FORMAT, self._target, record.txid, record.digest, record.log, lease.epoch, lease.token)
+        lease, target = record.lease, f"{table.name}{_OID}{table.oid}"
+        values = (self._output, _FORMAT, target, record.txid, record.digest, record.log, lease.epoch, lease.token)
         connection.execute(
             f"insert into {self.table} values (%s, %s, %s, %s, %s, %s, %s, %s, now()) on conflict (output) do update "
-            f"set txid = excluded.txid, digest = excluded.digest, log = excluded.log, epoch = excluded.epoch, "
-            f"token = excluded.token, written = excluded.written",
+            f"set target = excluded.target, txid = excluded.txid, digest = excluded.digest, log = excluded.log, "
+            f"epoch = excluded.epoch, token = excluded.token, written = excluded.written",
             values,
         )
+
+
+def _target_from(target: str) -> tuple[str, int | None]:
+    """Return the name of a table and its number; None if a user has set the name alone."""
+    name, _, oid = target.rpartition(_OID)
+    return (name, int(oid)) if oid.isdigit() else (target, None)

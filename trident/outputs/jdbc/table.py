@@ -30,8 +30,13 @@ _COLUMNS = """
         left join pg_collation l on l.oid = a.attcollation
     where a.attrelid = %s and a.attnum > 0 and not a.attisdropped order by a.attnum
 """
-_FORM = """
+_UNSAFE_PARTITIONS = """
+    select c.oid::regclass::text, c.relkind::text from pg_partition_tree({table}) p join pg_class c on c.oid = p.relid
+    where c.relkind = 'f' or c.relkind = 'r' and c.relpersistence <> 'p' order by 1
+"""
+_FORM = f"""
     select md5(concat_ws(' ', c.oid, c.relkind, c.relpersistence, row_security_active(c.oid), (
+        select string_agg(u::text, ',') from ({_UNSAFE_PARTITIONS.format(table="c.oid")}) u), (
         select string_agg(concat_ws(' ', attnum, attname, atttypid, atttypmod, attcollation, attnotnull, atthasdef,
             attidentity, attgenerated), ',' order by attnum)
         from pg_attribute where attrelid = c.oid and attnum > 0 and not attisdropped)))
@@ -58,6 +63,8 @@ class Table:
     """True if different keys of tuples may be one key for the server."""
     form: str
     """A digest of the table's description by the database."""
+    oid: int
+    """The number that the database gave the table. A table that is recreated gets another one."""
 
     @property
     def names(self) -> list[str]:
@@ -72,6 +79,7 @@ def look_up(connection: Any, target: JdbcTarget, fields: pa.Schema, refuse: Refu
         raise refuse(f"there is no table {target.table}; create it, or correct table=")
     oid, schema, own, kind, persistence = found
     _check_kind(target.table, kind, persistence, refuse)
+    _check_partitions(connection, oid, refuse)
     columns = {column.name: column for column in (Column(*row) for row in connection.execute(_COLUMNS, (oid,)))}
     chosen = tuple(_column(columns, field, target.table, refuse) for field in fields)
     _check_rest(columns, fields.names, target.table, refuse)
@@ -81,7 +89,7 @@ def look_up(connection: Any, target: JdbcTarget, fields: pa.Schema, refuse: Refu
         _check_unique([row[0] for row in connection.execute(_UNIQUE, (oid,))], target, refuse)
     merging = any(merges(columns[name], fields.field(name).type) for name in target.key)
     return Table(
-        quoted(schema), f"{quoted(schema)}.{quoted(own)}", chosen, tuple(map(quoted, target.key)), merging, form
+        quoted(schema), f"{quoted(schema)}.{quoted(own)}", chosen, tuple(map(quoted, target.key)), merging, form, oid
     )
 
 
@@ -109,6 +117,20 @@ def _check_kind(table: str, kind: str, persistence: str, refuse: Refuse) -> None
         raise refuse(
             f"the table {table} is unlogged: a crash of the server would empty it, and keep the record of the batches; "
             f"ALTER TABLE {table} SET LOGGED"
+        )
+
+
+def _check_partitions(connection: Any, oid: int, refuse: Refuse) -> None:
+    """Refuse a table with partitions that do not become durable with the record."""
+    unsafe = connection.execute(_UNSAFE_PARTITIONS.format(table=oid)).fetchall()
+    if unsafe:
+        name, kind = unsafe[0]
+        raise refuse(
+            f"the partition {name} is a foreign table, which another server makes durable, and not the transaction of "
+            f"the record; detach it, or write into another table"
+            if kind == "f"
+            else f"the partition {name} is unlogged: a crash of the server would empty it, and keep the record of the "
+            f"batches; ALTER TABLE {name} SET LOGGED"
         )
 
 
