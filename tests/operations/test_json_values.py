@@ -2,12 +2,15 @@
 
 import datetime
 import decimal
+import json
+import math
 from typing import Any
 
 import pytest
 
 from tests.support.topologies import stream
 from trident import FromJson
+from trident.base.json_values import to_json
 from trident.errors import TopologyError, TypeDeclarationError
 
 REGISTERED = bytes.fromhex("0000000107") + b'{"n": 1}'
@@ -66,6 +69,20 @@ def test_equal_keys_of_a_map_are_refused(key: str, one: str, other: str, within:
     value = entries if within.startswith("map") else f"[{entries}]"
     with pytest.raises(ValueError, match=r"field 'm': expected .*map<.* \(two keys of a map are equal\)"):
         FromJson(f"m {within.format(key)}")(f'{{"m": {value}}}')
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("kind", ["float", "double", "array<double>", "map<string,double>"])
+def test_numbers_that_json_does_not_have_come_back(value: float, kind: str) -> None:
+    """Outputs write them as texts: a topic of rows must be readable as the rows that were written."""
+    whole = {"array<double>": [value, None], "map<string,double>": {"k": value}}.get(kind, value)
+    assert repr(FromJson(f"v {kind}")(to_json({"v": whole}))[0]) == repr(whole)
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "+Infinity", "1"])
+def test_other_texts_are_no_numbers(text: str) -> None:
+    with pytest.raises(ValueError, match="field 'v': expected double"):
+        FromJson("v double")(json.dumps({"v": text}))
 
 
 def test_a_member_that_must_be_there_is_missed() -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -286,7 +287,28 @@ def test_a_start_after_a_crash_continues_with_the_old_tuples(tmp_path: Path) -> 
     for _ in range(2):
         with listening(die), pytest.raises(OSError, match="the driver dies"):
             run(program(numbered(100), MemoryMapState.opaque()), tmp_path)
-    assert len([*(tmp_path / "t" / FOLDER).iterdir()]) == 1
+    assert len([path for path in (tmp_path / "t" / FOLDER).iterdir() if path.is_dir()]) == 1
+    assert run(program(numbered(150), MemoryMapState.opaque()), tmp_path, "sums") == [sums(150)]
+
+
+@pytest.mark.parametrize("torn", [False, True])
+def test_a_run_that_is_ahead_of_a_restored_log_begins_again(torn: bool, tmp_path: Path) -> None:
+    """A copy of a log lies in another folder than the remains of a crash, which nobody restores with it."""
+
+    def die(point: str) -> None:
+        if point == "start.backfilled":
+            raise OSError("the driver dies")
+
+    run(program(numbered(60)), tmp_path)
+    shutil.copytree(tmp_path / "t", tmp_path / "copy")
+    run(program(numbered(100)), tmp_path)
+    with listening(die), pytest.raises(OSError, match="the driver dies"):
+        run(program(numbered(100), MemoryMapState.opaque()), tmp_path)
+    shutil.move(tmp_path / "t" / FOLDER, tmp_path / "copy" / FOLDER)
+    shutil.rmtree(tmp_path / "t")
+    shutil.move(tmp_path / "copy", tmp_path / "t")
+    if torn:
+        (tmp_path / "t" / FOLDER / "upto.json").write_text("")
     assert run(program(numbered(150), MemoryMapState.opaque()), tmp_path, "sums") == [sums(150)]
 
 

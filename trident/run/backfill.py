@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 import logging
+import math
 import shutil
 import tempfile
 import time
@@ -22,6 +23,7 @@ import pyarrow as pa
 
 from trident.base.crash_points import reach
 from trident.base.errors import BatchFailedError, SpoutError
+from trident.base.files import make_folder
 from trident.compiler.program import Program
 from trident.compiler.stages import cut_nodes
 from trident.configuration.settings import Settings
@@ -41,6 +43,9 @@ logger = logging.getLogger(__name__)
 
 FOLDER = "backfill"
 """The folder of these runs, below that of the topology."""
+
+_NOTE = "upto.json"
+"""The file in this folder that names the batches up to which the run reads."""
 
 _CLOSE_SECS = 1.0
 """A round that took no longer than this has caught up: the next one, without the former driver, is no longer."""
@@ -136,8 +141,10 @@ class Backfill:
         if not pending:
             return False
         check_start(self._program, cut_nodes(self._former(pending).sinks, {}), log, self._settings)
+        self._forget_later(log)
         for number in range(_MOST_ROUNDS):
             began = time.monotonic()
+            self._write_note(log)
             self._read_up_to(pending)
             took = time.monotonic() - began
             text = "topology %r: round %d of the backfill of %s took %.1f s"
@@ -146,6 +153,34 @@ class Backfill:
             if took <= _CLOSE_SECS:
                 break
         return True
+
+    @property
+    def _note(self) -> Path:
+        """The file that names the last batch of each group up to which the run of a start has read."""
+        return self._settings.folder / FOLDER / _NOTE
+
+    def _forget_later(self, log: TransactionLog) -> None:
+        """Delete a run that an earlier start left, if the log is an older copy of the one up to which it read.
+
+        It may have tuples that come after the streams' positions, and the new states would get them twice.
+        """
+        if not self._settings.lasting or not self._note.exists():
+            return
+        try:
+            noted = json.loads(self._note.read_bytes())
+        except ValueError:  # a crash has interrupted its write
+            noted = {"": math.inf}
+        last = _last_batches(log)
+        if any(last.get(group, 0) < txid for group, txid in noted.items()):
+            text = "topology %r: the log is older than the remains of a backfill, which begins again"
+            logger.warning(text, self._settings.name)
+            shutil.rmtree(self._note.parent)
+
+    def _write_note(self, log: TransactionLog) -> None:
+        """Name the batches up to which the run reads next."""
+        if self._settings.lasting:
+            make_folder(self._note.parent)
+            self._note.write_text(json.dumps(_last_batches(log)))
 
     def commit_waiting(self, log: TransactionLog) -> None:
         """Take over from the former driver, and commit its batches under way, by the steps that froze them.
@@ -248,6 +283,10 @@ def _digest(plan: PartOfPlan, nodes: list[StateWriter]) -> str:
     sources = sorted((source.stream, repr(source.spout)) for group in groups for source in group.spouts)
     parts = [[group.outline.encode() for group in groups], sources, sorted(node.state.name for node in nodes)]
     return hashlib.blake2b(json.dumps(parts, default=str).encode(), digest_size=8).hexdigest()
+
+
+def _last_batches(log: TransactionLog) -> dict[str, int]:
+    return {group: log.history(group).last_frozen for group in log.groups()}
 
 
 def _content(run: RunningTopology, state: str) -> pa.Table:

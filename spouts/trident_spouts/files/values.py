@@ -30,6 +30,10 @@ _EXACT = 1 << 53
 """The number from which on some whole numbers have no exact double."""
 
 
+_OF_JSON = ("NaN", "Infinity", "-Infinity")
+"""Numbers that JSON does not have, as the texts that outputs of this library write, like Spark."""
+
+
 class JsonNumber(float):
     """A JSON number with a point or an exponent, which keeps its text, so that a decimal can be read exactly."""
 
@@ -157,6 +161,8 @@ class ValueReader:
         return {keys[written]: read(item, kind.item_type) for written, item in value.items()}
 
     def _number(self, value: Any, kind: pa.DataType) -> Any:
+        if value in _OF_JSON and kinds.is_floating(kind):
+            return float(value)
         if self.lenient and isinstance(value, str) and _NUMBER.fullmatch(value):
             return self.from_text(value, kind)
         if self.lenient and isinstance(value, float) and kinds.is_integer(kind):

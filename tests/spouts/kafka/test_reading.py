@@ -31,7 +31,7 @@ def test_a_message_has_the_fields_of_sparks_source(kafka: KafkaBroker, topic: st
     executor = KafkaSpout(kafka.servers, topic).open()
     plan = planned(executor)
     named = {"id": plan[topic]["id"], "cluster": kafka.admin.describe_cluster().result(30).cluster_id}
-    assert plan == {topic: {**named, "from": [0, 0], "to": [1, 2], "epochs": [0, 0]}}
+    assert plan == {topic: {**named, "from": [0, 0], "to": [1, 2], "epochs": [0, 0], "begun": [0, 0]}}
     rows = emitted(executor, plan).arrow().sort_by([("partition", "ascending"), ("offset", "ascending")]).to_pylist()
     assert all(abs(row.pop("timestamp") - before) < datetime.timedelta(minutes=1) for row in rows)
     headers = [{"key": "h", "value": b"1"}, {"key": "h", "value": None}]
