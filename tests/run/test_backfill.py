@@ -309,7 +309,7 @@ def test_a_run_that_is_ahead_of_a_restored_log_begins_again(torn: bool, tmp_path
     shutil.move(tmp_path / "copy", tmp_path / "t")
     if torn:
         (tmp_path / "t" / FOLDER / "upto.json").write_text("")
-    assert run(program(numbered(150), MemoryMapState.opaque()), tmp_path, "sums") == [sums(150)]
+    assert run(program(numbered(100), MemoryMapState.opaque()), tmp_path, "sums") == [sums(100)]
 
 
 def test_old_batches_that_are_gone_are_told(tmp_path: Path) -> None:
