@@ -2186,6 +2186,14 @@ GUARDS = [
         "tests/outputs/jdbc/test_left_out.py -k becomes_narrower",
     ),
     Guard(
+        "database, partitions",
+        "a crash of the server empties a partition, and the record says that its rows are there",
+        "trident/outputs/jdbc/table.py",
+        "    _check_partitions(connection, oid, refuse)\n",
+        "",
+        "tests/outputs/jdbc/test_refusals.py -k 'exactly and partition'",
+    ),
+    Guard(
         "database, spaces",
         "a column drops the spaces at the end of a text",
         "trident/outputs/jdbc/writing.py",
@@ -2868,6 +2876,22 @@ GUARDS = [
         "            losses += self._check_reread(until, previous, positions, topics, ends)\n",
         "            pass\n",
         "tests/spouts/kafka/test_rereading.py -k told",
+    ),
+    Guard(
+        "backfill, the offsets at which a stream began",
+        "a new state lacks messages that are older than the time at which its stream began",
+        "spouts/trident_spouts/kafka/planner.py",
+        "return bool(at.begun) and _same(at, topic)",
+        "return False",
+        "tests/spouts/kafka/test_rereading.py -k 'began_at_a_time and fail'",
+    ),
+    Guard(
+        "backfill, remains that are ahead of a restored log",
+        "tuples after the positions of a restored log are in a new state twice",
+        "trident/run/backfill.py",
+        "        self._forget_later(log)\n",
+        "",
+        "tests/run/test_backfill.py -k 'restored_log and False'",
     ),
     Guard(
         "backfill, a driver that could not be replaced",
