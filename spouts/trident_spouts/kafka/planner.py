@@ -70,6 +70,8 @@ class Planner:
         """The first offsets of topics that the first batches of this run did not name. They are kept for the whole run.
         So "latest", or a time, means the same offsets each time the stream's first batch is planned, and offsets that
         are deleted meanwhile are a loss."""
+        self._other: Topics = {}
+        """The position of another reader, whose topics are read again; empty if there is none."""
         self.measured: tuple[Offsets, Offsets] = ({}, {})
         """The offsets at which this run began with each partition, and the partition's end at the last plan."""
 
@@ -81,15 +83,11 @@ class Planner:
         The first batch of a stream that begins at the end, or at a time, may be empty; it is frozen to record the start
         of the stream. Raises DataLossError if unread offsets are lost.
         """
-        if until is not None:
-            self._names = tuple(sorted(until))
-        topics, ends = self._look(previous | (until or {}))
+        topics, ends = self._look(previous) if until is None else self._look_again(previous, until)
         if not self._compared:
             self._cluster_id = self._cluster.id()
             self._evidence.hold(previous)
-        if until is not None:
-            ends = limited_ends(ends, until)
-        positions, losses = self._positions(previous, topics, ends, until or {})
+        positions, losses = self._positions(previous, topics, ends)
         if until is not None:
             losses += self._check_reread(until, previous, positions, topics, ends)
         losses += self._check_ends(positions, ends)
@@ -119,21 +117,27 @@ class Planner:
 
         Raises SourceUnreadableError if all readable offsets are read, and `until` is not reached.
         """
-        losses = [
-            self._gone_loss(name, at, topics.get(name)) for name, at in until.items() if _is_gone(at, topics.get(name))
-        ]
+        losses = self._gone_losses(until, topics)
+        wanted = {(name, number): end for name, at in until.items() for number, end in enumerate(at.ends)}
+        read = {at: offset for at, offset in _each(positions) if at in wanted}
         if not previous:
             self._losses.tell_compacted(
                 [name for name in topics if until[name].compacted or self._cluster.compacts(name)]
             )
-        wanted = {(name, number): end for name, at in until.items() for number, end in enumerate(at.ends)}
-        read = {at: offset for at, offset in _each(positions) if at in wanted}
-        if self._starting == "earliest":
-            unsure = {name for name, at in until.items() if not at.begun and name not in previous}
-            firsts = {at: first for at, first in read.items() if first and at[0] in unsure}
-            losses += [retention_loss(*at, 0, first) for at, first in firsts.items()]
+        losses += self._lost_beginnings(until, {at: first for at, first in read.items() if at[0] not in previous})
         short = {at: wanted[at] for at, offset in read.items() if ends.get(at, offset) <= offset < wanted[at]}
         return losses + self._truncated(short)
+
+    def _gone_losses(self, until: Topics, topics: Mapping[str, Topic]) -> list[Loss]:
+        """Return the losses of topics that another reader has read and that are not there any more."""
+        gone = {name: at for name, at in until.items() if _is_gone(at, topics.get(name))}
+        return [self._gone_loss(name, at, topics.get(name)) for name, at in gone.items()]
+
+    def _lost_beginnings(self, until: Topics, firsts: Offsets) -> list[Loss]:
+        """Return the losses of first offsets, for topics of which it is not known where another reader began."""
+        if self._starting != "earliest":
+            return []
+        return [retention_loss(*at, 0, first) for at, first in firsts.items() if first and not until[at[0]].begun]
 
     def _truncated(self, short: Offsets) -> list[Loss]:
         """Return the losses of partitions that end before the given offsets, which another reader has read.
@@ -170,6 +174,12 @@ class Planner:
             self._topics = topics
         raise SourceUnreadableError("KafkaSpout: the topics change faster than they can be read")
 
+    def _look_again(self, previous: Topics, until: Topics) -> tuple[dict[str, Topic], Offsets]:
+        """Return the topics that another reader has read up to `until`, and the ends up to which they are read."""
+        self._other, self._names = until, tuple(sorted(until))
+        topics, ends = self._look(previous | until)
+        return topics, limited_ends(ends, until)
+
     def _described(self, previous: Topics) -> dict[str, Topic]:
         names = self._names if isinstance(self._names, tuple) else self._cluster.matching(self._names)
         known = {name for name in previous if self.reads(name)}
@@ -190,15 +200,14 @@ class Planner:
     # --- the positions ---------------------------------------------------------------------------------------------
 
     def _positions(
-        self, previous: Topics, topics: Mapping[str, Topic], ends: Offsets, until: Topics
+        self, previous: Topics, topics: Mapping[str, Topic], ends: Offsets
     ) -> tuple[dict[str, Position], list[Loss]]:
         """Return the position of each topic after the batch `previous`, and the losses of deleted topics."""
         gone = [name for name in previous if self.reads(name) and name not in topics]
         losses = [self._gone_loss(name, previous[name], None) for name in gone]
         fresh = {name: topic for name, topic in topics.items() if name not in previous}
-        again = {name for name, topic in fresh.items() if name in until and _begins(until[name], topic)}
-        positions = self._beginnings({n: t for n, t in fresh.items() if n not in again}, not previous)
-        positions |= {n: Position(fresh[n].id, _grown(until[n].begun, fresh[n]), until[n].begun) for n in again}
+        positions = self._begun_before(fresh)
+        positions |= self._beginnings({n: t for n, t in fresh.items() if n not in positions}, not previous)
         for name, topic in topics.items():
             before = previous.get(name)
             if before is None:
@@ -225,6 +234,11 @@ class Planner:
         if before.cluster is not None and self._cluster_id is not None and before.cluster != self._cluster_id:
             return other_cluster_loss(name, before.cluster, self._cluster_id, (before.id, topic.id if topic else None))
         return deleted_loss(name) if topic is None else anew_loss(name, before.id, topic.id)
+
+    def _begun_before(self, fresh: Mapping[str, Topic]) -> dict[str, Position]:
+        """Return the first positions of topics that another reader has read, if it is known where it began."""
+        begun = {name: at.begun for name, at in self._other.items() if name in fresh and _begins(at, fresh[name])}
+        return {name: Position(fresh[name].id, _grown(first, fresh[name]), first) for name, first in begun.items()}
 
     def _beginnings(self, fresh: Mapping[str, Topic], first: bool) -> dict[str, Position]:
         """Return the first positions of topics that no batch names yet.
