@@ -12,8 +12,8 @@ from tests.support.soak import some_of
 from trident.base.crash_points import DELTA_POINTS
 
 TOTAL = 600
-WRITES = [point for point in DELTA_POINTS if point != "delta.dropped"]
-NORMAL = [f"{point}:{count}" for point in WRITES for count in (5, 6)]
+MET = [point for point in DELTA_POINTS if point != "delta.dropped"]
+NORMAL = [f"{point}:{count}" for point in MET for count in (2, 4)]
 OTHERS = ["start.state.created:1", "start.state.acquired:2", "commit.state.before:5", "committed.before:3"]
 
 

@@ -70,8 +70,8 @@ FORK_POINTS = ("fork.taken", "fork.begun", "fork.state", "fork.enrolled", "fork.
 BACKFILL_POINTS = ("backfill.caught.up", "backfill.former.committed", "start.backfilled")
 """Points that only a start reaches that fills new states with the earlier tuples of their streams."""
 
-DELTA_POINTS = ("delta.written", "delta.committed", "delta.dropped")
-"""Points that only a state in a Delta table reaches: around the version of a batch, and in a drop."""
+DELTA_POINTS = ("delta.written", "delta.committed", "delta.merged", "delta.compacted", "delta.dropped")
+"""Points that only a state in a Delta table reaches: around the version of a batch and of a merge, and in a drop."""
 
 _ALL_POINTS = (
     *(*POINTS, *OUTPUT_POINTS, *EVOLVE_POINTS, *SAVEPOINT_POINTS, *FORK_POINTS, *BACKFILL_POINTS),

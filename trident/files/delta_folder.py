@@ -21,6 +21,9 @@ _LIMITS = {"timeout": "10s", "connect_timeout": "5s", "max_retries": "1", "retry
 waits, so a store that hangs would block the whole driver. A failed attempt is repeated in any case."""
 
 
+UNSAFE = "allow_unsafe_rename"
+"""A part of the names of settings under which the package deltalake may replace another writer's version."""
+
 _NEED = "DeltaSpout needs the package deltalake, and on the workers too if the table is on an object store"
 
 

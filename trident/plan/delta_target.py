@@ -2,9 +2,6 @@
 
 from dataclasses import dataclass, field
 
-UNSAFE = "allow_unsafe_rename"
-"""A part of the names of settings under which the package deltalake may replace another writer's version."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeltaTarget:

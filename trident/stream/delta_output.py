@@ -13,10 +13,11 @@ from trident.base.names import FieldsLike
 from trident.base.short_texts import typed_brief
 from trident.base.step import Step
 from trident.base.types import type_ddl
+from trident.files.delta_folder import UNSAFE
 from trident.operations.upserts import Partitioned
 from trident.plan import nodes
 from trident.plan.change_order import consolidated
-from trident.plan.delta_target import UNSAFE, DeltaTarget
+from trident.plan.delta_target import DeltaTarget
 from trident.stream.base import StreamBase, StreamT
 from trident.stream.keyed_outputs import row_key
 from trident.stream.outputs import check_output, output_name, parquet_partitions

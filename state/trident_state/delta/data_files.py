@@ -45,25 +45,28 @@ class DataFile(NamedTuple):
     rows: int
     used: int
     tag: int
-    """A random number of 48 bits."""
+    """A number of 48 bits, random unless the check of all files needs another one."""
+    name: str
+    """A random part of the name. Two merges of the same files may have the same numbers."""
     size: int
 
     @property
     def path(self) -> str:
         """The path within the table's folder."""
-        return f"{self.low}-{self.high}_{self.first}-{self.last}_{self.rows}_{self.used}_{self.tag:012x}.parquet"
+        batches, buckets = f"{self.low}-{self.high}", f"{self.first}-{self.last}"
+        return f"{batches}_{buckets}_{self.rows}_{self.used}_{self.tag:012x}_{self.name}.parquet"
 
 
 def file_of(path: str, size: int, where: str) -> DataFile:
     """Return the file at a path. Raises StateCorruptError if no store has written it.
 
-    >>> file_of("3-5_0-65535_12_7_0000000000ab.parquet", 700, "a state").high
+    >>> file_of("3-5_0-65535_12_7_0000000000ab_x.parquet", 700, "a state").high
     5
     """
     try:
-        batches, buckets, rows, used, tag = path.removesuffix(".parquet").split("_")
+        batches, buckets, rows, used, tag, name = path.removesuffix(".parquet").split("_")
         (low, high), (first, last) = batches.split("-"), buckets.split("-")
-        return DataFile(int(low), int(high), int(first), int(last), int(rows), int(used), int(tag, 16), size)
+        return DataFile(int(low), int(high), int(first), int(last), int(rows), int(used), int(tag, 16), name, size)
     except ValueError:
         raise StateCorruptError(
             f"{where}: another program wrote the file {path} of its table. Only the state may write it: bring back the "
@@ -103,7 +106,8 @@ class DataFiles:
         """Write the rows of some batches, sorted by bucket, into a new file. On a local disk the file is durable."""
         buckets = table.column(self._columns.bucket)
         tag = secrets.randbits(_TAG_BITS) if tag is None else tag
-        file = DataFile(low, high, buckets[0].as_py(), buckets[-1].as_py(), len(table), used, tag, 0)
+        first, last = (buckets[0].as_py(), buckets[-1].as_py()) if len(table) else (0, 0)
+        file = DataFile(low, high, first, last, len(table), used, tag, secrets.token_hex(4), 0)
         with self._folder.output(file.path) as sink:
             rows = min(ROW_GROUP, max(1, _GROUP_BYTES * len(table) // max(1, table.nbytes)))
             pq.write_table(table, sink, row_group_size=rows, use_dictionary=[self._columns.txid])

@@ -9,14 +9,13 @@ from trident.base.durations import Duration
 from trident.base.names import brief
 from trident.base.option_names import known_options_of
 from trident.base.redis_address import redacted
-from trident.files.delta_folder import check_storage_options, folder_of
+from trident.files.delta_folder import UNSAFE, check_storage_options, folder_of
 from trident_state.delta.store import DeltaStore
 from trident_state.expiry import read_ttl
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 from trident_state.store import Home
 
 _CACHE = 64 * 2**20
-_UNSAFE = "allow_unsafe_rename"
 
 
 class DeltaOptions(TypedDict, total=False):
@@ -25,6 +24,7 @@ class DeltaOptions(TypedDict, total=False):
     storageOptions: Mapping[str, str] | None
     ttlSecs: Duration | None
     cacheBytes: int
+    keepHours: int
 
 
 @known_options_of({}, "opaque", "transactional")
@@ -45,6 +45,7 @@ class DeltaMapState:
     storageOptions: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     ttlSecs: float | None = None
     cacheBytes: int = _CACHE
+    keepHours: int = 1
 
     def __post_init__(self) -> None:
         if self.kind not in (StateKind.OPAQUE, StateKind.TRANSACTIONAL):
@@ -56,7 +57,7 @@ class DeltaMapState:
             raise ValueError("url='': expected a folder or an address, such as 's3://bucket/states'")
         options = check_storage_options(dict(self.storageOptions) if self.storageOptions else None)
         object.__setattr__(self, "storageOptions", tuple(sorted(options.items())))
-        unsafe = [name for name in options if _UNSAFE in name.lower()]
+        unsafe = [name for name in options if UNSAFE in name.lower()]
         if unsafe:
             raise ValueError(
                 f"storageOptions: {unsafe[0]} lets two drivers make the same version of a table; leave it out. The "
@@ -64,6 +65,8 @@ class DeltaMapState:
             )
         if type(self.cacheBytes) is not int or self.cacheBytes < 0:
             raise ValueError(f"cacheBytes={self.cacheBytes!r}: expected a number of bytes, at least 0")
+        if type(self.keepHours) is not int or self.keepHours < 1:
+            raise ValueError(f"keepHours={self.keepHours!r}: expected a whole number of hours, at least 1")
         object.__setattr__(self, "ttlSecs", read_ttl(self.ttlSecs, self.kind))
 
     @classmethod
@@ -83,6 +86,8 @@ class DeltaMapState:
             ``"1 hour"``, ``"7d"`` or a timedelta. None: a value never expires.
         cacheBytes
             The memory for rows that reads of a few keys have read, in bytes.
+        keepHours
+            How long files that were merged into others stay, so that other programs can read earlier versions.
 
         Raises
         ------
@@ -115,7 +120,7 @@ class DeltaMapState:
         folder = folder_of(
             f"{self.url}/{identity.topology}/{identity.name}", dict(self.storageOptions), "DeltaMapState"
         )
-        return DeltaStore(identity, shape, self.kind, folder, self.ttlSecs, self.cacheBytes)
+        return DeltaStore(identity, shape, self.kind, folder, self.ttlSecs, self.cacheBytes, self.keepHours)
 
     def __repr__(self) -> str:
         shown = [repr(redacted(self.url))]
@@ -123,4 +128,6 @@ class DeltaMapState:
             shown.append(f"ttlSecs={self.ttlSecs!r}")
         if self.cacheBytes != _CACHE:
             shown.append(f"cacheBytes={self.cacheBytes!r}")
+        if self.keepHours != 1:
+            shown.append(f"keepHours={self.keepHours!r}")
         return f"DeltaMapState.{self.kind.value}({', '.join(shown)})"

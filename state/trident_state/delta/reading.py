@@ -24,8 +24,8 @@ _AT_ONCE = 500_000
 class TableReads:
     """Reads values of a state from versions of its table."""
 
-    def __init__(self, files: DataFiles, kind: pa.DataType, where: str) -> None:
-        self._files, self._kind, self._where = files, kind, where
+    def __init__(self, files: DataFiles, keys: pa.Schema, kind: pa.DataType, where: str) -> None:
+        self._files, self.keys, self._kind, self._where = files, keys, kind, where
 
     def values(self, version: TableVersion, encoded: pa.Array, asOf: int, cutoff: int) -> pa.Array:
         """Return the value of each encoded key as of `asOf`; null for one that is at or before `cutoff`."""
@@ -65,9 +65,11 @@ class TableReads:
         keys = pc.unique(pa.chunked_array([part.keys for part in parts]))
         return keys, fold(parts, keys, self._kind, combine, self._where)
 
-    def spans(self, files: Sequence[DataFile], combine: Combine | None) -> Iterator[tuple[pa.Array, Folded]]:
-        """Yield the encoded keys and the folded values of some files, some buckets at a time."""
-        for span in spans_of(sum(file.rows for file in files)):
+    def spans(
+        self, files: Sequence[DataFile], combine: Combine | None, at_once: int = _AT_ONCE
+    ) -> Iterator[tuple[pa.Array, Folded]]:
+        """Yield the encoded keys and the folded values of some files, in the order of their buckets, part by part."""
+        for span in spans_of(sum(file.rows for file in files), at_once):
             yield from in_halves(
                 lambda rows: self.entries(files, range(rows.start, rows.stop), combine), span.start, span.stop
             )
@@ -114,6 +116,6 @@ def _touched(files: Sequence[DataFile], buckets: npt.NDArray[np.int64]) -> list[
     touched = []
     for file in files:
         at = int(np.searchsorted(buckets, file.first))
-        if at < len(buckets) and buckets[at] <= file.last:
+        if file.rows and at < len(buckets) and buckets[at] <= file.last:
             touched.append(file)
     return touched

@@ -32,6 +32,7 @@ from trident_state.checks import (
     duplicate_key_error,
 )
 from trident_state.delta.columns import TableColumns, buckets_of
+from trident_state.delta.compaction import Compactor
 from trident_state.delta.data_files import DataFile, DataFiles
 from trident_state.delta.folding import WHOLE, combine_of, in_range, rows_kind, used_range
 from trident_state.delta.reading import MissingFileError, TableReads
@@ -47,6 +48,7 @@ from trident_state.delta.record import (
     properties_of,
 )
 from trident_state.delta.table import MovedError, StateTable
+from trident_state.delta.upkeep import Upkeep
 from trident_state.expiry import Expiry
 from trident_state.incarnation import Incarnation
 from trident_state.keys import check_key_types, decode_keys, encode_and_hash, encode_checked_keys
@@ -87,6 +89,7 @@ class DeltaStore:
         folder: TableFolder,
         ttl: float | None,
         cache: int,
+        keep_hours: int,
     ) -> None:
         check_key_types(shape.keys)
         self._where = f"state {identity.name!r}"
@@ -95,7 +98,10 @@ class DeltaStore:
         self._columns = TableColumns(shape.keys, shape.value, self._where)
         self._table = StateTable(folder, self._where)
         self._files = DataFiles(folder, self._columns, cache)
-        self._reads = TableReads(self._files, shape.value, self._where)
+        self._reads = TableReads(self._files, shape.keys, shape.value, self._where)
+        beside = StateTable(folder, self._where)  # a handle of its own, since a batch needs one at its version
+        compactor = Compactor(beside, self._files, self._reads, self._columns, self._where)
+        self.upkeep = Upkeep(beside, compactor, keep_hours, self._where)
         self._writing = threading.RLock()
         self._lease: Lease | None = None
         self._incarnation: Incarnation | None = None
@@ -111,6 +117,7 @@ class DeltaStore:
         return version.report
 
     def create(self, lease: Lease, birth: int) -> None:
+        self._table.check_safe()
         with self._writing:
             version = self._table.look()
             if version is not None and not version.dropped:
@@ -129,12 +136,13 @@ class DeltaStore:
             self._lease = lease
 
     def acquire(self, lease: Lease) -> None:
+        self._table.check_safe()
         with self._writing:
             version = self._present(self._table.look())
             check_newest(self._where, version.lease, lease)
             check_unchanged_option(self._where, "rows", version.rows, self._declared_rows(version))
             if version.lease != lease:
-                self._table.commit(version, lease_numbers(lease))
+                self._table.commit(version, lease_numbers(lease), {"lease": lease})
             self._lease = lease
 
     def _declared_rows(self, version: TableVersion) -> str:
@@ -157,8 +165,10 @@ class DeltaStore:
                 raise StateClosedError(f"{self._where}: the run has ended; batch {update.txid} is not written")
             files = [self._write(part, update.txid) for part in parts if len(part.table)]
             reach("delta.written")
-            self._commit(version, lease, update.txid, expiry, files)
+            committed = self._commit(version, lease, update.txid, expiry, files)
             reach("delta.committed")
+            self._files.forget({file.path for file in committed.files})
+            self.upkeep.after(committed)
         after = concatenate([part.values for part in parts]) if values else None
         return Applied(after, len(update.deltas), 0)
 
@@ -204,11 +214,13 @@ class DeltaStore:
         except OSError as error:
             raise StateUnavailableError(f"{self._where}: cannot write batch {txid}: {error}") from error
 
-    def _commit(self, version: TableVersion, lease: Lease, txid: int, expiry: Expiry, files: list[DataFile]) -> None:
+    def _commit(
+        self, version: TableVersion, lease: Lease, txid: int, expiry: Expiry, files: list[DataFile]
+    ) -> TableVersion:
         numbers = {MARKER: txid, EPOCH: lease.epoch}
         numbers |= changed_numbers(expiry_numbers(version.expiry), expiry_numbers(expiry))
         try:
-            self._table.commit(version, numbers, added=files)
+            return self._table.commit(version, numbers, {"marker": txid, "expiry": expiry}, added=files)
         except MovedError:
             self._next(lease, txid)  # raises the error if another driver is the reason
             raise
@@ -324,7 +336,9 @@ class DeltaStore:
                 self._check_droppable(version, lease)
             held = version.lease if lease is None else lease
             try:
-                return self._table.commit(version, {DROPPED: 1, **lease_numbers(held)}, everything=True)
+                numbers = {DROPPED: 1, **lease_numbers(held)}
+                becomes = {"dropped": True, "lease": held}
+                return self._table.commit(version, numbers, becomes, everything=True)
             except MovedError:
                 moved = self._table.look()
                 if not left or moved is None:
@@ -342,7 +356,8 @@ class DeltaStore:
         self._leaving = True
 
     def close(self) -> None:
-        """Release the memory of files; every file is closed after each read."""
+        """End the upkeep, and release the memory of files; every file is closed after each read."""
+        self.upkeep.stop()
         self._files.forget(set())
 
     # --- checks ----------------------------------------------------------------------------------------------

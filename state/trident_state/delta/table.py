@@ -8,11 +8,12 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from trident.base.errors import (
@@ -25,7 +26,7 @@ from trident.base.errors import (
 )
 from trident.base.files import fsync_folder
 from trident.base.short_texts import one_line
-from trident.files.delta_folder import TableFolder, deltalake
+from trident.files.delta_folder import UNSAFE, TableFolder, deltalake
 from trident_state.delta.data_files import DataFile, check_of, file_of
 from trident_state.delta.record import (
     COMPACTIONS,
@@ -79,7 +80,7 @@ class StateTable:
     def _load(self) -> TableVersion | None:
         held, known = self._reader, self._held
         if held is not None and known is not None and self.folder.stamp(_commit(known.version)) == self._stamp:
-            held.update_incremental()
+            held = self._updated(held)
         else:
             self._reader = held = self._open(None)
             known = None
@@ -87,6 +88,14 @@ class StateTable:
             return None
         self._stamp = self.folder.stamp(_commit(held.version()))
         return self._read(held, known)
+
+    def _updated(self, table: Any) -> Any:
+        """Return the last version of a table that was loaded earlier."""
+        try:
+            table.update_incremental()
+        except deltalake(_NEED).exceptions.DeltaError:  # commits in between were cleaned up
+            self._reader = table = self._open(None)
+        return table
 
     def _open(self, version: int | None) -> Any:
         module = deltalake(_NEED)
@@ -135,6 +144,16 @@ class StateTable:
             tuple(sorted(files)),
         )
 
+    def check_safe(self) -> None:
+        """Raise StateError if deltalake may replace another driver's version, because of a setting of this process."""
+        unsafe = next((name for name in os.environ if UNSAFE in name.lower()), None)
+        if unsafe is not None:
+            raise StateError(
+                f"{self._where}: the variable {unsafe} is set, and then two drivers may make the same version of its "
+                f"table: unset it. An object store needs conditional writes (for S3, storageOptions="
+                f"{{'conditional_put': 'etag'}})"
+            )
+
     # --- write -----------------------------------------------------------------------------------------------
 
     def create(
@@ -179,13 +198,15 @@ class StateTable:
         self,
         base: TableVersion,
         numbers: Mapping[str, int],
+        becomes: Mapping[str, Any],
         added: Sequence[DataFile] = (),
         removed: Sequence[DataFile] = (),
         everything: bool = False,
     ) -> TableVersion:
         """Make a version after `base`, with files more and less. Return the last version.
 
-        With `everything`, remove all files. Raises MovedError if a version after `base` set one of the numbers.
+        `becomes` are the fields of `base` that change with the numbers. With `everything`, remove all files. Raises
+        MovedError if a version after `base` set one of the numbers.
         """
         module = deltalake(_NEED)
         now = int(time.time() * 1000)
@@ -205,7 +226,13 @@ class StateTable:
             )
             table.update_incremental()
             self._sync(base.version + 1, table.version())
-            version = self._read(table, base)
+            if table.version() == base.version + 1:  # to read the record back would take longer than to write it
+                gone = {file.path for file in (base.files if everything else removed)}
+                files = sorted((*(file for file in base.files if file.path not in gone), *added))
+                at = base.version + 1
+                version = msgspec.structs.replace(base, version=at, files=tuple(files), **becomes)
+            else:
+                version = self._read(table, base)
             stamp = self.folder.stamp(_commit(version.version))
         with self._lock:
             if self._held is None or self._held.version < version.version:
@@ -226,12 +253,7 @@ class StateTable:
             return
         log = Path(self.folder.uri) / _LOG
         for version in range(first, last + 1):
-            path = Path(self.folder.uri) / _commit(version)
-            handle = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+            _fsync(Path(self.folder.uri) / _commit(version))
         fsync_folder(log)
         if first == 0:
             for folder in (log.parent, log.parent.parent, log.parent.parent.parent):
@@ -251,6 +273,35 @@ class StateTable:
                     made = self.folder.stamp(name)
                     if name.endswith(".parquet") and made is not None and made[1] < stamp[1]:
                         self.folder.delete(name)
+
+    # --- upkeep ----------------------------------------------------------------------------------------------
+
+    def delete(self, files: Iterable[DataFile]) -> None:
+        """Delete files that no version names."""
+        with self._calling():
+            for file in files:
+                self.folder.delete(file.path)
+
+    def checkpoint(self) -> None:
+        """Write a checkpoint of the last version, with which readers begin, and clean up commits that are too old."""
+        with self._calling():
+            table = self._open(None)
+            table.create_checkpoint()
+            if self.folder.local:
+                log = Path(self.folder.uri) / _LOG
+                for path in (*log.glob(f"{table.version():020}.checkpoint*"), log / "_last_checkpoint"):
+                    _fsync(path)
+                fsync_folder(log)
+            table.cleanup_metadata()
+
+    def clean(self, hours: int) -> None:
+        """Delete data files that no version of the last hours has."""
+        with self._calling():
+            table = self._open(None)
+            options = {"dry_run": True, "enforce_retention_duration": False, "full": True}
+            for path in table.vacuum(retention_hours=hours, **options):
+                if path.endswith(".parquet") and "/" not in path:
+                    self.folder.delete(path)
 
     @contextmanager
     def _calling(self) -> Iterator[None]:
@@ -274,6 +325,14 @@ class StateTable:
         if isinstance(error, deltalake(_NEED).exceptions.CommitFailedError) or "already exists" in said:
             return MovedError(f"{where} was changed by another driver meanwhile ({said}); the call is repeated")
         return StateUnavailableError(f"{where}: {said}; the write may or may not have succeeded, and is repeated")
+
+
+def _fsync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _commit(version: int) -> str:

@@ -24,7 +24,7 @@ from trident.errors import (
     OutputRefusedError,
     OutputUnavailableError,
 )
-from trident.files import delta_folder as storage
+from trident.files import delta_folder
 from trident.outputs.delta import outlet as delta_outlet
 from trident.outputs.run_identity import RunIdentity
 from trident.spouts import FixedBatchSpout
@@ -390,6 +390,6 @@ def test_the_package_is_named_if_it_is_missing(tmp_path: Path, monkeypatch: pyte
     def missing(module: str, extra: str, need: str) -> Any:
         raise MissingPackageError(need)
 
-    monkeypatch.setattr(storage, "optional_package", missing)
+    monkeypatch.setattr(delta_folder, "optional_package", missing)
     with pytest.raises(MissingPackageError, match="writeDelta needs the package deltalake"):
         outlet(tmp_path / "t", "v long")

@@ -16,7 +16,7 @@ from trident_state.state_shape import Combine, StateIdentity, StateKind, StateSh
 
 
 class _Place:
-    def __init__(self, folder: Path, **options: Any) -> None:
+    def __init__(self, folder: Path | str, **options: Any) -> None:
         self._folder, self._options = folder, options
 
     def open(self, identity: StateIdentity, shape: StateShape, kind: StateKind) -> DeltaStore:
@@ -26,7 +26,9 @@ class _Place:
         """Do nothing: every commit is durable."""
 
 
-def setting_in(folder: Path, combine: Combine = COUNT, value: pa.DataType | None = None, **options: Any) -> Setting:
+def setting_in(
+    folder: Path | str, combine: Combine = COUNT, value: pa.DataType | None = None, **options: Any
+) -> Setting:
     """Return a setting whose states are in a folder."""
     setting = Setting(_Place(folder, **options), combine=combine)
     return setting if value is None else replace(setting, value=value)

@@ -12,6 +12,7 @@ from trident.base.errors import (
     LogMismatchError,
     StateBehindError,
     StateCorruptError,
+    StateError,
     StateOwnedError,
     StateUnavailableError,
 )
@@ -162,3 +163,12 @@ def test_a_table_that_lost_rows_without_the_state_is_refused(folder: Path, away:
     DeltaTable(table_of(folder)).restore(before)
     setting.apply(store, 3, {1: 1})
     assert entries(store, 3) == {("w1",): 3}
+
+
+def test_a_process_that_may_replace_versions_writes_none(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    setting = setting_in(folder)
+    store = setting.started()
+    monkeypatch.setenv("AWS_S3_ALLOW_UNSAFE_RENAME", "true")
+    for write in (lambda: setting.open().create(SECOND, 0), lambda: store.acquire(SECOND)):
+        with pytest.raises(StateError, match="the variable AWS_S3_ALLOW_UNSAFE_RENAME is set"):
+            write()

@@ -22,7 +22,7 @@ from trident.base.errors import OutputError, OutputRefusedError, OutputUnavailab
 from trident.base.short_texts import one_line
 from trident.base.types import arrow_schema
 from trident.compiler.states.shapes import nullable
-from trident.files.delta_folder import TableFolder, deltalake
+from trident.files.delta_folder import UNSAFE, TableFolder, deltalake
 from trident.frozen.results import Result
 from trident.outputs.delta.history import TableHistory
 from trident.outputs.delta.record import DeltaRecord, digest_of
@@ -30,7 +30,6 @@ from trident.outputs.delta.table import check_fits, check_vacant
 from trident.outputs.delta.writing import DeltaWriter, values_of
 from trident.outputs.run_identity import RunIdentity
 from trident.outputs.writer_record import RecordRules
-from trident.plan.delta_target import UNSAFE
 from trident.plan.nodes import WriteDelta
 
 ReadTables = Callable[[Result], Iterable[pa.Table]]

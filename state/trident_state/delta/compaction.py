@@ -1,0 +1,133 @@
+"""Compaction: the files of successive batches become one sorted file for each range of buckets.
+
+A merge takes files of batches before the last one, and adds and removes files in one version of the table. The content
+as of the marker, and as of the txid before it, is the same in both versions. A merge that comes second, of this driver
+or of another one, collides with the first by the number of compactions, and leaves nothing behind.
+"""
+
+import threading
+from collections.abc import Sequence
+from itertools import groupby
+
+import numpy as np
+import pyarrow as pa
+
+from trident.base.crash_points import reach
+from trident.base.errors import StateClosedError
+from trident_state.delta.columns import TableColumns, buckets_of
+from trident_state.delta.data_files import DataFile, DataFiles, check_of
+from trident_state.delta.folding import Folded, combine_of, in_range, used_range
+from trident_state.delta.reading import TableReads
+from trident_state.delta.record import COMPACTIONS, TableVersion
+from trident_state.delta.table import MovedError, StateTable
+from trident_state.keys import decode_keys
+
+LEAST = 8
+"""The least number of successive runs that are worth a merge. A run is the files of the same batches."""
+MOST = 32
+"""The number of runs from which on half of them are merged, whatever their sizes are."""
+_SMALL = 4_096
+"""The rows below which a run costs no more than one of so many rows."""
+_ROWS = 1_000_000
+"""About the most rows of a file that a merge writes."""
+
+
+class Compactor:
+    """Merges the files of one state. Once `stopped` is set, a merge under way ends without an effect."""
+
+    def __init__(
+        self, table: StateTable, files: DataFiles, reads: TableReads, columns: TableColumns, where: str
+    ) -> None:
+        self._table, self._files, self._reads, self._columns = table, files, reads, columns
+        self._where, self.stopped = where, threading.Event()
+
+    def merge_once(self) -> TableVersion | None:
+        """Merge some files, if enough have come. Return the new version, None if nothing was merged."""
+        version = self._table.look()
+        if version is None or version.dropped:
+            return None
+        chosen = chosen_files(version.files, version.marker, combine_of(version.rows) is not None)
+        return self._merge(version, chosen) if chosen else None
+
+    def _merge(self, version: TableVersion, chosen: Sequence[DataFile]) -> TableVersion | None:
+        written: list[DataFile] = []
+        try:
+            self._write(version, chosen, written)
+            reach("delta.merged")
+            count = version.compactions + 1
+            becomes = {"compactions": count}
+            merged = self._table.commit(version, {COMPACTIONS: count}, becomes, added=written, removed=chosen)
+        except MovedError:
+            self._table.delete(written)
+            return None
+        except StateClosedError:
+            self._table.delete(written)
+            raise
+        reach("delta.compacted")
+        return merged
+
+    def _write(self, version: TableVersion, chosen: Sequence[DataFile], written: list[DataFile]) -> None:
+        """Write the files that replace the chosen ones. The last file's number keeps the check of all files right."""
+        low, high = chosen[0].low, max(file.high for file in chosen)
+        combine = combine_of(version.rows)
+        gone = version.expiry.before if chosen[0] == version.files[0] else None
+        last: tuple[pa.Table, int] = self._columns.schema.empty_table(), 0
+        for keys, folded in self._reads.spans(chosen, combine, _ROWS):
+            if self.stopped.is_set():
+                raise StateClosedError(f"{self._where}: the run has ended; a merge of its files was given up")
+            keys, values, txids = _kept(keys, folded, combine is not None, gone)
+            if not len(keys):
+                continue
+            if len(last[0]):
+                written.append(self._files.write(last[0], low, high, last[1]))
+            named = decode_keys(keys, self._reads.keys)
+            last = self._columns.table(named, values, txids, buckets_of(keys)), used_range(combine, values)
+        tag = check_of(chosen) ^ check_of(written)
+        written.append(self._files.write(last[0], low, high, last[1], tag))
+
+
+def chosen_files(files: Sequence[DataFile], marker: int, added: bool) -> list[DataFile]:
+    """Return the files to merge, which are successive; none if there is no need.
+
+    The newest runs are chosen, and older ones as long as these are not larger than all that are newer. So there are few
+    runs, and a row is merged again only when the state has doubled. The files of the last batch stay as they are: a
+    read as of the txid before it must be able to leave them out. `added`: the rows are deltas; a merge of deltas alone
+    must not leave the range of their type, on which the whole sum, from the oldest run on, is.
+    """
+    runs = [list(run) for _, run in groupby(files, key=lambda file: (file.low, file.high))]
+    while runs and runs[-1][0].high >= marker:
+        runs.pop()
+    chosen, rows = 0, 0
+    for run in reversed(runs):
+        size = max(_SMALL, sum(file.rows for file in run))
+        if chosen >= (len(runs) // 2 if len(runs) > MOST else 1) and size > rows:
+            break
+        rows += size
+        chosen += 1
+    if chosen < LEAST:
+        return []
+    taken = runs[len(runs) - chosen :]
+    if added and not in_range(sum(file.used for run in taken for file in run)):
+        taken = runs
+    return [file for run in taken for file in run]
+
+
+def _kept(
+    keys: pa.Array, folded: Folded, added: bool, gone: int | None
+) -> tuple[pa.Array, pa.Array, "np.ndarray[tuple[int], np.dtype[np.int64]]"]:
+    """Return the rows that a merge keeps.
+
+    A delta that is null changes nothing. A removed or expired value must stay as a row without value while an older run
+    may have the key; `gone` is None then, otherwise the txid up to which values have expired for every reader.
+    """
+    values, txids = folded.values, folded.txids
+    if added:
+        rows = values.is_valid().to_numpy(zero_copy_only=False)
+    elif gone is not None:
+        rows = values.is_valid().to_numpy(zero_copy_only=False) & (txids > gone)
+    else:
+        return keys, values, txids
+    if rows.all():
+        return keys, values, txids
+    kept = pa.array(rows)
+    return keys.filter(kept), values.filter(kept), txids[rows]
