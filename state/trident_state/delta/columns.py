@@ -46,16 +46,6 @@ class Rows(NamedTuple):
     values: pa.Array
     txids: Numbers
 
-    def take(self, rows: Numbers) -> "Rows":
-        """Return the rows with the given numbers."""
-        at = pa.array(rows)
-        return Rows(self.buckets[rows], self.keys.take(at), self.values.take(at), self.txids[rows])
-
-    @property
-    def nbytes(self) -> int:
-        """The memory of the rows in bytes."""
-        return int(self.buckets.nbytes + self.keys.nbytes + self.values.nbytes + self.txids.nbytes)
-
 
 class TableColumns:
     """The columns of the table of a state with the given key fields and type of values."""

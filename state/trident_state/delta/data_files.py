@@ -92,6 +92,17 @@ class _Footer(NamedTuple):
     lasts: Numbers
 
 
+class _Group(NamedTuple):
+    """Rows as they were read from a file, and their buckets."""
+
+    table: pa.Table
+    buckets: Numbers
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.table.nbytes + self.buckets.nbytes)
+
+
 class DataFiles:
     """Writes and reads the data files of one table. Row groups that few keys need are kept in up to `most` bytes."""
 
@@ -99,7 +110,7 @@ class DataFiles:
         self._folder, self._columns, self._most = folder, columns, most
         self._lock = threading.Lock()
         self._footers: OrderedDict[str, _Footer] = OrderedDict()
-        self._groups: OrderedDict[tuple[str, int], list[Rows]] = OrderedDict()
+        self._groups: OrderedDict[tuple[str, int], _Group] = OrderedDict()
         self._held = 0
 
     def write(self, table: pa.Table, low: int, high: int, used: int, tag: int | None = None) -> DataFile:
@@ -128,10 +139,19 @@ class DataFiles:
         first, last = np.searchsorted(buckets, footer.firsts), np.searchsorted(buckets, footer.lasts, "right")
         groups = np.flatnonzero(first < last).tolist()
         if len(groups) > _FEW:
-            parts = self._read_groups(file, footer, groups)
+            groups_read = [self._read_groups(file, footer, groups)]
         else:
-            parts = [part for group in groups for part in self._group(file, footer, group)]
-        return [_in_buckets(part, buckets) for part in parts]
+            groups_read = [self._group(file, footer, group) for group in groups]
+        return [part for group in groups_read for part in self._rows(group, buckets)]
+
+    def _rows(self, group: _Group, buckets: Numbers) -> list[Rows]:
+        """Return the rows of a group that have one of the buckets; the other ones need not be converted."""
+        at = _rows_in(group.buckets, buckets)
+        table = group.table if at is None else group.table.take(pa.array(at))
+        part = in_halves(
+            lambda rows: self._columns.rows(table.slice(rows.start, rows.stop - rows.start)), 0, len(table)
+        )
+        return list(part)
 
     def forget(self, kept: set[str]) -> None:
         """Release the memory of files that are not among `kept`."""
@@ -139,9 +159,9 @@ class DataFiles:
             for path in [path for path in self._footers if path not in kept]:
                 del self._footers[path]
             for key in [key for key in self._groups if key[0] not in kept]:
-                self._held -= _bytes_of(self._groups.pop(key))
+                self._held -= self._groups.pop(key).nbytes
 
-    def _group(self, file: DataFile, footer: _Footer, group: int) -> list[Rows]:
+    def _group(self, file: DataFile, footer: _Footer, group: int) -> _Group:
         key = (file.path, group)
         with self._lock:
             if (rows := self._groups.get(key)) is not None:
@@ -151,18 +171,17 @@ class DataFiles:
         with self._lock:
             if key not in self._groups:
                 self._groups[key] = rows
-                self._held += _bytes_of(rows)
+                self._held += rows.nbytes
             while self._held > self._most and self._groups:
-                self._held -= _bytes_of(self._groups.popitem(last=False)[1])
+                self._held -= self._groups.popitem(last=False)[1].nbytes
         return rows
 
-    def _read_groups(self, file: DataFile, footer: _Footer, groups: list[int]) -> list[Rows]:
+    def _read_groups(self, file: DataFile, footer: _Footer, groups: list[int]) -> _Group:
         with self._folder.open(file.path) as source:
-            table = pq.ParquetFile(source, metadata=footer.metadata).read_row_groups(groups)
-        part = in_halves(
-            lambda rows: self._columns.rows(table.slice(rows.start, rows.stop - rows.start)), 0, len(table)
-        )
-        return list(part)
+            table = pq.ParquetFile(source, metadata=footer.metadata).read_row_groups(
+                groups, use_threads=len(groups) > _FEW
+            )
+        return _Group(table, table.column(self._columns.bucket).to_numpy())
 
     def _footer(self, file: DataFile) -> _Footer:
         with self._lock:
@@ -181,18 +200,14 @@ class DataFiles:
         return footer
 
 
-def _bytes_of(parts: list[Rows]) -> int:
-    return sum(part.nbytes for part in parts)
-
-
-def _in_buckets(rows: Rows, buckets: Numbers) -> Rows:
-    """Return the rows that have one of the buckets. Both are sorted by them."""
-    if len(buckets) * 4 > len(rows.buckets):
-        wanted = np.zeros(int(max(buckets[-1], rows.buckets[-1])) + 1, np.bool_)
+def _rows_in(held: Numbers, buckets: Numbers) -> Numbers | None:
+    """Return the numbers of the rows that have one of the buckets; None for all. Both are sorted."""
+    if len(buckets) * 4 > len(held):
+        wanted = np.zeros(int(max(buckets[-1], held[-1])) + 1, np.bool_)
         wanted[buckets] = True
-        hits = wanted[rows.buckets]
-        return rows if hits.all() else rows.take(np.flatnonzero(hits))
-    starts, stops = np.searchsorted(rows.buckets, buckets), np.searchsorted(rows.buckets, buckets, "right")
+        hits = wanted[held]
+        return None if hits.all() else np.flatnonzero(hits)
+    starts, stops = np.searchsorted(held, buckets), np.searchsorted(held, buckets, "right")
     lengths = stops - starts
     ends = np.cumsum(lengths)
-    return rows.take(np.arange(ends[-1]) + np.repeat(starts - (ends - lengths), lengths))
+    return np.asarray(np.arange(ends[-1]) + np.repeat(starts - (ends - lengths), lengths))

@@ -310,7 +310,7 @@ def test_many_batches_leave_few_files_and_reads_stay_right(folder: Path, combine
 
     reader = threading.Thread(target=read)
     reader.start()
-    for txid in range(1, 101):
+    for txid in range(1, 61):
         batch = {7: 1, txid % 13 + 100: txid}
         setting.apply(store, txid, batch)
         for key, delta in batch.items():
@@ -320,7 +320,7 @@ def test_many_batches_leave_few_files_and_reads_stay_right(folder: Path, combine
     store.upkeep.run()
     store.close()
     assert wrong == []
-    assert entries(setting.open(), 100) == expected
+    assert entries(setting.open(), 60) == expected
     assert len(named(folder)) < 2 * LEAST + 8
 
 
