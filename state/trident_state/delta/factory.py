@@ -55,6 +55,14 @@ class DeltaMapState:
         object.__setattr__(self, "url", fspath(self.url))
         if not self.url:
             raise ValueError("url='': expected a folder or an address, such as 's3://bucket/states'")
+        self._check_options()
+        if type(self.cacheBytes) is not int or self.cacheBytes < 0:
+            raise ValueError(f"cacheBytes={self.cacheBytes!r}: expected a number of bytes, at least 0")
+        if type(self.keepHours) is not int or self.keepHours < 1:
+            raise ValueError(f"keepHours={self.keepHours!r}: expected a whole number of hours, at least 1")
+        object.__setattr__(self, "ttlSecs", read_ttl(self.ttlSecs, self.kind))
+
+    def _check_options(self) -> None:
         options = check_storage_options(dict(self.storageOptions) if self.storageOptions else None)
         object.__setattr__(self, "storageOptions", tuple(sorted(options.items())))
         unsafe = [name for name in options if UNSAFE in name.lower()]
@@ -63,11 +71,6 @@ class DeltaMapState:
                 f"storageOptions: {unsafe[0]} lets two drivers make the same version of a table; leave it out. The "
                 f"store needs conditional writes (for S3, {{'conditional_put': 'etag'}})"
             )
-        if type(self.cacheBytes) is not int or self.cacheBytes < 0:
-            raise ValueError(f"cacheBytes={self.cacheBytes!r}: expected a number of bytes, at least 0")
-        if type(self.keepHours) is not int or self.keepHours < 1:
-            raise ValueError(f"keepHours={self.keepHours!r}: expected a whole number of hours, at least 1")
-        object.__setattr__(self, "ttlSecs", read_ttl(self.ttlSecs, self.kind))
 
     @classmethod
     def opaque(cls, url: str | PathLike[str], **options: Unpack[DeltaOptions]) -> Self:
