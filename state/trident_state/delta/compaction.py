@@ -97,19 +97,25 @@ def chosen_files(files: Sequence[DataFile], marker: int, added: bool) -> list[Da
     runs = [list(run) for _, run in groupby(files, key=lambda file: (file.low, file.high))]
     while runs and runs[-1][0].high >= marker:
         runs.pop()
-    chosen, rows = 0, 0
-    for run in reversed(runs):
-        size = max(_SMALL, sum(file.rows for file in run))
-        if chosen >= (len(runs) // 2 if len(runs) > MOST else 1) and size > rows:
-            break
-        rows += size
-        chosen += 1
-    if chosen < LEAST:
+    count = _newest([sum(file.rows for file in run) for run in runs])
+    if count < LEAST:
         return []
-    taken = runs[len(runs) - chosen :]
+    taken = runs[len(runs) - count :]
     if added and not in_range(sum(file.used for run in taken for file in run)):
         taken = runs
     return [file for run in taken for file in run]
+
+
+def _newest(sizes: Sequence[int]) -> int:
+    """Return how many of the newest runs to merge, from the numbers of rows of all runs, oldest first."""
+    least = len(sizes) // 2 if len(sizes) > MOST else 1
+    count, rows = 0, 0
+    for size in reversed(sizes):
+        if count >= least and max(_SMALL, size) > rows:
+            break
+        rows += max(_SMALL, size)
+        count += 1
+    return count
 
 
 def _kept(
