@@ -61,6 +61,7 @@ from trident.operations.json_values import FromJson as FromJson
 from trident.operations.multireducers import GroupedMultiReducer as GroupedMultiReducer
 from trident.operations.multireducers import MultiReducer as MultiReducer
 from trident.operations.query_functions import MapGet as MapGet
+from trident.operations.query_functions import RangeGet as RangeGet
 from trident.operations.query_functions import SnapshotGet as SnapshotGet
 from trident.operations.query_functions import TupleCollectionGet as TupleCollectionGet
 from trident.operations.stateful import StatefulOperation as StatefulOperation

@@ -10,7 +10,7 @@ with all bits reversed; text and binary values as they are. If another field fol
 followed by ``\xff``, and the text ends with two zero bytes.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 import numpy as np
@@ -99,21 +99,46 @@ def stored_range(between: KeyRange, kind: pa.DataType) -> tuple[bytes, bytes]:
     return first.get(between.low[:1], after) + between.low[1:], high
 
 
-def collect_range(pages: Iterable[pa.Table], schema: pa.Schema, between: KeyRange, most: int | None) -> pa.Table:
-    """Return the entries of a scan that lie in a range, in order: the first `most` of them, or all.
+def range_of_ends(
+    first: bytes | None, last: bytes | None, isWhole: tuple[bool, bool], includes: tuple[bool, bool]
+) -> KeyRange:
+    r"""Return the range between two ends in the form of `order_of`; None: no end.
+
+    `isWhole`: whether each end has all fields of a key. An end of fewer fields stands for all keys that begin with it.
+    `includes`: whether each end belongs to the range.
+
+    >>> range_of_ends(b"\1a", b"\1c", (True, True), (True, True))
+    KeyRange(low=b'\x01a', high=b'\x01c\x00')
+    """
+    low = b"" if first is None else first if includes[0] else _after(first, isWhole[0])
+    high = None if last is None else _after(last, isWhole[1]) if includes[1] else last
+    # After the last key there is no key.
+    return KeyRange(b"", b"") if low is None else KeyRange(low, high)
+
+
+def _after(order: bytes, isWhole: bool) -> bytes | None:
+    return order + b"\0" if isWhole else end_of(order)
+
+
+def collect_ranges(
+    pages: Iterable[pa.Table], schema: pa.Schema, ranges: Sequence[KeyRange], most: int | None
+) -> list[pa.Table]:
+    """Return the entries of a scan that lie in each range, in order: the first `most` of them, or all.
 
     `schema` has the key fields and the value. Entries whose value is null are left out.
     """
     fields = len(schema) - 1
-    kept = Collected(schema, most)
+    kept = [_Collected(schema, most) for _ in ranges]
     for page in pages:
-        orders = order_of(page.select(range(fields)), fields)
-        rows = pc.and_(between.holds(orders), page.column(fields).combine_chunks().is_valid())
-        kept.add(page.filter(rows), orders.filter(rows))
-    return kept.table()
+        entries = page.filter(page.column(fields).is_valid())
+        orders = order_of(entries.select(range(fields)), fields)
+        for between, collected in zip(ranges, kept, strict=True):
+            rows = between.holds(orders)
+            collected.add(entries.filter(rows), orders.filter(rows))
+    return [collected.table() for collected in kept]
 
 
-class Collected:
+class _Collected:
     """The first entries in order of those that were added. `most`: how many; None: all."""
 
     def __init__(self, schema: pa.Schema, most: int | None) -> None:

@@ -15,7 +15,7 @@ from trident.base.values import type_name
 from trident.testing.contracts.stores.ranges import ORDERED, rank
 from trident_state.key_order import (
     KeyRange,
-    collect_range,
+    collect_ranges,
     end_of,
     is_stored_in_order,
     order_of,
@@ -116,7 +116,7 @@ def test_a_range_of_a_scan_keeps_the_first_entries(pages: list[list[int]], most:
     schema = pa.schema({"k": pa.int64(), "value": pa.int64()})
     tables = [pa.table([page, [None if key % 7 == 0 else key for key in page]], schema=schema) for page in pages]
     low, high = order_of(pa.table({"k": pa.array([100, 50_000])}), 1).to_pylist()
-    found = collect_range(tables, schema, KeyRange(low, high), most)
+    (found,) = collect_ranges(tables, schema, [KeyRange(low, high)], most)
     expected = sorted(key for page in pages for key in page if 100 <= key < 50_000 and key % 7)
     assert found["k"].to_pylist() == expected[:most]
 
@@ -125,7 +125,7 @@ def test_a_long_scan_with_a_limit_is_cut_meanwhile(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("trident_state.key_order._KEEP_ROWS", 10)
     schema = pa.schema({"k": pa.int64(), "value": pa.int64()})
     pages = [pa.table([list(range(at, 1_000, 50)), [1] * 20], schema=schema) for at in range(50)]
-    found = collect_range(pages, schema, KeyRange(b"", None), 5)
+    (found,) = collect_ranges(pages, schema, [KeyRange(b"", None)], 5)
     assert found["k"].to_pylist() == [0, 1, 2, 3, 4]
 
 

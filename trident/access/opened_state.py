@@ -17,7 +17,7 @@ from trident_state.incarnation import Incarnation
 from trident_state.key_order import KeyRange
 from trident_state.messages import FewFound
 from trident_state.parts import Part
-from trident_state.ranged import has_order, read_range
+from trident_state.ranged import has_order, read_ranges
 from trident_state.state_shape import StateKind
 from trident_state.store import Divisible, Paged, Store, bind_reads, read_few, scan_part
 
@@ -72,11 +72,11 @@ class FollowedStore:
     def read_few(self, keys: Sequence[Key], asOf: int | None) -> FewFound | None:
         return read_few(self._store, keys, asOf)
 
-    def has_order(self, between: KeyRange) -> bool:
-        return has_order(self._store, between)
+    def has_order(self) -> bool:
+        return has_order(self._store)
 
-    def read_range(self, between: KeyRange, most: int | None, asOf: int | None) -> pa.Table | None:
-        return read_range(self._store, between, most, asOf)
+    def read_ranges(self, ranges: Sequence[KeyRange], most: int | None, asOf: int | None) -> list[pa.Table] | None:
+        return read_ranges(self._store, ranges, most, asOf)
 
     def committed(self) -> int:
         earlier = self._last  # not after the read: another thread may see a newer batch in between

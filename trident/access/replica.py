@@ -138,11 +138,11 @@ class MemoryReplica:
     def read_few(self, keys: Sequence[Key], asOf: int | None) -> FewFound | None:
         return self._loaded().read_few(keys, asOf)
 
-    def has_order(self, between: KeyRange) -> bool:
+    def has_order(self) -> bool:
         return True
 
-    def read_range(self, between: KeyRange, most: int | None, asOf: int | None) -> pa.Table:
-        return self._loaded().read_range(between, most, asOf)
+    def read_ranges(self, ranges: Sequence[KeyRange], most: int | None, asOf: int | None) -> list[pa.Table]:
+        return self._loaded().read_ranges(ranges, most, asOf)
 
     def scan(self, asOf: int | None, pageRows: int = 10_000) -> Iterator[pa.Table]:
         return self._loaded().scan(asOf, pageRows)

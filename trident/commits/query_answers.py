@@ -10,6 +10,8 @@ from trident.compiler.states.table_changes import compile_changes
 from trident.plan.nodes import CommittedQuery, HeldState, StateReader, StaticState, TableChanges
 from trident.reads.committed_reads import ReadSource, Snapshot, read_consistently
 from trident.reads.static_states import ReadableStore
+from trident_state.key_order import KeyRange
+from trident_state.ranged import read_ranges
 
 
 class Answers:
@@ -39,7 +41,12 @@ class Answers:
         def read(node: HeldState, keys: pa.Table) -> pa.Array:
             return readable[node.state.name].read(keys, as_of[node.state.name]).values
 
-        return Reads(read, lambda node: readable[node.state.name].scan(as_of[node.state.name]))
+        def ranges(
+            node: HeldState, entries: pa.Schema, ranges: Sequence[KeyRange], most: int | None
+        ) -> list[pa.Table] | None:
+            return read_ranges(readable[node.state.name], ranges, most, as_of[node.state.name])
+
+        return Reads(read, lambda node: readable[node.state.name].scan(as_of[node.state.name]), ranges=ranges)
 
 
 class CommittedAnswers:
@@ -62,6 +69,7 @@ class CommittedAnswers:
             reads = Reads(
                 lambda node, keys: snapshot.read(node.state.name, keys).values,
                 lambda node: snapshot.scan(node.state.name),
+                ranges=lambda node, entries, ranges, most: snapshot.ranges(node.state.name, entries, ranges, most),
             )
             return self._compiled(step)(table, reads)
 

@@ -41,6 +41,7 @@ from trident.reads.committed_reads import ReadSource, Snapshot, read_consistentl
 from trident.user_calls.threads import ended_by_user_code
 from trident.user_calls.watched_calls import Subject, current_line
 from trident_state.few_keys import Key
+from trident_state.key_order import KeyRange
 from trident_state.state_shape import StateKind
 
 Compile = Callable[[RequestPlan], Answer]
@@ -280,7 +281,13 @@ class DRPCFunction:
                 audience.check()
                 return snapshot.scan(node.state.name)
 
-            return evaluate(asked, Reads(read, scan, read_few), audience.check), snapshot.asOf
+            def ranges(
+                node: HeldState, entries: pa.Schema, ranges: Sequence[KeyRange], most: int | None
+            ) -> list[pa.Table]:
+                audience.check()
+                return snapshot.ranges(node.state.name, entries, ranges, most)
+
+            return evaluate(asked, Reads(read, scan, read_few, ranges), audience.check), snapshot.asOf
 
         found, asOf = read_consistently(
             self._source, self._states, body, reads=len(self._plan.queries), mayWait=mayWait

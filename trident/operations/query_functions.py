@@ -1,9 +1,11 @@
-"""The built-in query functions: MapGet, SnapshotGet, TupleCollectionGet."""
+"""The built-in query functions: MapGet, SnapshotGet, TupleCollectionGet, RangeGet."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
+from trident.base.checks import check_whole_number
+from trident.base.names import brief
 from trident.operations.functions import TridentCollector
 
 
@@ -48,3 +50,83 @@ class TupleCollectionGet:
     def execute(self, tuple: Any, result: Any, collector: TridentCollector) -> None:
         for entry in result:
             collector.emit(entry)
+
+
+Inclusive = Literal["left", "right", "both", "neither"]
+"""The ends that belong to a range, in pandas' words: ``left`` is the low one, ``right`` is the high one."""
+
+
+def ends_of(inclusive: str) -> tuple[bool, bool]:
+    """Return whether the low and the high end belong to a range.
+
+    >>> ends_of("left")
+    (True, False)
+    """
+    return inclusive in ("left", "both"), inclusive in ("right", "both")
+
+
+@dataclass(frozen=True)
+class RangeGet:
+    """A query that emits every tuple once for each entry of a range of a state's keys, in the order of the keys.
+
+    The input fields are the values of the first key fields, which must be equal, then the low and the high end of the
+    next key field; a null end is no end. So ``"low, high"`` is a range of the first key field, and
+    ``"city, low, high"`` a range of the second one within a city. The output fields are the key fields, then the value.
+
+    Parameters
+    ----------
+    inclusive : "left", "right", "both" or "neither"
+        The ends that belong to the range.
+    limit : int, optional
+        The most entries for each tuple: those with the first keys.
+
+    Raises
+    ------
+    ValueError
+        `inclusive` or `limit` is invalid.
+
+    Examples
+    --------
+    >>> from trident import Count, RangeGet, TridentTopology
+    >>> from trident.spouts import FixedBatchSpout
+    >>> from trident.state import MemoryMapState
+    >>> from trident.testing.local import start_local
+    >>> topology = TridentTopology()
+    >>> words = topology.newStream("words", FixedBatchSpout("word string", [["cow", "cat", "ant", "dog"]]))
+    >>> counts = words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+    >>> asked = topology.newDRPCStream("between", "low string, high string")
+    >>> _ = asked.stateQuery(counts, "low, high", RangeGet(), "word, count").project("word, count")
+    >>> with start_local(topology, name="ranges") as running:
+    ...     running.processAllAvailable()
+    ...     running.drpc.execute("between", "b", "d")
+    [Row(word='cat', count=1), Row(word='cow', count=1)]
+    """
+
+    inclusive: Inclusive = "left"
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.inclusive not in get_args(Inclusive):
+            expected = ", ".join(map(repr, get_args(Inclusive)))
+            raise ValueError(f"RangeGet(inclusive={brief(self.inclusive)}): expected {expected}")
+        if self.limit is not None:
+            check_whole_number("RangeGet: limit", self.limit, least=1, error=ValueError)
+
+    def batchRetrieve(self, state: Any, args: Sequence[Any]) -> Sequence[Any]:
+        return list(state.multiRange([self._range(tuple(values)) for values in args], limit=self.limit))
+
+    def execute(self, tuple: Any, result: Any, collector: TridentCollector) -> None:
+        for entry in result:
+            collector.emit(entry)
+
+    def _range(self, values: tuple[Any, ...]) -> tuple[Any, Any, Inclusive]:
+        """Return the range of a tuple: its low end, its high end, and the ends that belong to it."""
+        *equal, low, high = values
+        first, last = ends_of(self.inclusive)
+        # Without an end of its own the range ends with the equal fields, and these belong to it.
+        first, last = first or low is None, last or high is None
+        inclusive: Inclusive = "both" if first and last else "left" if first else "right" if last else "neither"
+        return self._end(equal, low), self._end(equal, high), inclusive
+
+    def _end(self, equal: list[Any], end: Any) -> tuple[Any, ...] | None:
+        return (tuple([*equal] if end is None else [*equal, end])) or None

@@ -108,6 +108,31 @@ def check_query_keys(inputs: spark.StructType, keys: spark.StructType, state: st
         )
 
 
+def check_range_keys(inputs: spark.StructType, keys: spark.StructType, state: str, step: Step) -> None:
+    """Raise an error unless a query's input fields are first key fields of the state, the last of them twice."""
+    equal = len(inputs.fields) - 2
+    expected = [*keys.fields[: equal + 1], *keys.fields[max(equal, 0) : equal + 1]]
+    if equal < 0 or len(expected) != len(inputs.fields):
+        raise step.error(
+            TopologyError,
+            f"state {state!r} cannot be queried by ({ddl(inputs)}): RangeGet takes values of its first key fields, "
+            f"then the low and the high end of the next one; its key is ({ddl(keys)})",
+        )
+    if types_of(inputs) != types_of(spark.StructType(expected)):
+        raise step.error(
+            TypeDeclarationError,
+            f"state {state!r} cannot be queried by ({ddl(inputs)}): these fields must have the types of "
+            f"({ddl(spark.StructType(expected))})",
+        )
+    for field in keys.fields:
+        if isinstance(field.dataType, spark.ArrayType | spark.StructType):
+            raise step.error(
+                TypeDeclarationError,
+                f"state {state!r} has no ranges, because values of its key field {field.name!r} have no order "
+                f"({type_ddl(field.dataType)}); read all entries with TupleCollectionGet()",
+            )
+
+
 def is_request(node: Node) -> bool:
     """Return whether the tuples of a node come from DRPC requests, not from batches."""
     return any(isinstance(below, RequestSource) for below in walk(node))

@@ -23,9 +23,9 @@ from trident.base.errors import SnapshotMovedError
 from trident.reads import commit_gate
 from trident.reads.static_states import ReadableStore
 from trident_state.few_keys import Key
-from trident_state.key_order import KeyRange, collect_range
+from trident_state.key_order import KeyRange
 from trident_state.messages import Found
-from trident_state.ranged import has_order, read_range
+from trident_state.ranged import has_order, ranges_of
 from trident_state.state_shape import StateKind
 from trident_state.store import read_few
 
@@ -153,22 +153,21 @@ class Snapshot:
         self._end_read()
         return found.values
 
-    def range(self, state: str, entries: pa.Schema, between: KeyRange, most: int | None) -> pa.Table:
-        """Return the entries of a range of keys, in order: the first `most` of them, or all.
+    def ranges(self, state: str, entries: pa.Schema, ranges: Sequence[KeyRange], most: int | None) -> list[pa.Table]:
+        """Return the entries of each range of keys, in order: the first `most` of them, or all.
 
         `entries` has the names and types of the key fields and of the value.
         """
         store, txid = self._source.store(state), self.txid(state)
-        if not self._held and not has_order(store, between):
+        if not self._held and not has_order(store):
             raise _TooLarge
-        asked = most if self._held or (most is not None and most <= FREE_ROWS) else FREE_ROWS + 1
-        table = read_range(store, between, asked, txid)
-        if table is None:
-            table = collect_range(self._pages(store, txid), entries, between, most)
-        elif not self._held and table.num_rows > FREE_ROWS:
+        few = most is not None and most * len(ranges) <= FREE_ROWS
+        asked = most if self._held or few else FREE_ROWS + 1
+        tables = ranges_of(store, lambda: self._pages(store, txid), entries, ranges, asked, txid)
+        if not self._held and sum(table.num_rows for table in tables) > FREE_ROWS:
             raise _TooLarge
         self._end_read()
-        return table.rename_columns(entries.names)
+        return tables
 
     def scan(self, state: str) -> Iterator[pa.Table]:
         """Return all entries of a state, page by page: the key fields, then ``value``."""

@@ -3,19 +3,17 @@
 import base64
 import binascii
 import zlib
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import pyarrow as pa
 
 from trident.base.errors import StateKeyError
 from trident.base.short_texts import brief, typed_brief
 from trident.base.values import type_name
+from trident.operations.query_functions import Inclusive, ends_of
 from trident.reads.key_tables import fields_text, key_table
 from trident_state.encoding import is_bytes, is_text
-from trident_state.key_order import KeyRange, end_of, order_of, order_of_beginning, unordered_field
-
-Inclusive = Literal["left", "right", "both", "neither"]
-"""The ends that belong to a range, in pandas' words: ``left`` is `low`, ``right`` is `high`."""
+from trident_state.key_order import KeyRange, end_of, order_of, order_of_beginning, range_of_ends, unordered_field
 
 
 def range_between(state: str, fields: pa.Schema, low: Any, high: Any, inclusive: str) -> KeyRange:
@@ -27,10 +25,9 @@ def range_between(state: str, fields: pa.Schema, low: Any, high: Any, inclusive:
     check_ordered(state, fields)
     if inclusive not in get_args(Inclusive):
         raise ValueError(f"inclusive={brief(inclusive)}: expected {', '.join(map(repr, get_args(Inclusive)))}")
-    first = b"" if low is None else _end(state, fields, low, isAfter=inclusive in ("right", "neither"))
-    last = None if high is None else _end(state, fields, high, isAfter=inclusive in ("right", "both"))
-    # No key is before all keys, and after all keys at the same time.
-    return KeyRange(b"", b"") if first is None else KeyRange(first, last)
+    first, isWholeFirst = _end(state, fields, low)
+    last, isWholeLast = _end(state, fields, high)
+    return range_of_ends(first, last, (isWholeFirst, isWholeLast), ends_of(inclusive))
 
 
 def range_of_prefix(state: str, fields: pa.Schema, start: Any) -> KeyRange:
@@ -100,18 +97,17 @@ def _has_beginnings(kind: pa.DataType) -> bool:
     return is_text(kind) or is_bytes(kind)
 
 
-def _end(state: str, fields: pa.Schema, bound: Any, isAfter: bool) -> bytes | None:
-    """Return the bytes in order of the first key at a bound, or after all keys at it; None after every key."""
+def _end(state: str, fields: pa.Schema, bound: Any) -> tuple[bytes | None, bool]:
+    """Return the end of a range as bytes in order (None: no end), and whether it has all fields of a key."""
+    if bound is None:
+        return None, False
     if len(fields) > 1 and not isinstance(bound, tuple):
         raise StateKeyError(
             f"state {state!r}: invalid end of a range {typed_brief(bound)}: expected a tuple of values of the first "
             f"key fields ({fields_text(fields)})"
         )
     values = bound if isinstance(bound, tuple) else (bound,)
-    order = _order(state, fields, values)
-    if not isAfter:
-        return order
-    return order + b"\0" if len(values) == len(fields) else end_of(order)
+    return _order(state, fields, values), len(values) == len(fields)
 
 
 def _order(state: str, fields: pa.Schema, values: tuple[Any, ...]) -> bytes:

@@ -27,12 +27,13 @@ from trident.base.step import is_ours
 from trident.base.values import OutsideYears, infer_arrow, to_arrow, to_python, type_name
 from trident.base.years import OUTSIDE_YEARS, entry_text
 from trident.compiler.columns.columns import are_few
+from trident.operations.query_functions import Inclusive
 from trident.plan.nodes import StateWriter
 from trident.plan.state_schema import parts_of, present_of, value_of
 from trident.reads.committed_reads import Isolation, ReadSource, Snapshot, read_consistently
 from trident.reads.expression_listing import MISSING, calling_frame
 from trident.reads.flat_tables import spread_structs, to_frame
-from trident.reads.key_ranges import Inclusive, cursor_of, range_after, range_between, range_of_prefix
+from trident.reads.key_ranges import cursor_of, range_after, range_between, range_of_prefix
 from trident.reads.key_tables import fields_text, key_table, tuples_of
 from trident.reads.previous_reads import read_previous, txid_before
 from trident.reads.ranking import field_of, top_of_columns, top_of_values
@@ -364,7 +365,7 @@ class StateView(StateMapping):
         entries = pa.schema(list(zip([*self._shape.keys.names, self._output], self._shape.entries.types, strict=True)))
 
         def read(snapshot: Snapshot) -> tuple[pa.Table, int | None]:
-            return snapshot.range(self.name, entries, between, more), snapshot.txid(self.name)
+            return snapshot.ranges(self.name, entries, [between], more)[0], snapshot.txid(self.name)
 
         table, txid = self._at_one_txid(read)
         as_of = {} if txid is None else {"asOfTxid": txid}

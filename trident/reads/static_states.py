@@ -16,7 +16,7 @@ from trident_state.fingerprint import shown_shapes
 from trident_state.incarnation import Incarnation
 from trident_state.key_order import KeyRange
 from trident_state.messages import FewFound, Found
-from trident_state.ranged import has_order, read_range
+from trident_state.ranged import has_order, read_ranges
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 from trident_state.store import Readable, SharedSnapshot, Store, bind_reads, read_few
 
@@ -125,12 +125,14 @@ class ForeignState:
         # back yielded pages.
         yield from self._as_of(lambda txid: list(self._store.scan(txid, pageRows)))
 
-    def has_order(self, between: KeyRange) -> bool:
-        return has_order(self._store, between)
+    def has_order(self) -> bool:
+        return has_order(self._store)
 
-    def read_range(self, between: KeyRange, most: int | None, asOf: int | None = None) -> pa.Table | None:
-        """Return the entries of a range as of one txid; None, without a read, if the store can only be scanned."""
-        return self._as_of(lambda txid: read_range(self._store, between, most, txid))
+    def read_ranges(
+        self, ranges: Sequence[KeyRange], most: int | None, asOf: int | None = None
+    ) -> list[pa.Table] | None:
+        """Return the entries of each range, all as of one txid; None, without a read, if the store must be scanned."""
+        return self._as_of(lambda txid: read_ranges(self._store, ranges, most, txid))
 
     def close(self) -> None:
         self._store.close()

@@ -7,7 +7,7 @@ from typing import Any, get_args
 import pyarrow as pa
 
 from trident.drpc.local import DRPCFunction
-from trident.reads.key_ranges import Inclusive
+from trident.operations.query_functions import Inclusive
 from trident.reads.state_view import StateView
 from trident.server import bodies
 from trident.server.json_schemas import Schema, schema_of

@@ -5,7 +5,8 @@ from typing import Any, get_args
 
 from trident.base.json_values import read_json
 from trident.base.short_texts import brief
-from trident.reads.key_ranges import Inclusive, check_ordered, range_after, range_between, range_of_prefix
+from trident.operations.query_functions import Inclusive
+from trident.reads.key_ranges import check_ordered, range_after, range_between, range_of_prefix
 from trident.reads.keys_from_json import beginning_of_json, beginning_of_text
 from trident.reads.state_view import StateView
 from trident.server.errors import RequestError

@@ -12,7 +12,7 @@ from trident.base.types import ddl, select, type_ddl
 from trident.operations.callables import bind, check_no_lifecycle, operation_kind
 from trident.operations.functions import Declared, Query
 from trident.operations.output_fields import OutputsLike, own_types, read_outputs
-from trident.operations.query_functions import MapGet, SnapshotGet, TupleCollectionGet
+from trident.operations.query_functions import MapGet, RangeGet, SnapshotGet, TupleCollectionGet
 from trident.plan import nodes, rules
 from trident.plan.state_schema import function_of, keys_of, parts_of, queried_parts, shown_type, value_fields, value_of
 from trident.stream.argument_types import QueryArgument
@@ -59,11 +59,12 @@ class QueryVerbs(GroupwiseVerbs[StreamT]):
             types.
         function : QueryFunction
             MapGet() for the value of a key, SnapshotGet() for a state without keys, TupleCollectionGet() for all
-            entries of a state, or an object with batchRetrieve(state, args) and execute(tuple, result, collector).
+            entries of a state, RangeGet() for those of a range, or an object with batchRetrieve(state, args) and
+            execute(tuple, result, collector).
         outputFields : str, list of str or StructType
-            Names for the answers. The built-in functions know the types (TupleCollectionGet: the key fields, then the
-            value). If a value is a struct, as with `toTable` and several aggregators, ``MapGet(), "n, total"`` gives
-            the fields of these names; a single other name means the whole struct.
+            Names for the answers. The built-in functions know the types (TupleCollectionGet and RangeGet: the key
+            fields, then the value). If a value is a struct, as with `toTable` and several aggregators,
+            ``MapGet(), "n, total"`` gives the fields of these names; a single other name means the whole struct.
         replace : bool
             True: an output field with the name of a field of the tuple replaces that field, as in `Stream.each`.
         asOf : "committed", optional
@@ -99,6 +100,8 @@ class QueryVerbs(GroupwiseVerbs[StreamT]):
         inputs = () if call.inputs is None and whole else stream._inputs(call.inputs, step)
         if query.get:
             rules.check_query_keys(select(stream.schema, inputs), keys, state.name, step)
+        if isinstance(query.function, RangeGet):
+            rules.check_range_keys(select(stream.schema, inputs), keys, state.name, step)
         schema = rules.appended(stream.schema, outputs, step, replace=replace)
         committed = asOf is not None and not rules.is_request(stream._node)
         kind = nodes.CommittedQuery if committed else nodes.StateQuery
@@ -127,7 +130,7 @@ def _read_query(call: Arguments, updated: nodes.HeldState) -> tuple[Query, Struc
             keys = ddl(keys_of(updated))
             raise step.wrong(f"state {updated.state.name!r} has the key fields ({keys}): give MapGet()")
         return Query(function, step.function, get=True), _get_output(declared, updated, step)
-    if type(function) is TupleCollectionGet:
+    if type(function) in (TupleCollectionGet, RangeGet):
         return Query(function, step.function), _entry_outputs(declared, updated, step)
     if all(declared.typed):
         return Query(function, step.function), declared.schema
@@ -179,7 +182,10 @@ def _part_outputs(
 
 
 def _entry_outputs(declared: Declared, updated: nodes.HeldState, step: Step) -> StructType:
-    """Return the output fields of TupleCollectionGet: the key fields and the value, under the user's names."""
+    """Return the output fields of TupleCollectionGet and RangeGet: the key fields and the value.
+
+    They have the user's names.
+    """
     keys, parts = keys_of(updated), parts_of(updated)
     given = declared.schema.fields
     names = [*keys.names, *([value_of(updated).name] if parts is None else parts)]

@@ -1,7 +1,7 @@
 """BackingStore: the store of a state in a user's map."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -267,41 +267,50 @@ class BackingStore:
         except StateCorruptError as error:
             raise StateCorruptError(f"{self._where}: {error}") from error
 
-    def has_order(self, between: KeyRange) -> bool:
+    def has_order(self) -> bool:
         """Return whether the map can list the keys of a range in order: those of one text, binary or boolean field."""
         return is_stored_in_order(self._shape.keys) and self._calls.is_sorted
 
-    def read_range(self, between: KeyRange, most: int | None, asOf: int | None) -> pa.Table:
+    def read_ranges(self, ranges: Sequence[KeyRange], most: int | None, asOf: int | None) -> list[pa.Table]:
         self._check_readable(asOf)
-        pages, rows = [self._shape.entries.empty_table()], 0
         at_once = _RANGE_KEYS if most is None else min(max(most, _FEWEST_KEYS), _RANGE_KEYS)
-        for keys in self._keys_in_order(between, at_once):
-            pages.append(self._entries(keys, asOf))
-            rows += pages[-1].num_rows
+        if self.has_order():
+            keys = [self._keys_between(between, at_once) for between in ranges]
+        else:
+            listed = self._all_in_order()
+            keys = [self._listed(listed, between, at_once) for between in ranges]
+        tables = [self._first_entries(pages, most, asOf) for pages in keys]
+        self._check_readable(asOf)  # a range without a key reads no record
+        return tables
+
+    def _first_entries(self, pages: Iterable[list[bytes]], most: int | None, asOf: int | None) -> pa.Table:
+        tables, rows = [self._shape.entries.empty_table()], 0
+        for keys in pages:
+            tables.append(self._entries(keys, asOf))
+            rows += tables[-1].num_rows
             if most is not None and rows >= most:
                 break
-        if len(pages) == 1:
-            self._check_readable(asOf)
-        table = pa.concat_tables(pages)
+        table = pa.concat_tables(tables)
         return table if most is None else table.slice(0, most)
 
-    def _keys_in_order(self, between: KeyRange, size: int) -> Iterator[list[bytes]]:
-        """Yield the keys of a range in their order, at most `size` at once.
-
-        If the map cannot list them, this lists all keys, sorts those of the range, and reads no other values.
-        """
-        if not self.has_order(between):
-            keys = pa.array(self._calls.keys(), pa.binary())
-            orders = order_of(self._decoded(keys), len(self._shape.keys))
-            inside = between.holds(orders)
-            keys, orders = keys.filter(inside), orders.filter(inside)
-            keys = keys.take(pc.sort_indices(orders)).to_pylist()
-            yield from (keys[at : at + size] for at in range(0, len(keys), size))
-            return
+    def _keys_between(self, between: KeyRange, size: int) -> Iterator[list[bytes]]:
+        """Yield the keys of a range in their order, at most `size` at once, as the map lists them."""
         low, high = stored_range(between, self._shape.keys.field(0).type)
         while keys := self._calls.keys_between(low, high, size):
             yield keys
             low = keys[-1] + b"\0"
+
+    def _all_in_order(self) -> tuple[pa.Array, pa.Array]:
+        """Return all keys, and the bytes in order of each."""
+        keys = pa.array(self._calls.keys(), pa.binary())
+        return keys, order_of(self._decoded(keys), len(self._shape.keys))
+
+    def _listed(self, listed: tuple[pa.Array, pa.Array], between: KeyRange, size: int) -> Iterator[list[bytes]]:
+        """Yield the keys of a range in their order, at most `size` at once, from all keys. Reads no values."""
+        keys, orders = listed
+        inside = between.holds(orders)
+        found = keys.filter(inside).take(pc.sort_indices(orders.filter(inside))).to_pylist()
+        yield from (found[at : at + size] for at in range(0, len(found), size))
 
     def _values(self, keys: list[bytes], asOf: int | None) -> pa.Array:
         """Return the values of the given keys as of `asOf`.

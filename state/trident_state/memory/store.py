@@ -317,22 +317,26 @@ class MemoryStore:
             stop = min(at + pageRows, count)
             yield from (table for table in in_halves(rows, at, stop) if table.num_rows)
 
-    def has_order(self, between: KeyRange) -> bool:
+    def has_order(self) -> bool:
         return True
 
-    def read_range(self, between: KeyRange, most: int | None, asOf: int | None) -> pa.Table:
+    def read_ranges(self, ranges: Sequence[KeyRange], most: int | None, asOf: int | None) -> list[pa.Table]:
         self._loaded()
         self._check_reached(asOf)  # first, because the index must see the keys of batch `asOf`
         entries = self._loaded()
+        tables = [self._in_range(entries, between, most, asOf) for between in ranges]
+        if asOf is not None and entries.versioned:
+            # A range without a key reads no triple, although a key that was removed since may have been in it.
+            check_not_beyond(self._where, self._marker, asOf)
+        return tables
+
+    def _in_range(self, entries: Entries, between: KeyRange, most: int | None, asOf: int | None) -> pa.Table:
         pages = [self._shape.entries.empty_table()]
         at_once = _RANGE_ROWS if most is None else min(max(most, _FEWEST_ROWS), _RANGE_ROWS)
         for slots in entries.in_order(self._shape.keys).slots(between, at_once):
             pages += in_halves(partial(self._some, entries, slots, asOf), 0, len(slots))
             if most is not None and sum(page.num_rows for page in pages) >= most:
                 break
-        if asOf is not None and entries.versioned:
-            # A range without a key reads no triple, although a key that was removed since may have been in it.
-            check_not_beyond(self._where, self._marker, asOf)
         table = pa.concat_tables(pages)
         return table if most is None else table.slice(0, most)
 

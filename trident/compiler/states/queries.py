@@ -16,12 +16,14 @@ from trident.compiler.columns.columns import Column, Columns, are_few, made_tupl
 from trident.compiler.columns.function_errors import Where
 from trident.compiler.columns.key_numbers import KeyNumbers
 from trident.compiler.columns.user_keys import key_columns
+from trident.compiler.states.query_ranges import key_range
 from trident.compiler.states.shapes import shape_of
 from trident.operations.functions import Query
 from trident.operations.tuples import tuple_type
 from trident.plan.nodes import HeldState, StateReader
 from trident.plan.state_schema import function_of, parts_of, present_of, queried_parts, shown_type
 from trident_state.few_keys import Key
+from trident_state.key_order import KeyRange, collect_ranges
 
 Read = Callable[[HeldState, pa.Table], pa.Array]
 """A function that reads a state. Its argument is a table of key fields (no key twice; one row without columns for a
@@ -31,16 +33,21 @@ global value). It returns one stored accumulator for each row, null if there is 
 def _by_table(state: HeldState, keys: Sequence[Key]) -> None: ...
 
 
+def _by_scan(state: HeldState, entries: pa.Schema, ranges: Sequence[KeyRange], most: int | None) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Reads:
     """A `Read` that can also list a state: `scan` yields tables of entries, the key fields first, then the value.
 
     `few` reads a few keys, each a tuple of values, and returns Python values; None if only `read` can read the state.
+    `ranges` reads ranges of keys, each in order and at most `most` entries; None if the state must be scanned.
     """
 
     read: Read
     scan: Callable[[HeldState], Iterator[pa.Table]]
     few: Callable[[HeldState, Sequence[Key]], list[Any] | None] = _by_table
+    ranges: Callable[[HeldState, pa.Schema, Sequence[KeyRange], int | None], list[pa.Table] | None] = _by_scan
 
     def __call__(self, node: HeldState, keys: pa.Table) -> pa.Array:
         return self.read(node, keys)
@@ -222,6 +229,16 @@ class ReadOnlyState:
         """
         return iter(self._guarded(lambda: self._lookup.entries(self._read)))
 
+    def multiRange(self, ranges: Sequence[tuple[Any, ...]], limit: int | None = None) -> list[list[tuple[Any, ...]]]:
+        """Return for each range of keys its entries in the order of the keys: the first `limit` of them, or all.
+
+        A range is (low, high), or (low, high, inclusive) with the words of `RangeGet`. An end is a tuple of values of
+        the first key fields, or None. An entry is the values of the key fields, then the value.
+        """
+        lookup = self._lookup
+        read = [key_range(each, lookup.keys, lookup.subject) for each in ranges]
+        return self._guarded(lambda: lookup.ranges(read, limit, self._read))
+
     def _guarded(self, question: Callable[[], list[Any]]) -> list[Any]:
         try:
             return question()
@@ -290,11 +307,23 @@ class Lookup:
     def entries(self, read: Read) -> list[tuple[Any, ...]]:
         if not isinstance(read, Reads):
             raise TypeError(f"{self.subject}: this reader cannot list a state")
-        entries: list[tuple[Any, ...]] = []
-        for page in read.scan(self.state):
-            *keys, values = [Column.of(column) for column in page.columns]
-            presented = self.presented(values).values()
-            entries += zip(*[key.values() for key in keys], presented, strict=True)
+        return [entry for page in read.scan(self.state) for entry in self._listed(page)]
+
+    def ranges(self, ranges: Sequence[KeyRange], most: int | None, read: Read) -> list[list[tuple[Any, ...]]]:
+        """Return the entries of each range, in the order of their keys."""
+        if not isinstance(read, Reads):
+            raise TypeError(f"{self.subject}: this reader cannot list a state")
+        columns = self.keys.append(pa.field("", self.stored))
+        tables = read.ranges(self.state, columns, ranges, most)
+        if tables is None:
+            tables = collect_ranges(read.scan(self.state), columns, ranges, most)
+        return [self._listed(table) for table in tables]
+
+    def _listed(self, page: pa.Table) -> list[tuple[Any, ...]]:
+        """Return the entries of a table that have a value, as a query sees them."""
+        *keys, values = [Column.of(column) for column in page.columns]
+        presented = self.presented(values).values()
+        entries: list[tuple[Any, ...]] = list(zip(*[key.values() for key in keys], presented, strict=True))
         entries = [entry for entry in entries if entry[-1] is not None]
         # the values of several aggregators are Rows, which are tuples
         return [(*entry[:-1], *entry[-1]) for entry in entries] if self.bundled else entries

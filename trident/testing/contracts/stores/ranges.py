@@ -12,9 +12,9 @@ import pytest
 
 from trident.base.errors import SnapshotMovedError
 from trident.testing.contracts.stores.fixtures import FIRST, Setting, Storage, every_kind, every_versioned_kind
-from trident_state.key_order import KeyRange, collect_range, end_of, order_of
+from trident_state.key_order import KeyRange, end_of, order_of
 from trident_state.messages import Update
-from trident_state.ranged import has_order, read_range
+from trident_state.ranged import has_order, ranges_of, read_ranges
 from trident_state.state_shape import StateKind, replacing
 from trident_state.store import Store
 
@@ -87,6 +87,14 @@ class RangeContract:
             page = ranged(setting, store, KeyRange(b"\1w2\0", None), 7, txid)
             assert [key for (key,), _ in page] == [word for word in words if word > "w2"][:7]
 
+    @every_kind
+    def test_several_ranges_are_one_read(self, setting: Setting, store: Store) -> None:
+        setting.apply(store, 1, {number: number for number in range(30)})
+        ranges = [KeyRange(b"\1w2", b"\1w3"), KeyRange(b"\1x", None), KeyRange(b"\1w28", None)]
+        found = ranges_of(store, lambda: store.scan(None), setting.shape.entries, ranges, 3, None)
+        words = [table.column(0).to_pylist() for table in found]
+        assert words == [["w2", "w20", "w21"], [], ["w28", "w29", "w3"]]
+
     @every_versioned_kind
     def test_a_range_of_the_batch_before_does_not_have_later_keys(self, setting: Setting, store: Store) -> None:
         setting.apply(store, 1, {1: 1, 3: 3})
@@ -108,9 +116,9 @@ class RangeContract:
     def test_a_range_has_the_columns_of_a_scan(self, setting: Setting, store: Store) -> None:
         setting.apply(store, 1, {1: 1})
         for between in (KeyRange(b"", None), KeyRange(b"\1x", None)):
-            found = read_range(store, between, None, None)
-            assert found is None or found.schema.equals(setting.shape.entries)
-            assert found is not None or not has_order(store, between)
+            found = read_ranges(store, [between], None, None)
+            assert found is None or found[0].schema.equals(setting.shape.entries)
+            assert found is not None or not has_order(store)
 
     @every_kind
     def test_the_end_of_a_beginning_is_after_all_that_begin_so(self, setting: Setting, store: Store) -> None:
@@ -125,9 +133,7 @@ def ranged(
     """Return the entries of a range as readers get them: by the store's index, or by a scan."""
     if setting.kind is StateKind.NON_TRANSACTIONAL:
         as_of = None
-    found = read_range(store, between, most, as_of)
-    if found is None:
-        found = collect_range(store.scan(as_of), setting.shape.entries, between, most)
+    (found,) = ranges_of(store, lambda: store.scan(as_of), setting.shape.entries, [between], most, as_of)
     *keys, values = (column.to_pylist() for column in found.columns)
     return _alike(list(zip(zip(*keys, strict=True), values, strict=True)))
 
