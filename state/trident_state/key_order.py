@@ -77,6 +77,35 @@ def end_of(beginning: bytes) -> bytes | None:
     return shorter[:-1] + bytes([shorter[-1] + 1]) if shorter else None
 
 
+def possible_keys(between: KeyRange, schema: pa.Schema, most: int) -> pa.Table | None:
+    r"""Return every key that a range can have, in order, if they are at most `most`; None if they are more.
+
+    Only the keys of one field of whole numbers or dates can be listed; None for others.
+
+    >>> low, high = order_of(pa.table({"n": [7, 10]}), 1).to_pylist()
+    >>> possible_keys(KeyRange(low, high), pa.schema({"n": pa.int64()}), 100).to_pydict()
+    {'n': [7, 8, 9]}
+    """
+    kind = schema.field(0).type if len(schema) == 1 else None
+    if kind is None or not (kinds.is_signed_integer(kind) or kinds.is_date32(kind)) or between.low < _VALUE:
+        return None
+    limit = 1 << (kind.bit_width - 1)
+    first = max(_least_number(between.low), -limit)
+    end = limit if between.high is None else min(_least_number(between.high), limit)
+    if end - first > most:
+        return None
+    numbers = pa.array(range(first, end), pa.int64()).cast(pa.int32() if kinds.is_date32(kind) else kind)
+    return pa.table([numbers.cast(kind)], schema=schema)
+
+
+def _least_number(order: bytes) -> int:
+    """Return the least whole number whose bytes in order are at least `order`."""
+    if order[:1] != _VALUE:
+        return -(1 << 63) if order < _VALUE else 1 << 63
+    number = int.from_bytes(order[1:9].ljust(8, b"\0"), "big") - (1 << 63)
+    return number + 1 if len(order) > 9 else number
+
+
 def is_stored_in_order(schema: pa.Schema) -> bool:
     """Return whether the stored bytes of keys (`trident_state.keys`) have the order of the keys, too.
 

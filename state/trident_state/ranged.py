@@ -5,7 +5,11 @@ from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 
-from trident_state.key_order import KeyRange, collect_ranges
+from trident_state.key_order import KeyRange, collect_ranges, possible_keys
+from trident_state.messages import Found
+
+_MOST_KEYS = 10_000
+"""The most possible keys of ranges that are read one by one, instead of a scan."""
 
 
 @runtime_checkable
@@ -25,6 +29,15 @@ class Ranged(Protocol):
         ...
 
 
+class _Readable(Protocol):
+    def read(self, keys: pa.Table, asOf: int | None) -> Found: ...
+
+
+def is_quick(store: object, keys: pa.Schema, ranges: Sequence[KeyRange]) -> bool:
+    """Return whether `ranges_of` reads few other entries than those of the ranges. `keys` has the key fields."""
+    return has_order(store) or _possible_keys(keys, ranges) is not None
+
+
 def has_order(store: object) -> bool:
     """Return whether a store reads few other entries than those of a range; see `Ranged.has_order`."""
     return isinstance(store, Ranged) and store.has_order()
@@ -36,18 +49,48 @@ def read_ranges(store: object, ranges: Sequence[KeyRange], most: int | None, asO
 
 
 def ranges_of(
-    store: object,
+    store: _Readable,
     scan: Callable[[], Iterable[pa.Table]],
     entries: pa.Schema,
     ranges: Sequence[KeyRange],
     most: int | None,
     asOf: int | None,
 ) -> list[pa.Table]:
-    """Return the entries of each range, from a store of any kind: by `read_ranges`, or otherwise by one `scan`.
+    """Return the entries of each range, from a store of any kind.
 
-    `entries` has the names and types of the key fields and of the value.
+    They are read by the store's index, by all keys that the ranges can have if these are few, or otherwise by one
+    `scan`. `entries` has the names and types of the key fields and of the value.
     """
+    if not has_order(store):
+        possible = _possible_keys(pa.schema(list(entries)[:-1]), ranges)
+        if possible is not None:
+            return _by_keys(store, possible, entries, most, asOf)
     found = read_ranges(store, ranges, most, asOf)
     if found is None:
         return collect_ranges(scan(), entries, ranges, most)
     return [table.rename_columns(entries.names) for table in found]
+
+
+def _possible_keys(keys: pa.Schema, ranges: Sequence[KeyRange]) -> list[pa.Table] | None:
+    """Return all keys that each range can have; None if they are too many for one read."""
+    left, tables = _MOST_KEYS, list[pa.Table]()
+    for between in ranges:
+        table = possible_keys(between, keys, left)
+        if table is None:
+            return None
+        left -= table.num_rows
+        tables.append(table)
+    return tables
+
+
+def _by_keys(
+    store: _Readable, possible: list[pa.Table], entries: pa.Schema, most: int | None, asOf: int | None
+) -> list[pa.Table]:
+    keys = pa.concat_tables([entries.empty_table().select(range(len(entries) - 1)), *possible])
+    values, at, found = store.read(keys, asOf).values, 0, list[pa.Table]()
+    for table in possible:
+        answers = values.slice(at, table.num_rows)
+        at += table.num_rows
+        read = pa.table([*table.columns, answers], schema=entries)
+        found.append(read.filter(answers.is_valid()).slice(0, most))
+    return found

@@ -10,7 +10,7 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from tests.support.server import RedisServer
-from trident import Count, MapGet, TridentTopology
+from trident import Count, MapGet, RangeGet, TridentTopology
 from trident.commits.carriers import Carriers
 from trident.commits.user_code import UserCode
 from trident.compiler.spark import engine
@@ -151,6 +151,28 @@ def test_executors_of_a_later_stage_ask_as_of_the_batch_before(
         known = before(txid - 1)
         assert taking.rows[txid] == Counter((w, known.get(w), known.get(w), known[w]) for w in words_)
     assert not driver_asks
+
+
+def test_executors_read_ranges(
+    shared_redis: RedisServer, spark: SparkSession, tmp_path: Path, driver_asks: list[str]
+) -> None:
+    taking, topology = Taking(), TridentTopology()
+    words = topology.newStream("words", FixedBatchSpout("word string", BATCHES))
+    state = RedisMapState.opaque(shared_redis.url, writers="executors", groups=2)
+    counts = words.groupBy("word").persistentAggregate(state, Count(), "count", name="counts")
+    asked = words.each("word", _to_the_end, "end string")
+    found = asked.stateQuery(counts, "word, end", RangeGet(limit=2), "found, n").project("word, found, n")
+    found.foreachArrow(taking)
+    run(topology, spark, tmp_path)
+    for txid, words_ in enumerate(BATCHES, 1):
+        known = sorted((word, count) for word, count in before(txid - 1).items() if count)
+        pairs = ((word, pair) for word in words_ for pair in [pair for pair in known if pair[0] >= word][:2])
+        assert taking.rows[txid] == Counter((word, *pair) for word, pair in pairs)
+    assert not driver_asks
+
+
+def _to_the_end(word: str) -> str:
+    return "~"
 
 
 def _or_zero(count: int | None) -> int:

@@ -20,6 +20,7 @@ from trident_state.key_order import (
     is_stored_in_order,
     order_of,
     order_of_beginning,
+    possible_keys,
     stored_range,
     unordered_field,
 )
@@ -108,6 +109,34 @@ def test_other_keys_are_not_stored_in_order() -> None:
     assert not is_stored_in_order(pa.schema({"a": pa.string(), "b": pa.string()}))
     assert unordered_field(pa.schema({"a": pa.string(), "b": pa.list_(pa.int64())})).name == "b"  # type: ignore[union-attr]
     assert unordered_field(pa.schema({"a": pa.string()})) is None
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data(), st.sampled_from([pa.int8(), pa.int64(), pa.date32()]))
+def test_all_possible_keys_of_a_range(data: st.DataObject, kind: pa.DataType) -> None:
+    schema, bits = pa.schema({"k": kind}), kind.bit_width - 1
+    numbers = st.sampled_from([-(2**bits), -(2**bits) + 1, -1, 0, 1, 2**bits - 2, 2**bits - 1])
+    ends = numbers.map(lambda number: order_of(pa.table({"k": pa.array([number])}), 1)[0].as_py()).flatmap(
+        lambda end: st.sampled_from([end, end + b"\0", end[:-1]])
+    )
+    between = KeyRange(data.draw(ends | st.just(b"\1")), data.draw(ends | st.just(b"\2") | st.none()))
+    found = possible_keys(between, schema, 20)
+    wide = pa.int64() if kind == pa.int64() else pa.int32()
+    listed = [] if found is None else found["k"].cast(pa.int32() if kind == pa.date32() else kind).to_pylist()
+    near = {number + step for number in (-(2**bits), 0, 2**bits - 1) for step in range(-25, 26)}
+    tried = sorted(number for number in near if -(2**bits) <= number < 2**bits)
+    orders = order_of(pa.table({"k": pa.array(tried, wide)}), 1)
+    inside = [number for number, held in zip(tried, between.holds(orders).to_pylist(), strict=True) if held]
+    assert listed == inside if found is not None else len(inside) > 20
+
+
+def test_keys_that_cannot_be_listed() -> None:
+    everything = KeyRange(b"", None)
+    assert possible_keys(everything, pa.schema({"k": pa.int8()}), 1_000) is None, "null may be one of them"
+    assert possible_keys(KeyRange(b"\1", None), pa.schema({"k": pa.int8()}), 255) is None
+    for kind in (pa.string(), pa.float64(), pa.timestamp("us"), pa.bool_()):
+        assert possible_keys(KeyRange(b"\1", b"\1"), pa.schema({"k": kind}), 1_000) is None
+    assert possible_keys(KeyRange(b"\1", b"\1"), pa.schema({"k": pa.int8(), "j": pa.int8()}), 1_000) is None
 
 
 @settings(max_examples=100, deadline=None)

@@ -11,7 +11,7 @@ from trident.plan.nodes import CommittedQuery, HeldState, StateReader, StaticSta
 from trident.reads.committed_reads import ReadSource, Snapshot, read_consistently
 from trident.reads.static_states import ReadableStore
 from trident_state.key_order import KeyRange
-from trident_state.ranged import read_ranges
+from trident_state.ranged import ranges_of
 
 
 class Answers:
@@ -41,10 +41,9 @@ class Answers:
         def read(node: HeldState, keys: pa.Table) -> pa.Array:
             return readable[node.state.name].read(keys, as_of[node.state.name]).values
 
-        def ranges(
-            node: HeldState, entries: pa.Schema, ranges: Sequence[KeyRange], most: int | None
-        ) -> list[pa.Table] | None:
-            return read_ranges(readable[node.state.name], ranges, most, as_of[node.state.name])
+        def ranges(node: HeldState, entries: pa.Schema, ranges: Sequence[KeyRange], most: int | None) -> list[pa.Table]:
+            store, txid = readable[node.state.name], as_of[node.state.name]
+            return ranges_of(store, lambda: store.scan(txid), entries, ranges, most, txid)
 
         return Reads(read, lambda node: readable[node.state.name].scan(as_of[node.state.name]), ranges=ranges)
 

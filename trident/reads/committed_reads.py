@@ -25,7 +25,7 @@ from trident.reads.static_states import ReadableStore
 from trident_state.few_keys import Key
 from trident_state.key_order import KeyRange
 from trident_state.messages import Found
-from trident_state.ranged import has_order, ranges_of
+from trident_state.ranged import is_quick, ranges_of
 from trident_state.state_shape import StateKind
 from trident_state.store import read_few
 
@@ -159,7 +159,7 @@ class Snapshot:
         `entries` has the names and types of the key fields and of the value.
         """
         store, txid = self._source.store(state), self.txid(state)
-        if not self._held and not has_order(store):
+        if not self._held and not is_quick(store, pa.schema(list(entries)[:-1]), ranges):
             raise _TooLarge
         few = most is not None and most * len(ranges) <= FREE_ROWS
         asked = most if self._held or few else FREE_ROWS + 1

@@ -95,6 +95,26 @@ class RangeContract:
         words = [table.column(0).to_pylist() for table in found]
         assert words == [["w2", "w20", "w21"], [], ["w28", "w29", "w3"]]
 
+    @every_kind
+    @pytest.mark.parametrize("kind_of_key", [pa.int32(), pa.date32()])
+    def test_a_short_range_of_whole_numbers_or_dates(
+        self, storage: Storage, kind: StateKind, kind_of_key: pa.DataType
+    ) -> None:
+        schema = pa.schema({"k": kind_of_key})
+        setting = Setting(storage, kind, schema, combine=replacing())
+        store = setting.started()
+        numbers = list(range(-20, 20, 3))
+        keys = pa.table([pa.array(numbers, pa.int32()).cast(kind_of_key)], schema=schema)
+        store.apply(FIRST, Update(1, keys, pa.array(numbers, pa.int64())))
+        store.apply(FIRST, Update(2, keys.slice(0, 2), pa.array([None, 5], pa.int64())))
+        left = {number: number for number in numbers} | {-17: 5}
+        del left[-20]
+        for low, high, most in ((-20, 5, None), (-20, 5, 3), (0, 0, None), (19, 30, 1), (5, 4, None)):
+            ends = order_of(pa.table({"k": pa.array([low, high])}), 1).to_pylist()
+            found = ranges_of(store, lambda: store.scan(None), setting.shape.entries, [KeyRange(*ends)], most, None)
+            expected = [value for number, value in left.items() if low <= number < high]
+            assert found[0].column(1).to_pylist() == expected[:most]
+
     @every_versioned_kind
     def test_a_range_of_the_batch_before_does_not_have_later_keys(self, setting: Setting, store: Store) -> None:
         setting.apply(store, 1, {1: 1, 3: 3})
