@@ -11,6 +11,7 @@ from trident.base.described import keep
 from trident.base.errors import SpoutContractError
 from trident.base.types import ddl
 from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.digests import digest_of
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor, SpoutKind
 from trident_spouts.rereading import End, beginning_lost
@@ -91,6 +92,11 @@ class FixedBatchSpout:
     def amount_before(self, end: Metadata) -> str | None:
         """Return the number of batches before a position, in words."""
         return _count(_FixedExecutor.index(end) + 1, "batch", "es")
+
+    @property
+    def rows_digest(self) -> str:
+        """The digest of all rows. A position does not say which rows came before it."""
+        return " ".join(map(digest_of, self.tables))
 
     def __repr__(self) -> str:
         rows = sum(table.num_rows for table in self.tables)

@@ -60,6 +60,11 @@ class RereadSpout:
         """True if only Spark can read the tuples."""
         return isinstance(self.spout, SparkOnlySpout) and self.spout.needs_spark
 
+    @property
+    def rows_digest(self) -> str:
+        """The digest of the spout's rows, if the program has them and positions do not say which ones were read."""
+        return str(getattr(self.spout, "rows_digest", ""))
+
     def open(self) -> SpoutExecutor:
         """Return the executor of one run."""
         assert isinstance(self.spout, RereadableSpout), "the verb has checked it"

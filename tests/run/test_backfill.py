@@ -15,7 +15,7 @@ from tests.state.backing.maps import SqliteMap
 from tests.support.backfills import TOTAL, TickingSpout, numbered, program
 from tests.support.server import RedisServer
 from tests.support.waiting import wait_until
-from trident import Average, Count, MapGet, Sum, TridentTopology, dropState
+from trident import Average, Count, MapGet, Sum, TopK, TridentTopology, dropState
 from trident.base import crash_points
 from trident.errors import CodeChangedError, DataLossError, FencedError, StateError, TopologyActiveError, TopologyError
 from trident.run import registry
@@ -310,6 +310,34 @@ def test_a_run_that_is_ahead_of_a_restored_log_begins_again(torn: bool, tmp_path
     if torn:
         (tmp_path / "t" / FOLDER / "upto.json").write_text("")
     assert run(program(numbered(100), MemoryMapState.opaque()), tmp_path, "sums") == [sums(100)]
+
+
+def test_a_start_after_a_crash_begins_again_with_other_rows_or_functions(tmp_path: Path) -> None:
+    """What it read before the crash is not what the program gives now."""
+
+    def declared(rows: list[Any], factor: int, new: bool, most: int = 1) -> TridentTopology:
+        topology = TridentTopology()
+        stream = topology.newStream("n", FixedBatchSpout("n long", rows))
+        stream.persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="counts")
+        if new:
+            made = stream.each("n", (lambda n: 2 * n) if factor == 2 else (lambda n: 3 * n), "m long")
+            made.persistentAggregate(MemoryMapState.opaque(), "m", Sum(), "sum", name="sums", backfill=True)
+            best = made.persistentAggregate
+            best(MemoryMapState.opaque(), "m", TopK(most), "best", name="best", backfill=True)
+        return topology
+
+    def die(point: str) -> None:
+        if point == "start.backfilled":
+            raise OSError("the driver dies")
+
+    run(declared([[1], [2]], 2, False), tmp_path)
+    for args in ([[1], [2]], 2, True), ([[1], [5]], 2, True), ([[1], [5]], 3, True), ([[1], [5]], 3, True, 2):
+        with listening(die), pytest.raises(OSError, match="the driver dies"):
+            run(declared(*args), tmp_path)
+    assert len([each for each in (tmp_path / "t" / FOLDER).iterdir() if each.is_dir()]) == 4
+    with start_local(declared([[1], [5]], 3, True, 2), name="t", checkpointLocation=tmp_path) as running:
+        running.processAllAvailable(timeout=60)
+        assert running.state("sums").value == 18 and list(running.state("best").value) == [15, 3]
 
 
 def test_old_batches_that_are_gone_are_told(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from trident.compiler.program import Program
 from trident.compiler.stages import cut_nodes
 from trident.configuration.settings import Settings
 from trident.log.protocol import TransactionLog
+from trident.plan.functions_of_plan import functions_of
 from trident.plan.nodes import Node, RequestSource, SpoutSource, StateSpec, StateWriter, walk
 from trident.plan.rebuilding import rebuilt
 from trident.plan.topology_protocol import TopologyPlan
@@ -278,10 +279,12 @@ def _in_memory(state: StateSpec) -> StateSpec:
 
 
 def _digest(plan: PartOfPlan, nodes: list[StateWriter]) -> str:
-    """Return a name for the run that is another one if its states, steps or sources are."""
+    """Return a name for the run that is another one if its states, steps, functions or sources are."""
     groups = cut_nodes(plan.sinks, {}).groups
-    sources = sorted((source.stream, repr(source.spout)) for group in groups for source in group.spouts)
-    parts = [[group.outline.encode() for group in groups], sources, sorted(node.state.name for node in nodes)]
+    spouts = [(source.stream, source.spout) for group in groups for source in group.spouts]
+    sources = sorted((stream, repr(spout), getattr(spout, "rows_digest", "")) for stream, spout in spouts)
+    steps = [[group.outline.encode() for group in groups], [functions_of(node) for node in plan.nodes]]
+    parts = [steps, sources, sorted(node.state.name for node in nodes)]
     return hashlib.blake2b(json.dumps(parts, default=str).encode(), digest_size=8).hexdigest()
 
 
