@@ -279,7 +279,8 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         Parameters
         ----------
         force
-            Drop the states even if there is no log at that location, or if a state belongs to another log.
+            Drop the states even if there is no log at that location, or if a state belongs to another log. A fork also
+            forgets which outputs and sources belong to the topology from which it was forked.
 
         Raises
         ------

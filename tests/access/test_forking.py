@@ -1,6 +1,7 @@
 """A fork goes on where the savepoint was, and touches nothing of the first topology: states, outputs, sources."""
 
 import functools
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -536,3 +537,50 @@ def test_a_state_of_a_fork_without_a_start_is_dropped(tmp_path: Path, shared_red
     with pytest.raises(StateError, match="the log has no snapshots of state 'counts', as it has of a state in memory"):
         dropState("fork", "counts", tmp_path)
     assert contents(program(LATER, redis), "first", tmp_path) == WHOLE
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "redis"])
+def test_a_reset_of_a_fork_keeps_what_it_must_not_touch(kind: str, tmp_path: Path, shared_redis: RedisServer) -> None:
+    log = None if kind == "sqlite" else RedisLog(shared_redis.url, requireDurable=False)
+
+    def program(batches: list[Any], out: str) -> TridentTopology:
+        topology = words(batches)
+        topology.newStream("rows", FixedBatchSpout("n long", [[1]])).writeParquet(tmp_path / out, name="rows")
+        return topology
+
+    save(program(BATCHES, "out"), tmp_path, log=log)
+    forkTopology("first", "before", "fork", tmp_path, toLog=log)
+    assert contents(program(LATER, "own"), "fork", tmp_path, log=log) == WHOLE
+    for _ in range(2):
+        program(LATER, "own").reset("fork", tmp_path, log=log)
+        with pytest.raises(OutputConflictError, match="as output 'rows' of topology 'first', from which 'fork' was"):
+            contents(program(LATER, "out"), "fork", tmp_path, log=log)
+    shutil.rmtree(tmp_path / "own")
+    assert contents(program(LATER, "own"), "fork", tmp_path, log=log) == {"dog": 3, "cat": 1, "cow": 1}
+    program(LATER, "own").reset("fork", tmp_path, log=log)
+    forkTopology("first", "before", "fork", tmp_path, toLog=log)
+    with pytest.raises(OutputConflictError, match="as output 'rows' of topology 'first'"):
+        contents(program(LATER, "out"), "fork", tmp_path, log=log)
+    program(LATER, "own").reset("fork", tmp_path, log=log, force=True)
+    shutil.rmtree(tmp_path / "out")
+    assert contents(program(LATER, "out"), "fork", tmp_path, log=log) == {"dog": 3, "cat": 1, "cow": 1}
+
+
+@pytest.mark.parametrize("point", ["reset.owner", "reset.log"])
+def test_a_reset_of_a_fork_that_dies_is_done_by_the_next_one(point: str, tmp_path: Path) -> None:
+    def die(reached: str) -> None:
+        if reached == point:
+            raise OSError("the process dies")
+
+    save(words(), tmp_path)
+    forkTopology("first", "before", "fork", tmp_path)
+    assert contents(words(LATER), "fork", tmp_path) == WHOLE
+    crash_points.listen(die)
+    try:
+        with pytest.raises(OSError, match="the process dies"):
+            words().reset("fork", tmp_path)
+    finally:
+        crash_points.listen(None)
+    words().reset("fork", tmp_path)
+    assert {each.name.partition(".sqlite")[0] for each in (tmp_path / "fork").iterdir()} == {"log"}
+    assert contents(words(LATER), "fork", tmp_path) == {"dog": 3, "cat": 1, "cow": 1}

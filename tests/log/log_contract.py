@@ -496,6 +496,28 @@ class LogContract:
         again.keep_outputs(later, {})
         assert again.outputs() == {}
 
+    def test_a_log_that_starts_over_keeps_one_record_and_its_epochs(self, place: Place) -> None:
+        log = place.open()
+        lease, before = log.take(), log.uuid
+        found(log, lease)
+        frozen(log, lease, 1)
+        log.born(lease, "a", Birth("g", 0))
+        log.keep_outputs(lease, {"o": OutputProgress()})
+        log.keep_readings(lease, {"state a": b"one"})
+        log.start_over(lease, b"origin")
+        with pytest.raises(FencedError):
+            log.sync(lease)
+        for each in (log, place.look(), place.open()):
+            assert each.uuid != before and each.origin() == b"origin" and each.lease() == Lease(1, "")
+            assert (each.groups(), each.births(), each.members(), each.readings()) == ([], {}, Members(), {})
+            assert each.frozen("g", 1, 1) is None and each.files_address() == ""
+        again = place.open()
+        later = again.take()
+        assert later.epoch == 2 and again.outputs() == {}
+        found(again, later)
+        frozen(again, later, 1)
+        assert again.history("g") == History(0, {"s": 1}, (1,))
+
     def test_the_rows_that_states_are_made_of_are_kept_and_replaced_as_a_whole(self, place: Place) -> None:
         log = place.open()
         lease = log.take()

@@ -187,6 +187,9 @@ class FakeLog:
     def members(self) -> Members:
         return self._disk.members
 
+    def start_over(self, lease: Lease, origin: bytes) -> None:
+        raise NotImplementedError("the simulator has no forks")
+
     def enroll(self, lease: Lease, members: Members) -> None:
         def write(disk: LogDisk) -> Undo:
             disk.members = replace(members, founded={})

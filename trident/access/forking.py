@@ -29,7 +29,7 @@ from trident.log.frozen_results import with_life, with_time
 from trident.log.protocol import NO_LEASE, Birth, Members, TransactionLog
 from trident.recovery.first_content import frozen_content
 from trident.recovery.folder_owner import check_own_folder, check_own_objects, record_own_objects, take_objects
-from trident.recovery.fork_origin import Origin, origin_of
+from trident.recovery.fork_origin import Origin, origin_of, with_former
 from trident.recovery.savepoint import (
     SAVEPOINTS,
     Savepoint,
@@ -225,8 +225,9 @@ class _Fork:
 
     def make(self) -> None:
         """Write the log. Raises LogError or SavepointError, before anything is written, if the log is another one."""
-        log, settings, origin = self._log, self._settings, self._origin
+        log, settings = self._log, self._settings
         before = self._check_free()
+        origin = self._origin
         check_own_folder(settings, log.uuid)
         kept_at = check_own_objects(settings, log)
         holder = Holder(0, socket.gethostname(), os.getpid(), settings.clock.time(), settings.leaseSecs)
@@ -257,6 +258,9 @@ class _Fork:
         # write, which nothing distinguishes from a start that died there.
         if begun is None and log.groups():
             raise SavepointError(f"there is a topology {name!r} {log_at} already: give the fork another name")
+        if begun is not None and begun.complete and not log.groups():  # it was reset
+            self._origin = with_former(self._origin, begun)
+            return lease
         if begun is not None and begun.complete:
             raise SavepointError(f"the fork {name!r} {log_at} is complete: start it, or give another fork another name")
         if begun is not None and begun.savepoint != self._origin.savepoint:

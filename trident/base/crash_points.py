@@ -67,6 +67,9 @@ SAVEPOINT_POINTS = (
 FORK_POINTS = ("fork.taken", "fork.begun", "fork.state", "fork.enrolled", "fork.done")
 """Points that only a fork reaches, in the order in which it does."""
 
+RESET_POINTS = ("reset.owner", "reset.log")
+"""The points in a reset of a fork."""
+
 BACKFILL_POINTS = ("backfill.caught.up", "backfill.former.committed", "start.backfilled")
 """Points that only a start reaches that fills new states with the earlier tuples of their streams."""
 
@@ -76,6 +79,7 @@ DELTA_POINTS = ("delta.written", "delta.committed", "delta.merged", "delta.compa
 _ALL_POINTS = (
     *(*POINTS, *OUTPUT_POINTS, *EVOLVE_POINTS, *SAVEPOINT_POINTS, *FORK_POINTS, *BACKFILL_POINTS),
     *DELTA_POINTS,
+    *RESET_POINTS,
 )
 
 VARIABLE = "TRIDENT_CRASH_AT"

@@ -222,8 +222,8 @@ class TransactionLog(LogReading, Protocol):
     """One topology's log. Every write raises FencedError unless its lease is the last lease that the log issued.
 
     These writes are durable before they return: `keep_files_at`, `keep_origin`, `enroll`, `keep_outputs`,
-    `keep_readings`, `freeze`, `freeze_stage`, `born`, `founded`, `forget`, `publish`, `sync`. Any other write survives
-    the death of the process at once, but a power loss only after the next durable write.
+    `keep_readings`, `start_over`, `freeze`, `freeze_stage`, `born`, `founded`, `forget`, `publish`, `sync`. Any other
+    write survives the death of the process at once, but a power loss only after the next durable write.
     """
 
     def take(self, holder: Holder | None = None, after: Lease | None = None) -> Lease:
@@ -255,6 +255,13 @@ class TransactionLog(LogReading, Protocol):
 
     def keep_origin(self, lease: Lease, origin: bytes) -> None:
         """Record the savepoint from which this log is forked, or replace this record."""
+        ...
+
+    def start_over(self, lease: Lease, origin: bytes) -> None:
+        """Delete everything in the log, in one write, and record `origin`. The log has a new uuid then, and no driver.
+
+        The number of the last epoch stays.
+        """
         ...
 
     def enroll(self, lease: Lease, members: Members) -> None:

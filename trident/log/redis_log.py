@@ -80,6 +80,7 @@ class RedisTransactionLog(LogBase):
     ) -> None:
         check_name("topology", topology)
         super().__init__(f"the log of topology {topology!r}", "log=...", reading)
+        self._topology = topology
         self._base = f"{prefix}:{{{topology}}}:log"
         self._meta, self._states, self._members = self._key("m"), self._key("s"), self._key("t")
         self._contents = self._key("c")
@@ -521,8 +522,31 @@ class RedisTransactionLog(LogBase):
     def sync(self, lease: Lease) -> None:
         self._write(lease, WriteRequest(self._meta))
 
+    def start_over(self, lease: Lease, origin: bytes) -> None:
+        identity = {"format": FORMAT, "topology": self._topology, "uuid": uuid.uuid4().hex}
+        begun: dict[str, bytes | str | int]
+        begun = {**identity, "epoch": lease.epoch, "token": "", "last": "", "origin": origin}
+        write = self._deleting().set(self._meta, begun)
+        self._check_writable()
+        with self._lock:
+            self._writes += 1
+            (reply,) = self._server.ask(write.packed(lease, self._writes))
+            if self._identity()[2] != identity["uuid"].encode():  # else the first send did it, and its reply was lost
+                self._check_reply(lease, reply)
+        self._uuid = identity["uuid"]
+
     def drop(self, lease: Lease) -> None:
         """Delete the whole log in one write: a start must never continue from the rest of a partial deletion."""
+        write = self._deleting()
+        self._check_writable()
+        with self._lock:
+            self._writes += 1
+            (reply,) = self._server.ask(write.packed(lease, self._writes))
+            if reply[0] != b"GONE":  # GONE: the first send deleted the log, and its reply was lost
+                self._check_reply(lease, reply)
+
+    def _deleting(self) -> WriteRequest:
+        """Return a write that deletes the whole log."""
         write = WriteRequest(self._meta)
         for group in self.groups():
             fields = self._hash(self._group_key(group))
@@ -531,12 +555,7 @@ class RedisTransactionLog(LogBase):
             write.delete(self._group_key(group))
         for key in (self._members, self._states, self._contents, self._meta):
             write.delete(key)
-        self._check_writable()
-        with self._lock:
-            self._writes += 1
-            (reply,) = self._server.ask(write.packed(lease, self._writes))
-            if reply[0] != b"GONE":  # GONE: the first send deleted the log, and its reply was lost
-                self._check_reply(lease, reply)
+        return write
 
     def close(self) -> None:
         self._server.close()

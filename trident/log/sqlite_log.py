@@ -202,6 +202,17 @@ class SqliteLog(LogBase):
             db.execute(ORIGIN)
             db.execute("INSERT OR REPLACE INTO origin VALUES (1, ?)", (origin,))
 
+    def start_over(self, lease: Lease, origin: bytes) -> None:
+        tables = [row[0] for row in self._rows("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        with self._write(lease, durable=True) as db:
+            for table in tables:
+                if table != "meta":
+                    db.execute(f'DELETE FROM "{table}"')
+            self._uuid = uuid.uuid4().hex
+            db.execute("UPDATE meta SET uuid = ?, token = '', holder = '', files = ''", (self._uuid,))
+            db.execute(ORIGIN)
+            db.execute("INSERT INTO origin VALUES (1, ?)", (origin,))
+
     # --- batches -----------------------------------------------------------------------------------------------
 
     def groups(self) -> list[str]:

@@ -59,6 +59,22 @@ def origin_of(log: LogReading, log_at: str) -> Origin | None:
         raise LogCorruptError(f"the log {log_at} is damaged: its origin cannot be read: {error}") from error
 
 
+def kept_by_reset(log: LogReading, log_at: str) -> bytes | None:
+    """Return what a reset of a fork keeps of its origin: the places of others are as they were. None: it is no fork."""
+    origin = origin_of(log, log_at)
+    return None if origin is None else msgspec.json.encode(msgspec.structs.replace(origin, complete=True, unstarted=0))
+
+
+def with_former(origin: Origin, former: Origin | None) -> Origin:
+    """Return the origin of a fork under the name of one that was reset, with the places that were not to be touched."""
+    if former is None:
+        return origin
+    known = {(each.name, each.place) for each in origin.outputs}
+    theirs = (msgspec.structs.replace(each, topology=each.topology or former.topology) for each in former.outputs)
+    outputs = (*origin.outputs, *(each for each in theirs if (each.name, each.place) not in known))
+    return msgspec.structs.replace(origin, outputs=outputs, held=tuple(dict.fromkeys((*origin.held, *former.held))))
+
+
 def check_fork(program: Program, log: LogReading, settings: Settings) -> None:
     """Refuse a start of a fork that was not completed, or that would touch what belongs to the first topology."""
     origin = origin_of(log, settings.log_at)

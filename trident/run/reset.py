@@ -5,11 +5,12 @@ import logging
 import secrets
 import shutil
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trident.base.attempt import Lease
+from trident.base.crash_points import reach
 from trident.base.errors import (
     FencedError,
     LogError,
@@ -39,6 +40,7 @@ from trident.recovery.folder_owner import (
     check_objects_issued,
     owner_of,
 )
+from trident.recovery.fork_origin import kept_by_reset
 from trident.run import registry
 from trident.run.start import LOG_FILE
 from trident_state.state_shape import StateIdentity
@@ -46,6 +48,7 @@ from trident_state.store import Store
 
 if TYPE_CHECKING:
     from trident.log import RedisLog
+    from trident.log.redis_log import RedisTransactionLog
 
 
 logger = logging.getLogger(__name__)
@@ -68,6 +71,8 @@ def reset(
     states exist but there is no log at the location, or if a state belongs to another log. Raises StateOwnedError if a
     state of another topology is stored under the name of a declared state. Raises LogMismatchError if the files at the
     location belong to another log or to no log, unless `force`. After any of these errors nothing was changed.
+
+    A fork keeps the record of the outputs and sources that it must not touch, unless `force`.
 
     Files and keys of others are not touched: under `filesLocation` only frozen results and snapshots of the topology
     are deleted.
@@ -95,14 +100,13 @@ def reset(
         taken = [(old, old.take()) for old in (in_file, server) if old is not None]
         known = {state for old, _ in taken for state in _states_of(old)}
         ours = next(((old, lease) for old, lease in taken if old.uuid == uuid), None)
+        origin = _kept_origin(ours, force, log_at)
         _check_newest(None if force else files, ours, f"the log {log_at}")
         stores = _open(program, name, files, dict.fromkeys(foreign, ""), uuid, opened)
         _drop_states(stores, foreign, ours)
         for old, lease in taken:
             old.sync(lease)  # FencedError if another driver took the log: it may have begun a new run in the folder
-        _remove_all(folder, files)
-        if server is not None:
-            server.drop(taken[-1][1])
+        _remove_logs(folder, files, in_file, server, [lease for _, lease in taken], origin)
     _warn_of(name, known - stores.keys())
 
 
@@ -285,6 +289,46 @@ def _remove_all(folder: Path | None, files: FileStore | None) -> None:
         # comes last.
         files.delete([file.name for file in files.files() if file.name.startswith(OWN_NAMES)])
         files.delete([OWNER])
+
+
+def _kept_origin(ours: tuple[TransactionLog, Lease] | None, force: bool, log_at: str) -> bytes | None:
+    """Return the record that a fork keeps over its reset; None if it is no fork, or shall forget it."""
+    return None if ours is None or force else kept_by_reset(ours[0], log_at)
+
+
+def _remove_logs(
+    folder: Path | None,
+    files: FileStore | None,
+    in_file: SqliteLog | None,
+    server: "RedisTransactionLog | None",
+    leases: Sequence[Lease],
+    origin: bytes | None,
+) -> None:
+    """Remove the logs and all files. The log of a fork starts over with its `origin`."""
+    if origin is not None and server is None and folder is not None and in_file is not None:
+        _start_over(folder, in_file, leases[0], origin)
+        folder = None
+    _remove_all(folder, files)
+    if server is not None and origin is not None:
+        server.start_over(leases[-1], origin)
+    elif server is not None:
+        server.drop(leases[-1])
+
+
+def _start_over(folder: Path, log: SqliteLog, lease: Lease, origin: bytes) -> None:
+    """Delete everything in a fork's folder but the origin in its log.
+
+    First comes the file that names the log's uuid, which the log changes: a start after a crash writes it again.
+    """
+    (folder / OWNER).unlink(missing_ok=True)
+    reach("reset.owner")
+    log.start_over(lease, origin)
+    reach("reset.log")
+    for each in folder.iterdir():
+        if each.is_dir() and not each.is_symlink():
+            shutil.rmtree(each)
+        elif not each.name.startswith(LOG_FILE):
+            each.unlink()
 
 
 def _remove(folder: Path) -> None:
