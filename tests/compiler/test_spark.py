@@ -301,12 +301,11 @@ def test_cancel_stops_this_batch_and_no_other(on_spark: OnSpark, spark: SparkSes
     while not ((tmp_path / "slow").exists() and (tmp_path / "other").exists()):
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    began = time.monotonic()
     slots["slow"].cancel()
-    threads[0].join(20)
-    assert time.monotonic() - began < 15 and isinstance(outcome["slow"], AttemptCancelledError), outcome
-    threads[1].join(60)
-    assert isinstance(outcome["other"], StageResult), outcome
+    threads[0].join(60)  # half of its sleep: a busy machine may take seconds to stop a job
+    assert isinstance(outcome.get("slow"), AttemptCancelledError), outcome
+    threads[1].join(120)
+    assert isinstance(outcome.get("other"), StageResult), outcome
     assert rows(outcome["other"].results["counts"]) == [("a", 1)]
     for slot in slots.values():
         slot.close()
