@@ -1,6 +1,7 @@
 """The digest of a function's code: the same for the same instructions, whatever its names, lines and comments are."""
 
 import functools
+from collections.abc import Callable
 
 from trident import FilterNull, Function
 from trident.base.code_digest import code_digest, same_code
@@ -33,6 +34,17 @@ def test_other_constants_names_and_inner_functions_count() -> None:
     functions = [lambda x: x > 1, lambda x: x > 2, lambda x: x.a, lambda x: x.b, lambda x: [y > 1 for y in x], among]
     functions += [lambda x: [y > 2 for y in x]]
     assert len({code_digest(function) for function in functions}) == len(functions)
+
+
+def test_the_function_behind_decorators_counts() -> None:
+    def decorated(function: Callable[..., bool]) -> Callable[..., bool]:
+        @functools.wraps(function)
+        def call(*args: int) -> bool:
+            return function(*args)
+
+        return call
+
+    assert code_digest(decorated(large)) == code_digest(large) != code_digest(decorated(among))
 
 
 def test_the_methods_of_an_object_count_and_its_attributes_do_not() -> None:

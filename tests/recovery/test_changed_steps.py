@@ -295,11 +295,32 @@ def summed(batches: int, field: str, fields: str = "g string, a long, b long") -
 
 def test_an_aggregate_of_another_field_is_said_once(tmp_path: Path) -> None:
     run(summed(1, "a"), tmp_path)
-    with pytest.warns(RuntimeWarning, match="state 'sums' makes 'sum' of b, and made it of a. Values of earlier"):
+    with pytest.warns(RuntimeWarning, match="state 'sums' makes 'sum' of b, and made it of a. The values of earlier"):
         run(summed(2, "b"), tmp_path)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert run(summed(3, "b"), tmp_path, "sums") == [{"x": (3, 51)}]
+
+
+def summed_of(batches: int, function: Any, output: str, fields: str) -> TridentTopology:
+    topology = TridentTopology()
+    rows = [[("x", 1, 10)], [("x", 2, 20)], [("x", 3, 30)]]
+    stream = topology.newStream("rows", FixedBatchSpout(fields, rows[:batches]))
+    made = stream.each(fields.split(", ")[1].split()[0], function, f"{output} long")
+    made.groupBy("g").persistentAggregate(MemoryMapState.opaque(), {"sum": Sum(output)}, name="sums")
+    return topology
+
+
+def test_nothing_is_said_of_an_aggregate_whose_field_has_another_name_or_function(tmp_path: Path) -> None:
+    """ "From now on" is a meaning of another function before an aggregate that takes nothing away."""
+    run(summed_of(1, lambda n: n, "c", "g string, a long, b long"), tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(summed_of(2, lambda n: 2 * n, "c", "g string, a long, b long"), tmp_path)
+        run(summed_of(2, lambda n: 2 * n, "d", "g string, a long, b long"), tmp_path)
+        run(summed_of(2, lambda n: n, "d", "g string, first long, b long"), tmp_path)
+        run(summed(2, "first", "g string, first long, b long"), tmp_path / "other")
+        run(summed(3, "a", "g string, a long, b long"), tmp_path / "other")
 
 
 def test_a_start_over_a_log_of_before_says_nothing(tmp_path: Path) -> None:

@@ -5,9 +5,10 @@ that was moved, renamed or commented has the same digest. Closures, attributes a
 """
 
 import dis
+import functools
 import hashlib
 import sys
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 _METHODS = ("execute", "isKeep", "init", "initColumn", "combine", "retract", "present", "__call__")
@@ -41,13 +42,23 @@ def same_code(one: str, other: str) -> bool:
 
 
 def _codes(target: object) -> list[CodeType]:
-    while not hasattr(target, "__code__") and callable(getattr(target, "func", None)):  # a partial, a udf of Spark
-        target = target.func  # type: ignore[attr-defined]
+    target = _innermost(target)
     functions = [target]
     if not hasattr(target, "__code__") and not isinstance(target, type):
         functions = [getattr(type(target), name, None) for name in _METHODS]
     codes = [getattr(each, "__code__", None) for each in functions if not _of_the_library(each)]
     return [code for code in codes if isinstance(code, CodeType)]
+
+
+def _innermost(target: object) -> object:
+    """Return the function in a partial, or behind decorators (a `udf` of Spark is one)."""
+    while True:
+        if isinstance(target, functools.partial):
+            target = target.func
+        elif isinstance(target, FunctionType) and hasattr(target, "__wrapped__"):
+            target = target.__wrapped__
+        else:
+            return target
 
 
 def _of_the_library(function: object) -> bool:

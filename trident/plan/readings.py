@@ -25,8 +25,9 @@ their keys."""
 class ReadRows(msgspec.Struct, frozen=True):
     """The rows of one origin that a state or an output is made of; see `trident.plan.derived_rows.Rows`.
 
-    `keys` and `values` have the derivation of each field of the state. `codes` are the digests of the users' functions
-    behind the conditions ("") and behind each field.
+    `keys` and `values` have the derivation of each field of the state, `inputs` the names of the fields that an
+    aggregator reads for each value. `codes` are the digests of the users' functions behind the conditions ("") and
+    behind each field.
     """
 
     origin: str
@@ -36,6 +37,7 @@ class ReadRows(msgspec.Struct, frozen=True):
     keys: dict[str, str]
     values: dict[str, str]
     codes: dict[str, tuple[str, ...]]
+    inputs: dict[str, tuple[str, ...]] = {}
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -118,6 +120,7 @@ def _read(rows: Rows, keys: tuple[str, ...], values: Values) -> ReadRows:
         {name: value.text for name, value in of_keys.items()},
         {name: ", ".join(each.text for each in fields) for name, fields in of_values.items()},
         {name: each for name, each in codes.items() if each},
+        {name: inputs for name, (inputs, _) in values.items()},
     )
 
 

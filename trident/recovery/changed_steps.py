@@ -31,11 +31,12 @@ OF_STATE, OF_OUTPUT = "state ", "output "
 class _Difference:
     """A difference between the rows that a state or an output was made of, and those of this program.
 
-    `certain`: whether rows that came before do not fit those that come.
+    `certain`: whether rows that came before do not fit those that come. `field`: the value that it is about.
     """
 
     text: str
     certain: bool
+    field: str = ""
 
 
 def check_accepted(program: Program, settings: Settings) -> None:
@@ -69,11 +70,9 @@ def changed_steps(
 ) -> Iterator[str]:
     """Yield a warning for each state and output whose rows may not fit those that come. `outputs` is their progress."""
     for state, found in _changed_states(program, births, histories, log):
-        name = state.state.name
         yield (
-            f"state {name!r} {_joined(found)}. Values of earlier batches stay as they are"
-            f"{_CONSEQUENCE if _takes_away(state) else ''}. If the results are the same, nothing is to be done; "
-            f"this is said once"
+            f"state {state.state.name!r} {_joined(found)}. {_consequence(state)} If the results are the same, nothing "
+            f"is to be done; this is said once"
         )
     known = _known(log)
     for sink in _sinks(program):
@@ -85,12 +84,6 @@ def changed_steps(
                 f"output {sink.name!r} {_joined(found)}. Rows that are there and do not come any more stay there: "
                 f"delete them, or give the output another place and another name=. This is said once"
             )
-
-
-_CONSEQUENCE = (
-    ": if a function gives other results for equal rows, a row that goes is not the one that came, and the difference "
-    "stays"
-)
 
 
 def keep_steps(program: Program, log: TransactionLog, lease: Lease) -> None:
@@ -137,9 +130,14 @@ def _has_rows(state: str, births: Mapping[str, Birth], histories: Mapping[str, H
     return bool(birth.filled) or (history is not None and birth.txid < history.last_frozen)
 
 
-def _takes_away(node: StateWriter) -> bool:
+def _consequence(node: StateWriter) -> str:
     reading = reading_of(node)
-    return reading is not None and reading.kind != "tuples"
+    kind = "tuples" if reading is None else reading.kind
+    return {
+        "changes": "Rows that came are taken away as the new steps give them; if these differ, the difference stays.",
+        "rows": "Rows that came stay as they are until their keys come again.",
+        "tuples": "The values of earlier batches stay as they are.",
+    }[kind]
 
 
 # --- differences ------------------------------------------------------------------------------------------------------
@@ -152,7 +150,7 @@ def _differences(
         return []  # another kind of state, whose stored shape is checked
     matched = _Matched.of(was, now)
     if was.kind == "tuples":
-        return [each for one, other in matched.pairs for each in _of_values(one, other, False)]
+        return [each for one, other in matched.pairs for each in _of_inputs(one, other)]
     found = [each for one, other in matched.pairs for each in _of_rows(one, other, was.kind)]
     with_rows = {state for rows in matched.added for state in rows.states if _has_rows(state, births, histories)}
     added = [rows.origin for rows in matched.added if with_rows.intersection(rows.states)]
@@ -216,9 +214,19 @@ def _of_rows(one: ReadRows, other: ReadRows, kind: str) -> list[_Difference]:
     return found
 
 
+def _of_inputs(one: ReadRows, other: ReadRows) -> list[_Difference]:
+    """Return the differences of aggregates of tuples that are never taken away: other fields of the same source."""
+    if {*one.has} - {*other.has}:
+        return []  # fields of the source may only have other names now
+    changed = {name for name, inputs in one.inputs.items() if other.inputs.get(name, inputs) != inputs}
+    return [each for each in _of_values(one, other, False) if each.field in changed]
+
+
 def _of_values(one: ReadRows, other: ReadRows, certain: bool) -> list[_Difference]:
     return [
-        _Difference(f"makes {name!r} of {other.values[name] or 'rows'}, and made it of {value or 'rows'}", certain)
+        _Difference(
+            f"makes {name!r} of {other.values[name] or 'rows'}, and made it of {value or 'rows'}", certain, name
+        )
         for name, value in one.values.items()
         if other.values.get(name, value) != value
     ]
