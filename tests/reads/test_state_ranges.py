@@ -191,6 +191,31 @@ def test_no_index_is_made_before_the_first_range() -> None:
     assert entries._order is not None
 
 
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+@pytest.mark.parametrize("keys", ["word string", "n long"])
+def test_a_long_range_is_read_in_parts_and_not_cut(
+    store: str, keys: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Some parts end right before the next key, and some keys have no value any more."""
+    monkeypatch.setattr("trident.reads.committed_reads.FREE_ROWS", 10)
+    for place in ("memory.store._FEWEST_ROWS", "backing.store._FEWEST_KEYS"):
+        monkeypatch.setattr(f"trident_state.{place}", 1)
+    for place in ("memory.store._RANGE_ROWS", "backing.store._RANGE_KEYS"):
+        monkeypatch.setattr(f"trident_state.{place}", 3)
+    known: list[Any] = [first + "\0" * zeros for first in ("", "a", "b", "ba") for zeros in range(9)]
+    known = known if keys == "word string" else [number * 10**6 for number in range(-18, 18)]
+    factory = None if store == "memory" else SqliteMapState(StateKind.OPAQUE, str(tmp_path / "states.db"))
+    states = States({"g": [state_node("counts", keys)]}, factory)
+    view = StateView(states, StateDescription.of(states.nodes["counts"], states.shapes["counts"]))
+    for part in (known[::2], known[1::2]):
+        states.commit("g", {"counts": dict.fromkeys(part, 1)})
+    assert keys_of(view.range()) == sorted(known)
+    assert keys_of(view.range(known[3], limit=20)) == sorted(known)[3:23]
+    pages = pages_of(lambda after: view.range(limit=7, after=after))
+    assert [key for page in pages for key in keys_of(page)] == sorted(known)
+    states.stores["counts"].close()
+
+
 WORDS = st.text("ab\0é", max_size=3)
 
 
