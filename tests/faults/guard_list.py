@@ -1187,6 +1187,22 @@ GUARDS = [
         "tests/reads/test_previous_reads.py -k held_back",
     ),
     Guard(
+        "range, moved",
+        "a range without a key is returned as of a batch that the state has left, with keys removed since",
+        "state/trident_state/memory/store.py",
+        "            check_not_beyond(self._where, self._marker, asOf)\n        return tables\n",
+        "            pass\n        return tables\n",
+        "tests/state/memory/test_contract.py -k range_that_comes_too_late",
+    ),
+    Guard(
+        "range, cut",
+        "a long range ends after the entries that may be read while commits continue, without an error",
+        "trident/reads/committed_reads.py",
+        "sum(table.num_rows for table in tables) > FREE_ROWS",
+        "False",
+        "tests/reads/test_state_ranges.py -k read_in_parts",
+    ),
+    Guard(
         "spout, packed since it was read",
         "a log that was read and then compressed by its rotation counts twice",
         "spouts/trident_spouts/files/planner.py",
