@@ -109,12 +109,14 @@ class Put:
     counts: for each group of the state the number of these keys that belong to it, regardless of the store's answer.
     The commit compares the sum of these numbers over all puts with the number of keys that moved. moved: how many of
     the keys this put moved to the txid; the other keys already had that txid. removed: the encoded keys that have no
-    value after the put, as far as the put knows them.
+    value after the put, as far as the put knows them. files: the files that the put has written, in the form in which
+    the store's commit names them; none if the put has changed the store itself.
     """
 
     counts: list[int]
     moved: int
     removed: pa.Array
+    files: tuple[str, ...] = ()
 
 
 class Found(msgspec.Struct, frozen=True):

@@ -2170,6 +2170,22 @@ GUARDS = [
         "tests/state/delta/test_compaction.py -k two_merges",
     ),
     Guard(
+        "delta state, a shared batch that is there",
+        "a batch whose rows executors have written counts twice if its commit is repeated",
+        "state/trident_state/delta/store.py",
+        "            if version.marker >= update.txid:\n                return Applied(None, 0, count)\n",
+        "",
+        "tests/state/delta/test_shared.py -k committed_before",
+    ),
+    Guard(
+        "delta state, files that were cleaned up",
+        "a version names a file of a put that is no longer there, and no read succeeds",
+        "state/trident_state/delta/shared_table.py",
+        "if gone is not None:",
+        "if False:",
+        "tests/state/delta/test_shared.py -k cleaned_up_is_put",
+    ),
+    Guard(
         "delta output, RESTORE",
         "rows that Delta's RESTORE took away stay away without an error",
         "trident/outputs/delta/history.py",

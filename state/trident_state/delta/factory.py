@@ -1,9 +1,10 @@
 """DeltaMapState: the API to keep a state as a Delta table."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from os import PathLike, fspath
-from typing import Any, Literal, Self, TypedDict, Unpack
+from typing import Any, Literal, Self, TypedDict, Unpack, get_args
 
 from trident.base.durations import Duration
 from trident.base.names import brief
@@ -15,6 +16,11 @@ from trident_state.expiry import read_ttl
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 from trident_state.store import Home
 
+Writers = Literal["driver", "executors", "auto"]
+
+_SECRET = re.compile(r"(?i)secret|password|token|key|sas|credential")
+"""A part of the names of options whose values are secrets."""
+
 _CACHE = 64 * 2**20
 
 
@@ -25,6 +31,7 @@ class DeltaOptions(TypedDict, total=False):
     ttlSecs: Duration | None
     cacheBytes: int
     keepHours: int
+    writers: Writers
 
 
 @known_options_of({}, "opaque", "transactional")
@@ -46,6 +53,7 @@ class DeltaMapState:
     ttlSecs: float | None = None
     cacheBytes: int = _CACHE
     keepHours: int = 1
+    writers: Writers = "driver"
 
     def __post_init__(self) -> None:
         if self.kind not in (StateKind.OPAQUE, StateKind.TRANSACTIONAL):
@@ -60,6 +68,7 @@ class DeltaMapState:
             raise ValueError(f"cacheBytes={self.cacheBytes!r}: expected a number of bytes, at least 0")
         if type(self.keepHours) is not int or self.keepHours < 1:
             raise ValueError(f"keepHours={self.keepHours!r}: expected a whole number of hours, at least 1")
+        self._check_writers()
         object.__setattr__(self, "ttlSecs", read_ttl(self.ttlSecs, self.kind))
 
     def _check_options(self) -> None:
@@ -71,6 +80,22 @@ class DeltaMapState:
                 f"storageOptions: {unsafe[0]} lets two drivers make the same version of a table; leave it out. The "
                 f"store needs conditional writes (for S3, {{'conditional_put': 'etag'}})"
             )
+
+    def _check_writers(self) -> None:
+        if self.writers not in get_args(Writers):
+            raise ValueError(f"writers={self.writers!r}: expected 'driver', 'executors' or 'auto'")
+        if self.writers == "executors" and not self.sendable:
+            raise ValueError(
+                "writers='executors' with a secret in storageOptions: Spark would put it in plans and logs that others "
+                "can read. Give it as env:NAME or file:path, which each worker resolves"
+            )
+
+    @property
+    def sendable(self) -> bool:
+        """Return whether the options may be sent to other processes: none of them is a secret itself."""
+        return all(
+            not _SECRET.search(name) or value.startswith(("env:", "file:")) for name, value in self.storageOptions
+        )
 
     @classmethod
     def opaque(cls, url: str | PathLike[str], **options: Unpack[DeltaOptions]) -> Self:
@@ -91,6 +116,11 @@ class DeltaMapState:
             The memory for rows that reads of a few keys have read, in bytes.
         keepHours
             How long files that were merged into others stay, so that other programs can read earlier versions.
+        writers
+            The processes that write the rows of a batch: ``"driver"``, ``"executors"`` (Spark's), or ``"auto"``: the
+            executors if they wrote the batch's large result into files, otherwise the driver. ``"executors"`` is for
+            batches of very many keys. It needs a checkpointLocation, a url that leads to the same place from every
+            machine, and secrets as ``env:NAME`` or ``file:path``.
 
         Raises
         ------
@@ -133,4 +163,6 @@ class DeltaMapState:
             shown.append(f"cacheBytes={self.cacheBytes!r}")
         if self.keepHours != 1:
             shown.append(f"keepHours={self.keepHours!r}")
+        if self.writers != "driver":
+            shown.append(f"writers={self.writers!r}")
         return f"DeltaMapState.{self.kind.value}({', '.join(shown)})"

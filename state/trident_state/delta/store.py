@@ -1,15 +1,11 @@
 """DeltaStore: the store of a state in a Delta table."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-from pyarrow import types as kinds
 
 from trident.base.attempt import Lease
 from trident.base.crash_points import reach
@@ -19,23 +15,21 @@ from trident.base.errors import (
     StateBehindError,
     StateClosedError,
     StateOwnedError,
-    StateUnavailableError,
+    StateRecoveringError,
 )
 from trident.files.delta_folder import TableFolder
 from trident_state.binary import concatenate, in_halves
 from trident_state.checks import (
-    check_distinct_keys,
     check_newest,
     check_next_batch,
     check_unchanged_option,
     check_update_types,
-    duplicate_key_error,
 )
-from trident_state.delta.columns import TableColumns, buckets_of
+from trident_state.delta.batch_rows import BatchRows, check_parts_distinct
 from trident_state.delta.compaction import Compactor
-from trident_state.delta.data_files import DataFile, DataFiles
-from trident_state.delta.folding import WHOLE, combine_of, in_range, rows_kind, used_range
-from trident_state.delta.reading import MissingFileError, TableReads
+from trident_state.delta.data_files import DataFile
+from trident_state.delta.folding import WHOLE, rows_kind
+from trident_state.delta.reading import MissingFileError
 from trident_state.delta.record import (
     DROPPED,
     EPOCH,
@@ -47,31 +41,19 @@ from trident_state.delta.record import (
     lease_numbers,
     properties_of,
 )
+from trident_state.delta.shared_table import OpenBatch, OpenSnapshot, files_of
 from trident_state.delta.table import MovedError, StateTable
 from trident_state.delta.upkeep import Upkeep
 from trident_state.expiry import Expiry
 from trident_state.incarnation import Incarnation
-from trident_state.keys import check_key_types, decode_keys, encode_and_hash, encode_checked_keys
-from trident_state.messages import Applied, Found, GroupStatus, StoreReport, Update
-from trident_state.rules import check_not_beyond, check_reached, combined
+from trident_state.keys import check_key_types, decode_keys, encode_checked_keys
+from trident_state.messages import Applied, Found, GroupStatus, Put, StoreReport, Update
+from trident_state.rules import check_not_beyond, check_reached
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 from trident_state.store import read_again
 
 _TRIES = 20
 """The most times that a drop begins. It begins again if a driver wrote the state meanwhile."""
-
-
-class _Part(NamedTuple):
-    """Rows of a batch for one file: the table with them, and the values of all keys after the batch if asked for.
-
-    `hashes` and `keys` are those of all keys, encoded.
-    """
-
-    table: pa.Table
-    used: int
-    values: pa.Array | None
-    hashes: npt.NDArray[np.uint64]
-    keys: pa.Array
 
 
 class DeltaStore:
@@ -95,10 +77,9 @@ class DeltaStore:
         self._where = f"state {identity.name!r}"
         self._identity, self._shape, self._kind, self._ttl = identity, shape, kind, ttl
         self._rows = rows_kind(shape.combine, shape.value, ttl is not None)
-        self._columns = TableColumns(shape.keys, shape.value, self._where)
-        self._table = StateTable(folder, self._where)
-        self._files = DataFiles(folder, self._columns, cache)
-        self._reads = TableReads(self._files, shape.keys, shape.value, self._where)
+        self._folder, self._table = folder, StateTable(folder, self._where)
+        self._batches = BatchRows(folder, shape, cache, self._where)
+        self._columns, self._files, self._reads = self._batches.columns, self._batches.files, self._batches.reads
         beside = StateTable(folder, self._where)  # a handle of its own, since a batch needs one at its version
         compactor = Compactor(beside, self._files, self._reads, self._columns, self._where)
         self.upkeep = Upkeep(beside, compactor, keep_hours, self._where)
@@ -158,17 +139,13 @@ class DeltaStore:
             if version.marker >= update.txid:
                 return Applied(read_again(self, update) if values else None, 0, len(update.deltas))
             expiry = version.expiry.after(update.txid, update.time, update.life(self._ttl), self._where)
-            work = partial(self._part, version, update, expiry, values)
-            parts = list(in_halves(work, 0, len(update.deltas)))
-            _check_parts_distinct(self._where, parts, update.txid)
-            if self._leaving:
-                raise StateClosedError(f"{self._where}: the run has ended; batch {update.txid} is not written")
-            files = [self._write(part, update.txid) for part in parts if len(part.table)]
-            reach("delta.written")
-            committed = self._commit(version, lease, update.txid, expiry, files)
-            reach("delta.committed")
-            self._files.forget({file.path for file in committed.files})
-            self.upkeep.after(committed)
+            work = partial(self._batches.part, version, update, expiry, values)
+            with self._checking(version):
+                parts = list(in_halves(work, 0, len(update.deltas)))
+            check_parts_distinct(self._where, parts, update.txid)
+            self._check_open(update.txid)
+            files = [self._batches.write(part, update.txid) for part in parts if len(part.table)]
+            self._commit(version, lease, update.txid, expiry, files)
         after = concatenate([part.values for part in parts]) if values else None
         return Applied(after, len(update.deltas), 0)
 
@@ -177,53 +154,55 @@ class DeltaStore:
         check_next_batch(self._where, version.lease, version.marker, lease, txid)
         return version
 
-    def _part(self, version: TableVersion, update: Update, expiry: Expiry, values: bool, rows: slice) -> _Part:
-        """Return the rows that a part of an update writes."""
-        keys, deltas = update.part(rows)
-        encoded, hashes = encode_and_hash(self._where, self._shape.keys, keys)
-        check_distinct_keys(self._where, encoded, hashes, update.txid)
-        combine, every = combine_of(version.rows), encoded
-        used = used_range(combine, deltas)
-        written = after = deltas
-        if self._must_read(version, values, used):
-            stored = self._stored(version, encoded, expiry)
-            after = combined(self._shape.combine, stored, deltas, self._where)
-            written = after if combine is None else deltas
-        if combine is not None and written.null_count:  # a null changes nothing
-            kept = written.is_valid()
-            keys, encoded, written = keys.filter(kept), encoded.filter(kept), written.filter(kept)
-        txids = np.full(len(written), update.txid, np.int64)
-        table = self._columns.table(_normal(keys, encoded, self._shape.keys), written, txids, buckets_of(encoded))
-        return _Part(table, used, after if values else None, hashes, every)
+    def _check_open(self, txid: int) -> None:
+        if self._leaving:
+            raise StateClosedError(f"{self._where}: the run has ended; batch {txid} is not written")
 
-    def _must_read(self, version: TableVersion, values: bool, used: int) -> bool:
-        """Return whether a batch's values need the stored ones: for an answer, a whole value, or a check of a sum."""
-        if self._shape.combine.native == "put":
-            return False
-        if values or version.rows == WHOLE:
-            return True
-        return not in_range(used + sum(file.used for file in version.files))
-
-    def _stored(self, version: TableVersion, encoded: pa.Array, expiry: Expiry) -> pa.Array:
-        with self._checking(version):
-            return self._reads.values(version, encoded, version.marker, expiry.cutoff)
-
-    def _write(self, part: _Part, txid: int) -> DataFile:
-        try:
-            return self._files.write(part.table, txid, txid, part.used)
-        except OSError as error:
-            raise StateUnavailableError(f"{self._where}: cannot write batch {txid}: {error}") from error
-
-    def _commit(
-        self, version: TableVersion, lease: Lease, txid: int, expiry: Expiry, files: list[DataFile]
-    ) -> TableVersion:
+    def _commit(self, version: TableVersion, lease: Lease, txid: int, expiry: Expiry, files: list[DataFile]) -> None:
+        """Make the version of a batch, whose rows are in some files."""
+        reach("delta.written")
         numbers = {MARKER: txid, EPOCH: lease.epoch}
         numbers |= changed_numbers(expiry_numbers(version.expiry), expiry_numbers(expiry))
         try:
-            return self._table.commit(version, numbers, {"marker": txid, "expiry": expiry}, added=files)
+            committed = self._table.commit(version, numbers, {"marker": txid, "expiry": expiry}, added=files)
         except MovedError:
             self._next(lease, txid)  # raises the error if another driver is the reason
             raise
+        reach("delta.committed")
+        self._files.forget({file.path for file in committed.files})
+        self.upkeep.after(committed)
+
+    # --- by other processes ----------------------------------------------------------------------------------
+
+    def open_batch(self, lease: Lease, update: Update) -> OpenBatch:
+        """Return a batch of which any process can write rows; see `trident_state.store.Shared`."""
+        with self._writing:
+            version = self._next(lease, update.txid)
+            done = version.marker >= update.txid
+            ttl = update.life(self._ttl)
+            expiry = version.expiry if done else version.expiry.after(update.txid, update.time, ttl, self._where)
+        return OpenBatch(self._where, self._folder, self._shape, version, lease, update.txid, expiry)
+
+    def commit_batch(self, batch: OpenBatch, update: Update, puts: Sequence[Put]) -> Applied:
+        """Name the files of the puts in one version; see `trident_state.store.Shared`."""
+        count = sum(sum(put.counts) for put in puts)
+        with self._writing:
+            version = self._next(batch.lease, update.txid)
+            if version.marker >= update.txid:
+                return Applied(None, 0, count)
+            self._check_open(update.txid)
+            self._commit(version, batch.lease, update.txid, batch.expiry, files_of(puts, self._folder, self._where))
+        return Applied(None, count, 0)
+
+    def open_snapshot(self, asOf: int, time: float | None = None) -> OpenSnapshot:
+        """Return the state as of a txid for other processes to read; see `trident_state.store.Readable`."""
+        version = self._readable(asOf)
+        if version is None:
+            raise StateRecoveringError(f"{self._where}: its table is missing")
+        cutoff = version.expiry.as_of(asOf, version.marker)
+        if time is not None:
+            cutoff = self._cutoff_for(version, asOf + 1, time)
+        return OpenSnapshot(self._where, self._folder, self._shape, version, asOf, cutoff)
 
     # --- read ------------------------------------------------------------------------------------------------
 
@@ -386,26 +365,3 @@ class DeltaStore:
             if now is not None and now.version == version.version:
                 raise
             raise SnapshotMovedError(f"{self._where}: its files were replaced during the read ({error})") from error
-
-
-def _normal(keys: pa.Table, encoded: pa.Array, schema: pa.Schema) -> pa.Table:
-    """Return the keys as they are stored: with one zero and one NaN, if a field may have them."""
-    if any(kinds.is_floating(field.type) or kinds.is_nested(field.type) for field in schema):
-        return decode_keys(encoded, schema)
-    return keys
-
-
-def _check_parts_distinct(where: str, parts: list[_Part], txid: int) -> None:
-    """Raise an error if two parts of a batch have a key in common; each part has distinct keys.
-
-    Of so many keys some hashes may be equal by chance, so the error is raised for equal keys alone.
-    """
-    if len(parts) > 1:
-        hashes = np.sort(np.concatenate([part.hashes for part in parts]))
-        twice = np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
-        if len(twice):
-            keys = [
-                key for part in parts for key in part.keys.filter(pa.array(np.isin(part.hashes, twice))).to_pylist()
-            ]
-            if len(set(keys)) < len(keys):
-                raise duplicate_key_error(where, txid)

@@ -42,6 +42,7 @@ REPORT = pa.schema(
         ("counts", pa.list_(pa.int64())),
         ("moved", pa.int64()),
         ("removed", pa.list_(pa.binary())),
+        ("files", pa.list_(pa.string())),
         ("refusal", pa.string()),
     ]
 )
@@ -95,7 +96,10 @@ class SparkPuts:
                 raise StateError(
                     f"{batch.where}: the workers wrote {counted} keys of the frozen file {name}, which has {part.rows}"
                 )
-        return [Put(r["counts"], r["moved"], pa.array(r["removed"], pa.binary())) for r in by_part.values()]
+        return [
+            Put(r["counts"], r["moved"], pa.array(r["removed"], pa.binary()), tuple(r["files"]))
+            for r in by_part.values()
+        ]
 
     def update(self, job: KeyedJob) -> KeyedResult:
         """Compute an update; see `Puts.update`."""
@@ -185,7 +189,7 @@ class PutFrozen(OnWorker):
                 text = getattr(error, "text", error)
                 yield _refusal(number, StateValueError(f"{self.batch.where}: the time {text}: {OUTSIDE_YEARS}"))
             else:
-                yield _report(number, put.counts, put.moved, put.removed.to_pylist(), None)
+                yield _report(number, put.counts, put.moved, put.removed.to_pylist(), list(put.files), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +213,7 @@ def _report(number: int, *fields: Any) -> pa.RecordBatch:
 
 
 def _refusal(number: int, error: TridentError) -> pa.RecordBatch:
-    return _report(number, None, None, None, str(encoded(error)))
+    return _report(number, None, None, None, None, str(encoded(error)))
 
 
 def _refused(report: dict[str, Any]) -> TridentError:

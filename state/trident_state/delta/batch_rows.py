@@ -1,0 +1,101 @@
+"""The rows that a batch writes into the table of a state, in the driver or in another process."""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyarrow import types as kinds
+
+from trident.base.errors import StateUnavailableError
+from trident.files.delta_folder import TableFolder
+from trident_state.checks import check_distinct_keys, duplicate_key_error
+from trident_state.delta.columns import TableColumns, buckets_of
+from trident_state.delta.data_files import DataFile, DataFiles
+from trident_state.delta.folding import WHOLE, combine_of, in_range, used_range
+from trident_state.delta.reading import TableReads
+from trident_state.delta.record import TableVersion
+from trident_state.expiry import Expiry
+from trident_state.keys import decode_keys, encode_and_hash
+from trident_state.messages import Update
+from trident_state.rules import combined
+from trident_state.state_shape import StateShape
+
+
+class BatchPart(NamedTuple):
+    """Rows of a batch for one file: the table with them, and the values of all keys after the batch if asked for.
+
+    `hashes` and `keys` are those of all keys, encoded.
+    """
+
+    table: pa.Table
+    used: int
+    values: pa.Array | None
+    hashes: npt.NDArray[np.uint64]
+    keys: pa.Array
+
+
+class BatchRows:
+    """Makes the rows of batches of one state, and writes them. Up to `cache` bytes of rows are kept for reads."""
+
+    def __init__(self, folder: TableFolder, shape: StateShape, cache: int, where: str) -> None:
+        self._shape, self._where = shape, where
+        self.columns = TableColumns(shape.keys, shape.value, where)
+        self.files = DataFiles(folder, self.columns, cache)
+        self.reads = TableReads(self.files, shape.keys, shape.value, where)
+
+    def part(self, version: TableVersion, update: Update, expiry: Expiry, values: bool, rows: slice) -> BatchPart:
+        """Return the rows that a part of an update writes after `version`."""
+        keys, deltas = update.part(rows)
+        encoded, hashes = encode_and_hash(self._where, self._shape.keys, keys)
+        check_distinct_keys(self._where, encoded, hashes, update.txid)
+        combine, every = combine_of(version.rows), encoded
+        used = used_range(combine, deltas)
+        written = after = deltas
+        if self._must_read(version, values, used):
+            stored = self.reads.values(version, encoded, version.marker, expiry.cutoff)
+            after = combined(self._shape.combine, stored, deltas, self._where)
+            written = after if combine is None else deltas
+        if combine is not None and written.null_count:  # a null changes nothing
+            kept = written.is_valid()
+            keys, encoded, written = keys.filter(kept), encoded.filter(kept), written.filter(kept)
+        txids = np.full(len(written), update.txid, np.int64)
+        table = self.columns.table(_normal(keys, encoded, self._shape.keys), written, txids, buckets_of(encoded))
+        return BatchPart(table, used, after if values else None, hashes, every)
+
+    def write(self, part: BatchPart, txid: int) -> DataFile:
+        """Write a part of a batch into a new file."""
+        try:
+            return self.files.write(part.table, txid, txid, part.used)
+        except OSError as error:
+            raise StateUnavailableError(f"{self._where}: cannot write batch {txid}: {error}") from error
+
+    def _must_read(self, version: TableVersion, values: bool, used: int) -> bool:
+        """Return whether a batch's values need the stored ones: for an answer, a whole value, or a check of a sum."""
+        if self._shape.combine.native == "put":
+            return False
+        if values or version.rows == WHOLE:
+            return True
+        return not in_range(used + sum(file.used for file in version.files))
+
+
+def check_parts_distinct(where: str, parts: list[BatchPart], txid: int) -> None:
+    """Raise an error if two parts of a batch have a key in common; each part has distinct keys.
+
+    Of so many keys some hashes may be equal by chance, so the error is raised for equal keys alone.
+    """
+    if len(parts) > 1:
+        hashes = np.sort(np.concatenate([part.hashes for part in parts]))
+        twice = np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
+        if len(twice):
+            alike = [part.keys.filter(pa.array(np.isin(part.hashes, twice))) for part in parts]
+            keys = [key for part in alike for key in part.to_pylist()]
+            if len(set(keys)) < len(keys):
+                raise duplicate_key_error(where, txid)
+
+
+def _normal(keys: pa.Table, encoded: pa.Array, schema: pa.Schema) -> pa.Table:
+    """Return the keys as they are stored: with one zero and one NaN, if a field may have them."""
+    if any(kinds.is_floating(field.type) or kinds.is_nested(field.type) for field in schema):
+        return decode_keys(encoded, schema)
+    return keys
