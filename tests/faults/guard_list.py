@@ -2124,7 +2124,7 @@ GUARDS = [
     Guard(
         "delta state, the range of a sum",
         "a sum of changes leaves its type after it was committed, and no read of the key succeeds",
-        "state/trident_state/delta/store.py",
+        "state/trident_state/delta/batch_rows.py",
         "return not in_range(used + sum(file.used for file in version.files))",
         "return False",
         "tests/state/delta/test_tables.py -k approach_the_end",

@@ -57,6 +57,7 @@ LEFT_OUT = (
             "tests/commits/test_writers_spark.py",
             "tests/spouts/delta/test_on_spark.py",
             "tests/spouts/kafka/test_on_spark.py",
+            "tests/state/delta/test_on_spark.py",
         ),
         (
             "tests/commits/test_updaters_spark.py::test_a_turn_whose_job_failed_begins_again",

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.state.delta.test_compaction import named
 from trident import Count, TridentTopology
 from trident.spouts import FixedBatchSpout
 from trident.state import DeltaMapState
+from trident_state.delta.store import DeltaStore
 
 pytestmark = pytest.mark.spark
 
@@ -18,16 +18,19 @@ BATCHES = [[f"word{(batch * 7 + row) % 50}" for row in range(400)] for batch in 
 EXPECTED = Counter(word for batch in BATCHES for word in batch)
 
 
-def run(spark: SparkSession, folder: Path, aggregator: Any, **options: Any) -> dict[Any, Any]:
+def test_executors_write_the_counts(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit, by_executors = DeltaStore.commit_batch, list[int]()
+
+    def counted(store: DeltaStore, batch: Any, update: Any, puts: Any) -> Any:
+        by_executors.append(sum(len(put.files) for put in puts))
+        return commit(store, batch, update, puts)
+
+    monkeypatch.setattr(DeltaStore, "commit_batch", counted)
     made = TridentTopology()
     words = made.newStream("words", FixedBatchSpout("word string", BATCHES)).groupBy("word")
-    state = DeltaMapState.opaque(folder / "tables", **options)
-    words.persistentAggregate(state, aggregator, "count", name="counts")
-    with made.start(spark, name="writers", checkpointLocation=folder / "ck", requireExactlyOnce=True) as running:
+    state = DeltaMapState.opaque(tmp_path / "tables", writers="executors")
+    words.persistentAggregate(state, Count(), "count", name="counts")
+    with made.start(spark, name="writers", checkpointLocation=tmp_path / "ck", requireExactlyOnce=True) as running:
         running.processAllAvailable(timeout=120)
-        return dict(running.state("counts").items())
-
-
-def test_executors_write_the_counts(spark: SparkSession, tmp_path: Path) -> None:
-    assert run(spark, tmp_path, Count(), writers="executors") == EXPECTED
-    assert len(named(tmp_path / "tables" / "writers")) >= len(BATCHES)
+        assert dict(running.state("counts").items()) == EXPECTED
+    assert len(by_executors) == len(BATCHES) and min(by_executors) >= 1
