@@ -30,6 +30,7 @@ from trident.compiler.columns.columns import (
     stretches_without,
 )
 from trident.compiler.columns.function_errors import Where, reason, short, typed, why_not
+from trident.compiler.columns.own_values import may_be_filled, own_value, own_values
 from trident.compiler.columns.row_failures import FailedRows, fail_row
 from trident.operations.builtin_filters import FilterNull
 from trident.operations.functions import Call, Operation
@@ -107,7 +108,7 @@ class ListCollector:
             raise ValueError(f"emit got {len(values)} value(s), expected {self._width}: {short(values)}{hint}")
         if type(values) is not list and (why := misplaced(values, self._names)) is not None:
             raise ValueError(f"emit got {short(values)}: {why}")
-        self.emitted.append(tuple(values))
+        self.emitted.append(own_values(values))
 
     def close(self) -> list[tuple[Any, ...]]:
         """Return the emitted tuples, and refuse all later ones."""
@@ -252,18 +253,19 @@ def emitter(operation: Operation, where: Where, outputs: pa.Schema, after: froze
     """
     call = call_rows(operation, where.inputs, outputs.names)
     collected = operation.call is Call.FUNCTION
-    many = operation.many or collected
+    many, fills = operation.many or collected, may_be_filled(outputs) and not collected
     fields, names = list(outputs), outputs.names  # read once, because each access creates new objects
     only = fields[0].type if len(fields) == 1 and not collected else None
 
     def called(columns: Columns, failed: FailedRows | None) -> Called:
         lists, rows = columns.lists(where.inputs), columns.rows
+        made = map(own_value, call(lists, rows)) if fills else call(lists, rows)
         if many:
-            return Called(columns, *collect_emissions(where, call(lists, rows), lists, rows, failed))
-        results = collect_results(where, call(lists, rows), lists, rows, failed)
+            return Called(columns, *collect_emissions(where, made, lists, rows, failed, fills))
+        results = collect_results(where, made, lists, rows, failed)
         if any(hasattr(kind, "__next__") for kind in set(map(type, results))):
             emissions = (result if hasattr(result, "__next__") else (result,) for result in results)
-            return Called(columns, *collect_emissions(where, emissions, lists, rows, failed))
+            return Called(columns, *collect_emissions(where, emissions, lists, rows, failed, fills))
         return Called(columns, results)
 
     def emitted(called: Called) -> Columns:
@@ -312,13 +314,18 @@ def repeat_rows(columns: Columns, ends: list[int]) -> Columns:
 
 
 def collect_emissions(
-    where: Where, results: Iterator[Any], lists: Lists, rows: int, failed: FailedRows | None = None
+    where: Where,
+    results: Iterator[Any],
+    lists: Lists,
+    rows: int,
+    failed: FailedRows | None = None,
+    fills: bool = False,
 ) -> tuple[list[Any], list[int]]:
     """Return the emissions of all results, and for each result the number of emissions up to its end.
 
     Only one result exists at a time, because many generators at once burden the garbage collector. If `failed` is
     given, it takes the rows on which the user's code fails; the returned emissions include those that such a row
-    emitted before it failed.
+    emitted before it failed. `fills`: a generator may fill one list again for each of its emissions.
     """
     flat: list[Any] = []
     ends: list[int] = []
@@ -329,7 +336,7 @@ def collect_emissions(
                 if kind is not GeneratorType and (kind in _NO_EMISSIONS or not hasattr(result, "__iter__")):
                     hint = "yield every tuple, or return a list of them"
                     raise where.gave(f"{short(result)} where many tuples are expected", lists, len(ends), hint)
-                flat.extend(result)
+                flat.extend(map(own_value, result) if fills and hasattr(result, "__next__") else result)
                 ends.append(len(flat))
             if len(ends) == rows:
                 break

@@ -24,6 +24,7 @@ from trident.compiler.columns.calls import (
 )
 from trident.compiler.columns.columns import Column, Columns, made_tuples
 from trident.compiler.columns.function_errors import Where, short
+from trident.compiler.columns.own_values import may_be_filled, own_value, own_values
 from trident.compiler.columns.row_failures import FailedRows
 from trident.operations.functions import Call, Operation
 from trident.operations.tuples import tuple_type
@@ -50,10 +51,12 @@ def splitting(operation: Operation, where: Where, streams: Streams, after: froze
         call = _collected(operation, where, streams)
     else:
         call = call_rows(operation, where.inputs)
+    fills = operation.call is not Call.FUNCTION and any(may_be_filled(fields) for _, fields in streams)
 
     def called(columns: Columns, failed: FailedRows | None) -> Called:
         lists, rows = columns.lists(where.inputs), columns.rows
-        return Called(columns, *collect_emissions(where, map(_as_pairs, call(lists, rows)), lists, rows, failed))
+        pairs = map(_as_pairs, map(own_value, call(lists, rows)) if fills else call(lists, rows))
+        return Called(columns, *collect_emissions(where, pairs, lists, rows, failed, fills))
 
     return CallKernel(called, Splitting(where, streams, after))
 
@@ -119,8 +122,8 @@ class Splitting:
         index[rows] = numpy.arange(len(rows))
         positions = pa.array(index, mask=index < 0)
         columns = {}
-        for field, own_values in zip(schema, field_values(where, values, schema, lists, row_of), strict=True):
-            column = tuple_column(where, own_values, field, lists, row_of)
+        for field, given in zip(schema, field_values(where, values, schema, lists, row_of), strict=True):
+            column = tuple_column(where, given, field, lists, row_of)
             columns[inside(stream, field.name)] = Column(field.type, column.array().take(positions), None)
         return columns
 
@@ -182,7 +185,7 @@ class StreamsCollector:
             raise TypeError(f"emitTo takes one value per field, in a list, not {short(values)}")
         if len(values) != width:
             raise ValueError(f"emitTo({stream!r}) got {len(values)} value(s), expected {width}: {short(values)}")
-        self.pairs.append((stream, tuple(values)))
+        self.pairs.append((stream, own_values(values)))
 
     def emit(self, values: Sequence[Any]) -> None:
         """Raise TypeError: a tuple needs the name of a stream, and only `emitTo` has it."""

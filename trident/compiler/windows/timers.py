@@ -15,6 +15,7 @@ from trident.base.never_run import check_ran
 from trident.compiler.columns.calls import Called, ListCollector, emitter, not_emitted
 from trident.compiler.columns.columns import Column, Columns
 from trident.compiler.columns.function_errors import Where, short
+from trident.compiler.columns.own_values import own_value
 from trident.compiler.states.key_values import KeyValues, TimedKeyValues
 from trident.compiler.states.overlay import DueTimes, Overlay, Stored
 from trident.compiler.states.shapes import shape_of
@@ -188,7 +189,7 @@ class _Timed(Values):
             if returned is None:  # unlike the function for tuples: a timer need not emit anything
                 return ()
             several = operation.many or hasattr(returned, "__next__")
-            return list(returned) if several else [returned]
+            return list(map(own_value, returned)) if several else [own_value(returned)]
 
     def _table(self, fired: _Fired) -> pa.Table:
         """Return the emissions as tuples: with the key, and null in all other fields of the step's input."""
