@@ -20,7 +20,8 @@ _LONGEST_PAUSE = 0.5
 # through a pool.
 _SETTINGS = (
     "set local timezone = 'UTC'; set local datestyle = 'ISO, YMD'; set local extra_float_digits = 1; "
-    "set local bytea_output = 'hex'; set local intervalstyle = 'postgres'; set local standard_conforming_strings = on"
+    "set local bytea_output = 'hex'; set local intervalstyle = 'postgres'; set local standard_conforming_strings = on; "
+    "set local quote_all_identifiers = off"
 )
 EACH_STATEMENT = f"begin isolation level read committed read only; {_SETTINGS}"
 """The SQL that begins a transaction in which each statement sees the data committed before that statement."""

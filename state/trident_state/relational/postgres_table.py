@@ -26,6 +26,7 @@ _AT_ONCE = 20_000
 _BEGIN = (
     "begin isolation level read committed; "
     "set local lock_timeout = '10s'; set local idle_in_transaction_session_timeout = '30s'; "
+    "set local standard_conforming_strings = on; "
     "select set_config('synchronous_commit', 'on', true) where current_setting('synchronous_commit') = 'off'"
 )
 

@@ -1,5 +1,6 @@
 """Errors for batches that the database refuses or cannot take now. The batch is kept for the next start."""
 
+import datetime
 from pathlib import Path
 from threading import Thread
 
@@ -157,6 +158,25 @@ def test_a_text_that_no_column_takes_fails_its_batch_before_it_is_frozen(
     with postgres.connect() as connection:
         counts = connection.execute(f"select v, count(*) from {table} group by v order by v".encode()).fetchall()
     assert counts == [("a", 1), ("b", rows)]
+
+
+def test_a_table_of_records_that_a_crash_would_empty_is_refused(postgres: PostgresServer, table: str) -> None:
+    postgres.run(f"create schema s_{table}", f"create table s_{table}.t (v bigint)")
+    outlet(postgres.url, f"s_{table}.t", "v long").close()
+    postgres.run(f"alter table s_{table}._trident_outputs set unlogged")
+    with pytest.raises(OutputRefusedError, match='"_trident_outputs" is unlogged: a crash of the server would empty'):
+        outlet(postgres.url, f"s_{table}.t", "v long")
+
+
+def test_the_settings_of_a_user_change_nothing(postgres: PostgresServer, table: str) -> None:
+    postgres.run(
+        f"create table {table} (v date)", f"create role r_{table} superuser login password 'x'",
+        f"alter role r_{table} set quote_all_identifiers = on",
+        f"alter role r_{table} set standard_conforming_strings = off",
+    )  # fmt: skip
+    made = outlet(f"postgresql://r_{table}:x@{postgres.place}", table, "v date")
+    made.take(pa.table({"v": [datetime.date(2024, 2, 1)]}), 1)
+    made.close()
 
 
 def test_a_user_who_may_not_create_the_table_of_records(postgres: PostgresServer, table: str) -> None:

@@ -25,6 +25,7 @@ CASES: list[tuple[str, str, list[Any], list[Any] | None]] = [
     ("long", "bigint", [-(2**63), 2**63 - 1, None], None),
     ("long", "numeric(19)", [-(2**63)], [Decimal(-(2**63))]),
     ("float", "real", [0.1, -0.0, 3.4028235e38, float("inf")], None),
+    ("float", "double precision", [0.1, -0.0, 3.4028235e38], [0.10000000149011612, -0.0, 3.4028234663852886e38]),
     ("double", "double precision", [0.1, 5e-324, 1.7976931348623157e308, float("-inf"), None], None),
     ("decimal(38,18)", "numeric", [Decimal("-0.000000000000000001"), Decimal("1.500000000000000000"), None], None),
     ("decimal(5,2)", "numeric(10,4)", [Decimal("123.45")], None),

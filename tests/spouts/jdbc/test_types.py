@@ -89,13 +89,14 @@ def test_the_settings_of_the_database_change_no_value(postgres: PostgresServer, 
         "alter database postgres set datestyle = 'SQL, DMY'",
         "alter database postgres set bytea_output = 'escape'",
         "alter database postgres set extra_float_digits = -15",
+        "alter database postgres set quote_all_identifiers = on",
     )
     try:
         executor = JdbcSpout(postgres.url, table, orderBy="id").open()
         read = emitted(executor, planned(executor)).arrow().to_pylist()
         executor.close()
     finally:
-        for name in ("timezone", "datestyle", "bytea_output", "extra_float_digits"):
+        for name in ("timezone", "datestyle", "bytea_output", "extra_float_digits", "quote_all_identifiers"):
             postgres.run(f"alter database postgres reset {name}")
     assert sorted(read, key=lambda row: row["id"]) == rows
 

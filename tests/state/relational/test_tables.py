@@ -406,6 +406,16 @@ def test_a_server_without_fsync_is_told(database: str, tmp_path: Path) -> None:
     store.close()
 
 
+def test_the_settings_of_a_user_change_nothing(database: str, tmp_path: Path) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("create role quaint superuser login password 'x'")
+        connection.execute("alter role quaint set standard_conforming_strings = off")
+        connection.execute("alter role quaint set quote_all_identifiers = on")
+    url = f"postgresql://quaint:x@{database.partition('@')[2]}"
+    store: Any = setting_of(lambda kind: PostgresMapState(kind, url), tmp_path).started()
+    store.close()
+
+
 def test_a_reply_that_is_lost_after_the_commit_is_resolved_by_the_marker(database: str, tmp_path: Path) -> None:
     setting = setting_of(lambda kind: PostgresMapState(kind, database), tmp_path)
     store: Any = setting.started()

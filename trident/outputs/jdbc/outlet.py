@@ -40,7 +40,7 @@ _BEGIN = (
     "begin isolation level read committed; set local lock_timeout = '10s'; "
     "set local idle_in_transaction_session_timeout = '60s'; set local timezone = 'UTC'; "
     "set local datestyle = 'ISO, YMD';"
-    "set local standard_conforming_strings = on; "
+    "set local standard_conforming_strings = on; set local quote_all_identifiers = off; "
     "select set_config('synchronous_commit', 'on', true) where current_setting('synchronous_commit') = 'off'"
 )
 

@@ -4,7 +4,7 @@ import logging
 from typing import Any
 
 from trident.base.attempt import Lease
-from trident.base.errors import OutputConflictError
+from trident.base.errors import OutputConflictError, OutputRefusedError
 from trident.outputs.jdbc.table import Table
 from trident.outputs.writer_record import WriterRecord
 from trident_spouts.jdbc.relation import literal
@@ -26,10 +26,21 @@ class JdbcRecord:
         self.place = f"the row {output!r} of {self.table}"
 
     def prepare(self, connection: Any) -> None:
-        """Create the table of records if it is missing. Other drivers that start wait until the transaction ends."""
+        """Create the table of records if it is missing. Other drivers that start wait until the transaction ends.
+
+        Raises OutputRefusedError if the table would not survive a crash.
+        """
         connection.execute("select pg_advisory_xact_lock(hashtextextended(%s, 0))", (self.table,))
-        if connection.execute("select to_regclass(%s)", (self.table,)).fetchone()[0] is None:
+        found = connection.execute(
+            "select relpersistence::text from pg_class where oid = to_regclass(%s)", (self.table,)
+        ).fetchone()
+        if found is None:
             connection.execute(self.ddl)
+        elif found[0] != "p":
+            raise OutputRefusedError(
+                f"{self._step}: {self.table} is unlogged: a crash of the server would empty it, and the rows of the "
+                f"batches would stay without their record; ALTER TABLE {self.table} SET LOGGED"
+            )
 
     @property
     def ddl(self) -> str:

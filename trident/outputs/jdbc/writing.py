@@ -42,7 +42,7 @@ class BatchText:
                     rows = rows.drop_columns([CHANGE]).append_column("adds", adds)
                 self._check_spaces(rows)
                 self.rows += rows.num_rows
-                text = as_csv(rows)
+                text = as_csv(self._widened(rows))
                 self._hash.update(text)
                 yield text
 
@@ -54,6 +54,16 @@ class BatchText:
                     f"field {column.name!r} has the text {short_repr(text)}, and the column is {column.full}, which "
                     f"drops spaces at the end; make it text, or remove the spaces before"
                 )
+
+    def _widened(self, rows: pa.Table) -> pa.Table:
+        """Return the rows with floats as the doubles that they are, if the column is one.
+
+        The text of a float has only as many digits as tell it from other floats, and is another double.
+        """
+        for at, column in enumerate(self._columns):
+            if column.type == "double precision" and pa.types.is_float32(rows.column(column.name).type):
+                rows = rows.set_column(at, column.name, rows.column(column.name).cast(pa.float64()))
+        return rows
 
     @property
     def digest(self) -> str:
