@@ -234,7 +234,8 @@ class FileExecutor(SpoutExecutor):
             return LinesEmission(stretches, format.lines(schema))
         footers = checked_footers(files, schema)
         self._absent.look_in_files(schema.names, files, columns_of(footers))
-        rows, beyond_spark = sum(each.num_rows for each in footers), any(map(is_beyond_spark, footers))
+        rows = sum(each.num_rows for each in footers)
+        beyond_spark = any(is_beyond_spark(each, schema) for each in footers)
         return FilesEmission(tuple(files), schema, rows, beyond_spark=beyond_spark)
 
     def _stretch(self, file: PlannedFile, range_: FileRange) -> Stretch:

@@ -37,7 +37,7 @@ class ManifestFile:
         """
         try:
             now = self.place.look(self.name)
-            waits = self.place.grows and time - now.mtime / 1e9 < complete_after
+            waits = self.place.grows and now.age(time) < complete_after
             if waits or now != self._known[0]:
                 with self.place.open(now) as file:
                     text = self._decoded(file.read())

@@ -118,7 +118,7 @@ class FilesEmission(Emission):
     def _is_beyond_spark(self) -> bool:
         if self.beyond_spark is not None:
             return self.beyond_spark
-        return any(map(is_beyond_spark, footers(self.paths)))
+        return any(is_beyond_spark(metadata, self.schema) for metadata in footers(self.paths))
 
     @property
     def one_partition(self) -> bool:
@@ -247,19 +247,40 @@ def _check_fields(path: PlannedFile, columns: pa.Schema, schema: StructType) -> 
             )
 
 
-def is_beyond_spark(metadata: pq.FileMetaData) -> bool:
+def is_beyond_spark(metadata: pq.FileMetaData, schema: StructType) -> bool:
     """Return whether a Parquet file has a column that Python can read, but Spark's scan cannot.
 
-    Such columns are times in nanoseconds (INT64, not the INT96 that Spark writes), columns of type null, as pandas
-    writes for a column without values, and columns whose names differ only in case.
+    Such columns are times in nanoseconds (INT64, not the INT96 that Spark writes), unsigned numbers of 64 bits, columns
+    of type null, as pandas writes for a column without values, and columns whose names differ only in case. Spark also
+    takes a null for a value of a field that is NOT NULL.
     """
     columns = [metadata.schema.column(at) for at in range(len(metadata.schema))]
     names = [name.lower() for name in metadata.schema.to_arrow_schema().names]
-    return len(set(names)) < len(names) or any(
-        (column.physical_type == "INT64" and "nanoseconds" in str(column.logical_type))
-        or str(column.logical_type) == "Null"
-        for column in columns
+    return (
+        len(set(names)) < len(names)
+        or any(
+            (column.physical_type == "INT64" and "nanoseconds" in str(column.logical_type))
+            or str(column.logical_type) in ("Null", _UNSIGNED)
+            for column in columns
+        )
+        or any(not field.nullable and _may_be_null(metadata, field.name) for field in schema.fields)
     )
+
+
+_UNSIGNED = "Int(bitWidth=64, isSigned=false)"
+
+
+def _may_be_null(metadata: pq.FileMetaData, name: str) -> bool:
+    """Return whether a field may have a null in a file, as far as the footer says."""
+    column = column_of(name, metadata.schema.to_arrow_schema().names)
+    if column is None:
+        return True
+    own = [at for at in range(len(metadata.schema)) if metadata.schema.column(at).path == column]
+    if not own:  # a list, map or struct
+        return True
+    groups = (metadata.row_group(number).column(own[0]).statistics for number in range(metadata.num_row_groups))
+    required = metadata.schema.column(own[0]).max_definition_level == 0
+    return not required and any(found is None or found.null_count != 0 for found in groups)
 
 
 def read_parquet(path: FileRef, schema: StructType) -> pa.Table:

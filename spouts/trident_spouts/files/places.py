@@ -44,6 +44,15 @@ class ListedFile(NamedTuple):
         changed, mtime = _settled(status.st_ctime_ns), status.st_mtime_ns
         return cls(mtime, name, status.st_size, status.st_ino, status.st_dev, changed=changed)
 
+    def age(self, time: float) -> float:
+        """Return the seconds from the last change up to `time`. It is negative if that time is in the future.
+
+        A program may give a file any time of modification. One in the future says nothing, so the time of the last
+        change counts then, if it is known.
+        """
+        ahead = self.mtime / 1e9 > time
+        return time - ((self.changed or self.mtime) if ahead else self.mtime) / 1e9
+
     def same_status(self, now: "ListedFile") -> bool:
         """Return whether `now` has the name, size, times and inode of this file, as far as they are known."""
         known = now if self.changed and now.changed else now._replace(changed=self.changed)

@@ -1,5 +1,6 @@
 """The choice of files for the next batch, and of the bytes of long text files."""
 
+import logging
 import os
 import shlex
 from dataclasses import dataclass, field
@@ -13,8 +14,13 @@ from trident_spouts.files.ranges import FileRange, content_checksums, digest, id
 from trident_spouts.files.read_files import Entry, ReadFiles
 from trident_spouts.files.recognition import OnForgotten, Recognizer, open_file
 
+logger = logging.getLogger("trident.spouts")
+
 MOST_FILES = 1_000
 """The most files in one batch, unless the user has set another limit."""
+
+_MUCH_LATER = 60.0
+"""The seconds in the future from which on the time of a file is a reason for a warning. Clocks differ by less."""
 
 _LONG = 1 << 10
 """The length (bytes) from which on two files with the same beginning are not equal by chance."""
@@ -44,6 +50,8 @@ class Planner:
     """True if files are read in the order of their names, and not of their modification times."""
     unpacks: bool = False
     on_forgotten: OnForgotten = "fail"
+    told: set[str] = field(default_factory=set)
+    """The files with a time in the future about which a warning was logged."""
     recognizer: Recognizer = field(init=False)
 
     def __post_init__(self) -> None:
@@ -192,8 +200,17 @@ class Planner:
             return FileRange(now.name, now.size, now.mtime, start, stop, check, now.inode, "", part, changed), after
 
     def _readable_end(self, file: OpenFile, now: ListedFile, start: int, time: float) -> int:
-        if self.limits.complete_after <= 0 or time - now.mtime / 1e9 >= self.limits.complete_after:
+        age = now.age(time)
+        if self.limits.complete_after <= 0 or age >= self.limits.complete_after:
             return now.size
+        if age < -_MUCH_LATER and now.name not in self.told:
+            self.told.add(now.name)
+            logger.warning(
+                "FileSpout: %s was changed at a time that is %.0f seconds in the future, by this machine's clock: it "
+                "counts as complete (completeAfterSecs) only then. If it is complete, touch it",
+                self.place.path(now.name),
+                -age,
+            )
         return whole_lines_end(file, start, now.size) if self.grows(now.name) else start
 
     def _next_line(self, file: OpenFile, now: ListedFile, end: int) -> int:

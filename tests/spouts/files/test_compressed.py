@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import io
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -121,6 +122,29 @@ def test_a_young_compressed_file_waits_until_it_is_complete(tmp_path: Path) -> N
 
 
 # --- over restarts ------------------------------------------------------------------------------------------------
+
+
+def test_a_file_with_a_time_in_the_future_is_complete_by_its_last_change(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(tmp_path / "a.txt.gz", gzip.compress(b"one\n"), time.time() + 400 * 86_400)
+    executor = FileSpout(tmp_path, watch=Watch(completeAfterSecs=10)).open()
+    time.sleep(0.15)  # until the time of the change is one that no later change can have
+    assert executor.plan(TransactionAttempt(1, 0), None, time.time()) is None
+    assert not caplog.records
+    assert executor.plan(TransactionAttempt(1, 0), None, time.time() + 11)
+    executor.close()
+
+
+def test_a_file_that_was_changed_in_the_future_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    now = time.time()
+    write(tmp_path / "a.txt.gz", gzip.compress(b"one\n"), now)
+    executor = FileSpout(tmp_path, watch=Watch(completeAfterSecs=10)).open()
+    for _ in range(2):
+        assert executor.plan(TransactionAttempt(1, 0), None, now - 7200) is None
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert "a.txt.gz was changed at a time that is 7200 seconds in the future" in said
+    executor.close()
 
 
 @pytest.fixture

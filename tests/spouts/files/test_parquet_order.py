@@ -143,6 +143,44 @@ def test_a_column_without_any_value_is_null_on_spark(spark: SparkSession, tmp_pa
     assert list(map(tuple, frame.collect())) == [(1, "x"), (2, None)]
 
 
+@pytest.mark.parametrize("options", [{}, {"write_statistics": False}])
+def test_a_null_in_a_field_that_has_none_is_left_to_python_which_refuses_it(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    (tmp_path / "in").mkdir()
+    pq.write_table(pa.table({"id": [1, None], "note": ["x", None]}), tmp_path / "in" / "1.parquet", **options)
+    emission = emitted(tmp_path / "in", schema="id long not null, note string")
+    assert emission.beyond_spark is True
+    with pytest.raises(SpoutContractError, match="field 'id': null, but the field is NOT NULL"):
+        emission.arrow()
+    assert emitted(tmp_path / "in", schema="id long, note string").beyond_spark is False
+
+
+def test_a_column_without_a_null_is_scanned_by_spark_for_a_field_that_has_none(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    pq.write_table(pa.table({"id": [1, 2], "note": ["x", None]}), tmp_path / "in" / "1.parquet")
+    assert emitted(tmp_path / "in", schema="id long not null, note string").beyond_spark is False
+    required = pa.schema([pa.field("id", pa.int64(), nullable=False)])
+    pq.write_table(pa.table({"id": [3]}, required), tmp_path / "in" / "2.parquet", write_statistics=False)
+    assert emitted(tmp_path / "in", schema="id long not null").beyond_spark is False
+    assert emitted(tmp_path / "in", schema="id long, tags array<long> not null").beyond_spark is True
+
+
+@pytest.mark.spark
+def test_a_null_in_a_field_that_has_none_is_refused_on_spark(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    pq.write_table(pa.table({"id": [1, None]}), tmp_path / "in" / "1.parquet")
+    with pytest.raises(Exception, match="field 'id': null, but the field is NOT NULL"):
+        emitted(tmp_path / "in", schema="id long not null").dataframe(spark, tmp_path).collect()
+
+
+def test_unsigned_numbers_are_left_to_python(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    pq.write_table(pa.table({"id": pa.array([5], pa.uint64())}), tmp_path / "in" / "1.parquet")
+    emission = emitted(tmp_path / "in", schema="id long")
+    assert (emission.arrow().to_pylist(), emission.beyond_spark) == ([{"id": 5}], True)
+
+
 @pytest.mark.parametrize("names", [["Word", "WORD"], ["word", "word"]])
 def test_columns_of_which_none_is_surely_the_field_are_refused(tmp_path: Path, names: list[str]) -> None:
     (tmp_path / "in").mkdir()
