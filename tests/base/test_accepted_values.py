@@ -64,6 +64,8 @@ def test_a_decimal_that_the_type_does_not_hold_is_refused(value: Any, why: str) 
         (numpy.datetime64("2024-01-01", "ns"), "long"),  # its item() is a bare number
         (numpy.array(5), "array<int>"),
         ({None: 1}, "map<string,int>"),
+        ({0.1: 1, 0.1 + 1e-12: 2}, "map<float,int>"),
+        ({float("nan"): 1, float("1e999") - float("1e999"): 2}, "map<double,int>"),
         ("\ud800", "string"),
         ({"\ud800": 1}, "map<string,int>"),
         (LONG, "long"),

@@ -38,6 +38,24 @@ def test_a_worker_that_died(spark: SparkSession) -> None:
     assert "\tat " not in str(failed.value)
 
 
+@pytest.mark.connect
+@pytest.mark.spark
+@pytest.mark.parametrize("verb", ["expression", "several", "transform"])
+def test_a_null_of_sparks_own_step_in_a_field_that_is_not_null_fails_the_batch(spark: SparkSession, verb: str) -> None:
+    """Spark trusts the declaration: a sum over such nulls was 0."""
+    topology = TridentTopology()
+    numbers = topology.newStream("its", FixedBatchSpout("n long", [[5, None]]))
+    made = {
+        "expression": lambda: numbers.map("n", expr("n"), "m long NOT NULL"),
+        "several": lambda: numbers.map("n", expr("named_struct('a', n, 'b', n)"), "m long NOT NULL, b long"),
+        "transform": lambda: numbers.transform(lambda df: df.withColumnRenamed("n", "m"), "m long NOT NULL"),
+    }[verb]()
+    made.persistentAggregate(MemoryMapState.opaque(), "m", Sum(), "sum", name="sum")
+    said = r"its/1:\S+: a null for field 'm', which is NOT NULL"
+    with pytest.raises(BatchFailedError, match=said), topology.start(spark, maxAttempts=1) as running:
+        running.processAllAvailable()
+
+
 OTHER_PYTHON = """
 from pyspark.sql import SparkSession
 from tests.compiler.test_spark_errors import counted

@@ -84,7 +84,13 @@ def _accept_map(value: Any, kind: pa.DataType) -> Any:
         raise NotAccepted(value, kind)
     if None in value:
         raise NotAccepted(value, kind, why="a key of a map cannot be null")
-    return [(accept(key, kind.key_type), accept(item, kind.item_type)) for key, item in value.items()]
+    pairs = [(accept(key, kind.key_type), accept(item, kind.item_type)) for key, item in value.items()]
+    if kinds.is_floating(kind.key_type) and len(pairs) > 1:
+        held = numpy.array([key for key, _ in pairs], numpy.float64)
+        with numpy.errstate(over="ignore"):
+            if len(numpy.unique(held.astype(kind.key_type.to_pandas_dtype()))) < len(pairs):
+                raise NotAccepted(value, kind, why="two of its keys are the same number in the type of the keys")
+    return pairs
 
 
 def _accept_struct(value: Any, kind: pa.DataType) -> Any:

@@ -28,6 +28,9 @@ PATIENCE_SECS = 20.0
 
 _REQUEST_SECS = 5.0
 _PAUSE_SECS = 0.1
+_ABSENT = ("UNKNOWN_TOPIC_OR_PART", "TOPIC_EXCEPTION")
+"""The errors for a topic that does not exist. The second one is for a name that no topic can have."""
+
 _ABSENT_SECS = 2.0
 """The seconds for which a known topic must be missing. A broker that has just started may not know the topic yet."""
 
@@ -130,7 +133,7 @@ class Cluster:
             try:
                 described = future.result()
             except self._kafka.KafkaException as error:
-                if error.args[0].name() == "UNKNOWN_TOPIC_OR_PART":
+                if error.args[0].name() in _ABSENT:
                     continue
                 raise
             number = str(described.topic_id)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -43,9 +44,18 @@ def test_a_topic_that_does_not_exist_is_named(kafka: KafkaBroker, topic: str) ->
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_topic_of_a_tuple_that_does_not_exist_is_named(kafka: KafkaBroker, topic: str) -> None:
-    import pyarrow as pa
+@pytest.mark.parametrize("name", ["a/b", "x" * 300, "."])
+def test_a_topic_of_a_tuple_with_a_name_that_no_topic_can_have_is_refused_at_once(
+    kafka: KafkaBroker, topic: str, name: str
+) -> None:
+    kafka.create(topic)
+    written = outlet(kafka.servers, topic, topic_field="t")
+    with pytest.raises(OutputRefusedError, match=f"there is no topic '{name}'; create it"):
+        written.take(pa.table({"value": ["a"], "t": [name]}), 1)
 
+
+@pytest.mark.usefixtures("impatient")
+def test_a_topic_of_a_tuple_that_does_not_exist_is_named(kafka: KafkaBroker, topic: str) -> None:
     kafka.create(topic)
     written = outlet(kafka.servers, topic, topic_field="t")
     with pytest.raises(OutputRefusedError, match=f"there is no topic '{topic}-x'; create it"):

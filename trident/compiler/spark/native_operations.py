@@ -82,8 +82,7 @@ class Expressions:
             known = self._learned[id(node), "types"] = _fit(where, result.schema, outputs, "gives")
         if known == "same":
             return result
-        items = [cast(quoted(field.name), field.dataType, field.name) for field in outputs.fields]
-        return selected(result, [*all_quoted(before), *items])
+        return selected(result, [*all_quoted(before), *_declared(node, outputs)])
 
     def filtered(self, node: Filter, frame: DataFrame) -> DataFrame:
         """Return the tuples for which the node's condition is true."""
@@ -113,11 +112,32 @@ class Expressions:
             known = self._learned[id(node), "types"] = _fit(where, result.schema, node.schema, "gave")
         if known == "same":
             return selected(result, all_quoted(node.schema.names))
-        return selected(result, [cast(quoted(field.name), field.dataType, field.name) for field in node.schema.fields])
+        return selected(result, _declared(node, node.schema))
+
+
+def _declared(node: Each | Map | Transform, fields: StructType) -> list[str]:
+    """Return SELECT items that give the columns the declared types. A null fails the query if the field is NOT NULL.
+
+    Spark trusts a declaration: a sum over such nulls would be 0.
+    """
+    items = []
+    for field in fields.fields:
+        text = quoted(field.name)
+        if not field.nullable:
+            said = f"{where_of(node, node.function).step}: a null for field {field.name!r}, which is NOT NULL"
+            text = f"coalesce({text}, raise_error({_literal(said)}))"
+        items.append(cast(text, field.dataType, field.name))
+    return items
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _fit(where: Where, result: StructType, declared: StructType, gives: str) -> str:
     """Return "same" if the result has the declared types, and "cast" if it can be cast to them without loss.
+
+    A field that is NOT NULL is cast, too, because the result may be null.
 
     Raises UserCodeError for any other result.
     """
@@ -132,7 +152,8 @@ def _fit(where: Where, result: StructType, declared: StructType, gives: str) -> 
                 f"{plain(field.dataType)}; cast it there, or change the declaration",
                 kind=UserCodeError,
             )
-    return "same" if all(plain(actual[field.name]) == plain(field.dataType) for field in declared.fields) else "cast"
+    same = all(field.nullable and plain(actual[field.name]) == plain(field.dataType) for field in declared.fields)
+    return "same" if same else "cast"
 
 
 def _column(node: Node, operation: Operation, inputs: tuple[str, ...]) -> Column:
