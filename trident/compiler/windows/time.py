@@ -108,7 +108,8 @@ class Mark:
     """A watermark as its state holds it, in microseconds since 1970.
 
     With `idleAfter` also: `seen`, the time of the last batch that had an event time, and `then`, the watermark after
-    that batch. Both are None before it, and without `idleAfter`.
+    that batch. Both are None before it, and without `idleAfter`. For windows by batch time `seen` is the time of the
+    batch that found the clock set back last, and `then` the watermark after that batch.
     """
 
     watermark: int = NEVER
@@ -137,7 +138,7 @@ def due_of(config: WindowConfig | EventTime, mark: Mark) -> InState | None:
     """
     assert not isinstance(config, CountWindow)
     if config.timestampField is None:
-        return InState()
+        return InState(_set_back(mark))
     if config.idleAfter is None or mark.seen is None or mark.then is None:
         return None
     return InState(mark.seen - mark.then, mark.seen + config.idleAfter)
@@ -165,15 +166,37 @@ def _after(config: WindowConfig | EventTime, mark: Mark, latest: int | None, bat
     assert not isinstance(config, CountWindow)
     now = round(batch.time() * 1_000_000)
     if config.timestampField is None:
-        return Mark(max(mark.watermark, now))
+        assert isinstance(config, TimeWindow)
+        return _by_batches(config, mark, now)
     if latest is not None:
         after = max(mark.watermark, min(max(latest - config.lateness, FIRST), LAST))
         return Mark(after) if config.idleAfter is None else Mark(after, now, after)
     if config.idleAfter is None:
         return Mark(mark.watermark)
+    if mark.seen is not None and now < mark.seen:  # the clock was set back: the silence begins now
+        return Mark(mark.watermark, now, mark.watermark)
     if mark.seen is None or mark.then is None or now - mark.seen < config.idleAfter:
         return mark
     return replace(mark, watermark=max(mark.watermark, min(mark.then + now - mark.seen, LAST)))
+
+
+def _by_batches(config: TimeWindow, mark: Mark, now: int) -> Mark:
+    """Return the watermark of windows by batch time after a batch that was planned at `now`.
+
+    If the clock went back by more than a window, it was wrong before, or is wrong now. Else all tuples would enter one
+    window until the clock is there again. So from then on the progress of the clock counts. The windows still begin at
+    the same times of a minute or a day, because the difference is a multiple of the slide.
+    """
+    moved = now - _set_back(mark)
+    if moved >= mark.watermark - config.length:
+        return replace(mark, watermark=max(mark.watermark, moved))
+    moved += -((moved - mark.watermark) // config.slide) * config.slide
+    return Mark(moved, now, moved)
+
+
+def _set_back(mark: Mark) -> int:
+    """Return the time by which windows by batch time are ahead of the clock, as a negative number."""
+    return 0 if mark.seen is None or mark.then is None else mark.seen - mark.then
 
 
 def latest_of(table: pa.Table, field: str | None) -> int | None:
