@@ -27,6 +27,7 @@ DOORS = [
     ("POST", "/state/counts"),
     ("GET", "/state/counts/changes"),
     ("GET", "/state/counts/dog"),
+    ("POST", "/sql"),
     ("GET", "/"),
     ("GET", "/page/main.js"),
     ("GET", "/topology"),

@@ -279,6 +279,10 @@ class ChangesMissedError(StateError):
         self.first, self.last = first, last
 
 
+class StateNotFoundError(StateError, LookupError):
+    """A SQL query names a state that the topology does not have. The message lists the existing ones."""
+
+
 class StateKeyError(StateError, TypeError):
     """A key does not fit the state's key fields. The message names the key fields and the key that came."""
 

@@ -14,6 +14,7 @@ from trident.cli.query import query
 from trident.cli.run import run
 from trident.cli.savepoint import fork, savepoint
 from trident.cli.serve import serve
+from trident.cli.sql import sql
 from trident.cli.state import state
 
 
@@ -51,6 +52,7 @@ main.add_command(savepoint)
 main.add_command(fork)
 main.add_command(serve)
 main.add_command(query)
+main.add_command(sql)
 main.add_command(config)
 main.add_command(explain)
 main.add_command(prepare_java)

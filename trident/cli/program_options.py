@@ -185,25 +185,25 @@ def _start_option(name: str, flag: str | None) -> Callable[[_F], _F]:
 
 def program_options(command: _F) -> _F:
     """Add the argument MODULE:TOPOLOGY, and the options for its name and log, as the parameter `topology`."""
-    return _bundled(command, _PROGRAM, ProgramArguments, "topology")
+    return bundled(command, _PROGRAM, ProgramArguments, "topology")
 
 
 def spark_options(command: _F) -> _F:
     """Add the options for the profile of trident.toml, and for the driver's Spark, as the parameter `spark`."""
-    return _bundled(command, _SPARK, SparkArguments, "spark")
+    return bundled(command, _SPARK, SparkArguments, "spark")
 
 
 def client_options(command: _F) -> _F:
     """Add the options for access to a server, as the parameter `clients`."""
-    return _bundled(command, _CLIENTS, ClientArguments, "clients")
+    return bundled(command, _CLIENTS, ClientArguments, "clients")
 
 
 def tls_options(command: _F) -> _F:
     """Add the options for a server's certificate, as the parameter `files_of_tls`."""
-    return _bundled(command, _TLS, TlsArguments, "files_of_tls")
+    return bundled(command, _TLS, TlsArguments, "files_of_tls")
 
 
-def _bundled(command: _F, options: tuple[Callable[[_F], _F], ...], bundle: type[Any], parameter: str) -> _F:
+def bundled(command: _F, options: tuple[Callable[[_F], _F], ...], bundle: type[Any], parameter: str) -> _F:
     """Add options to a command, which gets them as one object of a dataclass that has a field for each."""
     names = [field.name for field in fields(bundle)]
 

@@ -12,7 +12,7 @@ from trident.base.names import did_you_mean
 from trident.base.short_texts import short_repr
 from trident.base.types import arrow_schema, parse_schema
 from trident.cli.output import format_option, show
-from trident.cli.secret_types import Secret
+from trident.cli.server_options import ServerArguments, server_options
 from trident.client.drpc_client import DRPCClient
 from trident.reads.keys_from_json import beginning_of_text, is_written_plainly, key_of_text
 
@@ -30,13 +30,7 @@ _PAGE_ROWS = 1_000
 @click.option("--high", help="With --state: the first key after a range.")
 @click.option("--prefix", help="With --state: the beginning of the keys of a range.")
 @click.option("--limit", type=click.IntRange(min=1), help="The most entries of a range. [default: 100]")
-@click.option("--token", type=Secret(), help="The server's token: env:NAME or file:path.")
-@click.option(
-    "--ca", help="The authority that signed the server's certificate, a PEM file. [default: the system's authorities]"
-)
-@click.option("--cert", help="The certificate of this client, a PEM file, if the server requires one.")
-@click.option("--key", help="The key of --cert, a PEM file.")
-@click.option("--timeout", default=30.0, show_default=True, help="Seconds to wait for an answer.")
+@server_options
 @format_option
 def query(
     url: str,
@@ -48,11 +42,7 @@ def query(
     high: str | None,
     prefix: str | None,
     limit: int | None,
-    token: str | None,
-    ca: str | None,
-    cert: str | None,
-    key: str | None,
-    timeout: float,
+    server: ServerArguments,
     form: str | None,
 ) -> None:
     """Ask the server at URL for a DRPC function, or for keys of a state.
@@ -63,10 +53,7 @@ def query(
     ends = {"low": low, "high": high, "prefix": prefix}
     ranged = any(end is not None for end in ends.values())
     _check_options(state, words, top is not None or by is not None, ranged or limit is not None)
-    if (cert is None) != (key is None):
-        raise click.UsageError("a certificate needs both --cert and --key")
-    shown = None if cert is None or key is None else (cert, key)
-    with DRPCClient(url, token=token, timeout=timeout, ca=ca, cert=shown) as client:
+    with server.client(url) as client:
         if state is None:
             _call(client, words, form)
         elif top is not None:

@@ -4,7 +4,7 @@
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 from weakref import WeakSet
@@ -151,6 +151,21 @@ class AsyncDRPCClient:
         A key is a value, or a tuple of several key fields' values.
         """
         return [row.value for row in await self._rows(self._conversation.keys(state, keys))]
+
+    async def sql(
+        self,
+        query: str,
+        args: Sequence[Any] | Mapping[str, Any] | None = None,
+        *,
+        timeout: Duration | None = None,
+        maxRows: int | None = None,
+    ) -> ServedRows:
+        """Run a SQL query over the states, as of one committed txid of each batch group.
+
+        Arguments and errors are those of ``running.sql``. The server's limits are the greatest that a query may have,
+        and its defaults. Arguments are sent as JSON: a date is a text there, so write ``cast(? as date)``.
+        """
+        return await self._rows(self._conversation.sql(query, args, timeout, maxRows))
 
     async def top(self, state: str, n: int, by: str | None = None) -> ServedRows:
         """Return the `n` entries with the greatest values, as of one batch.

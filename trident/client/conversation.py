@@ -101,6 +101,18 @@ class Conversation:
 
         return self._request("POST", f"/state/{quote(state, safe='')}", self._timeout, body)
 
+    def sql(
+        self, query: str, args: Sequence[Any] | Mapping[str, Any] | None, timeout: Duration | None, rows: int | None
+    ) -> Request:
+        """Return the request for the result of a SQL query."""
+        asked = read_limit("timeout", timeout)
+        limit = self._timeout if asked is None else asked
+
+        def body(least: Mapping[str, int]) -> bytes:
+            return json_body({"query": query, "args": args, "timeout": asked, "maxRows": rows, "minTxid": least})
+
+        return self._request("POST", "/sql", limit, body)
+
     def top(self, state: str, n: int, by: str | None) -> Request:
         """Return the request for the entries with the greatest values."""
         return self._entries(state, {"top": str(n)} | ({} if by is None else {"by": by}))

@@ -98,6 +98,11 @@ class Grant:
         if self.rights is not None:
             self.rights.check(function, state)
 
+    def check_any_state(self) -> None:
+        """Raise RequestError unless requests for at least one state may be answered."""
+        if self.rights is not None and not self.rights.states:
+            self.rights.check(None, None)
+
 
 class AccessRules:
     """Checks each request: its token and its Host header. `limited` are tokens with limited rights.

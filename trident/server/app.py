@@ -1,7 +1,7 @@
 """The web application over a served topology: DRPC functions, states, and the server's health."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -29,7 +29,9 @@ from trident.server.limits import Limits
 from trident.server.openapi import description
 from trident.server.range_queries import RANGE_PARAMETERS, range_of_query
 from trident.server.request_record import Ledger
+from trident.server.row_answers import row_answer, wants_arrow
 from trident.server.served import Served
+from trident.server.sql_answers import SqlAnswers
 from trident.server.state_feed import StateFeed
 from trident.server.state_pages import Listings, txid_of, value_fields
 from trident.server.visit import visit_of
@@ -66,6 +68,7 @@ class _Answers:
         shared = rules.hasSeveralTokens
         self._waiting = Waiting(served, self._in_thread, shared)
         self._listings = Listings(self._in_thread, shared)
+        self._sql = SqlAnswers(served, self._in_thread, self._waiting, self._freshness, limits, self._body, shared)
         self._feed = StateFeed(served, self._in_thread, requests, self._waiting, limits, guards, shared)
 
     def doors(self) -> list[Door]:
@@ -78,6 +81,7 @@ class _Answers:
             Door("/state/{state}", self._state, ("GET", "POST")),
             Door("/state/{state}/changes", self._feed.open),
             Door("/state/{state}/{key:text}", self._get),
+            Door("/sql", self._sql.answer, ("POST",), checksRights=True),
             *page_routes.doors(self._served, self._listings, self._in_thread, self._body, self._count, self._guards),
             Door("/openapi.json", self._description),
             Door("/healthz", self._health, needsToken=False, isProbe=True),
@@ -166,8 +170,8 @@ class _Answers:
         await self._waiting.reach(request, call.minTxid, timeout)
         result = await while_connected(request, self._desks[function.name].ask(values, timeout))
         fresh = await self._freshness.of(result.txids)
-        if _wants_arrow(request):
-            return _rows(request, result.toArrow(), fresh)
+        if wants_arrow(request):
+            return row_answer(request, result.toArrow(), fresh)
         return json_answer({"fields": result.fields, "rows": bodies.json_values(result, function.answers), **fresh})
 
     def _timeout(self, asked: float | None) -> float:
@@ -226,7 +230,7 @@ class _Answers:
         values, txid = await while_connected(request, self._in_thread(lambda: view.multiGetWithTxid(keys)))
         fresh = await self._freshness.of(self._txids(view, txid))
         if bodies.ARROW in request.headers.get("accept", ""):
-            return _rows(request, pa.table({"value": view.asColumn(values)}), fresh)
+            return row_answer(request, pa.table({"value": view.asColumn(values)}), fresh)
         return json_answer({"values": [jsonable(value) for value in values], **fresh})
 
     async def _entries(self, request: Request) -> Response:
@@ -247,16 +251,16 @@ class _Answers:
                 raise RequestError(400, "InvalidQuery", f"by={by!r}: the fields of the value are {fields}")
             await self._waiting.reach(request, {}, self._limits.timeoutSecs)
             table = await self._listings.ranked(request, view, count, by)
-            return _rows(request, table, await self._freshness.of(self._txids(view, txid_of(table))))
+            return row_answer(request, table, await self._freshness.of(self._txids(view, txid_of(table))))
         seen = await self._waiting.reach(request, {}, self._limits.timeoutSecs)
         if (between := range_of_query(view, asked)) is not None:
             table, after = await self._listings.ranged(request, view, between, limit, asked.get("after"))
             more = {} if after is None else {"after": after}
-            return _rows(request, table, await self._freshness.of(self._txids(view, txid_of(table))), more)
+            return row_answer(request, table, await self._freshness.of(self._txids(view, txid_of(table))), more)
         least = seen.get(self._served.group_of(view.name) or "", 0)
         table, after = await self._listings.page(request, view, limit, asked.get("after"), least)
         more = {} if after is None else {"after": after}
-        return _rows(request, table, await self._freshness.of(self._txids(view, txid_of(table))), more)
+        return row_answer(request, table, await self._freshness.of(self._txids(view, txid_of(table))), more)
 
     def _count(self, name: str, text: str) -> int:
         number = whole_number_in(text)
@@ -302,26 +306,6 @@ def _argument(name: str, kind: pa.DataType | None, value: Any) -> Any:
         ) from None
 
 
-def _wants_arrow(request: Request) -> bool:
-    return bodies.ARROW in request.headers.get("accept", "")
-
-
 def _described(view: StateView) -> dict[str, Any]:
     keys = {field.name: type_name(field.type) for field in view.keyFields}
     return {"name": view.name, "kind": view.kind.value, "keys": keys, "value": type_name(view.valueType)}
-
-
-def _rows(
-    request: Request, table: pa.Table, fresh: Mapping[str, Any], more: Mapping[str, Any] | None = None
-) -> Response:
-    """Answer with a table: as JSON, or as an Arrow stream if the client accepts that."""
-    if _wants_arrow(request):
-        headers = {
-            "Trident-As-Of-Txid": bodies.json_body(fresh["asOfTxid"]).decode(),
-            "Trident-Committed-At": bodies.json_body(fresh["committedAt"]).decode(),
-            "Trident-Staleness-Ms": bodies.json_body(fresh["stalenessMs"]).decode(),
-        }
-        headers |= {f"Trident-{name.title()}": str(value) for name, value in (more or {}).items()}
-        return Response(bodies.arrow_body(table), media_type=bodies.ARROW, headers=headers)
-    content = {"fields": table.column_names, "rows": bodies.json_rows(table), **fresh, **(more or {})}
-    return json_answer(content)

@@ -31,6 +31,16 @@ class KeysWanted(msgspec.Struct, forbid_unknown_fields=True):
     minTxid: dict[str, int] = {}
 
 
+class SqlWanted(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of ``POST /sql``: a query, the values of its parameters, and limits below those of the server."""
+
+    query: str
+    args: list[Any] | dict[str, Any] | None = None
+    timeout: float | None = None
+    maxRows: int | None = None
+    minTxid: dict[str, int] = {}
+
+
 def read_body(body: bytes, kind: type[_T]) -> _T:
     """Return a request's body as an object of type `kind`. Raises RequestError if the body is not JSON of this type."""
     try:

@@ -33,6 +33,8 @@ class Door:
     """The methods that the door answers; HEAD comes with GET."""
     needsToken: bool = True
     """False if the answer reveals nothing about the topology, or does so only to clients with a token."""
+    checksRights: bool = False
+    """True if the answer checks the rights of a token with few rights by itself, because its body names the states."""
     isProbe: bool = False
     """True for the probes of a supervisor. A supervisor uses the server's address as the host name, and must get an
     answer even from a busy server. Otherwise it would kill a healthy process."""

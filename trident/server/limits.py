@@ -17,7 +17,7 @@ class Limits:
     keys : int
         The keys of one multi-get (413 beyond).
     rows : int
-        The rows of one page of a scan, and of a top list.
+        The rows of one page of a scan, of a top list, and of the result of a SQL query.
     timeoutSecs : float
         The seconds that an answer may take, and the greatest timeout that a client may ask for (504 beyond).
     inFlight : int
@@ -25,6 +25,8 @@ class Limits:
         several tokens, no token can use all of them.
     connections : int
         The open connections. For one more, the server closes the connection that has waited longest for its client.
+    sqlBytes : int
+        The bytes of the states that one SQL query reads, and of its memory (413 beyond). Two queries work at a time.
     requestsPerSec : float, optional
         The requests of one address in a second (429 beyond); as many may come at once after a pause.
     headSecs : float
@@ -44,6 +46,7 @@ class Limits:
     timeoutSecs: float = 30.0
     inFlight: int = 256
     connections: int = 2_000
+    sqlBytes: int = 256 << 20
     requestsPerSec: float | None = None
     headSecs: float = 10.0
     answerSecs: float = 20.0

@@ -25,11 +25,12 @@ _ERRORS = {
     408: "the body took too long",
     409: "this server is behind minTxid",
     410: "the state was dropped or reset since the server opened it, or since the position of the feed",
-    413: "the body is too large, or has too many keys",
+    413: "the body is too large, or has too many keys; or a SQL query exceeds its limit of rows or memory",
     415: "the body is not JSON",
     421: "the Host header names a host that the server does not know",
     429: "too many requests in a second",
     500: "a function of the topology raised an error",
+    501: "the server lacks the package for SQL",
     503: "the states cannot be read now, or the server is busy; try again",
     504: "no answer within the timeout",
 }
@@ -63,6 +64,7 @@ def _paths(served: Served, limits: Limits) -> Iterable[tuple[str, dict[str, Any]
         yield f"/state/{name}/{{key}}", {"get": _get(view)}
         if served.group_of(name) is not None:
             yield f"/state/{name}/changes", {"get": _changes(name)}
+    yield "/sql", {"post": _sql(limits)}
     yield (
         "/healthz",
         {"get": _operation("Report that the process is alive", _answer({"status": {"type": "string"}}), [])},
@@ -98,6 +100,23 @@ def _multi_get(view: StateView, limits: Limits) -> dict[str, Any]:
     return {**_operation(f"Read values of state {view.name}, all as of one batch", _answer(values), errors)} | {
         "requestBody": _body(body)
     }
+
+
+def _sql(limits: Limits) -> dict[str, Any]:
+    body = _object(
+        {
+            "query": {"type": "string"},
+            "args": {"anyOf": [{"type": "array"}, {"type": "object"}, {"type": "null"}]},
+            "timeout": {"type": ["number", "null"], "exclusiveMinimum": 0, "maximum": limits.timeoutSecs},
+            "maxRows": {"type": ["integer", "null"], "minimum": 1, "maximum": limits.rows},
+            "minTxid": _TXIDS,
+        },
+        ["query"],
+    )
+    rows = {"fields": _TEXTS, "rows": {"type": "array", "items": {"type": "array"}}, **_FRESH}
+    errors = [400, 401, 403, 404, 408, 409, 410, 413, 415, 421, 500, 501, 503, 504]
+    operation = _operation("Run a SQL query over the states, as of one batch of each group", _answer(rows), errors)
+    return {**operation, "requestBody": _body(body)}
 
 
 def _get(view: StateView) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from trident.reads.committed_reads import Isolation
 from trident.reads.state_changes import StateChanges
 from trident.reads.state_view import AsOfBatch, StateView
 from trident.server.watched import Watched
+from trident.sql.state_queries import StateQueries
 
 
 class Served(Protocol):
@@ -17,6 +18,11 @@ class Served(Protocol):
     name: str
     drpc: LocalDRPC
     metrics: MetricsRegistry
+
+    @property
+    def queries(self) -> StateQueries:
+        """The SQL queries over the states."""
+        ...
 
     @property
     def states(self) -> tuple[str, ...]:

@@ -57,8 +57,8 @@ class Queryable:
             The query does anything other than to read states.
         SqlLimitError, SqlTimeoutError
             The query exceeds a limit.
-        StateError
-            There is no state of a name in the query; the message lists them. Also the errors of ``state(name)``.
+        StateNotFoundError
+            There is no state of a name in the query; the message lists them.
         MissingPackageError
             The package of the extra ``trident-pyspark[sql]`` is not installed.
 

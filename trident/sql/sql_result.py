@@ -75,7 +75,7 @@ class SqlResult(Sequence[Row]):
         Columns of one name get a number, as ``id`` and ``id_2``. Whole numbers beside nulls are doubles, as always in
         pandas, or of dtype ``Int64`` if a double would round one of them.
         """
-        frame = to_frame(self._table.rename_columns(_distinct(self.columns)))
+        frame = to_frame(self._table.rename_columns(distinct_names(self.columns)))
         frame.attrs["asOfTxid"] = self.asOfTxid
         return frame
 
@@ -114,7 +114,12 @@ class SqlResult(Sequence[Row]):
         return "" if not self.txids else ", as of " + ", ".join(f"txid {t} of {g}" for g, t in self.txids.items())
 
 
-def _distinct(names: Sequence[str]) -> list[str]:
+def distinct_names(names: Sequence[str]) -> list[str]:
+    """Return names of columns in which no name comes twice.
+
+    >>> distinct_names(["n", "n", "n_2"])
+    ['n', 'n_3', 'n_2']
+    """
     taken, shown = set(names), list[str]()
     for name in names:
         number, distinct = 2, name

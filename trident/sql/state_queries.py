@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from trident.base.errors import SqlError, SqlLimitError, SqlNotAllowedError, StateError
+from trident.base.errors import SqlError, SqlLimitError, SqlNotAllowedError, StateNotFoundError
 from trident.base.names import did_you_mean
 from trident.base.optional_packages import optional_package
 from trident.base.short_texts import typed_brief
@@ -108,7 +108,7 @@ class StateQueries:
             allow(name or table.name)
             if name is None:
                 known = ", ".join(self._states) or "none"
-                raise StateError(
+                raise StateNotFoundError(
                     f"no state {table.name!r}{did_you_mean(table.name, self._states)}; the states are {known}"
                 )
             found.setdefault(name, []).append(table)
