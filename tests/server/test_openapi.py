@@ -41,6 +41,7 @@ def test_functions_and_states_are_described_with_their_types(serving: Serving) -
         "/state/counts",
         "/state/counts/{key}",
         "/state/counts/changes",
+        "/sql",
         "/healthz",
         "/readyz",
     } == {*told["paths"]}
