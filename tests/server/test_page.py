@@ -19,7 +19,7 @@ from trident.spouts import FeederBatchSpout
 from trident.state import MemoryMapState
 
 TOKEN = "0123456789abcdef"
-VIEWS = ("topology", "batches", "states", "functions", "dead-letters")
+VIEWS = ("topology", "batches", "states", "functions", "dead-letters", "sql")
 _SECONDS = 10_000
 
 
@@ -163,6 +163,24 @@ def test_functions_are_asked_with_typed_arguments(look: Look) -> None:
     at.see("argument 'least' is 'many'", ".result")
     at.go("functions/sold?item=apple")  # an address that somebody shared
     at.see("^3$", ".result")
+
+
+def test_a_query_is_run_and_shared(look: Look) -> None:
+    at = look()
+    at.go("sql")
+    at.page.get_by_label("Query").fill("select count(*) as kinds, 1 as one from sold")
+    at.page.get_by_role("button", name="Run").click()
+    at.see("1 row in", ".result")
+    assert at.text(".result tbody").split() == ["122", "1"] and "as of batch orders 2" in at.text(".result")
+    at.wait_hash(r"^#/sql\\?q=select\\+count")
+    shared = look()
+    shared.page.goto(f"{at.url}/{at.hash()}")
+    shared.see("1 row in", ".result")
+    shared.page.get_by_label("Query").fill("select * from solt")
+    shared.page.keyboard.press("Control+Enter")
+    shared.see("no state 'solt'; did you mean 'sold'?", ".result")
+    shared.page.get_by_role("link", name="sold", exact=True).click()
+    shared.see("20 rows in", ".result")
 
 
 def test_dead_letters_are_read_and_put_back(look: Look) -> None:
@@ -339,6 +357,8 @@ def test_axe_finds_nothing_and_nothing_is_cut_off(look: Look, width: int, theme:
         "states/visited": ".result table",
         "functions/sold?item=apple": ".result table",
         "dead-letters": "table.letters",
+        "sql?q=select+*+from+sold+limit+3": ".result table",
+        "sql?q=selec": ".result pre",
     }
     at.page.evaluate(source)
     for place, there in places.items():

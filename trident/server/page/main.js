@@ -7,12 +7,13 @@ import { notice } from "./notice.js";
 import * as batches from "./views/batches.js";
 import * as functions from "./views/functions.js";
 import * as letters from "./views/letters.js";
+import * as sql from "./views/sql.js";
 import * as states from "./views/states.js";
 import * as topology from "./views/topology.js";
 
-const VIEWS = { topology, batches, states, functions, "dead-letters": letters };
+const VIEWS = { topology, batches, states, functions, "dead-letters": letters, sql };
 const TITLES = {
-  topology: "Topology", batches: "Batches", states: "States", functions: "Functions", "dead-letters": "Dead letters",
+  topology: "Topology", batches: "Batches", states: "States", functions: "Functions", "dead-letters": "Dead letters", sql: "SQL",
 };
 const main = document.getElementById("main");
 let plan = null;
@@ -96,7 +97,7 @@ document.addEventListener("keydown", (event) => {
   if (typing || !keysOn.checked) return;
   const view = Object.keys(VIEWS)[Number(event.key) - 1];
   if (view) location.hash = `#/${view}`;
-  else if (event.key === "/") main.querySelector("input:not([type=checkbox]), select")?.focus();
+  else if (event.key === "/") main.querySelector("input:not([type=checkbox]), select, textarea")?.focus();
   else if (event.key === "j") move(1);
   else if (event.key === "k") move(-1);
   else if (event.key === "t") changeTheme();
