@@ -158,7 +158,7 @@ def test_rights_by_state() -> None:
 
 
 def test_limits_of_the_server(serving: Serving) -> None:
-    limits = Limits(rows=5, timeoutSecs=5.0, sqlBytes=32 << 20)
+    limits = Limits(rows=5, timeoutSecs=5.0, sqlBytes=128 << 20)
     with serving.running.serve(limits=limits) as server:
 
         def ask(query: str, **more: object) -> tuple[int, str]:

@@ -143,9 +143,11 @@ class _Answers:
                     raise ended_by_user_code(str(_READ), error) from error
 
         try:
-            async with asyncio.timeout(limit):
+            async with asyncio.timeout(limit) as waiting:
                 return await asyncio.wrap_future(self._threads.submit(watched))
         except TimeoutError:
+            if not waiting.expired():  # the work itself reached a limit, and says which
+                raise
             raise RequestError(504, "ReadTimeout", f"no answer within {limit:g} s") from None
         finally:
             audience.size = 0

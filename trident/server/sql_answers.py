@@ -29,7 +29,7 @@ _WAITING = 16
 _AT_ONCE = 2
 """The most queries that work at the same time, each with its memory."""
 
-_PATIENCE = 1.0
+_PATIENCE = 2.0
 """Seconds after the time limit of a query within which it is ended with its own error."""
 
 Body = Callable[[Request], Awaitable[bytes]]
