@@ -3448,6 +3448,22 @@ GUARDS = [
         "tests/access/test_forking.py -k not_completed",
     ),
     Guard(
+        "fork, reset",
+        "a fork that was reset writes to the outputs of the first topology",
+        "trident/run/reset.py",
+        "return None if ours is None or force else kept_by_reset(ours[0], log_at)",
+        "return None",
+        "tests/access/test_forking.py -k keeps_what_it_must_not_touch",
+    ),
+    Guard(
+        "backfill, other functions",
+        "a backfill that continues after a crash mixes the tuples of two programs",
+        "trident/run/backfill.py",
+        "[functions_of(node) for node in plan.nodes]]",
+        "[]]",
+        "tests/run/test_backfill.py -k other_rows_or_functions",
+    ),
+    Guard(
         "fork, outputs",
         "a fork writes its batches between those of the first topology",
         "trident/recovery/fork_origin.py",
