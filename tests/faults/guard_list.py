@@ -2825,8 +2825,8 @@ GUARDS = [
         "executors, doubled reports",
         "the commit waits for ever for keys that two reports of one task count twice",
         "trident/compiler/spark/state_puts.py",
-        "for r in by_part.values()]",
-        "for r in reports]",
+        "for r in by_part.values()\n",
+        "for r in reports\n",
         "tests/commits/test_executors.py -k report_twice",
     ),
     Guard(

@@ -83,7 +83,7 @@ class StateTable:
             held = self._updated(held)
         else:
             self._reader = held = self._open(None)
-            known = None
+            self._writer = known = None  # the folder was replaced by a copy, perhaps
         if held is None:
             return None
         self._stamp = self.folder.stamp(_commit(held.version()))

@@ -1,5 +1,6 @@
 """A driver whose version comes late: another driver has taken the state, written it, or dropped it meanwhile."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -172,3 +173,24 @@ def test_a_process_that_may_replace_versions_writes_none(folder: Path, monkeypat
     for write in (lambda: setting.open().create(SECOND, 0), lambda: store.acquire(SECOND)):
         with pytest.raises(StateError, match="the variable AWS_S3_ALLOW_UNSAFE_RENAME is set"):
             write()
+
+
+def test_a_table_that_has_gone_or_is_an_older_copy_is_behind(folder: Path) -> None:
+    setting = setting_in(folder)
+    store = setting.started()
+    setting.apply(store, 1, {1: 1})
+    copy = folder / "copy"
+    shutil.copytree(table_of(folder), copy)
+    for txid in (2, 3):
+        setting.apply(store, txid, {1: 1})
+    shutil.rmtree(table_of(folder))
+    with pytest.raises(StateBehindError) as caught:
+        setting.apply(store, 4, {1: 1})
+    assert caught.value.marker == -1 and store.report().absent
+    copy.rename(table_of(folder))
+    with pytest.raises(StateBehindError) as caught:
+        setting.apply(store, 4, {1: 1})
+    assert caught.value.marker == 1
+    for txid in (2, 3, 4):
+        setting.apply(store, txid, {1: 1})
+    assert entries(store, 4) == entries(setting.open(), 4) == {("w1",): 4}
