@@ -69,6 +69,17 @@ def test_list_get_scan_and_export(trident_: Run, tmp_path: Path) -> None:
     assert trident_("export", "wc", "counts", file, "--overwrite").exit_code == 0
 
 
+def test_a_range_is_printed_in_order(trident_: Run, tmp_path: Path) -> None:
+    counted(counting(fixed(["dog", "cat", "cow"], ["dog"])), checkpointLocation=tmp_path)
+    cat, cow, dog = ({"word": word, "value": count} for word, count in (("cat", 1), ("cow", 1), ("dog", 2)))
+    assert lines(trident_("range", "wc", "counts")) == [cat, cow, dog]
+    assert lines(trident_("range", "wc", "counts", "--low", "cb", "--high", "dog")) == [cow]
+    assert lines(trident_("range", "wc", "counts", "--begins", "c", "--limit", 1)) == [cat]
+    assert lines(trident_("range", "wc", "counts", "--low", "d", "--previous")) == [dog | {"value": 1}]
+    told = refused(trident_("range", "wc", "counts", "--low", "d", "--begins", "d"), 2)
+    assert "--begins goes with neither --low nor --high" in told
+
+
 def test_the_batch_before_is_read_too(trident_: Run, tmp_path: Path) -> None:
     counted(counting(fixed(["dog", "cat"], ["dog"])), checkpointLocation=tmp_path)
     assert lines(trident_("get", "wc", "counts", "dog", "--previous")) == [{"key": "dog", "value": 1}]
@@ -103,6 +114,8 @@ def test_keys_of_all_types_can_be_written(trident_: Run, tmp_path: Path) -> None
     for name, key in written.items():
         assert lines(trident_("get", "wc", name, key)) == [{"key": key, "value": 3}]
         assert lines(trident_("scan", "wc", name))[0]["value"] == 3
+        assert lines(trident_("range", "wc", name, "--low", key))[0]["value"] == 3
+        assert lines(trident_("range", "wc", name, "--high", key)) == []
     assert lines(trident_("get", "wc", "all")) == [{"value": 3}]
     assert "invalid key '7x': expected n bigint" in refused(trident_("get", "wc", "n", "7x"))
     assert "invalid key 'x': expected day date" in refused(trident_("get", "wc", "day", "x"))

@@ -16,7 +16,7 @@ from trident.base.errors import StateKeyError
 from trident.cli.locations import location_options, read_locations
 from trident.cli.output import format_option, show
 from trident.reads.committed_reads import Isolation
-from trident.reads.keys_from_json import key_of_text
+from trident.reads.keys_from_json import beginning_of_text, key_of_text
 from trident.reads.state_view import AsOfBatch
 
 NOT_FOUND = 3
@@ -98,6 +98,43 @@ def scan(
     """Print all entries, in no order."""
     with _open(topology, name, latest, previous, location) as view:
         table = view.toArrow(limit)
+    show(rows_of(table), table.column_names, form)
+
+
+@state.command("range")
+@click.argument("topology")
+@click.argument("name", metavar="STATE")
+@location_options
+@_isolation
+@click.option("--low", help="The first key of the range.")
+@click.option("--high", help="The first key after the range.")
+@click.option("--begins", help="The beginning of the keys, instead of --low and --high.")
+@click.option("--limit", type=click.IntRange(min=1), help="The most entries to print.")
+@format_option
+def range_(
+    topology: str,
+    name: str,
+    low: str | None,
+    high: str | None,
+    begins: str | None,
+    limit: int | None,
+    latest: bool,
+    previous: bool,
+    form: str | None,
+    **location: Any,
+) -> None:
+    """Print the entries of a range of keys, in the order of the keys.
+
+    Write the ends as `get` takes keys; for several key fields a JSON list of the first ones.
+    """
+    if begins is not None and (low is not None or high is not None):
+        raise click.UsageError("--begins goes with neither --low nor --high")
+    with _open(topology, name, latest, previous, location) as view:
+        first, last, start = (
+            None if text is None else beginning_of_text(text, view.keyFields, name) for text in (low, high, begins)
+        )
+        found = view.range(first, last, limit=limit) if begins is None else view.prefix(start, limit=limit)
+        table = found.toArrow()
     show(rows_of(table), table.column_names, form)
 
 
