@@ -198,6 +198,19 @@ def scan_part(store: Scannable, asOf: int | None, part: Part) -> Iterator[pa.Tab
 
 
 @runtime_checkable
+class Historic(Protocol):
+    """A store that can be read as of more txids than its last one and the one before."""
+
+    def kept_since(self) -> int:
+        """Return the first txid as of which the state can be read; it can be read as of every later one, too."""
+        ...
+
+    def at(self, txid: int) -> Any:
+        """Return a store (this one, or another) that answers reads as of `txid`, which is in the kept range."""
+        ...
+
+
+@runtime_checkable
 class Bindable(Protocol):
     """A store whose reads can be bound to one incarnation of its state."""
 

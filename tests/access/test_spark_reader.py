@@ -65,6 +65,10 @@ def test_all_parts_are_as_of_the_planned_txid_or_fail(fed: tuple[Fed, dict[str, 
             list(rows(parts, read))
     else:  # a copy of a state in memory is made up to the planned batch, as long as the log keeps it
         assert sorted(rows(parts, read), key=lambda row: row["word"]) == expected
+    for number in ("1", "2"):
+        early = reader(**where, partitions=number, asOf="2", txidColumn="txid")
+        found = {row["word"]: (row["value"], row["txid"]) for row in rows(early.partitions(), early)}
+        assert found == {"dog": (2, 2), "cat": (1, 2), "emu": (1, 2)}
     again = read.partitions()
     assert {row["word"]: row["value"] for row in rows(again, read)} == {"dog": 3, "cat": 1, "emu": 1}
 

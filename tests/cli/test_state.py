@@ -87,7 +87,9 @@ def test_the_batch_before_is_read_too(trident_: Run, tmp_path: Path) -> None:
     told = trident_("export", "wc", "counts", tmp_path / "counts.csv", "--previous")
     assert told.stderr.startswith("2 entries of wc/counts, as of txid 1, in ")
     both = refused(trident_("get", "wc", "counts", "dog", "--previous", "--latest"), 2)
-    assert "--latest and --previous contradict each other" in both
+    assert "--latest, --previous and --as-of contradict each other" in both
+    assert lines(trident_("get", "wc", "counts", "dog", "--as-of", "1")) == [{"key": "dog", "value": 1}]
+    assert "txid 9 has not been committed yet" in refused(trident_("get", "wc", "counts", "dog", "--as-of", "9"), 1)
 
 
 def test_a_key_without_a_value_is_null_and_the_end_is_3(trident_: Run, tmp_path: Path) -> None:

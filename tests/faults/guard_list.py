@@ -1203,6 +1203,14 @@ GUARDS = [
         "tests/reads/test_state_ranges.py -k read_in_parts",
     ),
     Guard(
+        "as of a txid, hold",
+        "commits continue during a read as of a txid, until its values are overwritten",
+        "trident/reads/txid_reads.py",
+        "    with source.between(group):\n        kept",
+        "    if True:\n        kept",
+        "tests/reads/test_txid_reads.py -k held_back",
+    ),
+    Guard(
         "spout, packed since it was read",
         "a log that was read and then compressed by its rotation counts twice",
         "spouts/trident_spouts/files/planner.py",

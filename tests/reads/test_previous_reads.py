@@ -215,8 +215,8 @@ def test_what_keeps_no_previous_values_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"asOf": "yesterday"}, "asOf='yesterday': expected 'previous', the batch before the last committed one, or"),
-        ({"asOf": 7}, "asOf=7: expected 'previous'.* earlier values are not kept"),
+        ({"asOf": "yesterday"}, "asOf='yesterday': expected 'previous', the batch before the last committed one; or"),
+        ({"asOf": -7}, "asOf=-7: expected 'previous'.* a txid that is kept, a whole number"),
         ({"asOf": "previous", "isolation": "latest"}, "asOf='previous' and isolation='latest' contradict each other"),
     ],
 )

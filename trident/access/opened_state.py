@@ -10,6 +10,7 @@ import pyarrow as pa
 from trident.base.ending import Ending
 from trident.base.errors import SnapshotMovedError, StateClosedError, StateError, StateRecoveringError
 from trident.reads.committed_reads import Snapshot
+from trident.reads.previous_reads import txid_before
 from trident.reads.state_view import AsOfBatch, StateDescription, StateView
 from trident.reads.static_states import ReadableStore
 from trident_state.few_keys import Key
@@ -19,7 +20,7 @@ from trident_state.messages import FewFound
 from trident_state.parts import Part
 from trident_state.ranged import has_order, read_ranges
 from trident_state.state_shape import StateKind
-from trident_state.store import Divisible, Paged, Store, bind_reads, read_few, scan_part
+from trident_state.store import Divisible, Historic, Paged, Store, bind_reads, read_few, scan_part
 
 _T = TypeVar("_T")
 
@@ -111,6 +112,14 @@ class FollowedStore:
 
     def scan_part(self, asOf: int | None, part: Part) -> Iterator[pa.Table]:
         return scan_part(self._store, asOf, part)
+
+    def kept_since(self) -> int:
+        """Return the first txid as of which the state can be read."""
+        return self._store.kept_since() if isinstance(self._store, Historic) else txid_before(self.committed())
+
+    def at(self, txid: int) -> ReadableStore:
+        """Return the store for reads as of `txid`."""
+        return self._store.at(txid) if isinstance(self._store, Historic) else self
 
     @property
     def paged(self) -> Paged | None:
@@ -231,7 +240,7 @@ class OpenedState(Ending, StateView):
     def _table(self, limit: int | None) -> tuple[pa.Table, dict[str, int]]:
         self._check_limit(limit)
         paged = self._followed.paged if isinstance(self._followed, FollowedStore) else None
-        if paged is None or self.isolation == "latest" or self.asOf is not None:
+        if paged is None or self.isolation == "latest" or self.isPast:
             return super()._table(limit)
         self._outside.check()
         committed, txids = self._followed.committed(), list[int]()

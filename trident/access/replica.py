@@ -22,6 +22,7 @@ from trident.log.batch_digest import batch_digest, is_other_batch
 from trident.log.frozen_batches import FrozenBatches
 from trident.log.protocol import LogReading
 from trident.operations.aggregator_names import bundle_names
+from trident.reads.previous_reads import txid_before
 from trident_state.few_keys import Key
 from trident_state.fingerprint import Fingerprint, read_fingerprint
 from trident_state.key_order import KeyRange
@@ -71,6 +72,7 @@ class MemoryReplica:
         self._lease: Lease | None = None
         self._over: StateEndedError | None = None
         self._ended = False
+        self._past: tuple[int, MemoryReplica] | None = None
         self._incarnation: _Incarnation | None = None
         self._group = ""
         self._text, self.manifest = self._read_manifest()
@@ -163,6 +165,21 @@ class MemoryReplica:
         """
         return min(txid, self.follow(txid))
 
+    def kept_since(self) -> int:
+        """Return the first txid as of which the state can be read: that before its last snapshot."""
+        return txid_before(self._read_manifest()[1].txid)
+
+    def at(self, txid: int) -> "MemoryReplica":
+        """Return another copy, which stays at the batch `txid`. Only the last such copy is kept."""
+        with self._lock:
+            if self._past is None or self._past[0] != txid:
+                past = MemoryReplica(self._log, self._files, self._state, self._combine)
+                if past.incarnation != self.incarnation:
+                    raise self._dropped(f"state {self._state!r} was dropped while it was open: open it again")
+                past.follow(txid)
+                self._past = txid, past
+            return self._past[1]
+
     def parts(self) -> int:
         """Return 1: each process that reads a part would make a copy of the whole state."""
         return 1
@@ -172,7 +189,7 @@ class MemoryReplica:
 
     def close(self) -> None:
         """Forget the copy and close the log."""
-        self._store = None
+        self._store = self._past = None
         self._log.close()
 
     # --- following the driver ----------------------------------------------------------------------------------

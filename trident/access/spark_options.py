@@ -156,6 +156,10 @@ def _absolute(_: str, text: str) -> str:
     return str(Path(text).absolute())
 
 
+def _batch(_: str, text: str) -> str | int:
+    return int(text) if text.isdecimal() else text
+
+
 def _flag(name: str, text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise TopologyError(f"{_WHERE}: {name}={text!r}: expected true or false")
@@ -171,6 +175,7 @@ def _count(name: str, text: str) -> int:
 _READ: Mapping[str, Callable[[str, str], Any]] = {
     "checkpoint": _absolute,
     "sqlite": _absolute,
+    "asOf": _batch,
     "partitions": _count,
     "pushdown": _flag,
 }

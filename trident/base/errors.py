@@ -259,6 +259,17 @@ class SnapshotMovedError(StateError):
     """A read as of a txid came too late: the store has later values only. The read is repeated for a later txid."""
 
 
+class TxidNotKeptError(StateError):
+    """A read as of a txid cannot be answered: the store has only the values of later batches, or no such batch yet.
+
+    `kept` is the range of the txids as of which the state could be read at that time.
+    """
+
+    def __init__(self, message: str, kept: range = range(0)) -> None:
+        super().__init__(message)
+        self.kept = kept
+
+
 class StateEndedError(StateError):
     """The state that a reader had opened was dropped, reset or recreated.
 

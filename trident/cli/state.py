@@ -26,7 +26,10 @@ def _isolation(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that choose the batch as of which a command reads."""
     previous = click.option("--previous", is_flag=True, help="Read as of the batch before the last committed one.")
     latest = click.option("--latest", is_flag=True, help="Read the last written values, committed or not.")
-    return latest(previous(command))
+    as_of = click.option(
+        "--as-of", type=click.IntRange(min=0), metavar="TXID", help="Read as of this batch, if it is kept."
+    )
+    return latest(previous(as_of(command)))
 
 
 @click.group()
@@ -188,8 +191,9 @@ def drop(topology: str, name: str, force: bool, yes: bool, **location: Any) -> N
 def _open(
     topology: str, name: str, latest: bool, previous: bool, location: dict[str, Any]
 ) -> AbstractContextManager[OpenedState]:
-    if latest and previous:
-        raise click.UsageError("--latest and --previous contradict each other")
+    txid: int | None = location.pop("as_of")
+    if latest + previous + (txid is not None) > 1:
+        raise click.UsageError("--latest, --previous and --as-of contradict each other; give one of them")
     isolation: Isolation = "latest" if latest else "committed"
-    asOf: AsOfBatch | None = "previous" if previous else None
+    asOf: AsOfBatch | None = "previous" if previous else txid
     return openState(topology, name, isolation=isolation, asOf=asOf, **read_locations(**location))

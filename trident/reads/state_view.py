@@ -2,7 +2,7 @@
 
 import html
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
@@ -39,6 +39,7 @@ from trident.reads.previous_reads import read_previous, txid_before
 from trident.reads.ranking import field_of, top_of_columns, top_of_values
 from trident.reads.state_mapping import StateMapping
 from trident.reads.state_range import StateRange
+from trident.reads.txid_reads import kept_txids, read_as_of
 from trident_state.key_order import KeyRange
 from trident_state.state_shape import StateKind, StateShape
 
@@ -47,8 +48,8 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-AsOfBatch = Literal["previous"]
-"""``previous``: reads are as of the batch before the last committed one."""
+AsOfBatch = Literal["previous"] | int
+"""``previous``: reads are as of the batch before the last committed one. A number: as of the batch with this txid."""
 
 
 _SHOWN_ROWS = 10
@@ -119,6 +120,7 @@ class StateView(StateMapping):
         if isolation not in get_args(Isolation):
             raise ValueError(f"isolation={isolation!r}: expected {' or '.join(map(repr, get_args(Isolation)))}")
         self._source = source
+        self._description = state
         self._shape = state.shape
         self._present = state.present
         self._output = state.output
@@ -128,13 +130,13 @@ class StateView(StateMapping):
         # A non-transactional state keeps no previous values, so it cannot answer as of a txid.
         latest = isolation == "latest" or self.kind is StateKind.NON_TRANSACTIONAL
         self.isolation: Isolation = "latest" if latest else "committed"
-        self.asOf: AsOfBatch | None = self._check_as_of(asOf, isolation)
+        self._batch: AsOfBatch | None = self._check_as_of(asOf, isolation)
 
     def _check_as_of(self, asOf: AsOfBatch | None, isolation: str) -> AsOfBatch | None:
-        if asOf not in (None, *get_args(AsOfBatch)):
+        if not (asOf is None or asOf == "previous" or (type(asOf) is int and asOf >= 0)):
             raise ValueError(
-                f"asOf={asOf!r}: expected 'previous', the batch before the last committed one, or None for that one; "
-                f"earlier values are not kept"
+                f"asOf={asOf!r}: expected 'previous', the batch before the last committed one; or a txid that is "
+                f"kept, a whole number; or None for the last committed one"
             )
         if asOf is not None and self.kind is StateKind.NON_TRANSACTIONAL:
             raise StateError(
@@ -210,7 +212,7 @@ class StateView(StateMapping):
         It does not wait if the state is in memory, its values are shown as stored, and no commit must be held back. A
         server answers such a read in the thread of its event loop.
         """
-        if self._present is not None or self.asOf is not None or not self._source.isPrompt(self.name):
+        if self._present is not None or self.isPast or not self._source.isPrompt(self.name):
             return None
         try:
             values, txid, _ = self._read_stored([key], mayWait=False)
@@ -445,8 +447,55 @@ class StateView(StateMapping):
         """The txid as of which a read would be now; None if reads return the latest values, committed or not."""
         if self.isolation == "latest":
             return None
+        if isinstance(self._batch, int):
+            return self._batch
         committed = self._source.committed(self._source.group_of(self.name))
-        return committed if self.asOf is None else txid_before(committed)
+        return committed if self._batch is None else txid_before(committed)
+
+    @property
+    def isPast(self) -> bool:
+        """True if reads are as of an earlier batch than the last committed one, or of one that the caller named."""
+        return self._batch is not None
+
+    @property
+    def keptTxids(self) -> Sequence[int]:
+        """The txids as of which `asOf` can read now. The next commit may shorten the range.
+
+        Raises StateError for a nonTransactional state, which has no txids.
+        """
+        self._source.check()
+        self._check_as_of(0, "committed")
+        return kept_txids(self._source, self.name)
+
+    def asOf(self, txid: int) -> "StateView":
+        """Return a view of the state as of an earlier batch, which reads as long as the store keeps that batch.
+
+        Every state keeps its last committed batch, and the one before until the next one begins to commit. A state in
+        memory that `openState` opened keeps all batches since its last snapshot.
+
+        Raises
+        ------
+        TxidNotKeptError
+            Raised by reads: the batch is not kept, or not committed; ``error.kept`` and the message name the range.
+        StateError
+            The state is nonTransactional.
+
+        Examples
+        --------
+        >>> from trident import Count, TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> from trident.state import MemoryMapState
+        >>> from trident.testing.local import start_local
+        >>> topology = TridentTopology()
+        >>> words = topology.newStream("words", FixedBatchSpout("word string", [["dog", "cat"], ["dog"]]))
+        >>> _ = words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+        >>> with start_local(topology, name="past") as running:
+        ...     running.processAllAvailable()
+        ...     counts = running.state("counts")
+        ...     print(counts.keptTxids, counts.asOf(1)["dog"], counts.asOf(2)["dog"])
+        range(1, 3) 1 2
+        """
+        return StateView(self._source, self._description, "committed", txid)
 
     # --- display ---------------------------------------------------------------------------------------------
 
@@ -569,7 +618,9 @@ class StateView(StateMapping):
 
     def _at_one_txid(self, read: Callable[[Snapshot], _T], *, large: bool = False, mayWait: bool = True) -> _T:
         """Return the result of `read` for a snapshot of the state. `large`: whether it reads more than a few keys."""
-        if self.asOf is not None:
+        if isinstance(self._batch, int):
+            return read_as_of(self._source, self.name, self._batch, read)
+        if self._batch is not None:
             return read_previous(self._source, [self.name], read)
         isolation = self.isolation
         return read_consistently(self._source, [self.name], read, isolation=isolation, large=large, mayWait=mayWait)

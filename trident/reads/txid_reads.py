@@ -1,0 +1,85 @@
+"""Reads as of a txid that the caller names: of any batch that the state's store can still answer.
+
+Every store keeps, with each value, the value before the last update. So it can be read as of its last batch, and as of
+the one before until the next batch begins to be written. A `Historic` store keeps more.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from trident.base.errors import SnapshotMovedError, TxidNotKeptError
+from trident.reads.committed_reads import HeldReads, ReadSource, Snapshot
+from trident.reads.previous_reads import txid_before
+from trident.reads.static_states import ReadableStore
+from trident_state.state_shape import StateKind
+from trident_state.store import Historic
+
+_T = TypeVar("_T")
+
+
+def kept_txids(source: ReadSource, state: str) -> range:
+    """Return the txids as of which a state can be read now. The next commit may shorten the range."""
+    store, committed = source.store(state), source.committed(source.group_of(state))
+    first = store.kept_since() if isinstance(store, Historic) else txid_before(committed)
+    return range(min(first, committed), committed + 1)
+
+
+def read_as_of(source: ReadSource, state: str, txid: int, body: Callable[[Snapshot], _T]) -> _T:
+    """Call `body` once with a snapshot of a state as of `txid`. Raises TxidNotKeptError if the store cannot answer."""
+    source.check()
+    group = source.group_of(state)
+    # Commits are held back, or they would overwrite values during the read (guard "as of a txid, hold").
+    with source.between(group):
+        kept = kept_txids(source, state)
+        if txid not in kept:
+            raise _not_kept(state, txid, kept)
+        try:
+            return body(HeldReads(_past(source, state, txid), {group: txid}, "committed"))
+        except SnapshotMovedError as error:
+            raise _not_kept(state, txid, range(min(txid + 1, kept[-1]), kept.stop)) from error
+
+
+def _not_kept(state: str, txid: int, kept: range) -> TxidNotKeptError:
+    later = "has not been committed yet" if txid > kept[-1] else "is not kept any more"
+    return TxidNotKeptError(
+        f"state {state!r}: txid {txid} {later}; the state can be read as of the txids {kept[0]} to {kept[-1]}. Read "
+        f"without asOf for the last committed batch; to keep a batch, export it (trident state export), or keep the "
+        f"state in a store that keeps more batches",
+        kept,
+    )
+
+
+def _past(source: ReadSource, state: str, txid: int) -> ReadSource:
+    store = source.store(state)
+    return _PastSource(source, store.at(txid)) if isinstance(store, Historic) else source
+
+
+class _PastSource:
+    """A `ReadSource` whose only state is read from the store of an earlier batch."""
+
+    def __init__(self, source: ReadSource, store: ReadableStore) -> None:
+        self._source, self._store = source, store
+
+    def group_of(self, state: str) -> str:
+        return self._source.group_of(state)
+
+    def committed(self, group: str) -> int:
+        return self._source.committed(group)
+
+    @contextmanager
+    def between(self, group: str) -> Iterator[int]:
+        with self._source.between(group) as txid:
+            yield txid
+
+    def store(self, state: str) -> ReadableStore:
+        return self._store
+
+    def kind(self, state: str) -> StateKind:
+        return self._source.kind(state)
+
+    def isPrompt(self, state: str) -> bool:
+        return self._source.isPrompt(state)
+
+    def check(self) -> None:
+        self._source.check()
