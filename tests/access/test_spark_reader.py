@@ -20,7 +20,7 @@ from trident.errors import (
     StateShapeError,
     TopologyError,
 )
-from trident.state import MemoryMapState, RedisMapState, SqliteMapState
+from trident.state import DeltaMapState, MemoryMapState, RedisMapState, SqliteMapState
 from trident_state.redis import store as redis_store
 
 
@@ -35,7 +35,7 @@ def rows(parts: Any, read: StateReader) -> Iterator[dict[str, Any]]:
             yield from batch.to_pylist()
 
 
-@pytest.fixture(params=["memory", "redis", "sqlite"])
+@pytest.fixture(params=["memory", "redis", "sqlite", "delta"])
 def fed(request: pytest.FixtureRequest, tmp_path: Path, shared_redis: RedisServer) -> tuple[Fed, dict[str, str], Any]:
     """A running topology, the options of a read of its state, and the state."""
     state: Any = MemoryMapState.opaque()
@@ -45,6 +45,9 @@ def fed(request: pytest.FixtureRequest, tmp_path: Path, shared_redis: RedisServe
     elif request.param == "sqlite":
         state = SqliteMapState.opaque(tmp_path / "states.db")
         where |= {"sqlite": str(tmp_path / "states.db")}
+    elif request.param == "delta":
+        state = DeltaMapState.transactional(str(tmp_path / "tables"))
+        where |= {"delta": str(tmp_path / "tables")}
     return Fed(state, checkpointLocation=tmp_path), where, state
 
 
@@ -58,7 +61,7 @@ def test_all_parts_are_as_of_the_planned_txid_or_fail(fed: tuple[Fed, dict[str, 
     expected = [{"word": "cat", "value": 1}, {"word": "dog", "value": 1}]
     assert sorted(rows(parts, read), key=lambda row: row["word"]) == expected
     run.feed("dog")
-    if "sqlite" in where or "url" in where:
+    if where.keys() & {"sqlite", "url", "delta"}:
         with pytest.raises(
             SnapshotMovedError, match="planned as of txid 1, and the topology has committed two further"
         ):
@@ -80,7 +83,7 @@ def test_a_read_ends_if_the_state_is_recreated(fed: tuple[Fed, dict[str, str], A
     read = reader(**where, partitions="2")
     parts = read.partitions()
     run.running.stop()
-    options: dict[str, Any] = {"factory": state} if "sqlite" in where else {"url": where.get("url")}
+    options: dict[str, Any] = {"factory": state} if where.keys() & {"sqlite", "delta"} else {"url": where.get("url")}
     dropState("wc", "counts", tmp_path, **options)
     restarted = Fed(state, checkpointLocation=tmp_path)
     restarted.running.stop()
@@ -145,7 +148,7 @@ def test_a_large_state_in_redis_is_divided_by_its_groups(
         ({"url": "redis://:secret@host"}, r"url='redis://:\*\*\*@host' contains a password"),
         ({"postgresUrl": "postgresql://me:secret@host/db"}, "write env:NAME or file:path"),
         ({"checkpoint": "x", "partitions": "none"}, "partitions='none': expected a whole number, 1 or more"),
-        ({}, "give the location of the state by one of checkpoint, url, logUrl, sqlite, postgresUrl"),
+        ({}, "give the location of the state by one of checkpoint, url, logUrl, sqlite, postgresUrl, delta"),
         ({"checkpoint": "x", "pushdown": "yes"}, "pushdown='yes': expected true or false"),
         ({"checkpoint": "x", "path": ""}, "name the state"),
     ],

@@ -17,7 +17,7 @@ from tests.support.postgres import PostgresServer
 from tests.support.server import RedisServer
 from trident import Average, Count, First, Sum, TridentDataSource, TridentTopology, dropState, openState
 from trident.log import RedisLog
-from trident.state import MemoryMapState, PostgresMapState, RedisMapState, SqliteMapState
+from trident.state import DeltaMapState, MemoryMapState, PostgresMapState, RedisMapState, SqliteMapState
 from trident.testing.local import start_local
 
 pytestmark = [pytest.mark.spark, pytest.mark.connect]
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.connect]
 BATCHES = (["dog", "cat"], ["dog"], ["dog", "emu", None])
 COUNTS = {"dog": 3, "cat": 1, "emu": 1, None: 1}
 WORDS = [f"word{number}" for number in range(200)]
-PLACES = ["memory", "memory, log in redis", "redis", "redis in groups", "sqlite", "postgres"]
+PLACES = ["memory", "memory, log in redis", "redis", "redis in groups", "sqlite", "postgres", "delta"]
 
 Place = tuple[Any, dict[str, Any], dict[str, str]]
 """A state, the options of its topology's start, and the options of a read by Spark."""
@@ -54,6 +54,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, shared_redis: RedisSer
     elif name == "sqlite":
         state = SqliteMapState.opaque(tmp_path / "states.db")
         where |= {"sqlite": str(tmp_path / "states.db")}
+    elif name == "delta":
+        state = DeltaMapState.opaque(str(tmp_path / "tables"))
+        where |= {"delta": str(tmp_path / "tables")}
     elif name == "postgres":
         server: PostgresServer = request.getfixturevalue("postgres")
         (tmp_path / "address").write_text(server.url)

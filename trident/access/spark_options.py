@@ -22,17 +22,20 @@ from trident.reads.committed_reads import Isolation
 from trident.reads.key_tables import key_table
 from trident.reads.keys_from_json import key_of_json
 from trident.reads.state_view import AsOfBatch
+from trident_state.delta import DeltaMapState
 from trident_state.relational import PostgresMapState, SqliteMapState
 from trident_state.state_shape import StateIdentity, StateKind, StateShape, replacing
 from trident_state.store import StateFactory
 
 _WHERE = 'spark.read.format("trident")'
-_DATABASES: Mapping[str, Callable[[StateKind, str], StateFactory]] = {
-    "sqlite": SqliteMapState,
-    "postgresUrl": PostgresMapState,
+_TABLES: Mapping[str, Callable[[StateKind, str, dict[str, str]], StateFactory]] = {
+    "sqlite": lambda kind, place, _: SqliteMapState(kind, place),
+    "postgresUrl": lambda kind, place, _: PostgresMapState(kind, place),
+    "delta": lambda kind, place, storage: DeltaMapState(kind, place, tuple(storage.items())),
 }
+"""The factories of states that say their own kind, by the option that locates them."""
 _SECRETS = ("url", "logUrl", "postgresUrl", "filesStorage")
-_LOCATIONS = ("checkpoint", "url", "logUrl", "sqlite", "postgresUrl")
+_LOCATIONS = ("checkpoint", "url", "logUrl", "sqlite", "postgresUrl", "delta")
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,7 @@ class StateOptions:
     filesStorage: str | None = None
     sqlite: str | None = None
     postgresUrl: str | None = None
+    delta: str | None = None
     isolation: Isolation = "committed"
     asOf: AsOfBatch | None = None
     keys: str | None = None
@@ -118,11 +122,13 @@ class StateOptions:
         return distinct_keys(key_table(self.path, fields, keys))
 
     def _factory(self, topology: str) -> StateFactory | None:
-        """Return the factory of a state in a database, of the kind that the database says; None for other states."""
-        for name, factory in _DATABASES.items():
+        """Return the factory of a state in tables, of the kind that the tables say; None for other states."""
+        storage = pairs_of(self.filesStorage or "")
+        for name, factory in _TABLES.items():
             place = getattr(self, name)
             if place is not None:
-                return factory(self._stored_kind(factory(StateKind.OPAQUE, place), topology), place)
+                kind = self._stored_kind(factory(StateKind.OPAQUE, place, storage), topology)
+                return factory(kind, place, storage)
         return None
 
     def _stored_kind(self, factory: StateFactory, topology: str) -> StateKind:
@@ -153,7 +159,7 @@ def _by_own_names(options: Mapping[str, str], known: list[str]) -> dict[str, Any
 
 
 def _absolute(_: str, text: str) -> str:
-    return str(Path(text).absolute())
+    return text if "://" in text else str(Path(text).absolute())
 
 
 def _batch(_: str, text: str) -> str | int:
@@ -175,6 +181,7 @@ def _count(name: str, text: str) -> int:
 _READ: Mapping[str, Callable[[str, str], Any]] = {
     "checkpoint": _absolute,
     "sqlite": _absolute,
+    "delta": _absolute,
     "asOf": _batch,
     "partitions": _count,
     "pushdown": _flag,

@@ -326,7 +326,8 @@ class DeltaStore:
         return version
 
     def _check_droppable(self, version: TableVersion, lease: Lease) -> None:
-        if version.identity.log != self._identity.log:
+        # `dropState` opens the state by its names alone, and does not know the log.
+        if self._identity.log not in ("", version.identity.log):
             raise LogMismatchError(f"{self._where} belongs to another log, {version.identity.log}: it was not dropped")
         check_newest(self._where, version.lease, lease)
 
