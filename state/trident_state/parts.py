@@ -26,7 +26,7 @@ class Part(NamedTuple):
 
         >>> keys = pa.array([b"sdog", b"scat", b"semu"], pa.binary())
         >>> [Part(number, 2).has(keys).to_pylist() for number in range(2)]
-        [[True, False, True], [False, True, False]]
+        [[True, True, False], [False, False, True]]
         """
         return pa.array(hash_keys(encoded) % self.of == self.number)
 
