@@ -149,7 +149,7 @@ def _check(part: Tree) -> None:
 
 
 def _check_function(name: str, part: Tree) -> None:
-    if name.lower() in _DENIED or part.get("schema") or part.get("catalog"):
+    if name.lower() in _DENIED:
         raise SqlNotAllowedError(f"the function {name} is not allowed in a query over states", position_of(part))
 
 

@@ -30,9 +30,6 @@ _IDLE_SECONDS = 60.0
 _SLACK = 64 << 20
 """Bytes beside the query's own: the stacks of threads, the parser, small parts of the allocator."""
 
-_DEPTH = 250
-"""The most levels of nested expressions."""
-
 _BATCH_ROWS = 10_000
 
 _KEPT_BYTES = 256 << 20
@@ -55,9 +52,7 @@ Message = tuple[dict[str, Any], bytes, list[int]]
 SETTINGS = (
     "temp_directory=''",
     "secret_directory=''",
-    "home_directory=''",
     "TimeZone='UTC'",
-    f"max_expression_depth={_DEPTH}",
     "python_enable_replacements=false",
     "python_scan_all_frames=false",
     "autoinstall_known_extensions=false",
@@ -127,7 +122,7 @@ class _Engine:
     def parsed(self, request: dict[str, Any], query: str) -> bytes:
         """Return the trees of a text's statements, in JSON, as DuckDB serializes them."""
         with self._connection(request) as connection:
-            ((text,),) = connection.execute("select json_serialize_sql(?)", [query]).fetchall()
+            ((text,),) = connection.execute("select json_serialize_sql(cast(? as varchar))", [query]).fetchall()
         return bytes(text.encode())
 
     def run(self, request: dict[str, Any], payload: bytes, files: Iterable[int]) -> _Answer:
