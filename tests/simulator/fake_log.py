@@ -188,7 +188,7 @@ class FakeLog:
         return self._disk.members
 
     def start_over(self, lease: Lease, origin: bytes) -> None:
-        raise NotImplementedError("the simulator has no forks")
+        raise AssertionError("no fork of the simulator is reset by the library")
 
     def enroll(self, lease: Lease, members: Members) -> None:
         def write(disk: LogDisk) -> Undo:

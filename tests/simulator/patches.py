@@ -188,6 +188,13 @@ class Folder:
         above, _, last = name.rpartition("/")
         return Folder(last, f"{self._path}/{above}/" if above else f"{self._path}/")
 
+    def exists(self) -> bool:
+        """False: a backfill of the simulator leaves nothing to a later start, so it has no note of its batches."""
+        return False
+
+    def write_text(self, text: str) -> None:
+        """Drop the note of a backfill."""
+
     def is_dir(self) -> bool:
         return "/frozen/" in self._path and bool(list(self.iterdir()))
 
@@ -352,6 +359,7 @@ def _all() -> list[tuple[Any, str, Any]]:
         (rests, "threading", SimpleNamespace(Condition=Signal)),
         (backfill, "time", Clock),
         (backfill, "shutil", SimpleNamespace(rmtree=removed)),
+        (backfill, "make_folder", lambda folder: None),
         (backfill, "_in_memory", in_memory),
         (switches, "time", Clock),
         (saving, "DiskFiles", SavedFiles),
