@@ -3448,6 +3448,14 @@ GUARDS = [
         "tests/run/test_savepoints.py -k taken_over",
     ),
     Guard(
+        "savepoint, files of another",
+        "a savepoint names files that a later driver deleted",
+        "trident/run/saving.py",
+        "        copying = StateCopies(",
+        "        remove_remains(place, name)\n        copying = StateCopies(",
+        "tests/run/test_savepoints.py -k keeps_its_files",
+    ),
+    Guard(
         "savepoint, one at a time",
         "a savepoint names files that another one of its name deleted",
         "trident/run/saving.py",

@@ -27,6 +27,7 @@ from trident import (
 )
 from trident.base import crash_points
 from trident.base.errors import FencedError, SavepointError, StateFullError, TopologyConditionError, TopologyError
+from trident.files.disk import DiskFiles
 from trident.log.sqlite_log import SqliteLog
 from trident.run import state_copies
 from trident.spouts import FeederBatchSpout, FixedBatchSpout, PollingSpout
@@ -335,6 +336,52 @@ def test_a_driver_whose_log_was_taken_over_publishes_nothing(tmp_path: Path) -> 
         running.savepoint("before")
     running.stop()
     assert listSavepoints("first", tmp_path) == []
+
+
+def test_a_savepoint_keeps_its_files_while_a_later_driver_begins_one_of_its_name(tmp_path: Path) -> None:
+    """The driver is replaced after its last look at the log; the later one dies while it copies."""
+
+    class Died(Exception):
+        pass
+
+    def die() -> None:
+        raise Died
+
+    def replaced() -> None:
+        running.stop()
+        with start_local(words(), name="first", checkpointLocation=tmp_path) as later:
+            read(later)
+            at("savepoint.state", die)
+            with pytest.raises(Died):
+                later.savepoint("before")
+
+    running = start_local(words(), name="first", checkpointLocation=tmp_path)
+    read(running)
+    at("savepoint.files", replaced)
+    running.savepoint("before")
+    forkTopology("first", "before", "second", tmp_path)
+    assert contents(words(LATER), "second", tmp_path) == {"dog": 3, "cat": 1, "cow": 1}
+
+
+def test_a_savepoint_whose_publication_fails_half_way_is_whole_or_absent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The manifest was written, and the answer of the file store was lost."""
+    create = DiskFiles.create
+
+    def unanswered(self: DiskFiles, name: str, content: bytes) -> bool:
+        create(self, name, content)
+        raise OSError("no answer")
+
+    with start_local(words(), name="first", checkpointLocation=tmp_path) as running:
+        read(running)
+        monkeypatch.setattr(DiskFiles, "create", unanswered)
+        with pytest.raises(OSError, match="no answer"):
+            running.savepoint("before")
+        monkeypatch.undo()
+    assert [info.name for info in listSavepoints("first", tmp_path)] == ["before"]
+    forkTopology("first", "before", "second", tmp_path)
+    assert contents(words(LATER), "second", tmp_path) == {"dog": 3, "cat": 1, "cow": 1}
 
 
 def test_a_group_that_has_ended_with_a_batch_that_waits_is_not_saved(tmp_path: Path) -> None:

@@ -63,12 +63,22 @@ class Saves:
         self._tries += 1
         if able:
             driver = self._dice.choice(able)
+            if self._dice.random() < 0.3:
+                world.scheduler.after(self._dice.uniform(0.0, 0.02), partial(self._sleep, driver))
             world.scheduler.in_fiber(driver.process, partial(self._take, driver))
         self._again()
 
+    def _sleep(self, driver: Driver) -> None:
+        """A driver stands still in the middle of a savepoint, and another one takes over."""
+        world = self._world
+        if driver.process.alive and not world.ending:
+            world.result.faults["zombie"] += 1
+            driver.process.asleep_until = world.scheduler.now + self._dice.choice((0.2, 2.0))
+            world.scheduler.after(0.0, world.supervise)
+
     def _take(self, driver: Driver) -> None:
         world = self._world
-        name = self._dice.choice((_NAME, f"{_NAME}{self._tries}"))
+        name = _NAME if self._dice.random() < 0.8 else f"{_NAME}{self._tries}"
         try:
             saved = driver.saving.take(name, self._dice.choice((0.5, 5.0, None)))
         except Crashed:

@@ -185,10 +185,10 @@ def remove_savepoint(place: FileStore, name: str) -> None:
     remove_remains(place, name)
 
 
-def remove_remains(place: FileStore, name: str) -> None:
-    """Delete the files of savepoints of this name that have no manifest."""
+def remove_remains(place: FileStore, name: str, kept: str = "") -> None:
+    """Delete the files of savepoints of this name that have no manifest: all folders but `kept`."""
     for folder in place.folders(""):
-        if folder.rpartition("-")[0] == name:
+        if folder.rpartition("-")[0] == name and folder != kept:
             place.remove(folder)
 
 

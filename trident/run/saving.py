@@ -47,7 +47,7 @@ class Saving:
         """Take a savepoint, and return its manifest; see `RunningTopology.savepoint`."""
         check_name("savepoint", name)
         place = self._place()
-        # One at a time: the second of one name would delete the files of the first as remains.
+        # One at a time: the first that completes deletes the files of another one of its name as remains.
         if not self._one.acquire(blocking=False):
             raise TopologyConditionError(f"topology {self.context.settings.name!r} takes another savepoint now")
         try:
@@ -58,7 +58,6 @@ class Saving:
     def _take(self, name: str, place: FileStore, limit: float | None) -> Savepoint:
         if name in names_of(place):
             raise taken(place, name)
-        remove_remains(place, name)
         copying = StateCopies(self.context, place, f"{name}-{secrets.token_hex(8)}")
         try:
             before = {state: pages for state in copying.steps if (pages := copying.pages(state, self._last(state)))}
@@ -67,11 +66,15 @@ class Saving:
                 before[state] = copying.caught_up(state, pages, partial(self._last, state))
             with self.switches.paused("savepoint", limit, "no savepoint was taken, and it continues"):
                 savepoint = self._at_rest(name, copying, before)
-            publish(place, savepoint)
         except BaseException:
             with contextlib.suppress(Exception):  # the next savepoint of this name deletes the rest
                 place.remove(copying.folder)
             raise
+        publish(place, savepoint)  # if this fails, the manifest may exist all the same, and names the files
+        # Only now no other driver can complete a savepoint of this name: before, one that was replaced after its last
+        # look at the log could still publish its own (guard "savepoint, files of another").
+        with contextlib.suppress(Exception):  # they take space, and nothing names them
+            remove_remains(place, name, copying.folder)
         return savepoint
 
     def _place(self) -> FileStore:
