@@ -37,8 +37,12 @@ class Growth:
 
     @property
     def over(self) -> bool:
-        """Whether a driver with the new states is at work."""
-        return self.founded and self._world.shape == self._flow
+        """Whether a driver with the new states is at work, or the next one has them.
+
+        The driver that created them may have slept while a former program was started beside it.
+        """
+        world = self._world
+        return self.founded and any(shape == self._flow for shape in (world.shape, *(d.shape for d in world._at_work)))
 
     def next_shape(self) -> Flow:
         """The program of the next start."""

@@ -104,6 +104,9 @@ class Places:
         self.files: dict[str, Files] = {}
         self._fell = set[str]()
         """The outputs whose places are older copies, of which nobody has told yet."""
+        self._ever_fell = set[str]()
+        """The outputs whose places were older copies at some time. A driver that slept meanwhile, between its look at
+        the place and its manifest, may name a file that the copy lacks: then a reader is told so."""
         self._unseen = set[str]()
         """Those to which no driver and no batch has come since: nobody could tell."""
         self._lives: dict[str, set[int]] = {}
@@ -160,6 +163,7 @@ class Places:
         self._world.result.faults["output fell back"] += 1
         self.files[output] = copy
         self._fell.add(output)
+        self._ever_fell.add(output)
         self._unseen.add(output)
 
     def wrote(self, output: str) -> None:
@@ -204,7 +208,12 @@ class Places:
         if writer is None:
             return  # its user has given it up, and no driver has taken it since
         since = writer.since
-        found = {txid: rows for txid in batches.txids() if (rows := _rows(batches, txid))}
+        try:
+            found = {txid: rows for txid in batches.txids() if (rows := _rows(batches, txid))}
+        except FileNotFoundError:
+            if output not in self._ever_fell:
+                raise
+            return
         wanted = {txid: rows for txid, rows in handed.items() if rows and txid > since}
         if found != wanted:
             raise Wrong(f"the place of output {output!r} holds {found}, and ought to hold {wanted}")
