@@ -24,6 +24,7 @@ PLAIN = {
     "--ca --cert --key --tls-cert --tls-key --tls-client-ca": "names of files",
     "--allowed-host --host --name --profile --prefix --log-prefix --checkpoint --files-location": "names and places",
     "--state --by --master --include": "names and places, too",
+    "--low --high --begins": "keys of a range",
     "--to-checkpoint --to-log-prefix --to-files-location --own-output --anew": "those of a fork",
 }
 """The options that take any text, and what they take: no secret."""

@@ -20,6 +20,8 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "execute": lambda client: client.execute("count", "dog"),
     "top": lambda client: client.top("counts", 1),
     "scan": lambda client: client.scan("counts"),
+    "range": lambda client: client.range("counts", "dog"),
+    "sql": lambda client: client.sql("select * from counts"),
     "changes": lambda client: client.changes("counts", snapshot=True),
 }
 READS_NO_STATE = {"functions", "states", "close", "aclose"}

@@ -20,10 +20,10 @@ def code_digest(target: object) -> str:
 
     Compiled code differs between versions of Python, so a digest begins with the version. Compare by `same_code`.
 
-    >>> code_digest(lambda n: n + 1) == code_digest(lambda m: m + 1)
-    True
-    >>> code_digest(lambda n: n + 1) == code_digest(lambda n: n + 2)
-    False
+    >>> codes = "lambda n: n", "lambda m: m", "lambda n: -n"
+    >>> one, same, other = (eval(code, {"__name__": "program"}) for code in codes)
+    >>> code_digest(one) == code_digest(same), code_digest(one) == code_digest(other)
+    (True, False)
     """
     codes = _codes(target)
     if not codes:
