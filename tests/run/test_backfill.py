@@ -313,7 +313,7 @@ def test_a_run_that_is_ahead_of_a_restored_log_begins_again(torn: bool, tmp_path
 
 
 def test_a_start_after_a_crash_begins_again_with_other_rows_or_functions(tmp_path: Path) -> None:
-    """What it read before the crash is not what the program gives now."""
+    """The rows that it read before the crash differ from those that the program gives now."""
 
     def declared(rows: list[Any], factor: int, new: bool, most: int = 1) -> TridentTopology:
         topology = TridentTopology()

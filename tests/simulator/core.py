@@ -90,7 +90,7 @@ class Started:
         self.watch = Watch(runs, begun.stores, log, begun.lease)
 
     def saving(self, over: Callable[[], Condition | None]) -> Saving:
-        """What takes savepoints of this run, as `RunningTopology` has it."""
+        """The object that takes savepoints of this run, as `RunningTopology` has it."""
         switches = Switches(self.context.settings.name, self.runs, True, {}, {}, over)
         return Saving(self.context, self.runs, switches)
 

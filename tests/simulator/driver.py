@@ -46,7 +46,7 @@ class Driver:
         self.begun: Any = None
         self.run: core.Started | None = None
         self.saving: Any = None
-        """What takes savepoints of its run."""
+        """The object that takes savepoints of its run."""
         self.error: BaseException | None = None
         self.ended = False
         self.life = world.lives
@@ -118,7 +118,7 @@ class Driver:
     # --- the loops -----------------------------------------------------------------------------------------------
 
     def _looking(self, now: float) -> Callable[[], None] | None:
-        """What the watch would do now."""
+        """Return the next step of the watch; None if it has none now."""
         return self._look if self._looks <= now and not self.ended else None
 
     def _react(self, run: GroupRun) -> None:

@@ -19,7 +19,7 @@ _OF_SIDES = (errors.BatchFailedError, errors.BatchTimeoutError, errors.SpoutErro
 
 
 class Growth:
-    """How the program of a schedule grows, drawn by chance of its own."""
+    """The growth of a schedule's program by new states. Its own random numbers decide when."""
 
     def __init__(self, world: "Staying", flow: Flow, seed: int) -> None:
         assert flow.former is not None
@@ -28,11 +28,11 @@ class Growth:
         self._new = {*flow.states} - {*self._former.states}
         self._wanted = False
         self._returns = self._dice.choice((0, 1, 2))
-        """How often its user goes back to the former program."""
+        """The number of times that the user goes back to the former program."""
         self.founded = False
-        """Whether the new states were created: only the new program is started since."""
+        """True once the new states were created. From then on only the new program is started."""
         self.skipped = False
-        """Whether a former program went on all the same, so that the new states miss a batch."""
+        """True if a former program froze a batch after that, which the new states lack."""
         world.scheduler.after(self._dice.choice((0.01, 0.03, 0.05, 0.1, 0.3, 1.0)), self._due)
 
     @property

@@ -1,5 +1,6 @@
 """Keys of states as users write them in JSON, on a command line or in the path of a URL."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -23,13 +24,7 @@ def key_of_text(text: str, fields: pa.Schema, state: str) -> Any:
     >>> key_of_text('["dog", 7]', pa.schema({"word": pa.string(), "n": pa.int64()}), "counts")
     ('dog', 7)
     """
-    if len(fields) == 1 and is_written_plainly(fields.field(0).type):
-        return key_of_json(text, fields, state)
-    try:
-        value = read_json(text)
-    except ValueError:
-        raise _invalid(text, fields, state) from None
-    return key_of_json(value, fields, state)
+    return _of_text(text, fields, state, key_of_json)
 
 
 def key_of_json(value: Any, fields: pa.Schema, state: str) -> Any:
@@ -59,13 +54,7 @@ def beginning_of_text(text: str, fields: pa.Schema, state: str) -> Any:
     >>> beginning_of_text("do", pa.schema({"word": pa.string()}), "counts")
     'do'
     """
-    if len(fields) == 1 and is_written_plainly(fields.field(0).type):
-        return key_of_json(text, fields, state)
-    try:
-        value = read_json(text)
-    except ValueError:
-        raise _invalid(text, fields, state) from None
-    return beginning_of_json(value, fields, state)
+    return _of_text(text, fields, state, beginning_of_json)
 
 
 def beginning_of_json(value: Any, fields: pa.Schema, state: str) -> Any:
@@ -88,6 +77,16 @@ def beginning_of_json(value: Any, fields: pa.Schema, state: str) -> Any:
 def is_written_plainly(kind: pa.DataType) -> bool:
     """Return whether values of this type are texts in JSON, and so are written on a command line without quotes."""
     return bool(kinds.is_string(kind) or kinds.is_binary(kind) or kinds.is_date(kind) or kinds.is_timestamp(kind))
+
+
+def _of_text(text: str, fields: pa.Schema, state: str, of_json: Callable[[Any, pa.Schema, str], Any]) -> Any:
+    if len(fields) == 1 and is_written_plainly(fields.field(0).type):
+        return key_of_json(text, fields, state)
+    try:
+        value = read_json(text)
+    except ValueError:
+        raise _invalid(text, fields, state) from None
+    return of_json(value, fields, state)
 
 
 def _invalid(value: object, fields: pa.Schema, state: str) -> StateKeyError:

@@ -5,6 +5,7 @@ long as the batches in flight and the keys that changed last (docs/decisions/007
 """
 
 import contextlib
+import logging
 import secrets
 import threading
 from collections.abc import Mapping
@@ -32,6 +33,8 @@ from trident.recovery.savepoint import (
 from trident.run.state_copies import Pages, StateCopies
 from trident.run.switches import Switches
 from trident_spouts.forking import held_by, is_forkable
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -73,8 +76,10 @@ class Saving:
         publish(place, savepoint)  # if this fails, the manifest may exist all the same, and names the files
         # Only now no other driver can complete a savepoint of this name: before, one that was replaced after its last
         # look at the log could still publish its own (guard "savepoint, files of another").
-        with contextlib.suppress(Exception):  # they take space, and nothing names them
+        try:
             remove_remains(place, name, copying.folder)
+        except Exception as error:  # the savepoint is complete all the same
+            logger.warning("remains of savepoints %r take space, and could not be deleted: %s", name, error)
         return savepoint
 
     def _place(self) -> FileStore:

@@ -80,7 +80,7 @@ class Upkeep:
         try:
             self.run()
         except StateClosedError:
-            pass
+            pass  # the run has ended meanwhile; the next one merges the files
         except Exception as error:
             self._not_before = time.monotonic() + _PAUSE
             trace = None if isinstance(error, TridentError) else error
