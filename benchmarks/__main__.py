@@ -9,6 +9,7 @@ from benchmarks.bench import FULL, QUICK, Bench
 from benchmarks.report import RESULTS, write_report
 from benchmarks.row import Row
 from benchmarks.rows.aggregates import aggregates
+from benchmarks.rows.aggregators import aggregators
 from benchmarks.rows.auto import auto
 from benchmarks.rows.bad_tuples import bad_tuples
 from benchmarks.rows.carrier import carrier
@@ -49,6 +50,7 @@ FAMILIES: dict[str, Callable[[Bench, Workload], Iterator[Row]]] = {
     "functions": functions,
     "pandas": pandas,
     "aggregates": aggregates,
+    "aggregators": aggregators,
     "windows": windows,
     "time": over_time,
     "changes": changes,
