@@ -5,7 +5,8 @@ processor fetches memory that is not in its cache line by line. A row takes one 
 txid, value, prev and the two flags would take five.
 
 Values of fixed width (numbers, dates, timestamps, decimals) are kept as their bits. All others are kept as Python
-objects that Arrow made. No other code holds these objects: a caller gets values as an Arrow array.
+objects: texts as Arrow made them, structs and lists as bytes (`packed_values`). No other code holds these objects: a
+caller gets values as an Arrow array.
 """
 
 from typing import Any
@@ -14,13 +15,15 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import types as kinds
 
 from trident.base.values import to_python
-from trident_state.binary import one_chunk, valid_rows
+from trident_state.binary import one_chunk, spread_rows, valid_rows
 from trident_state.keys import hash_keys
 from trident_state.memory.key_index import HEAD_BYTES, Hashes, KeyIndex, Slots, heap_bytes_of
 from trident_state.memory.key_order_index import KeyOrderIndex
+from trident_state.memory.packed_values import can_pack, packed, unpacked
 from trident_state.state_shape import StateKind
 
 NOTHING = -1
@@ -79,12 +82,16 @@ class Column:
         """The NumPy type of the values if they are numbers; their bits are kept as unsigned integers."""
         self.fixed = not self.dtype.hasobject
         """True if all values have the same number of bytes."""
+        self._packed = not self.fixed and kinds.is_nested(kind) and can_pack(kind)
 
     def pack(self, array: pa.Array) -> Cells:
         """Return an Arrow array of the column's type in the form of cells."""
         valid = valid_rows(array)
         if self._fields is not None:
             return Cells(self._pack_struct(array, self._fields), valid)
+        if self._packed:
+            array = packed(array)
+            array = array if valid.all() else pc.if_else(pa.array(valid), array, None)
         if self.dtype == np.object_:
             return Cells(np.fromiter(array.to_pylist(), np.object_, len(array)), valid)
         if self._boolean:
@@ -98,8 +105,10 @@ class Column:
         """Return cells as an Arrow array of the column's type."""
         if self._fields is not None:
             return self._unpack_struct(cells, self._fields)
+        if self._packed:
+            return spread_rows(cells.valid, unpacked(self._objects(cells[cells.valid]), self.kind))
         if self.dtype == np.object_:
-            return one_chunk(pa.array(cells.data, self.kind, mask=~cells.valid, from_pandas=False))
+            return self._objects(cells)
         count = len(cells)
         whole = np.count_nonzero(cells.valid) == count
         mask = None if whole else pa.py_buffer(np.packbits(cells.valid, bitorder="little"))
@@ -107,6 +116,16 @@ class Column:
         if self._boolean:
             return pa.Array.from_buffers(pa.uint8(), count, [mask, data]).cast(self.kind)
         return pa.Array.from_buffers(self.kind, count, [mask, data])
+
+    def object_bytes(self, cells: Cells) -> int:
+        """Return the bytes of the Python objects of cells."""
+        if self._packed:
+            return sum(map(len, cells.data[cells.valid].tolist()))
+        return int(self._objects(cells).nbytes)
+
+    def _objects(self, cells: Cells) -> pa.Array:
+        kind = pa.binary() if self._packed else self.kind
+        return one_chunk(pa.array(cells.data, kind, mask=~cells.valid, from_pandas=False))
 
     def values(self, cells: Cells) -> list[Any]:
         """Return cells as Python values, as `to_python` returns them of the column's type."""
@@ -334,4 +353,4 @@ class Entries:
 
     def _object_size(self, triples: Triples) -> int:
         cells = [triples.values] if triples.prevs is None else [triples.values, triples.prevs]
-        return sum(int(self.value.unpack(column).nbytes) for column in cells)
+        return sum(map(self.value.object_bytes, cells))
