@@ -24,6 +24,7 @@ from trident.base.errors import (
     UserFunctionError,
 )
 from trident.base.short_texts import raised
+from trident.base.spark_order import exceeds
 from trident.base.values import NotAccepted, to_arrow, to_python, type_name
 from trident_state.binary import one_chunk, replace_rows, valid_rows
 from trident_state.state_shape import Combine
@@ -68,8 +69,8 @@ def combined(combine: Combine, stored: pa.Array, deltas: pa.Array, where: str = 
         return _by_parts(combine, combine.parts, stored, deltas, where)
     native = _native(combine, deltas.type)
     if native is None:
-        by_column = combine.columns is not None
-        return _by_columns(combine, stored, deltas) if by_column else _by_function(combine, stored, deltas, where)
+        values = None if combine.columns is None else _by_columns(combine, stored, deltas)
+        return _by_function(combine, stored, deltas, where) if values is None else values
     try:
         return native(stored, deltas)
     except pa.ArrowInvalid:
@@ -139,9 +140,9 @@ def _native(combine: Combine, kind: pa.DataType) -> Merge | None:
     if combine.native == "sum" and (kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_duration(kind)):
         return _sum
     if combine.native == "min" and not nested:
-        return lambda stored, deltas: _chosen(_exceeds(stored, deltas), stored, deltas)
+        return lambda stored, deltas: _chosen(exceeds(stored, deltas), stored, deltas)
     if combine.native == "max" and not nested:
-        return lambda stored, deltas: _chosen(_exceeds(deltas, stored), stored, deltas)
+        return lambda stored, deltas: _chosen(exceeds(deltas, stored), stored, deltas)
     return None
 
 
@@ -158,14 +159,6 @@ def _decimal_sum(stored: pa.Array, deltas: pa.Array) -> pa.Array:
     kind = deltas.type
     wide = pa.decimal256(kind.precision, kind.scale)
     return pc.coalesce(pc.add_checked(stored.cast(wide), deltas.cast(wide)).cast(kind), stored, deltas)
-
-
-def _exceeds(a: pa.Array, b: pa.Array) -> pa.Array:
-    """Return whether `a` is greater than `b`, row by row, in Spark's order: NaN is greater than every number."""
-    greater = pc.greater(a, b)
-    if kinds.is_floating(a.type):
-        greater = pc.or_(greater, pc.and_(pc.is_nan(a), pc.invert(pc.is_nan(b))))
-    return greater
 
 
 def _chosen(deltas_win: pa.Array, stored: pa.Array, deltas: pa.Array) -> pa.Array:
@@ -230,16 +223,20 @@ def _by_parts(combine: Combine, parts: tuple[Combine, ...], stored: pa.Array, de
     return pa.StructArray.from_arrays(fields, fields=list(kind), mask=zeros)
 
 
-def _by_columns(combine: Combine, stored: pa.Array, deltas: pa.Array) -> pa.Array:
-    """Combine whole columns by `combine.columns`, which gets only rows in which both sides have a value."""
+def _by_columns(combine: Combine, stored: pa.Array, deltas: pa.Array) -> pa.Array | None:
+    """Combine whole columns by `combine.columns`, which gets only rows in which both sides have a value.
+
+    Return None if it returns None.
+    """
     assert combine.columns is not None
     rows = np.flatnonzero(valid_rows(stored) & valid_rows(deltas))
     either = deltas if not deltas.null_count else pc.if_else(deltas.is_valid(), deltas, stored)
     if not len(rows):
         return either
     indices = pa.array(rows)
-    values = combine.columns(stored.take(indices), deltas.take(indices))
-    return values if len(rows) == len(deltas) else replace_rows(either, rows, values)
+    whole = len(rows) == len(deltas)
+    values = combine.columns(stored, deltas) if whole else combine.columns(stored.take(indices), deltas.take(indices))
+    return values if whole or values is None else replace_rows(either, rows, values)
 
 
 def _describe(value: object) -> str:

@@ -40,7 +40,8 @@ class Combine:
     `function` does it in Python: it is associative, and is called as ``function(stored, delta)`` only if a value is
     stored; otherwise the delta becomes the value. `native`, if not None, names the same operation in a form that a
     store can do by itself on numbers ("put": on any type). "put" replaces the stored value by the delta, and a null
-    delta removes the key. `columns`, if not None, computes the same as `function`, for two whole columns without nulls.
+    delta removes the key. `columns`, if not None, computes the same as `function`, for two whole columns without nulls;
+    it returns None for columns that only `function` can combine.
     `parts`, if not None, are the Combines of the fields of a value that is a struct: each field is combined separately,
     like the values of a separate state. With `zeros_leave`, a struct of zeros alone is the same as no value, and
     removes its key. `wider` is the advice for a sum that is beyond its type; "" if the Combine does not sum.
@@ -49,7 +50,7 @@ class Combine:
     name: str
     function: Callable[[Any, Any], Any]
     native: Literal["sum", "min", "max", "put"] | None = None
-    columns: Callable[[pa.Array, pa.Array], pa.Array] | None = None
+    columns: Callable[[pa.Array, pa.Array], pa.Array | None] | None = None
     parts: tuple["Combine", ...] | None = None
     wider: str = ""
     zeros_leave: bool = False

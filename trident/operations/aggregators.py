@@ -25,7 +25,8 @@ class CombinerAggregator(Protocol):
     to `count` - 1, and every group has a row. It returns a column of `count` accumulators: a pyarrow.Array, a NumPy
     array, a pandas Series or a list. An optional ``combineColumn(a, b)`` takes two pyarrow.Arrays of accumulators
     without nulls and returns the combinations row by row. They have the same meaning as ``init`` and ``combine`` for
-    one value.
+    one value. For columns that one of them cannot compute, it may return NotImplemented: then the accumulators are
+    made or combined one by one.
 
     >>> class Longest:
     ...     outputType = "string"

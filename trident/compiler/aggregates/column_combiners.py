@@ -29,6 +29,9 @@ merge."""
 
 Numbers = npt.NDArray[np.int64]
 
+ByValue = Callable[[list[int], Columns, int], pa.Array]
+"""Makes the accumulators of tuples value by value, from the numbers of their groups, the tuples and the group count."""
+
 
 class Position(NamedTuple):
     """The position of a tuple in a stream: the txid of its batch, and its number in the batch."""
@@ -53,8 +56,8 @@ class ColumnAccumulators:
     Accumulators of the same key are collected, and merged when there are many. A null means no accumulator.
     """
 
-    def __init__(self, where: Where, aggregation: Aggregation, accumulator: pa.Field) -> None:
-        self._where, self._aggregation, self._field = where, aggregation, accumulator
+    def __init__(self, where: Where, aggregation: Aggregation, accumulator: pa.Field, by_value: ByValue) -> None:
+        self._where, self._aggregation, self._field, self._by_value = where, aggregation, accumulator, by_value
         self._numbers: list[Numbers] = []
         self._parts: list[pa.Array] = []
         self._limits = _ROWS, _BYTES
@@ -70,7 +73,8 @@ class ColumnAccumulators:
         if not columns.rows:
             return
         own, groups = np.unique(np.asarray(numbers, np.int64), return_inverse=True)
-        self._add(own, self._initialised(self._inputs(columns, position), groups, len(own)))
+        partials = self._initialised(self._inputs(columns, position), groups, len(own))
+        self._add(own, self._by_value(groups.tolist(), columns, len(own)) if partials is None else partials)
 
     def add_partials(self, numbers: Sequence[int], partials: Column, count: int) -> None:
         """Merge partial accumulators. `numbers` are the numbers of their keys; all numbers are below `count`."""
@@ -89,9 +93,11 @@ class ColumnAccumulators:
         """The accumulator of each key; None for a key without an accumulator."""
         return self.column().values()
 
-    def _initialised(self, inputs: pa.RecordBatch, groups: Numbers, count: int) -> pa.Array:
+    def _initialised(self, inputs: pa.RecordBatch, groups: Numbers, count: int) -> pa.Array | None:
         with self._where.calling("initColumn()"):
             given = self._aggregation.aggregator.initColumn(inputs, groups, count)  # type: ignore[attr-defined]
+        if given is NotImplemented:
+            return None
         return checked_column(self._where, given, self._field, count, "initColumn()")
 
     def _inputs(self, columns: Columns, position: Position) -> pa.RecordBatch:
@@ -124,7 +130,8 @@ class ColumnAccumulators:
         if not self._parts:
             return np.zeros(0, np.int64), pa.array([], self._field.type)
         if len(self._parts) > 1 or len(np.unique(self._numbers[0])) < len(self._numbers[0]):
-            numbers, values = merged(np.concatenate(self._numbers), pa.concat_arrays(self._parts), self._combine)
+            numbers, partials = np.concatenate(self._numbers), pa.concat_arrays(self._parts)
+            numbers, values = merged(numbers, partials, self._combine.whole)
             self._numbers, self._parts = [numbers], [values]
         return self._numbers[0], self._parts[0]
 
@@ -147,18 +154,28 @@ def merged(
 
 @dataclass(frozen=True, slots=True)
 class ColumnCombine:
-    """The row-by-row combination of two columns of accumulators. Neither column has a null."""
+    """The row-by-row combination of two columns of accumulators. Neither column has a null.
+
+    A call returns None if the combiner combines these columns only value by value.
+    """
 
     aggregation: Aggregation
     where: Where
     accumulator: pa.Field
 
-    def __call__(self, a: pa.Array, b: pa.Array) -> pa.Array:
+    def __call__(self, a: pa.Array, b: pa.Array) -> pa.Array | None:
         if not combines_columns(self.aggregation):
-            return self._by_value(a, b)
+            return None
         with self.where.calling("combineColumn()"):
             given = self.aggregation.aggregator.combineColumn(a, b)  # type: ignore[attr-defined]
+        if given is NotImplemented:
+            return None
         return checked_column(self.where, given, self.accumulator, len(a), "combineColumn()")
+
+    def whole(self, a: pa.Array, b: pa.Array) -> pa.Array:
+        """Return the combination by columns, or value by value if the combiner cannot combine these columns."""
+        combined = self(a, b)
+        return self._by_value(a, b) if combined is None else combined
 
     def _by_value(self, a: pa.Array, b: pa.Array) -> pa.Array:
         combine, pairs = checked_combine(self.aggregation.aggregator), zip(to_python(a), to_python(b), strict=True)

@@ -6,6 +6,7 @@ over the same groups share the work on the keys. Arrow's own grouping is used fo
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -233,23 +234,36 @@ class Accumulators:
                 accumulators[number] = value if stored is None else combine(stored, value)
 
 
-def accumulators_of(member: FoldMember) -> Accumulators | ColumnAccumulators:
-    """Return an empty object for one combiner's accumulators: columns of them if the combiner works on columns."""
-    if has_columns(member.aggregation):
-        return ColumnAccumulators(member.where, member.aggregation, member.accumulator)
-    return Accumulators(member)
+def accumulators_of(member: FoldMember, few: bool = False) -> Accumulators | ColumnAccumulators:
+    """Return an empty object for one combiner's accumulators: columns of them if the combiner works on columns.
+
+    With `few`, there are so few tuples that a built-in aggregator with the same results folds them faster by value.
+    """
+    aggregator = member.aggregation.aggregator
+    by_value = few and isinstance(aggregator, BuiltinAggregator) and aggregator.gathers
+    if by_value or not has_columns(member.aggregation):
+        return Accumulators(member)
+    return ColumnAccumulators(member.where, member.aggregation, member.accumulator, partial(_by_value, member))
+
+
+def _by_value(member: FoldMember, numbers: list[int], columns: Columns, count: int) -> pa.Array:
+    """Return the accumulators of tuples that the combiner's column form did not take."""
+    made = Accumulators(member)
+    made.add_tuples(numbers, columns, count, _START)
+    return made.column().array()
 
 
 class Fold:
     """Accumulators by key. Columns of tuples or of partial accumulators are added to it.
 
-    `first` is the position of the first tuple, for combiners whose result depends on the order of tuples.
+    `first` is the position of the first tuple, for combiners whose result depends on the order of tuples. `few` is true
+    if there are few tuples or partial accumulators.
     """
 
-    def __init__(self, spec: FoldSpec, first: Position = _START) -> None:
+    def __init__(self, spec: FoldSpec, first: Position = _START, few: bool = False) -> None:
         self._spec = spec
         self._index = KeyNumbers(spec.key_kinds)
-        self._folds = [accumulators_of(member) for member in spec.members]
+        self._folds = [accumulators_of(member, few) for member in spec.members]
         self.position = first
         """The position of the next tuple."""
 
@@ -281,7 +295,7 @@ class Fold:
 
 def folded(spec: FoldSpec, parts: Sequence[Columns], first: Position = _START) -> Columns:
     """Fold tuples by a Python loop, and return every key with its accumulators."""
-    fold = Fold(spec, first)
+    fold = Fold(spec, first, sum(part.rows for part in parts) < _FEW)
     for part in parts:
         fold.add_tuples(part)
     return fold.result()
@@ -289,7 +303,7 @@ def folded(spec: FoldSpec, parts: Sequence[Columns], first: Position = _START) -
 
 def folded_partials(spec: FoldSpec, partials: pa.Table) -> Columns:
     """Merge partial accumulators by key, by a Python loop."""
-    fold = Fold(spec)
+    fold = Fold(spec, few=partials.num_rows < _FEW)
     fold.add_partials(Columns.of(partials, spec.schema))
     return fold.result()
 

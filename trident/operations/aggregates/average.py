@@ -5,9 +5,12 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any, ClassVar
 
+import numpy as np
+import pyarrow as pa
 from pyspark.sql import types as spark
 
 from trident.operations.aggregates.base import NUMERIC, OneFieldAggregator, added, negated, one_field
+from trident.operations.aggregates.column_sums import group_sums, row_sums
 from trident.operations.aggregates.sum import Sum
 from trident.operations.aggregators import Native
 
@@ -50,9 +53,27 @@ class Average(OneFieldAggregator):
         values = [value for (value,) in tuples if value is not None]
         return reduce(added, values, 0), len(values)
 
+    def initColumn(self, columns: pa.RecordBatch, groups: Any, count: int) -> Any:
+        """Return the accumulators of `count` groups; NotImplemented if a sum may be beyond its type."""
+        values = columns.column(0)
+        total = group_sums(values, groups, count)
+        if total is None:
+            return NotImplemented
+        number = np.bincount(groups[values.is_valid().to_numpy(zero_copy_only=False)], minlength=count)
+        return _accumulators(total, pa.array(number, pa.int64()))
+
+    def combineColumn(self, a: pa.Array, b: pa.Array) -> Any:
+        """Return the accumulators of `a` and `b` together, row by row; NotImplemented if a sum is beyond its type."""
+        sums = [row_sums(one, other) for one, other in zip(a.flatten(), b.flatten(), strict=True)]
+        return NotImplemented if None in sums else _accumulators(*sums)
+
     def problem(self, inputs: spark.StructType) -> str:
         return one_field("Average", "adds numbers", inputs, NUMERIC)
 
     def type_of(self, inputs: spark.StructType) -> spark.DataType:
         total = Sum().type_of(inputs)
         return spark.StructType([spark.StructField("total", total), spark.StructField("count", spark.LongType())])
+
+
+def _accumulators(*fields: pa.Array) -> pa.Array:
+    return pa.StructArray.from_arrays(fields, names=["total", "count"])

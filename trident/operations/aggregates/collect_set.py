@@ -4,9 +4,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import pyarrow as pa
 from pyspark.sql import types as spark
 
 from trident.operations.aggregates.base import ORDERED, OneFieldAggregator, one_field
+from trident.operations.aggregates.element_lists import Elements, one_of_equals
 
 
 @dataclass(frozen=True)
@@ -40,11 +42,27 @@ class CollectSet(OneFieldAggregator):
     def gathered(self, tuples: Sequence[tuple[Any, ...]]) -> list[Any]:
         return _distinct(value for (value,) in tuples if value is not None)
 
+    def initColumn(self, columns: pa.RecordBatch, groups: Any, count: int) -> pa.Array:
+        """Return the accumulators of `count` groups."""
+        values = columns.column(0)
+        return _sets(Elements.valid(values, groups, values), count)
+
+    def combineColumn(self, a: pa.Array, b: pa.Array) -> pa.Array:
+        """Return the accumulators of `a` and `b` together, row by row."""
+        return _sets(Elements.of(a, b), len(a), a.type)
+
     def problem(self, inputs: spark.StructType) -> str:
         return one_field("CollectSet", "orders values", inputs, ORDERED)
 
     def type_of(self, inputs: spark.StructType) -> spark.DataType:
         return spark.ArrayType(inputs.fields[0].dataType)
+
+
+def _sets(elements: Elements, count: int, kind: pa.DataType | None = None) -> pa.Array:
+    """Return the distinct elements of each list as a column of `count` lists, in ascending order."""
+    ranked = elements.ranked((elements.values, "ascending"))
+    found = ranked.take(ranked.runs(ranked.values))
+    return Elements(one_of_equals(found.values), found.lists).column(count, kind)
 
 
 def _distinct(values: Iterable[Any]) -> list[Any]:

@@ -4,10 +4,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+import pyarrow as pa
 from pyspark.sql import types as spark
 
 from trident.base.checks import check_whole_number
 from trident.operations.aggregates.base import NUMERIC, OneFieldAggregator, one_field
+from trident.operations.aggregates.element_lists import Elements, one_of_equals
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,29 @@ class Median(OneFieldAggregator):
     def gathered(self, tuples: Sequence[tuple[Any, ...]]) -> list[Any]:
         return self._counted((value, 1) for (value,) in tuples if value is not None)
 
+    def initColumn(self, columns: pa.RecordBatch, groups: Any, count: int) -> Any:
+        """Return the accumulators of `count` groups; NotImplemented if one is beyond the limit."""
+        values = columns.column(0)
+        found = Elements.valid(values, groups, values)
+        ones = pa.array(np.ones(len(found.values), np.int64))
+        return self._counts(Elements(_pairs(found.values, ones), found.lists), count)
+
+    def combineColumn(self, a: pa.Array, b: pa.Array) -> Any:
+        """Return the accumulators of `a` and `b` together, row by row; NotImplemented if one is beyond the limit."""
+        return self._counts(Elements.of(a, b), len(a), a.type)
+
+    def _counts(self, elements: Elements, count: int, kind: pa.DataType | None = None) -> Any:
+        """Return each different value of a list with its count, as a column of `count` lists, in ascending order."""
+        ranked = elements.ranked((elements.values.field(0), "ascending"))
+        values, counts = ranked.values.flatten()
+        starts = ranked.runs(values)
+        lists = ranked.lists[starts]
+        if np.bincount(lists, minlength=1).max() > self.limit:
+            return NotImplemented
+        sums = np.add.reduceat(counts.to_numpy(), starts) if len(starts) else counts
+        pairs = _pairs(one_of_equals(values.take(pa.array(starts))), pa.array(sums, pa.int64()))
+        return Elements(pairs, lists).column(count, kind)
+
     def problem(self, inputs: spark.StructType) -> str:
         return one_field("Median", "orders numbers", inputs, NUMERIC)
 
@@ -89,6 +115,10 @@ class Median(OneFieldAggregator):
             way_out = "start again with a greater limit, round the values before, or estimate it by Quantiles(0.5)"
             raise ValueError(f"{problem}: {way_out}")
         return found
+
+
+def _pairs(values: pa.Array, counts: pa.Array) -> pa.Array:
+    return pa.StructArray.from_arrays([values, counts], names=["value", "count"])
 
 
 def _at(acc: Any, place: int) -> float:

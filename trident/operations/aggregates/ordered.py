@@ -12,15 +12,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyarrow import types as kinds
 from pyspark.sql import types as spark
 
 from trident.base.checks import check_flag
 from trident.base.errors import TopologyError
 from trident.base.short_texts import brief
+from trident.base.spark_order import Key, exceeds, ranked
 from trident.base.types import ddl, type_ddl
 from trident.operations.aggregates.base import ORDERED, BuiltinAggregator, OneFieldAggregator
+from trident.operations.aggregates.element_lists import Elements
 
 _POSITION = [spark.StructField("batch", spark.LongType()), spark.StructField("at", spark.LongType())]
 
@@ -82,6 +82,10 @@ class First(OneFieldAggregator):
         if self.ignoreNulls and values.null_count:
             rows = rows[values.is_valid().to_numpy(zero_copy_only=False)]
         return _picked(columns, [columns.column(0)], _ends(groups, rows, count, self.last))
+
+    def combineColumn(self, a: pa.Array, b: pa.Array) -> pa.Array:
+        """Return the accumulators of `a` and `b` together, row by row."""
+        return _chosen(_is_before(b, a) != self.last, a, b)
 
     def problem(self, inputs: spark.StructType) -> str:
         return _any_field(type(self).__name__, inputs)
@@ -154,6 +158,12 @@ class CollectList(OneFieldAggregator):
         runs = pa.StructArray.from_arrays([*position, lists], names=["batch", "at", "values"])
         return pa.ListArray.from_arrays(_offsets(sizes > 0), runs)
 
+    def combineColumn(self, a: pa.Array, b: pa.Array) -> pa.Array:
+        """Return the accumulators of `a` and `b` together, row by row."""
+        runs = Elements.of(a, b)
+        batch, at, _ = runs.values.flatten()
+        return runs.ranked((batch, "ascending"), (at, "ascending")).column(len(a), a.type)
+
     def problem(self, inputs: spark.StructType) -> str:
         return _any_field("CollectList", inputs)
 
@@ -222,17 +232,18 @@ class MaxBy(BuiltinAggregator):
         """Return the accumulators of `count` groups."""
         by = columns.column(1)
         rows = np.flatnonzero(by.is_valid().to_numpy(zero_copy_only=False))
-        order, kind = ("descending" if self.greatest else "ascending"), by.type
-        keys = {"group": pa.array(groups[rows])}
-        sort = [("group", "ascending")]
-        if kinds.is_floating(kind):  # Arrow sorts NaN after all numbers in either direction
-            keys["nan"] = pc.is_nan(by).take(pa.array(rows)).cast(pa.int8())
-            sort.append(("nan", order))
-        keys["by"] = by.take(pa.array(rows))
-        keys["at"] = columns.column(3).take(pa.array(rows))
-        ranked = pc.sort_indices(pa.table(keys), sort_keys=[*sort, ("by", order), ("at", "ascending")]).to_numpy()
-        rows = rows[ranked]
+        taken = pa.array(rows)
+        of_by: Key = (by.take(taken), "descending" if self.greatest else "ascending")
+        at: Key = (columns.column(3).take(taken), "ascending")
+        rows = rows[ranked((pa.array(groups[rows]), "ascending"), of_by, at)]
         return _picked(columns, [by, columns.column(0)], _ends(groups, rows, count, last=False))
+
+    def combineColumn(self, a: pa.Array, b: pa.Array) -> pa.Array:
+        """Return the accumulators of `a` and `b` together, row by row."""
+        one, other = a.field(2), b.field(2)
+        less, greater = _mask(exceeds(one, other)), _mask(exceeds(other, one))
+        better, worse = (greater, less) if self.greatest else (less, greater)
+        return _chosen(better | (~worse & _is_before(b, a)), a, b)
 
     def problem(self, inputs: spark.StructType) -> str:
         name = type(self).__name__
@@ -290,6 +301,21 @@ def _picked(columns: pa.RecordBatch, values: list[pa.Array], rows: Any) -> pa.Ar
     names = ["batch", "at", "by", "value"] if len(values) == 2 else ["batch", "at", "value"]
     mask = pa.array(rows < 0) if (rows < 0).any() else None
     return pa.StructArray.from_arrays([each.take(indices) for each in (*position, *values)], names=names, mask=mask)
+
+
+def _mask(rows: pa.Array) -> Any:
+    return rows.to_numpy(zero_copy_only=False)
+
+
+def _is_before(a: pa.Array, b: pa.Array) -> Any:
+    """Return whether the position of `a` is before that of `b`, row by row."""
+    (batch, at), (of_b, at_b) = ([each.field(n).to_numpy() for n in (0, 1)] for each in (a, b))
+    return (batch < of_b) | ((batch == of_b) & (at < at_b))
+
+
+def _chosen(of_b: Any, a: pa.Array, b: pa.Array) -> pa.Array:
+    """Return the rows of `b` in which `of_b` is true, and the other rows of `a`."""
+    return pa.concat_arrays([a, b]).take(pa.array(np.arange(len(a)) + len(a) * of_b))
 
 
 def _offsets(sizes: Any) -> pa.Array:

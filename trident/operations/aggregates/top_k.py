@@ -5,10 +5,14 @@ from dataclasses import dataclass
 from heapq import nlargest
 from typing import Any, ClassVar
 
+import pyarrow as pa
+from pyarrow import types as kinds
 from pyspark.sql import types as spark
 
+from trident.base.spark_order import Key
 from trident.base.types import type_ddl
 from trident.operations.aggregates.base import ORDERED, BuiltinAggregator, check_parameter
+from trident.operations.aggregates.element_lists import Elements
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,23 @@ class TopK(BuiltinAggregator):
         one_field = len(tuples[0]) == 1
         values = [row[0] if one_field else tuple(row) for row in tuples if row[0] is not None]
         return nlargest(self.k, values, key=_rank)
+
+    def initColumn(self, columns: pa.RecordBatch, groups: Any, count: int) -> pa.Array:
+        """Return the accumulators of `count` groups."""
+        first, *others = columns.columns
+        values = pa.StructArray.from_arrays(columns.columns, names=columns.schema.names) if others else first
+        return self._best(Elements.valid(values, groups, first), count)
+
+    def combineColumn(self, a: pa.Array, b: pa.Array) -> pa.Array:
+        """Return the accumulators of `a` and `b` together, row by row."""
+        return self._best(Elements.of(a, b), len(a), a.type)
+
+    def _best(self, elements: Elements, count: int, kind: pa.DataType | None = None) -> pa.Array:
+        """Return the greatest elements of each list as a column of `count` lists."""
+        values = elements.values
+        fields = values.flatten() if kinds.is_struct(values.type) else [values]
+        keys: list[Key] = [(field, "descending") for field in fields]
+        return elements.ranked(*keys).first(self.k).column(count, kind)
 
     def problem(self, inputs: spark.StructType) -> str:
         if not inputs.fields:

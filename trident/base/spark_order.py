@@ -1,0 +1,41 @@
+"""Spark's order of the values of Arrow columns: NaN is greater than every number and equal to NaN, and -0.0 is 0.0."""
+
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as kinds
+
+Key = tuple[pa.Array, Literal["ascending", "descending"]]
+
+
+def exceeds(a: pa.Array, b: pa.Array) -> pa.Array:
+    """Return whether `a` is greater than `b`, row by row; null if one of the two is null.
+
+    >>> exceeds(pa.array([float("nan"), 1.0, -0.0]), pa.array([2.0, 2.0, 0.0])).to_pylist()
+    [True, False, False]
+    """
+    greater = pc.greater(a, b)
+    if kinds.is_floating(a.type):
+        greater = pc.or_(greater, pc.and_(pc.is_nan(a), pc.invert(pc.is_nan(b))))
+    return greater
+
+
+def ranked(*keys: Key) -> npt.NDArray[np.int64]:
+    """Return the rows in the order of these keys, the most important key first. Nulls are last, in either direction.
+
+    Rows whose keys are equal keep their order.
+
+    >>> ranked((pa.array([1.0, None, float("nan"), 2.0]), "descending")).tolist()
+    [2, 3, 0, 1]
+    """
+    columns, sort = dict[str, pa.Array](), list[tuple[str, str]]()
+    for array, order in keys:
+        if kinds.is_floating(array.type) and order == "descending":  # Arrow sorts NaN after all numbers either way
+            sort.append((str(len(columns)), order))
+            columns[str(len(columns))] = pc.is_nan(array).cast(pa.int8())
+        sort.append((str(len(columns)), order))
+        columns[str(len(columns))] = array
+    return np.asarray(pc.sort_indices(pa.table(columns), sort_keys=sort).to_numpy(), np.int64)
