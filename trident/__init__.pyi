@@ -60,6 +60,7 @@ from trident.operations.join_kinds import JoinType as JoinType
 from trident.operations.json_values import FromJson as FromJson
 from trident.operations.multireducers import GroupedMultiReducer as GroupedMultiReducer
 from trident.operations.multireducers import MultiReducer as MultiReducer
+from trident.operations.query_functions import IndexGet as IndexGet
 from trident.operations.query_functions import MapGet as MapGet
 from trident.operations.query_functions import RangeGet as RangeGet
 from trident.operations.query_functions import SnapshotGet as SnapshotGet

@@ -1,15 +1,25 @@
 """A state that was opened by its name, outside a run. It has the same reads as the states of a running topology."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
 from trident.base.ending import Ending
-from trident.base.errors import SnapshotMovedError, StateClosedError, StateError, StateRecoveringError
-from trident.reads.committed_reads import Snapshot
+from trident.base.errors import (
+    SnapshotMovedError,
+    StateClosedError,
+    StateError,
+    StateRecoveringError,
+    StateUnavailableError,
+    TopologyError,
+)
+from trident.base.types import spark_schema
+from trident.operations.references import index_name, keys_over_changes
+from trident.reads.committed_reads import ReadSource, Snapshot
+from trident.reads.indexes import Index, index_of_shape, no_index
 from trident.reads.previous_reads import txid_before
 from trident.reads.state_view import AsOfBatch, StateDescription, StateView
 from trident.reads.static_states import ReadableStore
@@ -128,25 +138,25 @@ class FollowedStore:
 
 
 class _FollowedSource:
-    """The `ReadSource` of a single state with its driver in another process."""
+    """The `ReadSource` of states of one batch group with their driver in another process."""
 
-    def __init__(self, followed: Followed, kind: StateKind, name: str) -> None:
+    def __init__(self, followed: Mapping[str, Followed], kind: StateKind, name: str) -> None:
         self._followed, self._kind, self._name = followed, kind, name
         self.closed = False
 
     def group_of(self, state: str) -> str:
-        return state
+        return self._name
 
     def committed(self, group: str) -> int:
-        return self._followed.committed()
+        return min(each.committed() for each in self._followed.values())
 
     @contextmanager
     def between(self, group: str) -> Iterator[int]:
         """Yield the committed txid. Commits are not held back in the block, because the driver is another process."""
-        yield self._followed.committed()
+        yield self.committed(group)
 
     def store(self, state: str) -> ReadableStore:
-        return self._followed
+        return self._followed[state]
 
     def kind(self, state: str) -> StateKind:
         return self._kind
@@ -158,6 +168,12 @@ class _FollowedSource:
     def check(self) -> None:
         if self.closed:
             raise StateClosedError(f"state {self._name!r} was closed; open it again")
+
+
+class OpenOther(Protocol):
+    """A function that opens another state of the same topology, at the same place."""
+
+    def __call__(self, state: str, aggregator: Any) -> "OpenedState": ...
 
 
 class OpenedState(Ending, StateView):
@@ -177,13 +193,17 @@ class OpenedState(Ending, StateView):
         state: StateDescription,
         isolation: str = "committed",
         asOf: AsOfBatch | None = None,
+        beside: "OpenOther | None" = None,
     ) -> None:
         self.topology = topology
         """The name of the topology that writes the state."""
         self._followed = followed
         self.description = state
         """The properties of the state that its readers need."""
-        self._outside = _FollowedSource(followed, state.kind, state.name)
+        self._outside = _FollowedSource({state.name: followed}, state.kind, state.name)
+        self._beside = beside
+        self._opened: dict[str, tuple[Index, OpenedState]] = {}
+        self._opening = threading.Lock()
         super().__init__(self._outside, state, isolation, asOf)
 
     @property
@@ -215,6 +235,8 @@ class OpenedState(Ending, StateView):
         if not self._outside.closed:
             self._outside.closed = True
             self._followed.close()
+            for _, opened in self._opened.values():
+                opened.close()
 
     _end = close
 
@@ -227,13 +249,48 @@ class OpenedState(Ending, StateView):
             as_of = f", {error}"
         return f"OpenedState({self.topology + '/' + self.name!r}, {self.kind.value}, {self._shown_shape()}{as_of})"
 
-    def _at_one_txid(self, read: Callable[[Snapshot], _T], *, large: bool = False, mayWait: bool = True) -> _T:
+    def index(self, fields: Sequence[str]) -> Index:
+        """Return the index of the state by some fields, which is opened too. Raises StateKeyError if there is none."""
+        self._outside.check()
+        name = index_name(self.name, fields)
+        with self._opening:
+            if name not in self._opened:
+                self._opened[name] = self._open_index(name, fields)
+            return self._opened[name][0]
+
+    def _open_index(self, name: str, fields: Sequence[str]) -> "tuple[Index, OpenedState]":
+        try:
+            if self._beside is None:
+                raise no_index(self.name, fields, ())
+            opened = self._beside(name, keys_over_changes(spark_schema(self._shape.keys)))
+        except StateUnavailableError:
+            raise
+        except (StateError, TopologyError) as error:
+            raise no_index(self.name, fields, ()) from error
+        index = index_of_shape(self.name, self._shape.keys, name, opened.description.shape)
+        if index is None:
+            opened.close()
+            raise no_index(self.name, fields, ())
+        return index, opened
+
+    def _source_with(self, index: Index) -> ReadSource:
+        followed = {self.name: self._followed, index.name: self._opened[index.name][1].followed}
+        return _FollowedSource(followed, self.kind, self.name)
+
+    def _at_one_txid(
+        self,
+        read: Callable[[Snapshot], _T],
+        *,
+        large: bool = False,
+        mayWait: bool = True,
+        beside: Index | None = None,
+    ) -> _T:
         """Return the result of `read`.
 
         Raises SnapshotMovedError, with advice, if the driver commits too fast for it.
         """
         try:
-            return super()._at_one_txid(read, large=large, mayWait=mayWait)
+            return super()._at_one_txid(read, large=large, mayWait=mayWait, beside=beside)
         except SnapshotMovedError as error:
             raise self._too_fast() from error
 

@@ -364,7 +364,8 @@ class OpenedTopology(Ending, Queryable):
             raise StateError(
                 f"no state {name!r}{did_you_mean(name, self._steps)}; the states are {', '.join(self.states)}"
             )
-        return StateView(self._source, StateDescription.of(self._steps[name], self._shapes[name]), isolation, asOf)
+        described = StateDescription.of(self._steps[name], self._shapes[name], self._shapes)
+        return StateView(self._source, described, isolation, asOf)
 
     def changes(self, state: str) -> StateChanges:
         """Return the changes of a state, as a server feeds them to its clients.

@@ -1,6 +1,7 @@
 """The function openState, which opens a state by its name for reading only."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +146,7 @@ def open_unread(
         return _open_in_memory(location, topology, state, aggregator, isolation, asOf)
     described = _described(state, kind, fingerprint, _known(fingerprint, state, aggregator))
     try:
-        return OpenedState(topology, followed, described, isolation, asOf)
+        return OpenedState(topology, followed, described, isolation, asOf, partial(open_unread, location, topology))
     except BaseException:
         followed.close()
         raise
@@ -184,7 +185,7 @@ def _open_in_memory(
         by_field = _known(fingerprint, state, aggregator)
         replica = MemoryReplica(log, place, state, _combine(probe.manifest, fingerprint, by_field))
         described = _described(state, replica.manifest.kind, fingerprint, by_field)
-        return OpenedState(topology, replica, described, isolation, asOf)
+        return OpenedState(topology, replica, described, isolation, asOf, partial(open_unread, location, topology))
     except BaseException:
         log.close()
         raise

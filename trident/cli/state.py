@@ -1,4 +1,4 @@
-"""``trident state list|get|scan|export|drop``."""
+"""``trident state list|get|scan|range|by|export|drop``."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -13,6 +13,7 @@ from trident.access.opened_state import OpenedState
 from trident.access.opening import openState
 from trident.access.removal import dropState
 from trident.base.errors import StateKeyError
+from trident.base.names import field_names
 from trident.cli.locations import location_options, read_locations
 from trident.cli.output import format_option, show
 from trident.reads.committed_reads import Isolation
@@ -138,6 +139,36 @@ def range_(
         )
         found = view.range(first, last, limit=limit) if begins is None else view.prefix(start, limit=limit)
         table = found.toArrow()
+    show(rows_of(table), table.column_names, form)
+
+
+@state.command("by")
+@click.argument("topology")
+@click.argument("name", metavar="STATE")
+@click.argument("fields", metavar="FIELDS")
+@click.argument("value")
+@location_options
+@_isolation
+@click.option("--limit", type=click.IntRange(min=1), help="The most entries to print.")
+@format_option
+def by(
+    topology: str,
+    name: str,
+    fields: str,
+    value: str,
+    limit: int | None,
+    latest: bool,
+    previous: bool,
+    form: str | None,
+    **location: Any,
+) -> None:
+    """Print the entries with VALUE in FIELDS, by which the state has an index (index= of its verb).
+
+    Write the value as `get` takes keys; for several fields, divided by commas, a JSON list.
+    """
+    with _open(topology, name, latest, previous, location) as view:
+        index = view.index(field_names(fields))
+        table = view.by(fields, key_of_text(value, index.fields, name), limit=limit).toArrow()
     show(rows_of(table), table.column_names, form)
 
 

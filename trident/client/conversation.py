@@ -124,6 +124,11 @@ class Conversation:
             given["inclusive"] = inclusive
         return self._entries(state, given | {"limit": str(limit)} | ({} if after is None else {"after": after}))
 
+    def by(self, state: str, fields: str, value: Any, limit: int, after: str | None) -> Request:
+        """Return the request for a page of the entries with a value in the fields of an index."""
+        given = {"index": fields, "value": key_text(value), "json": "true", "limit": str(limit)}
+        return self._entries(state, given | ({} if after is None else {"after": after}))
+
     def page(self, state: str, rows: int, after: str | None) -> Request:
         """Return the request for the page of entries after the cursor `after`."""
         return self._entries(state, {"limit": str(rows)} | ({} if after is None else {"after": after}))

@@ -10,6 +10,7 @@ from typing import Any
 from weakref import WeakSet
 
 from trident.base.durations import Duration
+from trident.base.names import FieldsLike, field_names
 from trident.client.answers import ServedRows
 from trident.client.changes import Change, ChangesReader, EventReader
 from trident.client.conversation import TIMEOUT, Conversation, Patience, Request
@@ -191,6 +192,16 @@ class DRPCClient:
         """
         ends = {"low": low, "high": high, "prefix": prefix}
         return self._rows(self._conversation.range(state, ends, inclusive, limit, after))
+
+    def by(
+        self, state: str, fields: FieldsLike, value: Any, *, limit: int = 100, after: str | None = None
+    ) -> ServedRows:
+        """Return the entries with a value in the fields of an index, in the order of their keys; see `StateView.by`.
+
+        For several fields the value is a tuple. The result's `after` is the cursor of the next page, None after the
+        last one.
+        """
+        return self._rows(self._conversation.by(state, ",".join(field_names(fields)), value, limit, after))
 
     def functions(self) -> dict[str, str]:
         """Return the DRPC functions by name, each with its call: ``{"count": "count(word string)"}``."""

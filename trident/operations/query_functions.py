@@ -1,11 +1,11 @@
-"""The built-in query functions: MapGet, SnapshotGet, TupleCollectionGet, RangeGet."""
+"""The built-in query functions: MapGet, SnapshotGet, TupleCollectionGet, RangeGet, IndexGet."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from trident.base.checks import check_whole_number
-from trident.base.names import brief
+from trident.base.names import FieldsLike, brief, field_names
 from trident.operations.functions import TridentCollector
 
 
@@ -130,3 +130,47 @@ class RangeGet:
 
     def _end(self, equal: list[Any], end: Any) -> tuple[Any, ...] | None:
         return (tuple([*equal] if end is None else [*equal, end])) or None
+
+
+@dataclass(frozen=True)
+class IndexGet:
+    """A query that emits every tuple once for each entry of a state that has given values in the fields of an index.
+
+    The state's verb names the fields: ``toTable("id", index="city")``. The input fields are the values to look for, in
+    the order of the index's fields. The output fields are the key fields of the state, then the value, as for MapGet:
+    names of its fields, or one other name for the whole. Entries come in no order. The query consists of two queries,
+    of the index and of the state, which see the same batch.
+
+    Parameters
+    ----------
+    fields : str or list of str
+        The fields of the index.
+
+    Examples
+    --------
+    >>> from trident import IndexGet, TridentTopology
+    >>> from trident.spouts import FixedBatchSpout
+    >>> from trident.testing.local import start_local
+    >>> topology = TridentTopology()
+    >>> rows = FixedBatchSpout("id long, name string, city string", [[(1, "Ann", "Rome"), (2, "Bob", "Oslo")]])
+    >>> users = topology.newStream("users", rows).toTable("id", name="users", index="city")
+    >>> asked = topology.newDRPCStream("living", "place string")
+    >>> _ = asked.stateQuery(users, "place", IndexGet("city"), "id, name").project("id, name")
+    >>> with start_local(topology, name="index") as running:
+    ...     running.processAllAvailable()
+    ...     running.drpc.execute("living", "Rome")
+    [Row(id=1, name='Ann')]
+    """
+
+    fields: FieldsLike
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the fields."""
+        return field_names(self.fields)
+
+    def batchRetrieve(self, state: Any, args: Sequence[Any]) -> Sequence[Any]:
+        raise TypeError("IndexGet is made of two queries by stateQuery, which no other code calls")
+
+    def execute(self, tuple: Any, result: Any, collector: TridentCollector) -> None:
+        raise TypeError("IndexGet is made of two queries by stateQuery, which no other code calls")

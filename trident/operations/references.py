@@ -1,6 +1,12 @@
-"""Functions for the join of two tables by a foreign key: rows of the left table refer to rows of the right table."""
+"""The index of a table by fields of its rows: for each value of the fields, the keys of the rows that have it.
 
-from collections.abc import Sequence
+It is a state like any other, an aggregate of the table's changes. A join by a foreign key reads it, and so do readers
+who look for rows by a field.
+"""
+
+import re
+import zlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,16 +18,34 @@ from pyspark.sql.types import ArrayType, DataType, StructType
 from trident.base.types import arrow_schema
 from trident.operations.aggregates.base import BuiltinAggregator
 from trident.operations.column_functions import ColumnFunction
+from trident.operations.retractions import KeepingTuples, Retracting
 from trident_state.keys import encode_keys, hash_keys
 
 PARTS = 16
-"""The parts of the index of referring rows, for each row that they refer to. A change writes one part, and a change of
-the right table reads all of them."""
+"""The parts of an index, for each value of its fields. A change of a row writes one part, and a read of a value reads
+all of them."""
+
+
+def index_name(state: str, fields: Sequence[str]) -> str:
+    """Return the name of the index of a state by some fields.
+
+    >>> index_name("users", ["city"])
+    'users.by.city'
+    """
+    return f"{state}.by.{_plain(fields)}"
+
+
+def _plain(fields: Sequence[str]) -> str:
+    """Return the names of fields as a part of a state's name, which has fewer characters."""
+    if all(re.fullmatch("[A-Za-z0-9_-]+", name) for name in fields):
+        return ".".join(fields)
+    shown = ".".join(re.sub("[^A-Za-z0-9_-]", "-", name) for name in fields)
+    return f"{shown}.{zlib.crc32(repr(tuple(fields)).encode()):08x}"
 
 
 @dataclass(frozen=True)
 class PartOf(ColumnFunction):
-    """The part of the index that has a row of the left table, by its key."""
+    """The part of an index that has a row, by the row's key."""
 
     keys: StructType
 
@@ -60,11 +84,28 @@ class Keys(BuiltinAggregator):
         return ArrayType(inputs)
 
 
-def in_all_parts(keys: Sequence[pa.Array]) -> list[pa.Array]:
-    """Return the keys of the index for rows of the right table, by their keys: each key in each part."""
-    rows = len(keys[0])
+def keys_over_changes(keys: StructType) -> Retracting:
+    """Return the aggregator of an index of a table with these key fields."""
+    keeping = KeepingTuples(Keys(), keys)
+    return Retracting(keeping, tuple(keys.names), keeping.type_of(keys), ArrayType(keys))
+
+
+def every_part(*value: Any) -> Iterator[int]:
+    """Yield the parts in which an index has a value of its fields."""
+    yield from range(PARTS)
+
+
+def each_key(keys: Sequence[Any] | None) -> Iterator[Any]:
+    """Yield the keys of the rows in a part of an index; no key for a part that does not exist."""
+    for key in keys or ():
+        yield key[0] if len(key) == 1 else tuple(key)
+
+
+def in_all_parts(values: Sequence[pa.Array]) -> list[pa.Array]:
+    """Return the keys of an index for values of its fields: each value in each part."""
+    rows = len(values[0])
     every = pa.array(np.repeat(np.arange(rows), PARTS))
-    return [*(key.take(every) for key in keys), pa.array(np.tile(np.arange(PARTS, dtype=np.int64), rows))]
+    return [*(value.take(every) for value in values), pa.array(np.tile(np.arange(PARTS, dtype=np.int64), rows))]
 
 
 def keys_in(stored: pa.Array) -> list[pa.Array]:

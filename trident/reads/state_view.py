@@ -21,7 +21,7 @@ from trident.base.errors import (
     UserFunctionError,
 )
 from trident.base.html_table import html_table
-from trident.base.names import brief, quote
+from trident.base.names import FieldsLike, brief, field_names, quote
 from trident.base.short_texts import raised, short_repr
 from trident.base.step import is_ours
 from trident.base.values import OutsideYears, infer_arrow, to_arrow, to_python, type_name
@@ -33,7 +33,8 @@ from trident.plan.state_schema import parts_of, present_of, value_of
 from trident.reads.committed_reads import Isolation, ReadSource, Snapshot, read_consistently
 from trident.reads.expression_listing import MISSING, calling_frame
 from trident.reads.flat_tables import spread_structs, to_frame
-from trident.reads.key_ranges import cursor_of, range_after, range_between, range_of_prefix
+from trident.reads.indexes import Index, indexes_among, no_index
+from trident.reads.key_ranges import check_ordered, cursor_of, range_after, range_between, range_of_prefix
 from trident.reads.key_tables import fields_text, key_table, tuples_of
 from trident.reads.previous_reads import read_previous, txid_before
 from trident.reads.ranking import field_of, top_of_columns, top_of_values
@@ -62,7 +63,7 @@ class StateDescription:
     `output`: the name of its value field. `present`: the function from a stored value to the value that readers see;
     None if they are the same. `parts`: for a value with a field for each of several aggregators, the function that
     presents each field. `types`: the type of the value that readers see, or of each of its `parts`; None for a type
-    that is not declared, and an empty tuple if nobody has looked.
+    that is not declared, and an empty tuple if nobody has looked. `indexes`: the indexes that are known.
     """
 
     name: str
@@ -72,13 +73,18 @@ class StateDescription:
     present: Callable[[Any], Any] | None = None
     parts: Mapping[str, Callable[[Any], Any] | None] | None = None
     types: tuple[pa.DataType | None, ...] = ()
+    indexes: tuple[Index, ...] = ()
 
     @classmethod
-    def of(cls, node: StateWriter, shape: StateShape) -> "StateDescription":
-        """Describe the state that this step of a topology writes."""
-        members = parts_of(node)
+    def of(
+        cls, node: StateWriter, shape: StateShape, shapes: Mapping[str, StateShape] | None = None
+    ) -> "StateDescription":
+        """Describe the state that this step of a topology writes. `shapes`: those of all states of the topology."""
+        members, name = parts_of(node), node.state.name
         parts = None if members is None else {name: member.present for name, member in members.items()}
-        return cls(node.state.name, node.state.factory.kind, shape, value_of(node).name, present_of(node), parts)
+        indexes = () if shapes is None else indexes_among(name, shapes)
+        output, present = value_of(node).name, present_of(node)
+        return cls(name, node.state.factory.kind, shape, output, present, parts, indexes=indexes)
 
 
 class StateView(StateMapping):
@@ -376,6 +382,100 @@ class StateView(StateMapping):
         page = table.slice(0, limit)
         return page, as_of, cursor_of(self.name, page.select(self._shape.keys.names).slice(limit - 1))
 
+    # --- by the fields of an index -----------------------------------------------------------------------------
+
+    def by(self, fields: FieldsLike, value: Any, *, limit: int | None = None, after: str | None = None) -> StateRange:
+        """Return the entries with a value in the fields of an index, in the order of the keys, as of one txid.
+
+        The verb that makes the state names the fields: ``toTable("id", index="city")``. The index is committed with
+        each batch, so the result is the entries that a filter of ``toArrow()`` as of that txid would keep. It is read
+        by sixteen keys, and the state by the keys that these hold.
+
+        Parameters
+        ----------
+        fields : str or list of str
+            The fields of the index.
+        value
+            The value to look for; for several fields a tuple of values. None finds entries in which the field is null.
+        limit : int, optional
+            The most entries to return. The result's `after` is then the cursor of the next page.
+        after : str, optional
+            The cursor of the page before; each page is as of its own txid. Raises ValueError if it is none.
+
+        Raises
+        ------
+        StateKeyError
+            The state has no such index, or the value is not of the type of the field; or the keys have no order, and
+            `limit` or `after` is given.
+
+        Examples
+        --------
+        >>> from trident import TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> from trident.testing.local import start_local
+        >>> topology = TridentTopology()
+        >>> rows = [[(1, "Ann", "Rome"), (2, "Bob", "Oslo")], [(2, "Bob", "Rome")]]
+        >>> users = topology.newStream("users", FixedBatchSpout("id long, name string, city string", rows))
+        >>> _ = users.toTable("id", name="users", index="city")
+        >>> with start_local(topology, name="by") as running:
+        ...     running.processAllAvailable()
+        ...     users = running.state("users")
+        ...     print(users.by("city", "Oslo"), [key for key, _ in users.by("city", "Rome")])
+        [] [1, 2]
+        """
+        table, as_of, cursor = self._by(field_names(fields), [value], limit, after)
+        return StateRange(self._listings.pairs_of(table), self._shown(table, as_of), as_of.get("asOfTxid"), cursor)
+
+    def index(self, fields: Sequence[str]) -> Index:
+        """Return the index of the state by some fields. Raises StateKeyError if there is none."""
+        for index in self._description.indexes:
+            if index.fields.names == list(fields):
+                return index
+        raise no_index(self.name, fields, self._description.indexes)
+
+    @property
+    def indexes(self) -> tuple[Index, ...]:
+        """The indexes of the state that are known here."""
+        return self._description.indexes
+
+    def found(self, fields: Sequence[str], value: Any, limit: int, after: str | None) -> tuple[pa.Table, str | None]:
+        """Return the entries of `by` in the form of `toArrow`, and the cursor of the next page."""
+        table, as_of, cursor = self._by(fields, [value], limit, after)
+        return self._shown(table, as_of), cursor
+
+    def pathOf(self, field: str) -> tuple[str, ...]:
+        """Return the column of `toArrow` that is a field of the rows, and the field within it if that has structs."""
+        alone = field in self._shape.keys.names or self._parts is not None or field == self._output
+        return (field,) if alone else (self._output, field)
+
+    def _by(
+        self, fields: Sequence[str], values: list[Any], limit: int | None, after: str | None
+    ) -> tuple[pa.Table, dict[str, int], str | None]:
+        """Return a page of the entries with some values in the fields of an index; see `_in_range`."""
+        index = self.index(fields)
+        wanted = index.values(self.name, values)
+        if self.isolation == "latest":
+            raise ValueError(
+                f"state {self.name!r}: by(...) reads index and state as of one txid, and isolation='latest' has "
+                f"none: read committed values"
+            )
+        between = KeyRange(b"", None)
+        if limit is not None or after is not None:
+            check_ordered(self.name, self._shape.keys)
+            check_whole_number(f"state {self.name!r}: limit", 1 if limit is None else limit, least=1, error=ValueError)
+            between = between if after is None else range_after(self.name, between, after)
+
+        def read(snapshot: Snapshot) -> tuple[pa.Table, int | None, pa.Table | None]:
+            keys = index.keys_with(snapshot, wanted, between)
+            page = keys if limit is None else keys.slice(0, limit)
+            entries = self._collect(iter([index.entries_of(snapshot, self.name, page)]), None)
+            last = page.slice(page.num_rows - 1) if page.num_rows < keys.num_rows else None
+            return entries, snapshot.txid(self.name), last
+
+        table, txid, last = self._at_one_txid(read, beside=index)
+        as_of = {} if txid is None else {"asOfTxid": txid}
+        return table, as_of, None if last is None else cursor_of(self.name, last)
+
     def _top(self, n: int, by: str | Callable[[Any], Any] | None) -> tuple[pa.Table, dict[str, int]]:
         """Return the `n` entries with the greatest values, as stored, and the metadata that names their txid."""
         check_whole_number(f"state {self.name!r}: top: n", n, least=0, error=ValueError)
@@ -616,14 +716,31 @@ class StateView(StateMapping):
 
         return self._at_one_txid(read, large=True)
 
-    def _at_one_txid(self, read: Callable[[Snapshot], _T], *, large: bool = False, mayWait: bool = True) -> _T:
-        """Return the result of `read` for a snapshot of the state. `large`: whether it reads more than a few keys."""
+    def _at_one_txid(
+        self,
+        read: Callable[[Snapshot], _T],
+        *,
+        large: bool = False,
+        mayWait: bool = True,
+        beside: Index | None = None,
+    ) -> _T:
+        """Return the result of `read` for a snapshot of the state, and of the index `beside` it.
+
+        `large`: whether it reads more than a few keys.
+        """
+        source, states = self._source, [self.name]
+        if beside is not None:
+            source, states = self._source_with(beside), [self.name, beside.name]
         if isinstance(self._batch, int):
-            return read_as_of(self._source, self.name, self._batch, read)
+            return read_as_of(source, states, self._batch, read)
         if self._batch is not None:
-            return read_previous(self._source, [self.name], read)
+            return read_previous(source, states, read)
         isolation = self.isolation
-        return read_consistently(self._source, [self.name], read, isolation=isolation, large=large, mayWait=mayWait)
+        return read_consistently(source, states, read, isolation=isolation, large=large, mayWait=mayWait)
+
+    def _source_with(self, index: Index) -> ReadSource:
+        """Return a source of reads that has the state and one of its indexes."""
+        return self._source
 
     def _check_limit(self, limit: int | None) -> None:
         if limit is not None and (not isinstance(limit, int) or limit < 0):

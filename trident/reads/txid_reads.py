@@ -4,7 +4,7 @@ Every store keeps, with each value, the value before the last update. So it can 
 the one before until the next batch begins to be written. A `Historic` store keeps more.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -25,19 +25,23 @@ def kept_txids(source: ReadSource, state: str) -> range:
     return range(min(first, committed), committed + 1)
 
 
-def read_as_of(source: ReadSource, state: str, txid: int, body: Callable[[Snapshot], _T]) -> _T:
-    """Call `body` once with a snapshot of a state as of `txid`. Raises TxidNotKeptError if the store cannot answer."""
+def read_as_of(source: ReadSource, states: Sequence[str], txid: int, body: Callable[[Snapshot], _T]) -> _T:
+    """Call `body` once with a snapshot of states of one batch group as of `txid`.
+
+    Raises TxidNotKeptError if a store cannot answer.
+    """
     source.check()
-    group = source.group_of(state)
+    group, kept = source.group_of(states[0]), range(0)
     # Commits are held back, or they would overwrite values during the read (guard "as of a txid, hold").
     with source.between(group):
-        kept = kept_txids(source, state)
-        if txid not in kept:
-            raise _not_kept(state, txid, kept)
+        for state in states:
+            kept = kept_txids(source, state)
+            if txid not in kept:
+                raise _not_kept(state, txid, kept)
         try:
-            return body(HeldReads(_past(source, state, txid), {group: txid}, "committed"))
+            return body(HeldReads(_PastSource(source, txid), {group: txid}, "committed"))
         except SnapshotMovedError as error:
-            raise _not_kept(state, txid, range(min(txid + 1, kept[-1]), kept.stop)) from error
+            raise _not_kept(states[0], txid, range(min(txid + 1, kept[-1]), kept.stop)) from error
 
 
 def _not_kept(state: str, txid: int, kept: range) -> TxidNotKeptError:
@@ -50,16 +54,11 @@ def _not_kept(state: str, txid: int, kept: range) -> TxidNotKeptError:
     )
 
 
-def _past(source: ReadSource, state: str, txid: int) -> ReadSource:
-    store = source.store(state)
-    return _PastSource(source, store.at(txid)) if isinstance(store, Historic) else source
-
-
 class _PastSource:
-    """A `ReadSource` whose only state is read from the store of an earlier batch."""
+    """A `ReadSource` whose states are read from the stores of an earlier batch, if they have such."""
 
-    def __init__(self, source: ReadSource, store: ReadableStore) -> None:
-        self._source, self._store = source, store
+    def __init__(self, source: ReadSource, txid: int) -> None:
+        self._source, self._txid = source, txid
 
     def group_of(self, state: str) -> str:
         return self._source.group_of(state)
@@ -73,7 +72,8 @@ class _PastSource:
             yield txid
 
     def store(self, state: str) -> ReadableStore:
-        return self._store
+        store = self._source.store(state)
+        return store.at(self._txid) if isinstance(store, Historic) else store
 
     def kind(self, state: str) -> StateKind:
         return self._source.kind(state)

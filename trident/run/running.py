@@ -554,7 +554,10 @@ class RunningTopology(Queryable):
         if name not in self._shapes:
             raise StateError(f"no state {name!r}; the states are {', '.join(sorted(self._shapes))}")
         return StateView(
-            self._read_source, StateDescription.of(self._step_of(name), self._shapes[name]), isolation, asOf
+            self._read_source,
+            StateDescription.of(self._step_of(name), self._shapes[name], self._shapes),
+            isolation,
+            asOf,
         )
 
     def _step_of(self, state: str) -> StateWriter:

@@ -27,7 +27,7 @@ from trident.server.freshness import Freshness
 from trident.server.guards import Guards, json_answer
 from trident.server.limits import Limits
 from trident.server.openapi import description
-from trident.server.range_queries import RANGE_PARAMETERS, range_of_query
+from trident.server.part_queries import PART_PARAMETERS, part_of_query
 from trident.server.request_record import Ledger
 from trident.server.row_answers import row_answer, wants_arrow
 from trident.server.served import Served
@@ -40,7 +40,7 @@ from trident.user_calls.threads import Threads, ended_by_user_code
 from trident.user_calls.watched_calls import Subject
 
 _T = TypeVar("_T")
-_ASKED = {"limit", "after", "top", "by"} | RANGE_PARAMETERS
+_ASKED = {"limit", "after", "top", "by"} | PART_PARAMETERS
 _READ = Subject("a read for a client of the server")
 
 
@@ -236,7 +236,7 @@ class _Answers:
         return json_answer({"values": [jsonable(value) for value in values], **fresh})
 
     async def _entries(self, request: Request) -> Response:
-        """Answer with a page of all entries or of a range of keys, or with the entries of the greatest values."""
+        """Answer with a page of all entries or of a part of them, or with the entries of the greatest values."""
         view, asked = self._view(request), request.query_params
         if unknown := set(asked) - _ASKED:
             expected = ", ".join(sorted(_ASKED))
@@ -255,8 +255,8 @@ class _Answers:
             table = await self._listings.ranked(request, view, count, by)
             return row_answer(request, table, await self._freshness.of(self._txids(view, txid_of(table))))
         seen = await self._waiting.reach(request, {}, self._limits.timeoutSecs)
-        if (between := range_of_query(view, asked)) is not None:
-            table, after = await self._listings.ranged(request, view, between, limit, asked.get("after"))
+        if (read := part_of_query(view, asked, limit)) is not None:
+            table, after = await self._listings.part(request, read)
             more = {} if after is None else {"after": after}
             return row_answer(request, table, await self._freshness.of(self._txids(view, txid_of(table))), more)
         least = seen.get(self._served.group_of(view.name) or "", 0)

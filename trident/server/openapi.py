@@ -132,6 +132,9 @@ def _entries(view: StateView, limits: Limits) -> dict[str, Any]:
     if len(view.keyFields) and unordered_field(view.keyFields) is None:
         asked |= {name: {"type": "string"} for name in ("low", "high", "prefix")}
         asked |= {"inclusive": {"enum": list(get_args(Inclusive))}, "json": {"enum": ["true", "false"]}}
+    if view.indexes:
+        asked["index"] = {"enum": [",".join(index.fields.names) for index in view.indexes]}
+        asked |= {"value": {"type": "string"}, "json": {"enum": ["true", "false"]}}
     if fields := value_fields(view):
         asked["by"] = {"enum": fields}
     rows = {
@@ -141,7 +144,7 @@ def _entries(view: StateView, limits: Limits) -> dict[str, Any]:
         **_FRESH,
     }
     operation = _operation(
-        f"Read a page of state {view.name}, of a range of its keys, or its greatest values",
+        f"Read a page of state {view.name} or of a part of it, or its greatest values",
         _answer(rows),
         [400, 401, 403, 404, 410, 421, 503, 504],
     )

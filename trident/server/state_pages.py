@@ -27,10 +27,12 @@ from trident.server.errors import RequestError
 from trident.server.places import Places
 from trident.server.route_types import InThread
 from trident.server.visit import visit_of
-from trident_state.key_order import KeyRange
 from trident_state.keys import encode_keys
 
 _T = TypeVar("_T")
+
+ReadPart = Callable[[], tuple[pa.Table, str | None]]
+"""A read of a page of a part of a state: the entries, and the cursor of the next page."""
 
 WAITING = 64
 """The most requests that wait for reads of whole states."""
@@ -105,12 +107,10 @@ class Listings:
         with self._places.taken(visit_of(request).holder):
             return await while_connected(request, self._read(lambda: view.ranked(count, by)))
 
-    async def ranged(
-        self, request: Request, view: StateView, between: KeyRange, rows: int, after: str | None
-    ) -> tuple[pa.Table, str | None]:
-        """Return a page of the entries of a range, as of the last committed batch, and the cursor of the next page."""
+    async def part(self, request: Request, read: ReadPart) -> tuple[pa.Table, str | None]:
+        """Return a page of a part of a state, as of the last committed batch, and the cursor of the next page."""
         with self._places.taken(visit_of(request).holder):
-            return await while_connected(request, self._read(lambda: view.ranged(between, rows, after)))
+            return await while_connected(request, self._read(read))
 
     async def of(self, request: Request, view: StateView, read: int | None = None) -> Listing:
         """Return the entries of a state as of the last committed batch, or as of the batch `read` if it is kept."""

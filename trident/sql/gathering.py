@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
 from trident.base.errors import SqlLimitError
 from trident.reads.committed_reads import ReadSource, Snapshot, checked_by, read_consistently
+from trident.reads.indexes import Index
 from trident.reads.key_tables import key_table
 from trident.reads.state_view import StateView
 from trident.sql.point_reads import Key
@@ -14,10 +16,19 @@ from trident.sql.point_reads import Key
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A state that a query reads; `keys`: the only keys that it can use, None for all."""
+    """A state that a query reads; `keys`: the only keys that it can use, None for all.
+
+    `index`: an index of the state, with the only values of its fields that the query can use.
+    """
 
     view: StateView
     keys: Sequence[Key] | None
+    index: tuple[Index, Sequence[Key]] | None = None
+
+    @property
+    def states(self) -> list[str]:
+        """The states that are read."""
+        return [self.view.name] if self.index is None else [self.index[0].name, self.view.name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +55,10 @@ def gather(source: ReadSource, wanted: Mapping[str, Wanted], most: int, check: C
         txids = [(name, snapshot.txid(name)) for name in wanted]
         return stored, {source.group_of(name): txid for name, txid in txids if txid is not None}
 
-    large = any(each.keys is None for each in wanted.values())
+    large = any(each.keys is None and each.index is None for each in wanted.values())
+    states = [name for each in wanted.values() for name in each.states]
     with checked_by(check):
-        stored, txids = read_consistently(source, list(wanted), read, large=large, reads=len(wanted))
+        stored, txids = read_consistently(source, states, read, large=large, reads=len(states))
     tables = dict[str, pa.Table]()
     for name, entries in stored.items():
         check()
@@ -56,12 +68,20 @@ def gather(source: ReadSource, wanted: Mapping[str, Wanted], most: int, check: C
 
 def _stored(snapshot: Snapshot, wanted: Wanted, size: "_Size") -> pa.Table:
     view = wanted.view
-    if wanted.keys is None:
-        return view.stored(size.counted(view.name, snapshot.scan(view.name)))
-    keys = list(wanted.keys) if len(view.keyFields) > 1 else [key for (key,) in wanted.keys]
-    table = key_table(view.name, view.keyFields, keys)
-    values = snapshot.read(view.name, table).values
-    return view.stored(size.counted(view.name, iter([table.append_column("value", values)])))
+    if wanted.keys is not None:
+        table = key_table(view.name, view.keyFields, _plain(wanted.keys))
+        values = snapshot.read(view.name, table).values
+        return view.stored(size.counted(view.name, iter([table.append_column("value", values)])))
+    if wanted.index is not None:
+        index, found = wanted.index
+        keys = index.keys_with(snapshot, index.values(view.name, _plain(found)))
+        return view.stored(size.counted(view.name, iter([index.entries_of(snapshot, view.name, keys)])))
+    return view.stored(size.counted(view.name, snapshot.scan(view.name)))
+
+
+def _plain(keys: Sequence[Key]) -> list[Any]:
+    """Return keys as a view takes them: the value itself, if there is one field."""
+    return [key[0] if len(key) == 1 else key for key in keys]
 
 
 class _Size:

@@ -1,22 +1,29 @@
 """The keys that a query asks for: a state whose whole key is compared with constants is read by key, and not scanned.
 
+A state of which all fields of an index are compared with constants is read by the index.
+
 Only comparisons are used that every row of the result must pass: parts of an AND in WHERE, for a table that the query
 names once, beside plain joins. DuckDB still applies WHERE, so a key too many does no harm.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
 import pyarrow as pa
 from pyarrow import types as kinds
 
+from trident.reads.indexes import Index
+from trident.reads.state_view import StateView
 from trident.sql.statement import NamedTable, Statement, Tree
 
 _MOST_KEYS = 1_000
 """The most keys that are read one by one. For more, a scan is about as fast."""
 
 Key = tuple[Any, ...]
+
+Path = tuple[str, ...]
+"""A column, or a field of a column that has structs, in small letters."""
 
 
 def keys_of(
@@ -26,17 +33,44 @@ def keys_of(
 
     `table`: a table that the statement names once. `arguments`: the values of its parameters.
     """
+    return _values_of(_fixed(statement, table, arguments), fields, [(name,) for name in fields.names])
+
+
+def index_of(
+    statement: Statement, table: NamedTable, view: StateView, arguments: Mapping[str, Any]
+) -> tuple[Index, list[Key]] | None:
+    """Return an index of a state, and the values in its fields that a query can use; None if it may use any.
+
+    `table` and `arguments` are those of `keys_of`.
+    """
+    found = _fixed(statement, table, arguments) if view.indexes else {}
+    for index in view.indexes:
+        values = _values_of(found, index.fields, [view.pathOf(name) for name in index.fields.names])
+        if values is not None:
+            return index, values
+    return None
+
+
+def _fixed(statement: Statement, table: NamedTable, arguments: Mapping[str, Any]) -> dict[Path, list[Any]]:
+    """Return the columns, and fields of columns, that must equal one of some constants, with these constants."""
     select = _select_of(statement.tree, table.tree)
-    if select is None or not len(fields) or table.tree.get("column_name_alias"):
-        return None
+    if select is None or table.tree.get("column_name_alias"):
+        return {}
     alias = (table.tree.get("alias") or table.name).lower()
     alone = select["from_table"] is table.tree
-    found: dict[str, list[Any]] = {}
+    found: dict[Path, list[Any]] = {}
     for names, values in _comparisons(select.get("where_clause"), arguments):
-        if (column := _own_column(names, alias, alone)) is not None:
-            found.setdefault(column, values)
-    columns = [_fitting(found.get(field.name.lower()), field.type) for field in fields]
-    if any(column is None for column in columns):
+        if (path := _own_path(names, alias, alone)) is not None:
+            found.setdefault(path, values)
+    return found
+
+
+def _values_of(found: Mapping[Path, list[Any]], fields: pa.Schema, paths: Sequence[Path]) -> list[Key] | None:
+    """Return the combinations of constants for some fields, which are at these paths; None unless all are fixed."""
+    columns = [
+        _fitting(found.get(tuple(map(str.lower, path))), field.type) for path, field in zip(paths, fields, strict=True)
+    ]
+    if not columns or any(column is None for column in columns):
         return None
     keys = list(dict.fromkeys(product(*(column for column in columns if column is not None))))
     return keys if len(keys) <= _MOST_KEYS else None
@@ -95,11 +129,12 @@ def _constant(part: Tree, arguments: Mapping[str, Any]) -> Any:
     return int(literal["text"]) if literal.get("kind") == "INTEGER" else None
 
 
-def _own_column(names: list[str], alias: str, alone: bool) -> str | None:
-    """Return the column of the table that a reference means; None if it may be another table's."""
-    if len(names) == 2 and names[0].lower() == alias:
-        return names[1].lower()
-    return names[0].lower() if len(names) == 1 and alone else None
+def _own_path(names: list[str], alias: str, alone: bool) -> Path | None:
+    """Return the column of the table, or the field of a column, that a reference means; None if it may be another's."""
+    path = tuple(name.lower() for name in names)
+    if len(path) > 1 and path[0] == alias:
+        return path[1:]
+    return path if alone else None
 
 
 def _fitting(values: list[Any] | None, kind: pa.DataType) -> list[Any] | None:

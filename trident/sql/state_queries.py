@@ -19,7 +19,7 @@ from trident.sql import worker
 from trident.sql.gathering import Wanted, gather
 from trident.sql.handover import written
 from trident.sql.places_in_text import placed, position_in
-from trident.sql.point_reads import keys_of
+from trident.sql.point_reads import index_of, keys_of
 from trident.sql.sealed_process import ProcessEnded, SealedProcess, SealedProcesses
 from trident.sql.sql_limits import MOST_TEXT, Deadline, SqlLimits
 from trident.sql.sql_result import Arguments, SqlResult
@@ -128,9 +128,11 @@ class StateQueries:
     ) -> dict[str, Wanted]:
         wanted = dict[str, Wanted]()
         for name, places in tables.items():
-            view = self._view(name)
-            keys = keys_of(statement, places[0], view.keyFields, arguments) if len(places) == 1 else None
-            wanted[name] = Wanted(view, keys)
+            view, keys, index = self._view(name), None, None
+            if len(places) == 1:
+                keys = keys_of(statement, places[0], view.keyFields, arguments)
+                index = index_of(statement, places[0], view, arguments) if keys is None else None
+            wanted[name] = Wanted(view, keys, index)
         return wanted
 
 

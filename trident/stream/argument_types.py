@@ -45,5 +45,8 @@ UpdaterArgument = _Fields | StateUpdater | Callable[..., Any]
 EvolveLike = Evolution | list[Evolution] | tuple[Evolution, ...] | None
 """The argument `evolve` of a verb that updates a state."""
 
+IndexLike = str | list[str | tuple[str, ...]] | None
+"""The argument `index` of a verb that updates a state: a field, or one entry for each index."""
+
 StatefulArgument = _Fields | StatefulOperation | TransactionOperation | Callable[..., Any]
 """An argument of a verb that takes a stateful operation."""

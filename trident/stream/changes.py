@@ -22,12 +22,13 @@ from trident.operations.signed_sums import SignedPlan, signed_plan
 from trident.plan import nodes, rules
 from trident.plan.replays import with_replays
 from trident.stream import names_elsewhere
-from trident.stream.argument_types import EvolveLike
+from trident.stream.argument_types import EvolveLike, IndexLike
 from trident.stream.arguments import Arguments
 from trident.stream.base import StreamBase, StreamT, unknown_verb
 from trident.stream.change_kinds import add_events, add_kinds
 from trident.stream.each import EachVerbs
 from trident.stream.grouped import Grouped
+from trident.stream.indexes import with_indexes
 from trident.stream.joins import merged
 from trident.stream.map import MapVerbs
 from trident.stream.persist import PersistentVerbs
@@ -192,6 +193,7 @@ class ChangeVerbs(MapVerbs[StreamT], Generic[StreamT, StateT, PlainT]):
         evolve: EvolveLike = None,
         initialState: object = None,
         backfill: bool = False,
+        index: IndexLike = None,
     ) -> StateT:
         """Keep the latest row of each key in a state, as `Stream.toTable`; a deletion removes the key.
 
@@ -204,9 +206,8 @@ class ChangeVerbs(MapVerbs[StreamT], Generic[StreamT, StateT, PlainT]):
         >>> pets.asChanges("op", {"c": "insert", "d": "delete"}).toTable("id")
         TridentState('pets.latest': id bigint, latest struct<name:string>; opaque)
         """
-        return self._state_of(
-            add_table(self, keyFields, stateFactory, valueFields, name, CHANGE, evolve, initialState, backfill)
-        )
+        table = add_table(self, keyFields, stateFactory, valueFields, name, CHANGE, evolve, initialState, backfill)
+        return with_indexes(self._state_of(table), index)
 
     # --- what the verbs share with those of other streams -------------------------------------------------------------
 

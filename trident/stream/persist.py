@@ -13,9 +13,10 @@ from trident.operations.updater_checks import emitted_fields, held_fields, read_
 from trident.plan import nodes, rules
 from trident.plan.replaced_values import check_counts_once
 from trident.stream.aggregate import folded
-from trident.stream.argument_types import AggregatorArgument, EvolveLike, UpdaterArgument
+from trident.stream.argument_types import AggregatorArgument, EvolveLike, IndexLike, UpdaterArgument
 from trident.stream.arguments import Arguments, check_factory, read_arguments
 from trident.stream.base import GroupwiseVerbs, StreamBase, StreamT
+from trident.stream.indexes import with_indexes
 from trident.stream.state import StateT
 from trident.stream.state_specs import check_no_requests, state_spec, with_past
 
@@ -39,6 +40,7 @@ class PersistentVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StateT]):
         evolve: EvolveLike = None,
         initialState: object = None,
         backfill: bool = False,
+        index: IndexLike = None,
     ) -> StateT:
         """Combine the aggregate of every batch into a state.
 
@@ -70,6 +72,11 @@ class PersistentVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StateT]):
         backfill : bool
             True: if the state is new and its streams are not, it begins with the tuples that they had before, which are
             read again from the beginning of their sources. Default: it begins with the next batch.
+        index : str or list, optional
+            A field of the key or of the value, as readers see it, by which entries are found:
+            ``running.state(name).by("city", "Rome")``, `IndexGet`. It is kept exactly with the state, in a state of its
+            own, ``<name>.by.<fields>``. A list has one entry for each index; a tuple of names is an index by several
+            fields, ``index=[("country", "city")]``.
 
         Raises
         ------
@@ -102,7 +109,7 @@ class PersistentVerbs(GroupwiseVerbs[StreamT], Generic[StreamT, StateT]):
         node = _aggregating(stream, group, call, lambda output: spec(f"{stream._label}.{output}"))
         node = with_past(node, evolve, initialState, backfill, step)
         stream._register.add(stream._label, node)
-        return self._state_of(node)
+        return with_indexes(self._state_of(node), index)
 
     def _state_of(self, node: nodes.StateWriter) -> StateT:
         """Return the state that `node` updates."""

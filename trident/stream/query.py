@@ -12,12 +12,13 @@ from trident.base.types import ddl, select, type_ddl
 from trident.operations.callables import bind, check_no_lifecycle, operation_kind
 from trident.operations.functions import Declared, Query
 from trident.operations.output_fields import OutputsLike, own_types, read_outputs
-from trident.operations.query_functions import MapGet, RangeGet, SnapshotGet, TupleCollectionGet
+from trident.operations.query_functions import IndexGet, MapGet, RangeGet, SnapshotGet, TupleCollectionGet
 from trident.plan import nodes, rules
 from trident.plan.state_schema import function_of, keys_of, parts_of, queried_parts, shown_type, value_fields, value_of
 from trident.stream.argument_types import QueryArgument
 from trident.stream.arguments import Arguments, check_replace, read_arguments
 from trident.stream.base import GroupwiseVerbs, StreamT
+from trident.stream.index_queries import add_index_query
 from trident.stream.state import StateBase
 
 AsOf = Literal["committed"]
@@ -59,8 +60,8 @@ class QueryVerbs(GroupwiseVerbs[StreamT]):
             types.
         function : QueryFunction
             MapGet() for the value of a key, SnapshotGet() for a state without keys, TupleCollectionGet() for all
-            entries of a state, RangeGet() for those of a range, or an object with batchRetrieve(state, args) and
-            execute(tuple, result, collector).
+            entries of a state, RangeGet() for those of a range, IndexGet("city") for those with a value in the fields
+            of an index, or an object with batchRetrieve(state, args) and execute(tuple, result, collector).
         outputFields : str, list of str or StructType
             Names for the answers. The built-in functions know the types (TupleCollectionGet and RangeGet: the key
             fields, then the value). If a value is a struct, as with `toTable` and several aggregators,
@@ -94,6 +95,11 @@ class QueryVerbs(GroupwiseVerbs[StreamT]):
         check_replace(replace, step, _USAGE)
         if asOf not in (None, *get_args(AsOf)):
             raise step.wrong(f"asOf={brief(asOf)}: expected 'committed'; omit it to read as of the previous batch")
+        if isinstance(call.operation, IndexGet):
+            if asOf is not None:
+                raise step.wrong("asOf='committed' reads one state as of one batch, and an index is another state")
+            found: StreamT = add_index_query(stream, state, call, call.operation.names, replace)
+            return found
         query, outputs = _read_query(call, updated)
         keys = keys_of(updated)
         whole = not keys.names or isinstance(query.function, TupleCollectionGet)

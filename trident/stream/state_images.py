@@ -9,8 +9,8 @@ from trident.base.step import Step
 from trident.plan import nodes, rules
 from trident.plan.state_schema import keys_of
 from trident.plan.states import state_traits
+from trident.stream.shown_fields import shown_fields
 from trident.stream.state import StateBase
-from trident.stream.tables import shown_fields
 from trident_state.state_shape import StateKind
 from trident_state.store import ttl_of_factory
 

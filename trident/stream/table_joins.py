@@ -1,21 +1,17 @@
 """The join of two tables, by key and by foreign key, as a stream of its changes."""
 
-import re
-import zlib
 from typing import Any
 
-from pyspark.sql.types import LongType, StructField, StructType
-
 from trident.base.changes import KIND
-from trident.base.names import FieldsLike, free_name
+from trident.base.names import FieldsLike
 from trident.base.step import Step
 from trident.base.types import select
 from trident.operations.output_fields import OutputsLike
-from trident.operations.references import Keys, PartOf
 from trident.plan import joins, nodes, rules
 from trident.plan.state_schema import keys_of
+from trident.stream.indexes import index_of
 from trident.stream.state import StateBase
-from trident.stream.state_images import add_changes, changes_of, fields_of_values
+from trident.stream.state_images import add_changes, fields_of_values
 
 _TYPES = ("inner", "left")
 
@@ -39,7 +35,7 @@ def joined(
     refers = tuple(keys.names) if fields is None else rules.known_fields(rows, fields, step)
     rules.check_query_keys(select(rows, refers), theirs, other.name, step)
     by_key = refers == tuple(keys.names)
-    index = None if by_key else _index(state, refers)
+    index = None if by_key else index_of(state, refers)
     if not by_key:
         step = Step(state._register.step(state._label, f"join({', '.join(refers)})").label, step.called)
     schema = rules.appended(rows, joins.renamed(right, outputFields, step), step)
@@ -50,30 +46,3 @@ def joined(
     by = () if by_key else refers
     node = nodes.TableChanges(tuple(sources), state._node, other._node, by, index, joinType == "left", **gives)
     return add_changes(state, node)
-
-
-def _index(state: StateBase[Any], refers: tuple[str, ...]) -> nodes.StateWriter:
-    """Return the state that has the keys of the rows that refer to a row of another table, in parts."""
-    known = state._register.indexes.get((state._node, refers))
-    if known is None:
-        changes, keys = state._of_changes(changes_of(state)), keys_of(state._node)
-        part = free_name("part", changes.fields)
-        parts = changes.each(list(keys.names), PartOf(keys), StructType([StructField(part, LongType())]))
-        index = parts.groupBy([*refers, part]).persistentAggregate(
-            state._node.state.factory,
-            list(keys.names),
-            Keys(),
-            "keys",
-            name=f"{state.name}.by.{_plain(refers)}",
-            backfill=state._node.state.backfill,
-        )
-        known = state._register.indexes[state._node, refers] = index._node
-    return known
-
-
-def _plain(fields: tuple[str, ...]) -> str:
-    """Return the names of fields as a part of a state's name, which has fewer characters."""
-    if all(re.fullmatch("[A-Za-z0-9_-]+", name) for name in fields):
-        return ".".join(fields)
-    shown = ".".join(re.sub("[^A-Za-z0-9_-]", "-", name) for name in fields)
-    return f"{shown}.{zlib.crc32(repr(fields).encode()):08x}"

@@ -5,7 +5,6 @@ from typing import Any, Generic
 
 from pyspark.sql.types import StructField, StructType
 
-from trident.base.errors import TypeDeclarationError
 from trident.base.names import FieldsLike, brief, did_you_mean
 from trident.base.step import Step
 from trident.base.types import ddl, select
@@ -16,10 +15,12 @@ from trident.operations.query_functions import MapGet
 from trident.operations.upserts import SourceKey
 from trident.plan import joins, nodes, rules
 from trident.plan.change_order import consolidated, disordered
-from trident.plan.state_schema import function_of, keys_of, shown_type, value_of
-from trident.stream.argument_types import EvolveLike
+from trident.plan.state_schema import keys_of
+from trident.stream.argument_types import EvolveLike, IndexLike
 from trident.stream.arguments import is_factory
 from trident.stream.base import StreamBase, StreamT
+from trident.stream.indexes import with_indexes
+from trident.stream.shown_fields import nullable_fields, shown_fields
 from trident.stream.state import StateBase, StateT
 from trident.stream.state_specs import check_no_requests, factory_or_memory, state_spec, with_past
 from trident.stream.value_checks import add_check
@@ -48,6 +49,7 @@ class TableVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
         evolve: EvolveLike = None,
         initialState: object = None,
         backfill: bool = False,
+        index: IndexLike = None,
     ) -> StateT:
         """Keep the latest tuple of each key in a state.
 
@@ -74,6 +76,8 @@ class TableVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
         backfill : bool
             True: if the state is new and its streams are not, it begins with the tuples that they had before, which are
             read again from the beginning of their sources. Default: it begins with the next batch.
+        index : str or list, optional
+            A field of the rows by which they are found: ``index="city"``; see `persistentAggregate`.
 
         Raises
         ------
@@ -88,9 +92,8 @@ class TableVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
         >>> users.toTable("id")
         TridentState('users.latest': id bigint, latest struct<name:string,city:string>; opaque)
         """
-        return self._state_of(
-            add_table(self, keyFields, stateFactory, valueFields, name, None, evolve, initialState, backfill)
-        )
+        table = add_table(self, keyFields, stateFactory, valueFields, name, None, evolve, initialState, backfill)
+        return with_indexes(self._state_of(table), index)
 
     def joinTable(
         self,
@@ -217,28 +220,11 @@ def _values(
 ) -> StructType:
     """Return the fields of the table's value: those that the user named, or all fields but the `others`."""
     if valueFields is not None:
-        return _nullable(rules.chosen(stream.schema, stream._inputs(valueFields, step), step))
+        return nullable_fields(rules.chosen(stream.schema, stream._inputs(valueFields, step), step))
     left = [name for name in stream.fields if name not in others]
     if not left:
         raise step.wrong(
             f"({ddl(stream.schema)}) has only the key, so the table would have no value; to find out which keys "
             f"occurred, write dropDuplicates"
         )
-    return _nullable(select(stream.schema, left))
-
-
-def shown_fields(held: nodes.HeldState, step: Step) -> StructType:
-    """Return the fields of a state's value as queries see it: those of a struct, or one. Each of them may be null."""
-    kind = shown_type(held)
-    if kind is None:
-        raise step.error(
-            TypeDeclarationError,
-            f"the type of the values is not declared: {function_of(held)} presents them; annotate the return "
-            f"type of present(acc)",
-        )
-    return _nullable(kind if isinstance(kind, StructType) else StructType([StructField(value_of(held).name, kind)]))
-
-
-def _nullable(fields: StructType) -> StructType:
-    """Return the same fields, all nullable."""
-    return StructType([StructField(field.name, field.dataType) for field in fields.fields])
+    return nullable_fields(select(stream.schema, left))

@@ -9,9 +9,11 @@ from trident.operations.debezium import Debezium
 from trident.operations.error_policy import OnErrorLike
 from trident.plan import nodes, rules
 from trident.stream import names_elsewhere
+from trident.stream.argument_types import IndexLike
 from trident.stream.base import StreamBase, StreamT, unknown_verb
 from trident.stream.change_kinds import add_events, add_kinds
 from trident.stream.each import EachVerbs
+from trident.stream.indexes import with_indexes
 from trident.stream.state import StateT
 from trident.stream.tables import add_table
 
@@ -87,6 +89,7 @@ class UpsertVerbs(StreamBase[StreamT], Generic[StreamT, StateT, PlainT]):
         *,
         valueFields: FieldsLike | None = None,
         name: str | None = None,
+        index: IndexLike = None,
     ) -> StateT:
         """Keep the latest row of each key in a state, as `Stream.toTable`; a deletion removes the key.
 
@@ -101,7 +104,7 @@ class UpsertVerbs(StreamBase[StreamT], Generic[StreamT, StateT, PlainT]):
         ChangeStream(pets/3:changes: id bigint, name string, _change_type string)
         """
         table = add_table(self, keyFields, stateFactory, valueFields, name, CHANGE, of_upserts=True)
-        return self._state_of(table)
+        return with_indexes(self._state_of(table), index)
 
     def toStream(self) -> PlainT:
         """Return the same tuples as an ordinary stream, in which ``_change_type`` is a field like any other."""

@@ -1,0 +1,311 @@
+"""Indexes of states by a field: each read by a field finds the rows that a filter of the whole state finds."""
+
+import threading
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.state.backing.maps import SqliteMap
+from tests.support.changes import FIELDS, History
+from tests.support.postgres import PostgresServer
+from tests.support.postgres_fixtures import postgres as postgres
+from tests.support.server import RedisServer
+from tests.support.soak import some_of
+from tests.support.spouts import ReplayingSpout
+from trident import Average, Count, IndexGet, TridentTopology, openState, openTopology
+from trident.errors import CodeChangedError, StateKeyError, TopologyError, TxidNotKeptError
+from trident.reads.state_view import StateView
+from trident.spouts import FeederBatchSpout, FixedBatchSpout
+from trident.state import (
+    BackingMapState,
+    DeltaMapState,
+    MemoryMapState,
+    PostgresMapState,
+    RedisMapState,
+    SqliteMapState,
+)
+from trident.testing import CRASH, CRASH_POINTS, FAIL, TestSource, run_through
+from trident.testing.local import start_local
+
+pytestmark = pytest.mark.usefixtures("nothing_left_running")
+
+GROUPS = ("a", "b", "c", None)
+PLACES = ("memory", "redis", "sqlite", "delta", "postgres", "backing")
+Make = Callable[[str], Any]
+
+
+@pytest.fixture
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
+    """Return a function that returns a state of a place and a kind, such as ``memory opaque``."""
+
+    def made(which: str) -> Any:
+        place, kind = which.split()
+        if place == "redis":
+            server: RedisServer = request.getfixturevalue("shared_redis")
+            return getattr(RedisMapState, kind)(server.url, buckets=4)
+        if place == "postgres":
+            database: PostgresServer = request.getfixturevalue("postgres")
+            return getattr(PostgresMapState, kind)(database.url)
+        if place == "backing":
+            return getattr(BackingMapState, kind)(partial(SqliteMap, str(tmp_path / "own.db")))
+        return {
+            "memory": getattr(MemoryMapState, kind),
+            "sqlite": lambda: getattr(SqliteMapState, kind)(tmp_path / "states.sqlite"),
+            "delta": lambda: getattr(DeltaMapState, kind)(str(tmp_path / "states")),
+        }[place]()
+
+    return made
+
+
+def tables(topology: TridentTopology, spout: Any, state: Any) -> None:
+    """Add states with indexes: a table by two fields, alone and together, and counts by their value."""
+    changes = topology.newStream("s", spout).asChanges("kind")
+    changes.toTable("id", state, name="rows", index=["g", "v", ("v", "g")])
+    changes.groupBy("v").persistentAggregate(state, Count(), "n", name="counts", index="n")
+
+
+def check(view: Callable[[str], StateView], rows: Mapping[int, Any]) -> None:
+    """Compare reads by each value with the rows that have it."""
+    check_rows(view("rows"), rows)
+    counts = view("counts")
+    numbers = dict(counts.items())
+    for number in (1, 2):
+        found = ((v, n) for v, n in numbers.items() if n == number)
+        assert sorted(counts.by("n", number), key=str) == sorted(found, key=str)
+
+
+def check_rows(table: StateView, rows: Mapping[int, Any]) -> None:
+    for group in GROUPS:
+        assert _ids(table.by("g", group)) == sorted(key for key, (_, g, _) in rows.items() if g == group)
+    for value in (-4, 0, 3, None):
+        assert _ids(table.by("v", value)) == sorted(key for key, (_, _, v) in rows.items() if v == value)
+        both = table.by(["v", "g"], (value, "a"))
+        assert dict(both) == {key: (g, v) for key, g, v in rows.values() if (v, g) == (value, "a")}
+
+
+def _ids(found: list[tuple[Any, Any]]) -> list[Any]:
+    return [key for key, _ in found]
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("kind", ["opaque", "transactional"])
+def test_each_store_finds_the_rows_of_the_batch_and_of_the_one_before(
+    place: str, kind: str, make: Make, tmp_path: Path
+) -> None:
+    history, topology, feeder, state = History(5), TridentTopology(), FeederBatchSpout(FIELDS), make(f"{place} {kind}")
+    tables(topology, feeder, state)
+    for _ in range(2):  # with a restart between
+        with start_local(topology, name="t", checkpointLocation=tmp_path / "log") as running:
+            for _ in range(2):
+                feeder.feed(history.grow(1, 20).batches[-1], wait=True, timeout=20)
+                check(running.state, history.rows)
+                if len(history.after) > 1:
+                    check(lambda name: running.state(name, asOf="previous"), history.after[-2])
+                    check(lambda name: running.state(name).asOf(len(history.after) - 1), history.after[-2])
+
+
+@pytest.mark.parametrize("seed", some_of(range(20), range(2)))
+def test_replays_that_differ_change_nothing(seed: int, make: Make, tmp_path: Path) -> None:
+    """An opaque spout cuts the changes otherwise at each attempt, and attempts fail."""
+    chance, history = Random(seed), History(seed).grow(6)
+    changes = [change for batch in history.batches for change in batch]
+    failures = iter(range(4))
+
+    def extent(attempt: Any) -> int:
+        return Random(f"{seed}/{attempt.txid}/{attempt.attempt}/{attempt.epoch}").randint(1, 7)
+
+    def sometimes(t: Any) -> bool:
+        if chance.random() < 0.05 and next(failures, None) is not None:
+            raise RuntimeError("this attempt fails")
+        return True
+
+    topology, state = TridentTopology(), make(f"{chance.choice(PLACES[:3])} opaque")
+    stream = topology.newStream("s", ReplayingSpout(FIELDS, {"p": changes}, extent)).filter(sometimes)
+    stream.asChanges("kind").toTable("id", state, name="rows", index=["g", "v", ("v", "g")])
+    stream.asChanges("kind").groupBy("v").persistentAggregate(state, Count(), "n", name="counts", index="n")
+    with start_local(topology, name=f"r{seed}", checkpointLocation=tmp_path / "log") as running:
+        running.processAllAvailable(timeout=30)
+        check(running.state, history.rows)
+
+
+@pytest.mark.parametrize("point", [point for point in CRASH_POINTS if point.startswith(("freeze", "commit"))])
+def test_a_driver_that_dies_anywhere_leaves_index_and_state_together(point: str, tmp_path: Path) -> None:
+    history, topology = History(3).grow(5), TridentTopology()
+    one, two, three, four, five = history.batches
+    script = [one, FAIL, two, CRASH.at(point), three, CRASH, four, five]
+    tables(topology, TestSource(FIELDS, script), MemoryMapState.opaque())
+    with run_through(topology, checkpointLocation=tmp_path, maxSpoutPending=1) as running:
+        check(running.state, history.rows)
+
+
+@pytest.mark.parametrize("place", ["memory", "sqlite"])
+def test_readers_outside_find_the_rows_of_one_txid(place: str, make: Make, tmp_path: Path) -> None:
+    history, topology, feeder, state = History(9), TridentTopology(), FeederBatchSpout(FIELDS), make(f"{place} opaque")
+    tables(topology, feeder, state)
+
+    opened = {
+        "memory": lambda: openState("t", "rows", tmp_path / "log"),
+        "sqlite": lambda: openState("t", "rows", factory=state),
+    }
+    with start_local(topology, name="t", checkpointLocation=tmp_path / "log") as running:
+        feeder.feed(history.grow(1).batches[-1], wait=True, timeout=20)
+        with (
+            openTopology(topology, name="t", checkpointLocation=tmp_path / "log") as reader,
+            opened[place]() as rows,
+        ):
+            for _ in range(4):
+                feeder.feed(history.grow(1).batches[-1], wait=True, timeout=20)
+                running.processAllAvailable(timeout=20)
+                check_rows(rows, history.rows)
+                while reader.asOfTxid["s"] < len(history.after):
+                    pass
+                check(reader.state, history.rows)
+
+
+@pytest.mark.parametrize("place", ["memory", "sqlite"])
+def test_each_read_beside_commits_is_as_of_one_txid(place: str, make: Make, tmp_path: Path) -> None:
+    """Batch t moves all rows to the group t, so a reader that mixed two batches would find none, or other ones."""
+    topology, feeder = TridentTopology(), FeederBatchSpout("id long, g long")
+    topology.newStream("s", feeder).toTable("id", make(f"{place} opaque"), name="rows", index="g")
+    over, txid = threading.Event(), 1
+
+    def feed() -> None:
+        nonlocal txid
+        while not over.is_set():
+            feeder.feed([(key, txid + 1) for key in range(20)], wait=True, timeout=20)
+            txid += 1
+
+    with start_local(topology, name="t", checkpointLocation=tmp_path / "log") as running:
+        feeder.feed([(key, 1) for key in range(20)], wait=True, timeout=20)
+        feeding = threading.Thread(target=feed)
+        feeding.start()
+        seen = 0
+        try:
+            view = running.state("rows")
+            while txid <= 12:
+                found = view.by("g", txid)
+                assert found in ([], [(key, (found.asOfTxid,)) for key in range(20)])
+                seen += bool(found)
+        finally:
+            over.set()
+            feeding.join()
+    assert seen > 10
+
+
+def test_a_stream_and_a_request_find_rows_by_a_field(tmp_path: Path) -> None:
+    topology, asked, seen = TridentTopology(), FeederBatchSpout("place string"), list[Any]()
+    feeder = FeederBatchSpout("country string, id long, name string, city string")
+    users = topology.newStream("users", feeder).toTable(["country", "id"], name="users", index=["city", "name"])
+    query = topology.newDRPCStream("living", "place string")
+    query.stateQuery(users, "place", IndexGet("city"), "country, id, name").project("country, id, name")
+    batches = topology.newStream("asked", asked).stateQuery(users, IndexGet("city"), "land, number, whole")
+    batches.foreachArrow(lambda batch, txid, attempt: seen.extend(batch.to_pylist()))
+    counted = topology.newDRPCStream("named", "name string")
+    counted.stateQuery(users, "name", IndexGet(["name"]), "country, id, city").aggregate(Count(), "n")
+    with start_local(topology, name="t", checkpointLocation=tmp_path) as running:
+        feeder.feed([("IT", 1, "Ann", "Rome"), ("NO", 1, "Bob", "Oslo"), ("IT", 2, "Bob", "Rome")], wait=True)
+        assert sorted(running.drpc.execute("living", "Rome")) == [("IT", 1, "Ann"), ("IT", 2, "Bob")]
+        assert running.drpc.execute("living", "Bonn") == []
+        assert running.drpc.execute("named", "Bob") == [(2,)]
+        asked.feed(["Oslo"], wait=True, timeout=20)
+        feeder.feed([("NO", 1, "Bob", "Rome")], wait=True, timeout=20)
+        assert sorted(running.drpc.execute("living", "Rome")) == [("IT", 1, "Ann"), ("IT", 2, "Bob"), ("NO", 1, "Bob")]
+        running.processAllAvailable(timeout=20)
+    assert seen == [{"place": "Oslo", "land": "NO", "number": 1, "whole": {"name": "Bob", "city": "Oslo"}}]
+
+
+def test_pages_come_in_the_order_of_the_keys(tmp_path: Path) -> None:
+    topology = TridentTopology()
+    rows = [(f"{key:03}", "even" if key % 2 == 0 else "odd") for key in range(30)]
+    topology.newStream("s", FixedBatchSpout("id string, g string", [rows])).toTable("id", name="rows", index="g")
+    with start_local(topology, name="t", checkpointLocation=tmp_path) as running:
+        running.processAllAvailable(timeout=20)
+        view, ids, after = running.state("rows"), list[str](), None
+        while True:
+            page = view.by("g", "odd", limit=4, after=after)
+            ids, after = ids + _ids(page), page.after
+            assert page.asOfTxid == 1 and page.toArrow().num_rows == len(page)
+            if after is None:
+                break
+        assert ids == [key for key, g in rows if g == "odd"]
+        with pytest.raises(ValueError, match="limit=0"):
+            view.by("g", "odd", limit=0)
+        with pytest.raises(ValueError, match="after='x'"):
+            view.by("g", "odd", after="x")
+
+
+def test_wrong_questions_say_which_fields_and_values_there_are(tmp_path: Path) -> None:
+    topology = TridentTopology()
+    tables(topology, FixedBatchSpout(FIELDS, [[(1, "a", 2, "insert")]]), MemoryMapState.opaque())
+    with start_local(topology, name="t", checkpointLocation=tmp_path) as running:
+        running.processAllAvailable(timeout=20)
+        rows = running.state("rows")
+        with pytest.raises(StateKeyError, match=r"no index by \(h\); its indexes are by \(g\), \(v\), \(v, g\): "):
+            rows.by("h", 1)
+        with pytest.raises(StateKeyError, match=r"'rows by g': invalid key 7 \(int\): expected g string"):
+            rows.by("g", 7)
+        with pytest.raises(StateKeyError, match=r"expected a tuple of 2 values \(v bigint, g string\)"):
+            rows.by(["v", "g"], 7)
+        with pytest.raises(ValueError, match="isolation='latest' has none"):
+            running.state("rows", isolation="latest").by("g", "a")
+        with pytest.raises(TxidNotKeptError, match="txid 9 has not been committed yet"):
+            rows.asOf(9).by("g", "a")
+        with pytest.raises(StateKeyError, match=r"'rows.by.g' has no index by \(g\); none is known"):
+            running.state("rows.by.g").by("g", "a")
+
+
+@pytest.mark.parametrize(
+    ("index", "message"),
+    [
+        ("town", r"toTable\(id\), index='town': no field 'town'; the fields are \(id bigint, g string, v bigint\)"),
+        ([], "expected the name of a field, or a list with one entry for each index"),
+        (("g", "v"), "expected the name of a field, or a list with one entry for each index"),
+        ([3], "3 is not the name of a field, or a tuple of names"),
+        ([("g", "g")], "field 'g' is named twice"),
+    ],
+)
+def test_an_index_names_fields(index: Any, message: str) -> None:
+    changes = TridentTopology().newStream("s", FixedBatchSpout(FIELDS, [])).asChanges("kind")
+    with pytest.raises(TopologyError, match=message):
+        changes.toTable("id", name="rows", index=index)
+
+
+def test_a_state_without_changes_has_no_index() -> None:
+    stream = TridentTopology().newStream("s", FixedBatchSpout("id long, g string", []))
+    with pytest.raises(TopologyError, match="has ttlSecs, and a key that expires gives no deletion"):
+        stream.toTable("id", MemoryMapState.opaque(ttlSecs=5), name="a", index="g")
+    with pytest.raises(TopologyError, match="a nonTransactional state does not keep the value of before a batch"):
+        stream.toTable("id", MemoryMapState.nonTransactional(), name="b", index="g")
+    with pytest.raises(TopologyError, match="one value without key fields, so there is nothing to find"):
+        stream.persistentAggregate(MemoryMapState.opaque(), "id", Average(), "mean", name="c", index="mean")
+
+
+def test_a_query_of_an_index_names_one_that_is_there() -> None:
+    topology = TridentTopology()
+    table = topology.newStream("s", FixedBatchSpout("id long, g string", [])).toTable("id", name="rows", index="g")
+    asked = topology.newDRPCStream("f", "place string, n long")
+    with pytest.raises(TopologyError, match=r"no index by \(h\); its indexes are by \(g\)"):
+        asked.stateQuery(table, "place", IndexGet("h"), "id, g")
+    with pytest.raises(TopologyError, match=r"cannot be queried by \(n bigint\): its key is \(g string\)"):
+        asked.stateQuery(table, "n", IndexGet("g"), "id, g")
+    with pytest.raises(TopologyError, match="name 1 output fields for the key, and at least one for the value"):
+        asked.stateQuery(table, "place", IndexGet("g"), "id")
+    with pytest.raises(TopologyError, match="asOf='committed' reads one state as of one batch"):
+        asked.stateQuery(table, "place", IndexGet("g"), "id, g", asOf="committed")
+
+
+def test_a_state_that_has_rows_already_gets_no_index_that_lacks_them(tmp_path: Path) -> None:
+    def program(index: Any) -> TridentTopology:
+        topology = TridentTopology()
+        stream = topology.newStream("s", FixedBatchSpout("id long, g string", [[(1, "a")]]))
+        stream.toTable("id", name="rows", index=index)
+        return topology
+
+    with start_local(program(None), name="t", checkpointLocation=tmp_path) as running:
+        running.processAllAvailable(timeout=20)
+    with pytest.raises(CodeChangedError, match="'rows.by.g' is new, and is made of the changes of state 'rows'"):
+        start_local(program("g"), name="t", checkpointLocation=tmp_path)

@@ -1,0 +1,57 @@
+"""The query of a state by a field, which consists of other verbs: a query of its index, then one of the state."""
+
+from typing import Any
+
+from pyspark.sql.types import LongType, StructField, StructType
+
+from trident.base.callsite import CallSite
+from trident.base.names import free_name
+from trident.base.step import within
+from trident.base.types import select
+from trident.operations.output_fields import read_outputs
+from trident.operations.query_functions import MapGet
+from trident.operations.references import each_key, every_part
+from trident.plan import rules
+from trident.plan.state_schema import keys_of
+from trident.stream.arguments import Arguments
+from trident.stream.state import StateBase
+
+
+def add_index_query(stream: Any, state: StateBase[Any], call: Arguments, fields: tuple[str, ...], replace: bool) -> Any:
+    """Return the stream with the entries of `state` that have given values in the fields of an index.
+
+    Raises TopologyError if the state has no such index, or the call names other fields than it takes or gives.
+    """
+    step, keys = call.step, keys_of(state._node)
+    index = state._register.indexes.get((state._node, fields))
+    if index is None:
+        known = [", ".join(names) for node, names in state._register.indexes if node is state._node]
+        raise step.wrong(
+            f"state {state.name!r} has no index by ({', '.join(fields)}); "
+            f"{'its indexes are by (' + '), ('.join(known) + ')' if known else 'it has none'}: the verb that makes the "
+            f"state takes index=, such as toTable(keyFields, index='city')"
+        )
+    if call.outputs is None:
+        raise step.wrong("name the output fields: those of the key, then the value")
+    inputs, outputs = stream._inputs(call.inputs, step), read_outputs(call.outputs, step).schema
+    rules.check_query_keys(
+        select(stream.schema, inputs), StructType(keys_of(index).fields[:-1]), index.state.name, step
+    )
+    if len(outputs.names) <= len(keys.names):
+        raise step.wrong(
+            f"an entry of state {state.name!r} has the key ({', '.join(keys.names)}), and a value: name "
+            f"{len(keys.names)} output fields for the key, and at least one for the value"
+        )
+    found = StructType([StructField(name, key.dataType) for name, key in zip(outputs.names, keys.fields, strict=False)])
+    values = StructType(outputs.fields[len(keys.names) :])
+    rules.appended(stream.schema, outputs, step, replace=replace)
+    taken = [*stream.schema.names, *outputs.names]
+    part, listed = free_name("part", taken), free_name("keys", taken)
+    kept = [name for name in stream.schema.names if name not in outputs.names]
+    with within(CallSite("stateQuery", step.called.file, step.called.line)):
+        asked = stream.each(list(inputs), every_part, StructType([StructField(part, LongType())]))
+        asked = asked.stateQuery(type(state)(state._register, index, state._label), [*inputs, part], MapGet(), listed)
+        asked = asked.each(listed, each_key, found, replace=replace)
+        return asked.stateQuery(state, list(found.names), MapGet(), values.names, replace=replace).project(
+            [*kept, *outputs.names]
+        )

@@ -1,0 +1,70 @@
+"""Indexes of a state by fields of its rows, as states of their own."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pyspark.sql.types import LongType, StructField, StructType
+
+from trident.base.callsite import CallSite
+from trident.base.names import brief, free_name
+from trident.base.step import Step, within
+from trident.base.types import select
+from trident.operations.references import Keys, PartOf, index_name
+from trident.plan import nodes, rules
+from trident.plan.state_schema import keys_of
+from trident.stream.state import StateBase, StateT
+from trident.stream.state_images import changes_of, fields_of_values
+
+
+def index_of(state: StateBase[Any], fields: tuple[str, ...]) -> nodes.StateWriter:
+    """Return the state that has, for each value of some fields, the keys of the rows of `state` with it, in parts."""
+    known = state._register.indexes.get((state._node, fields))
+    if known is None:
+        changes, keys = state._of_changes(changes_of(state)), keys_of(state._node)
+        part = free_name("part", changes.fields)
+        parts = changes.each(list(keys.names), PartOf(keys), StructType([StructField(part, LongType())]))
+        index = parts.groupBy([*fields, part]).persistentAggregate(
+            state._node.state.factory,
+            list(keys.names),
+            Keys(),
+            "keys",
+            name=index_name(state.name, fields),
+            backfill=state._node.state.backfill,
+        )
+        known = state._register.indexes[state._node, fields] = index._node
+    return known
+
+
+def with_indexes(state: StateT, index: object) -> StateT:
+    """Return a state after its indexes were added. `index` is the argument of the verb that made the state.
+
+    Raises TopologyError if the state can have no index, or `index` names no field.
+    """
+    if index is None:
+        return state
+    node = state._node
+    step, keys = Step(f"{node.step}, index={brief(index)}", node.site), keys_of(node)
+    if not keys.names:
+        raise step.wrong("the state is one value without key fields, so there is nothing to find")
+    rows = rules.appended(keys, fields_of_values(state, step), step, of="the key")
+    for names in _several(index, step):
+        fields = rules.known_fields(rows, list(names), step)
+        rules.check_comparable(select(rows, fields), step)
+        with within(CallSite(node.site.name, node.site.file, node.site.line)):
+            index_of(state, fields)
+    return state
+
+
+def _several(index: object, step: Step) -> Iterable[Sequence[str]]:
+    """Yield the fields of each index."""
+    listed = [index] if isinstance(index, str) else index
+    if not isinstance(listed, list) or not listed:
+        raise step.wrong(
+            "expected the name of a field, or a list with one entry for each index; an index by "
+            "several fields is a tuple of their names, index=[('country', 'city')]"
+        )
+    for each in listed:
+        names = (each,) if isinstance(each, str) else each
+        if not isinstance(names, tuple) or not names or not all(isinstance(name, str) for name in names):
+            raise step.wrong(f"{brief(each)} is not the name of a field, or a tuple of names")
+        yield names
