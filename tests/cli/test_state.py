@@ -69,6 +69,24 @@ def test_list_get_scan_and_export(trident_: Run, tmp_path: Path) -> None:
     assert trident_("export", "wc", "counts", file, "--overwrite").exit_code == 0
 
 
+def test_entries_with_a_value_are_printed(trident_: Run, tmp_path: Path) -> None:
+    topology = TridentTopology()
+    rows = [[(1, "Ann", "Rome"), (2, "Bob", "Oslo")], [(2, "Bob", "Rome")]]
+    users = topology.newStream("users", fixed(*rows, fields="id long, name string, city string"))
+    users.toTable("id", name="users", index=["city", ("name", "city")])
+    counted(topology, checkpointLocation=tmp_path)
+    ann, bob = ({"id": at, "value": {"name": name, "city": "Rome"}} for at, name in ((1, "Ann"), (2, "Bob")))
+    assert lines(trident_("by", "wc", "users", "city", "Rome")) == [ann, bob]
+    assert lines(trident_("by", "wc", "users", "city", "Rome", "--limit", 1)) == [ann]
+    assert lines(trident_("by", "wc", "users", "city", "Rome", "--previous")) == [ann]
+    assert lines(trident_("by", "wc", "users", "name,city", '["Bob", "Rome"]')) == [bob]
+    assert trident_("by", "wc", "users", "city", "Bonn").stdout == ""
+    assert "state 'users' has no index by (town)" in refused(trident_("by", "wc", "users", "town", "Rome"))
+    assert "expected a JSON list of (name string, city string)" in refused(
+        trident_("by", "wc", "users", "name,city", "7")
+    )
+
+
 def test_a_range_is_printed_in_order(trident_: Run, tmp_path: Path) -> None:
     counted(counting(fixed(["dog", "cat", "cow"], ["dog"])), checkpointLocation=tmp_path)
     cat, cow, dog = ({"word": word, "value": count} for word, count in (("cat", 1), ("cow", 1), ("dog", 2)))

@@ -1219,6 +1219,14 @@ GUARDS = [
         "tests/state/memory/test_contract.py -k range_that_comes_too_late",
     ),
     Guard(
+        "index, one txid",
+        "a reader outside asks for a batch that the state has and its index lacks",
+        "trident/access/opened_state.py",
+        "return min(each.committed() for each in self._followed.values())",
+        "return max(each.committed() for each in self._followed.values())",
+        "tests/run/test_indexes.py -k batch_that_the_index_has",
+    ),
+    Guard(
         "range, cut",
         "a long range ends after the entries that may be read while commits continue, without an error",
         "trident/reads/committed_reads.py",

@@ -17,6 +17,7 @@ from tests.support.server import RedisServer
 from tests.support.soak import some_of
 from tests.support.spouts import ReplayingSpout
 from trident import Average, Count, IndexGet, TridentTopology, openState, openTopology
+from trident.base import crash_points
 from trident.errors import CodeChangedError, StateKeyError, TopologyError, TxidNotKeptError
 from trident.reads.state_view import StateView
 from trident.spouts import FeederBatchSpout, FixedBatchSpout
@@ -99,7 +100,7 @@ def test_each_store_finds_the_rows_of_the_batch_and_of_the_one_before(
     history, topology, feeder, state = History(5), TridentTopology(), FeederBatchSpout(FIELDS), make(f"{place} {kind}")
     tables(topology, feeder, state)
     for _ in range(2):  # with a restart between
-        with start_local(topology, name="t", checkpointLocation=tmp_path / "log") as running:
+        with start_local(topology, name=f"on.{place}.{kind}", checkpointLocation=tmp_path / "log") as running:
             for _ in range(2):
                 feeder.feed(history.grow(1, 20).batches[-1], wait=True, timeout=20)
                 check(running.state, history.rows)
@@ -164,6 +165,32 @@ def test_readers_outside_find_the_rows_of_one_txid(place: str, make: Make, tmp_p
                 while reader.asOfTxid["s"] < len(history.after):
                     pass
                 check(reader.state, history.rows)
+
+
+def test_a_reader_outside_takes_the_batch_that_the_index_has_too(make: Make, tmp_path: Path) -> None:
+    """A batch is written to the rows first, then to the index; batch t moves all rows to the group t."""
+    topology, feeder, state = TridentTopology(), FeederBatchSpout("id long, g long"), make("sqlite opaque")
+    topology.newStream("s", feeder).toTable("id", state, name="rows", index="g")
+    seen = list[tuple[int | None, int]]()
+
+    def between(point: str) -> None:
+        if point == "commit.state.after":
+            with openState("t", "rows", factory=state) as rows:
+                for group in (1, 2, 3):
+                    found = rows.by("g", group)
+                    assert found == ([(7, (group,))] if found.asOfTxid == group else [])
+                    seen.append((found.asOfTxid, rows.asOfTxid or 0))
+
+    with start_local(topology, name="t", checkpointLocation=tmp_path / "log") as running:
+        feeder.feed([(7, 1)], wait=True, timeout=20)
+        crash_points.listen(between)
+        try:
+            for group in (2, 3):
+                feeder.feed([(7, group)], wait=True, timeout=20)
+        finally:
+            crash_points.listen(None)
+        running.processAllAvailable(timeout=20)
+    assert {(1, 2), (2, 2), (2, 3), (3, 3)} == set(seen)
 
 
 @pytest.mark.parametrize("place", ["memory", "sqlite"])
@@ -307,5 +334,5 @@ def test_a_state_that_has_rows_already_gets_no_index_that_lacks_them(tmp_path: P
 
     with start_local(program(None), name="t", checkpointLocation=tmp_path) as running:
         running.processAllAvailable(timeout=20)
-    with pytest.raises(CodeChangedError, match="'rows.by.g' is new, and is made of the changes of state 'rows'"):
+    with pytest.raises(CodeChangedError, match="'rows.by.g' is new, and is an index of state 'rows'"):
         start_local(program("g"), name="t", checkpointLocation=tmp_path)

@@ -21,6 +21,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "top": lambda client: client.top("counts", 1),
     "scan": lambda client: client.scan("counts"),
     "range": lambda client: client.range("counts", "dog"),
+    "by": lambda client: client.by("counts", "count", 1),
     "sql": lambda client: client.sql("select * from counts"),
     "changes": lambda client: client.changes("counts", snapshot=True),
 }

@@ -205,6 +205,7 @@ LEFT_OUT = (
         (
             "tests/access/test_dropped_while_open.py",
             "tests/access/test_restored_log.py",
+            "tests/run/test_indexes.py::test_each_store",
             "tests/batches/test_waiting_sources.py",
             "tests/cli/test_run.py",
             "tests/compiler/test_aggregates.py",

@@ -18,7 +18,7 @@ from pyspark.sql.types import ArrayType, DataType, StructType
 from trident.base.types import arrow_schema
 from trident.operations.aggregates.base import BuiltinAggregator
 from trident.operations.column_functions import ColumnFunction
-from trident.operations.retractions import KeepingTuples, Retracting
+from trident.operations.retractions import KeepingTuples, Retracting, RetractingKept
 from trident_state.keys import encode_keys, hash_keys
 
 PARTS = 16
@@ -33,6 +33,11 @@ def index_name(state: str, fields: Sequence[str]) -> str:
     'users.by.city'
     """
     return f"{state}.by.{_plain(fields)}"
+
+
+def has_index_name(name: str, state: str) -> bool:
+    """Return whether a state's name is that of an index of `state`."""
+    return name.startswith(f"{state}.by.")
 
 
 def _plain(fields: Sequence[str]) -> str:
@@ -87,7 +92,7 @@ class Keys(BuiltinAggregator):
 def keys_over_changes(keys: StructType) -> Retracting:
     """Return the aggregator of an index of a table with these key fields."""
     keeping = KeepingTuples(Keys(), keys)
-    return Retracting(keeping, tuple(keys.names), keeping.type_of(keys), ArrayType(keys))
+    return RetractingKept(keeping, tuple(keys.names), keeping.type_of(keys), ArrayType(keys))
 
 
 def every_part(*value: Any) -> Iterator[int]:

@@ -10,17 +10,21 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.types import ArrayType, DataType, LongType, StructField, StructType
 
-from trident.base.changes import ADDS
+from trident.base.changes import ADDS, adding
 from trident.base.names import free_name
 from trident.base.short_texts import brief
 from trident.base.step import Step
-from trident.base.types import select
+from trident.base.types import arrow_type, select
 from trident.operations.aggregates.base import BuiltinAggregator
 from trident.operations.aggregators import Aggregation, CombinerAggregator, Reduction
 from trident.operations.bundles import Bundle, BundleMember
 from trident.operations.tuples import tuple_type
+from trident_state.keys import encode_keys
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,6 +136,59 @@ class KeepingTuples(BuiltinAggregator):
         return self.inner.presented_type(own) if hasattr(self.inner, "present") else own
 
 
+@dataclass(frozen=True, eq=False)
+class RetractingKept(Retracting):
+    """The same over kept tuples, for whole columns: no Python object is made for a tuple."""
+
+    def initColumn(self, columns: pa.RecordBatch, groups: Any, count: int) -> pa.Array:
+        added = adding(columns.column(columns.num_columns - 1)).to_numpy(zero_copy_only=False)
+        signs = np.where(added, 1, -1)
+        fields: list[pa.Field] = list(self._entry)
+        kept = [column.cast(field.type) for column, field in zip(columns.columns[:-1], fields[:-1], strict=True)]
+        entries = pa.StructArray.from_arrays([*kept, pa.array(signs)], fields=fields)
+        totals = np.zeros(count, np.int64)
+        np.add.at(totals, groups, signs)
+        return self._together(entries, np.asarray(groups, np.int64), totals)
+
+    def combineColumn(self, a: pa.Array, b: pa.Array) -> pa.Array:
+        lists = [pc.struct_field(side, "value") for side in (a, b)]
+        entries = pa.concat_arrays([pc.list_flatten(side).cast(pa.struct(self._entry)) for side in lists])
+        owners = np.concatenate([pc.list_parent_indices(side).to_numpy() for side in lists])
+        return self._together(entries, owners, pc.add(*(pc.struct_field(side, "tuples") for side in (a, b))).to_numpy())
+
+    def _together(self, entries: pa.StructArray, owners: Any, totals: Any) -> pa.Array:
+        """Return the accumulators of the owners: each different tuple of an owner once, with the sum of its numbers."""
+        *values, numbers = entries.flatten()
+        codes = encode_keys(pa.table(values, schema=pa.schema(self._entry[:-1]))).dictionary_encode()
+        pairs = owners * max(len(codes.dictionary), 1) + codes.indices.to_numpy()
+        _, first, inverse = np.unique(pairs, return_index=True, return_inverse=True)
+        sums = np.zeros(len(first), np.int64)
+        np.add.at(sums, inverse, numbers.to_numpy())
+        left = np.flatnonzero(sums)
+        left = left[np.lexsort((first[left], owners[first[left]]))]
+        taken = entries.take(pa.array(first[left])).flatten()[:-1]
+        kept = pa.StructArray.from_arrays([*taken, pa.array(sums[left])], fields=self._entry)
+        sizes = np.bincount(owners[first[left]], minlength=len(totals))
+        offsets = pa.array(np.concatenate([[0], np.cumsum(sizes)]), pa.int32())
+        lists = pa.ListArray.from_arrays(offsets, kept).cast(arrow_type(self.kind))
+        return pa.StructArray.from_arrays(
+            [lists, pa.array(totals)], ["value", "tuples"], mask=pa.array((sizes == 0) & (totals == 0))
+        )
+
+    @property
+    def _entry(self) -> list[pa.Field]:
+        """The fields of a kept tuple, then its number."""
+        entry = arrow_type(self.kind).value_type
+        return [entry.field(at) for at in range(entry.num_fields)]
+
+
+def _kept_by_columns(aggregator: Any) -> bool:
+    """Return whether an aggregator keeps tuples that can be compared by their bytes: those without maps."""
+    if not isinstance(aggregator, KeepingTuples) or not aggregator.fields.fields:
+        return False
+    return all("map<" not in field.dataType.simpleString() for field in aggregator.fields.fields)
+
+
 def retract(aggregator: Any) -> Callable[[Any, Any], Any]:
     """Return the function that takes an accumulator from another, for an aggregator that has one."""
     if isinstance(aggregator, Bundle):
@@ -179,7 +236,8 @@ def retractable(how: Aggregation | Reduction, inputs: StructType, step: Step) ->
 
 def retracting(how: Aggregation, inputs: tuple[str, ...], shown: DataType | None) -> Aggregation:
     """Return the aggregation of a stream of changes by an aggregator with ``retract``, which reads `inputs`."""
-    aggregator = Retracting(how.aggregator, inputs, how.type, shown)
+    kind = RetractingKept if _kept_by_columns(how.aggregator) else Retracting
+    aggregator = kind(how.aggregator, inputs, how.type, shown)
     return Aggregation(aggregator, how.site, how.output, aggregator.type_of(StructType([])))
 
 

@@ -11,6 +11,7 @@ from trident.compiler.program import Group, Program
 from trident.configuration.settings import Settings
 from trident.log.group_records import History
 from trident.log.protocol import Birth, OutputProgress
+from trident.operations.references import has_index_name
 from trident.plan.change_order import changed_states
 from trident.plan.nodes import Node, Sink, StateWriter, sources_of
 from trident.plan.sinks import sink_traits
@@ -106,6 +107,12 @@ def _changed(step: Node, births: Mapping[str, Birth]) -> list[str]:
 
 def _newer(reader: StateWriter, name: str, other: Birth, settings: Settings) -> CodeChangedError:
     new = reader.state.name
+    if has_index_name(new, name):
+        return CodeChangedError(
+            f"{reader.step} ({reader.site.location}): state {new!r} is new, and is an index of state {name!r}, which has "
+            f"rows since txid {other.txid}, and these would be missing in it. Remove index=; or give state {name!r} "
+            f"another name and backfill=True, so that both begin together; or {settings.way_out}. Nothing was written"
+        )
     return CodeChangedError(
         f"{reader.step} ({reader.site.location}): state {new!r} is new, and is made of the changes of state {name!r}, "
         f"which has rows since txid {other.txid}. Their next changes would take away rows that {new!r} never got. Give "

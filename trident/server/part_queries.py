@@ -9,8 +9,9 @@ from trident.base.short_texts import brief
 from trident.reads.keys_from_json import key_of_json, key_of_text
 from trident.reads.state_view import StateView
 from trident.server.errors import RequestError
-from trident.server.range_queries import RANGE_PARAMETERS, range_of_query
+from trident.server.range_queries import RANGE_PARAMETERS, check_cursor, range_of_query
 from trident.server.state_pages import ReadPart
+from trident_state.key_order import KeyRange
 
 _INDEX = {"index", "value"}
 PART_PARAMETERS = RANGE_PARAMETERS | _INDEX
@@ -46,4 +47,5 @@ def _by_index(view: StateView, asked: Mapping[str, str], limit: int, after: str 
             value = key_of_json(read_json(text), index.fields, view.name)
         except ValueError:
             raise RequestError(400, "InvalidQuery", f"json=true, and {brief(text)} is not JSON") from None
+    check_cursor(view, KeyRange(b"", None), after)
     return lambda: view.found(fields, value, limit, after)

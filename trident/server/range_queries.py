@@ -36,7 +36,7 @@ def range_of_query(view: StateView, asked: Mapping[str, str]) -> KeyRange | None
         between = range_of_prefix(view.name, view.keyFields, ends["prefix"])
     else:
         between = range_between(view.name, view.keyFields, ends.get("low"), ends.get("high"), inclusive)
-    _check_cursor(view, between, asked.get("after"))
+    check_cursor(view, between, asked.get("after"))
     return between
 
 
@@ -56,7 +56,8 @@ def _end(view: StateView, text: str, isJson: bool) -> Any:
     return beginning_of_json(value, view.keyFields, view.name)
 
 
-def _check_cursor(view: StateView, between: KeyRange, after: str | None) -> None:
+def check_cursor(view: StateView, between: KeyRange, after: str | None) -> None:
+    """Raise RequestError if `after` is not the cursor of a page of the state."""
     try:
         if after is not None:
             range_after(view.name, between, after)

@@ -1,0 +1,86 @@
+"""Entries with a value in the fields of an index, over HTTP and by the clients."""
+
+import asyncio
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from trident import AsyncDRPCClient, DRPCClient, TridentTopology
+from trident.errors import ServerError, StateKeyError
+from trident.spouts import FixedBatchSpout
+
+ROWS = [(number, "ann" if number % 2 else "bob", 7 if number < 5 else None) for number in range(9)]
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    topology = TridentTopology()
+    people = topology.newStream("people", FixedBatchSpout("id long, name string, floor long", [ROWS]))
+    people.toTable("id", name="people", index=["name", ("name", "floor")])
+    folder = tmp_path_factory.mktemp("people")
+    with (
+        topology.start(engine="embedded", name="p", checkpointLocation=folder) as running,
+        running.serve() as server,
+    ):
+        running.processAllAvailable()
+        yield server.url
+
+
+def ids(answer: httpx.Response) -> list[int]:
+    return [row[0] for row in answer.json()["rows"]]
+
+
+def test_a_page_has_the_entries_with_the_value(url: str) -> None:
+    first = httpx.get(f"{url}/state/people?index=name&value=ann&limit=3")
+    assert ids(first) == [1, 3, 5] and first.json()["asOfTxid"] == {"people": 1}
+    rest = httpx.get(f"{url}/state/people", params={"index": "name", "value": "ann", "after": first.json()["after"]})
+    assert ids(rest) == [7] and "after" not in rest.json()
+    assert ids(httpx.get(f"{url}/state/people?index=name,floor&value=[%22ann%22,7]")) == [1, 3]
+    assert ids(httpx.get(f"{url}/state/people?index=name&value=%22bob%22&json=true&limit=1")) == [0]
+
+
+def test_clients_ask_by_the_fields(url: str) -> None:
+    with DRPCClient(url) as client:
+        page = client.by("people", "name", "ann", limit=3)
+        assert [row.id for row in page] == [1, 3, 5] and page.txids == {"people": 1}
+        assert [row.id for row in client.by("people", "name", "ann", after=page.after)] == [7]
+        assert [row.id for row in client.by("people", ["name", "floor"], ("bob", None))] == [6, 8]
+        with pytest.raises(StateKeyError, match=r"no index by \(floor\); its indexes are by \(name\), \(name, floor\)"):
+            client.by("people", "floor", 7)
+
+    async def ask() -> list[int]:
+        async with AsyncDRPCClient(url) as client:
+            return [row.id for row in await client.by("people", "name", "bob")]
+
+    assert asyncio.run(ask()) == [0, 2, 4, 6, 8]
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("index=name", "index, the field of an index, and value, its value, are given together"),
+        ("value=ann", "index, the field of an index, and value, its value, are given together"),
+        ("index=name&value=ann&low=1", "index is given with low; give one or the other"),
+        ("index=name&value=ann&json=true", "json=true, and 'ann' is not JSON"),
+        ("index=name&value=ann&after=x", "after='x' is not the cursor"),
+        ("index=&value=ann", "state 'people' has no index by ()"),
+        ("index=name,floor&value=ann", "expected a JSON list of (name string, floor bigint)"),
+    ],
+)
+def test_a_wrong_question_is_refused(url: str, query: str, message: str) -> None:
+    answer = httpx.get(f"{url}/state/people?{query}")
+    assert answer.status_code == 400
+    assert message in answer.json()["error"]["message"]
+
+
+def test_the_description_names_the_indexes(url: str) -> None:
+    described = httpx.get(f"{url}/openapi.json").json()["paths"]["/state/people"]["get"]["parameters"]
+    assert {"enum": ["name", "name,floor"]} in [each["schema"] for each in described if each["name"] == "index"]
+    names = [each["name"] for each in described]
+    assert len(names) == len(set(names))
+
+
+def test_a_state_without_an_index_says_so(url: str) -> None:
+    with DRPCClient(url) as client, pytest.raises((StateKeyError, ServerError), match="has no index by"):
+        client.by("people.by.name", "keys", "x")
