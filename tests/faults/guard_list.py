@@ -1238,8 +1238,8 @@ GUARDS = [
         "as of a txid, hold",
         "commits continue during a read as of a txid, until its values are overwritten",
         "trident/reads/txid_reads.py",
-        "    with source.between(group):\n        kept",
-        "    if True:\n        kept",
+        "    with source.between(group):\n        for state in states",
+        "    if True:\n        for state in states",
         "tests/reads/test_txid_reads.py -k held_back",
     ),
     Guard(

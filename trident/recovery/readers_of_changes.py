@@ -109,8 +109,8 @@ def _newer(reader: StateWriter, name: str, other: Birth, settings: Settings) -> 
     new = reader.state.name
     if has_index_name(new, name):
         return CodeChangedError(
-            f"{reader.step} ({reader.site.location}): state {new!r} is new, and is an index of state {name!r}, which has "
-            f"rows since txid {other.txid}, and these would be missing in it. Remove index=; or give state {name!r} "
+            f"{reader.step} ({reader.site.location}): state {new!r} is new, and is an index of state {name!r}, which "
+            f"has rows since txid {other.txid} that would be missing in it. Remove index=; or give state {name!r} "
             f"another name and backfill=True, so that both begin together; or {settings.way_out}. Nothing was written"
         )
     return CodeChangedError(
