@@ -14,13 +14,13 @@ def slowly(word: str) -> str:
     return word
 
 
-def counting(factory: StateFactory | None = None) -> tuple[TridentTopology, FeederBatchSpout]:
+def counting(factory: StateFactory | None = None, index: str | None = None) -> tuple[TridentTopology, FeederBatchSpout]:
     """Return a topology with the state `counts` and four functions, and its feeder."""
     topology = TridentTopology()
     feeder = FeederBatchSpout("word string")
     words = topology.newStream("words", feeder)
     factory = factory or MemoryMapState.opaque()
-    counts = words.groupBy("word").persistentAggregate(factory, Count(), "count", name="counts")
+    counts = words.groupBy("word").persistentAggregate(factory, Count(), "count", name="counts", index=index)
     topology.newDRPCStream("count", "word string").stateQuery(counts, "word", MapGet(), "count")
     (
         topology.newDRPCStream("total", "words string")

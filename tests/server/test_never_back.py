@@ -33,7 +33,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str
     """Serve a topology at txid 5, and a copy of its checkpoint at txid 2: a server that is three batches behind."""
     folder: Path = tmp_path_factory.mktemp("behind")
     for until in (2, 5):
-        topology, feeder = counting()
+        topology, feeder = counting(index="count")
         with topology.start(engine="embedded", name="wc", checkpointLocation=folder / "ckpt") as running:
             while running.asOfTxid["words"] < until:
                 feeder.feed([("dog",)])
@@ -43,8 +43,8 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str
     rest = (0, "127.0.0.1", None, (), None, False)
     with (
         pytest.MonkeyPatch.context() as patched,
-        openTopology(counting()[0], name="wc", checkpointLocation=folder / "ckpt") as opened,
-        openTopology(counting()[0], name="wc", checkpointLocation=folder / "behind") as behind,
+        openTopology(counting(index="count")[0], name="wc", checkpointLocation=folder / "ckpt") as opened,
+        openTopology(counting(index="count")[0], name="wc", checkpointLocation=folder / "behind") as behind,
         serve(opened, *rest) as first,
         serve(behind, *rest) as second,
     ):
