@@ -21,6 +21,7 @@ from trident.base.short_texts import brief
 from trident.base.step import Step
 from trident.base.types import arrow_type, select
 from trident.operations.aggregates.base import BuiltinAggregator
+from trident.operations.aggregates.element_lists import Elements
 from trident.operations.aggregators import Aggregation, CombinerAggregator, Reduction
 from trident.operations.bundles import Bundle, BundleMember
 from trident.operations.tuples import tuple_type
@@ -151,10 +152,9 @@ class RetractingKept(Retracting):
         return self._together(entries, np.asarray(groups, np.int64), totals)
 
     def combineColumn(self, a: pa.Array, b: pa.Array) -> pa.Array:
-        lists = [pc.struct_field(side, "value") for side in (a, b)]
-        entries = pa.concat_arrays([pc.list_flatten(side).cast(pa.struct(self._entry)) for side in lists])
-        owners = np.concatenate([pc.list_parent_indices(side).to_numpy() for side in lists])
-        return self._together(entries, owners, pc.add(*(pc.struct_field(side, "tuples") for side in (a, b))).to_numpy())
+        lists = Elements.of(*(pc.struct_field(side, "value") for side in (a, b)))
+        totals = pc.add(*(pc.struct_field(side, "tuples") for side in (a, b))).to_numpy()
+        return self._together(lists.values.cast(pa.struct(self._entry)), lists.lists, totals)
 
     def _together(self, entries: pa.StructArray, owners: Any, totals: Any) -> pa.Array:
         """Return the accumulators of the owners: each different tuple of an owner once, with the sum of its numbers."""
@@ -168,12 +168,9 @@ class RetractingKept(Retracting):
         left = left[np.lexsort((first[left], owners[first[left]]))]
         taken = entries.take(pa.array(first[left])).flatten()[:-1]
         kept = pa.StructArray.from_arrays([*taken, pa.array(sums[left])], fields=self._entry)
-        sizes = np.bincount(owners[first[left]], minlength=len(totals))
-        offsets = pa.array(np.concatenate([[0], np.cumsum(sizes)]), pa.int32())
-        lists = pa.ListArray.from_arrays(offsets, kept).cast(arrow_type(self.kind))
-        return pa.StructArray.from_arrays(
-            [lists, pa.array(totals)], ["value", "tuples"], mask=pa.array((sizes == 0) & (totals == 0))
-        )
+        lists = Elements(kept, owners[first[left]]).column(len(totals), arrow_type(self.kind))
+        gone = (pc.list_value_length(lists).to_numpy() == 0) & (totals == 0)
+        return pa.StructArray.from_arrays([lists, pa.array(totals)], ["value", "tuples"], mask=pa.array(gone))
 
     @property
     def _entry(self) -> list[pa.Field]:
