@@ -29,7 +29,8 @@ class RereadableSpout(Protocol):
         """Return an executor that begins where a new stream would, and plans no row beyond the position `end()`.
 
         Before the first batch the position is None, and nothing is read. The executor raises DataLossError if the
-        source no longer has all rows up to the position. Its other promises are those of `open`.
+        source no longer has all rows up to the position, or if the stream has left out rows that may be there: a
+        position says so. Its other promises are those of `open`.
         """
         ...
 
@@ -84,6 +85,16 @@ def why_not_again(spout: Spout) -> str | None:
 def beginning_lost(spout: str, what: str) -> DataLossError:
     """Return the error for a source that no longer has rows that the stream has read."""
     return DataLossError(
-        f"{spout}: {what}, so a state with backfill=True would lack these rows. Restore them; or remove "
-        f"backfill=True, and the state begins with the next batch; or give it the older rows by initialState="
+        f"{spout}: {what}, so a state with backfill=True would lack these rows. Restore them; or {_WITHOUT}"
     )
+
+
+def left_out(spout: str, what: str) -> DataLossError:
+    """Return the error for a source with rows that the stream has left out, or may have left out."""
+    return DataLossError(
+        f"{spout}: {what}, so it is not known which rows the stream has read, and a state with backfill=True might "
+        f"count others than the states beside it. To continue, {_WITHOUT}"
+    )
+
+
+_WITHOUT = "remove backfill=True, and the state begins with the next batch; or give it the older rows by initialState="

@@ -363,6 +363,42 @@ def test_a_savepoint_keeps_its_files_while_a_later_driver_begins_one_of_its_name
     assert contents(words(LATER), "second", tmp_path) == {"dog": 3, "cat": 1, "cow": 1}
 
 
+def test_a_savepoint_whose_files_were_deleted_is_none(tmp_path: Path) -> None:
+    """The driver is replaced after its last look at the log; the later one completes its own, which is dropped."""
+
+    def replaced() -> None:
+        running.stop()
+        with start_local(words(), name="first", checkpointLocation=tmp_path) as later:
+            read(later)
+            later.savepoint("before")
+        dropSavepoint("first", "before", tmp_path)
+
+    running = start_local(words(), name="first", checkpointLocation=tmp_path)
+    read(running)
+    at("savepoint.files", replaced)
+    with pytest.raises(SavepointError, match="the files of savepoint 'before' .* were deleted before it was complete"):
+        running.savepoint("before")
+    assert listSavepoints("first", tmp_path) == []
+
+
+def test_a_savepoint_keeps_its_files_while_a_former_one_of_its_name_is_dropped(tmp_path: Path) -> None:
+    with start_local(words(), name="first", checkpointLocation=tmp_path) as running:
+        read(running)
+        running.savepoint("before")
+        at("savepoint.dropped", lambda: running.savepoint("before"))
+        dropSavepoint("first", "before", tmp_path)
+    forkTopology("first", "before", "second", tmp_path)
+    assert contents(words(LATER), "second", tmp_path) == {"dog": 3, "cat": 1, "cow": 1}
+
+
+def test_a_savepoint_with_a_damaged_manifest_is_dropped_with_its_files(tmp_path: Path) -> None:
+    save(words(), tmp_path)
+    folder = tmp_path / "first" / "savepoints"
+    (folder / "before.json").write_bytes(b"{")
+    dropSavepoint("first", "before", tmp_path)
+    assert not list(folder.iterdir())
+
+
 def test_a_savepoint_whose_publication_fails_half_way_is_whole_or_absent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

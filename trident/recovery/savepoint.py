@@ -133,6 +133,13 @@ def publish(place: FileStore, savepoint: Savepoint) -> None:
     body = msgspec.json.encode(savepoint)
     if not place.create(savepoint.name + _SUFFIX, _sealed(body)):
         raise taken(place, savepoint.name)
+    files = [file for state in savepoint.states.values() for file in (*state.files, *state.later)]
+    if any(place.size(f"{savepoint.folder}/{file.name}") is None for file in files):
+        place.delete([savepoint.name + _SUFFIX])
+        raise SavepointError(
+            f"the files of savepoint {savepoint.name!r} at {place.address} were deleted before it was complete: another "
+            f"driver has taken a savepoint of this name meanwhile, and it was dropped. Take it again"
+        )
     reach("savepoint.published")
 
 
@@ -179,17 +186,29 @@ def names_of(place: FileStore) -> list[str]:
 
 
 def remove_savepoint(place: FileStore, name: str) -> None:
-    """Delete a savepoint, the manifest first, and the files of those of this name that were never completed."""
+    """Delete a savepoint: the manifest first, then its files.
+
+    As soon as the manifest is gone, a driver may take another one of this name, so other files of this name stay.
+    """
+    try:
+        folders = [read_savepoint(place, name).folder]
+    except SavepointError:  # its manifest is damaged: no driver begins one of this name while it is there
+        folders = _folders_of(place, name)
     place.delete([name + _SUFFIX])
     reach("savepoint.dropped")
-    remove_remains(place, name)
+    for folder in folders:
+        place.remove(folder)
 
 
-def remove_remains(place: FileStore, name: str, kept: str = "") -> None:
+def remove_remains(place: FileStore, name: str, kept: str) -> None:
     """Delete the files of savepoints of this name that have no manifest: all folders but `kept`."""
-    for folder in place.folders(""):
-        if folder.rpartition("-")[0] == name and folder != kept:
+    for folder in _folders_of(place, name):
+        if folder != kept:
             place.remove(folder)
+
+
+def _folders_of(place: FileStore, name: str) -> list[str]:
+    return [folder for folder in place.folders("") if folder.rpartition("-")[0] == name]
 
 
 def content_of_state(place: FileStore, savepoint: Savepoint, name: str) -> pa.Table:

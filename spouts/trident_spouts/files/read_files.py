@@ -73,6 +73,8 @@ class ReadFiles:
     """The evidence of files that were read and have no entry."""
     late: frozenset[str] = field(default=frozenset(), compare=False)
     """The names of unread files that sort at or before the cutoff. A check of the listing finds them."""
+    skipped: int = 0
+    """The number of files that count as read although it is not known which part of them was (onForgotten="skip")."""
     remembered: int | None = field(default=None, compare=False)
     """The number of files to remember; None: REMEMBERED."""
 
@@ -166,13 +168,14 @@ class ReadFiles:
             last = entry
         most = KNOWN_BY_CHECKSUM * (REMEMBERED if self.remembered is None else self.remembered)
         evidence = self.forgotten.to_json(most)
-        text = json.dumps([self.cutoff, files, self.root, self.by_name, evidence], separators=(",", ":"))
+        skipped = [self.skipped] if self.skipped else []
+        text = json.dumps([self.cutoff, files, self.root, self.by_name, evidence, *skipped], separators=(",", ":"))
         return base64.b64encode(zlib.compress(text.encode(), 1)).decode()
 
     @staticmethod
     def decode(text: str) -> "ReadFiles":
         """Return the record in a text from `encode`."""
-        cutoff, files, root, by_name, evidence = json.loads(zlib.decompress(base64.b64decode(text)))
+        cutoff, files, root, by_name, evidence, *skipped = json.loads(zlib.decompress(base64.b64decode(text)))
         entries = {}
         last = Entry(0, 0)
         for name, end, mtime_step, more, inode_step, check, age, digest, since in files:
@@ -181,4 +184,4 @@ class ReadFiles:
             inode, changed = last.inode + inode_step, 0 if since is None else mtime + since
             last = entries[name] = Entry(end, mtime, bool(more), inode, check, born, digest, changed)
         place = None if cutoff is None else (cutoff[0], cutoff[1])
-        return ReadFiles(place, entries, root, by_name, Forgotten.of_json(evidence))
+        return ReadFiles(place, entries, root, by_name, Forgotten.of_json(evidence), skipped=sum(skipped))

@@ -148,7 +148,7 @@ class Recognizer:
             )
         _log.warning("FileSpout: Watch(onForgotten='skip'): %s count(s) as read; new content there is skipped", shown)
         unread = {file.name: self._as_read(file) for file in doubtful if not seen.sorts_past(file)}
-        return replace(seen, entries={**seen.entries, **unread})
+        return replace(seen, entries={**seen.entries, **unread}, skipped=seen.skipped + len(doubtful))
 
     def _as_read(self, file: ListedFile) -> Entry:
         """Return the entry of a file that counts as read to its end."""

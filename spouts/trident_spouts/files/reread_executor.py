@@ -8,7 +8,7 @@ from trident_spouts.executor import Metadata
 from trident_spouts.files.executor import FileExecutor, FileSource, read_metadata
 from trident_spouts.files.places import FilePlace, ListedFile
 from trident_spouts.files.read_files import ReadFiles
-from trident_spouts.rereading import End, beginning_lost
+from trident_spouts.rereading import End, beginning_lost, left_out
 
 
 class RereadFileExecutor(FileExecutor):
@@ -34,11 +34,21 @@ class RereadFileExecutor(FileExecutor):
 
     def _list(self, seen: ReadFiles) -> None:
         super()._list(seen)
-        self._until = until = self._planner.recognize(self._read, self._listing, self._looks_back)
+        self._until = until = self._without_doubt(self._planner.recognize(self._read, self._listing, self._looks_back))
         if self._whole:
             self._check_there(until, self._listing)
         # A file that the other reader has not read yet must not count as known here, so that it is read later.
         self._listing = [file for file in self._listing if until.bytes_read(file)]
+
+    def _recognize(self, seen: ReadFiles) -> ReadFiles:
+        return self._without_doubt(super()._recognize(seen))
+
+    def _without_doubt(self, read: ReadFiles) -> ReadFiles:
+        """Return the record. Raises DataLossError if it counts files as read that were not, or not wholly."""
+        if read.skipped:
+            what = f"{read.skipped:,} file(s) of {self._place} were skipped because of Watch(onForgotten='skip')"
+            raise left_out("FileSpout", what)
+        return read
 
     def _listed_after(self, seen: ReadFiles) -> str:
         return ""  # files that were read long ago are read again

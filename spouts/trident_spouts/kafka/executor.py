@@ -17,7 +17,7 @@ from trident_spouts.kafka.last_messages import LastMessages
 from trident_spouts.kafka.losses import Losses, OnDataLoss
 from trident_spouts.kafka.options import Option, client_options, java_options, resolved
 from trident_spouts.kafka.planner import Planner, Replays
-from trident_spouts.kafka.ranges import Topics, from_metadata, ranges_of, to_metadata
+from trident_spouts.kafka.ranges import Topics, from_metadata, noted, ranges_of, to_metadata
 from trident_spouts.kafka.reading import RangeReader
 from trident_spouts.kafka.starting import StartingOffsets
 from trident_spouts.rereading import End
@@ -53,7 +53,8 @@ class KafkaExecutor(SpoutExecutor):
         self._end = end
         config = client_options(source.servers, source.options)
         self._cluster = Cluster(config, source.isolation)
-        losses = Losses(source.policy)
+        # Messages that are read again end at a position: to continue "from the end" would read none of them.
+        self._losses = losses = Losses("earliest" if end and source.policy == "latest" else source.policy)
         lasts = LastMessages(losses, self._cluster.compacts)
         self._reader = RangeReader(config, source.isolation, lasts)
         self._looks = RangeReader(_ONE_MESSAGE | config, source.isolation, lasts)
@@ -82,7 +83,7 @@ class KafkaExecutor(SpoutExecutor):
         return KafkaEmission(ranges, self._reader, self._spark_options, check_read, look, position, group, self._splits)
 
     def _position(self, topics: Topics) -> Metadata:
-        return to_metadata(self._evidence.position(topics, self._planner.reads))
+        return to_metadata(noted(self._evidence.position(topics, self._planner.reads), self._losses.passed))
 
     def _spark_options(self) -> Mapping[str, str]:
         source = self._source

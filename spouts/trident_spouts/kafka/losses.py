@@ -4,6 +4,7 @@ import logging
 from typing import Literal, NamedTuple, TypeAlias
 
 from trident.base.errors import DataLossError
+from trident_spouts.kafka.passed_losses import Passed, worst
 
 OnDataLoss: TypeAlias = Literal["fail", "earliest", "latest"]
 
@@ -34,6 +35,8 @@ class Loss(NamedTuple):
     way_out: str = GO_ON
     twice: str = ""
     """The messages that count a second time with onDataLoss='earliest'; "" if there are none."""
+    passed: Passed = "lost"
+    """The worst loss of the stream after reading has continued over this one with onDataLoss='earliest'."""
 
     def __str__(self) -> str:
         return self.what
@@ -43,14 +46,17 @@ def retention_loss(topic: str, partition: int, position: int, earliest: int) -> 
     """Return the loss of a partition whose first unread records were deleted."""
     return Loss(
         f"{topic}-{partition} has lost offsets {position} to {earliest - 1} before they were read (retention or "
-        f"deleted records)"
+        f"deleted records)",
+        passed="",
     )
 
 
 def truncation_loss(topic: str, partition: int, position: int, end: int) -> Loss:
     """Return the loss of a partition that ends before offsets that were read."""
     what = "Kafka has lost records, or was restored"
-    return Loss(f"{topic}-{partition} ends at offset {end}, but was read up to {position}: {what}", _SHORTER)
+    return Loss(
+        f"{topic}-{partition} ends at offset {end}, but was read up to {position}: {what}", _SHORTER, passed="skipped"
+    )
 
 
 def _other_content(topic: str, partition: int, position: int, facts: str) -> Loss:
@@ -98,6 +104,11 @@ def _read_again(what: str, twice: str, first: str = "") -> Loss:
     return Loss(what, first + _AGAIN.format(twice), twice)
 
 
+def passed_loss() -> Loss:
+    """Return the loss of messages that a stream has read, and that Kafka had lost before the stream's position."""
+    return Loss("Kafka has lost messages that the stream has read, and the stream has continued (onDataLoss)")
+
+
 def deleted_loss(topic: str) -> Loss:
     """Return the loss of a topic that was deleted."""
     return Loss(f"topic {topic!r} was deleted, with messages that were not read")
@@ -109,6 +120,8 @@ class Losses:
     def __init__(self, policy: OnDataLoss) -> None:
         self.policy = policy
         self._told: set[str] = set()
+        self.passed: Passed = ""
+        """The worst loss over which reading has continued in this run."""
 
     def tell(self, losses: list[Loss]) -> None:
         """Raise DataLossError if there are losses and the policy is "fail"; otherwise log those that are new."""
@@ -117,6 +130,7 @@ class Losses:
             ways = ". ".join(dict.fromkeys(loss.way_out for loss in losses))
             raise DataLossError(f"KafkaSpout: {'; '.join(map(str, losses[:_SHOWN]))}{more}. {ways}")
         for loss in losses:
+            self.passed = worst({self.passed, "skipped" if self.policy == "latest" else loss.passed})
             if loss.what not in self._told:
                 self._told.add(loss.what)
                 cost = f", and {loss.twice} count twice" if loss.twice and self.policy == "earliest" else ""

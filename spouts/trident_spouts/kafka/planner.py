@@ -15,11 +15,14 @@ from trident_spouts.kafka.losses import (
     deleted_loss,
     epoch_loss,
     other_cluster_loss,
+    passed_loss,
     retention_loss,
     truncation_loss,
 )
-from trident_spouts.kafka.ranges import OffsetRange, Offsets, Topic, TopicRange, Topics, limited, partitions_of
+from trident_spouts.kafka.passed_losses import worst
+from trident_spouts.kafka.ranges import OffsetRange, Offsets, Topic, TopicRange, Topics, limited, noted, partitions_of
 from trident_spouts.kafka.starting import StartingOffsets, check_given, first_offsets
+from trident_spouts.rereading import left_out
 
 _LOOKS = 5
 """The most times that one plan reads the topics of a cluster. It reads again if topics were created, extended or
@@ -98,8 +101,11 @@ class Planner:
         self._measure(positions, ends)
         away = {name: range_ for name, range_ in previous.items() if not self.reads(name)}
         plan = self._cut(positions, ends, budget) | {name: at._replace(starts=at.ends) for name, at in away.items()}
-        plan = dict(sorted(plan.items()))
+        passed = worst([self._losses.passed, *(at.passed for at in previous.values())])
+        plan = noted(dict(sorted(plan.items())), passed)
         if any(range_.starts != range_.ends for range_ in plan.values()):
+            return plan
+        if plan and losses and until is None:  # otherwise the loss comes again, and "latest" leaves out what has come since
             return plan
         # As long as nothing was read, the next start finds "earliest" and given offsets again.
         keeps_its_place = self._starting == "earliest" or isinstance(self._starting, Mapping)
@@ -117,7 +123,11 @@ class Planner:
 
         Raises SourceUnreadableError if all readable offsets are read, and `until` is not reached.
         """
-        losses = self._gone_losses(until, topics)
+        passed = worst([at.passed for at in until.values()])
+        if passed == "skipped":
+            raise left_out("KafkaSpout", "the stream has left out messages that Kafka may still have (onDataLoss)")
+        losses = [passed_loss()] if passed else []
+        losses += self._gone_losses(until, topics)
         wanted = {(name, number): end for name, at in until.items() for number, end in enumerate(at.ends)}
         read = {at: offset for at, offset in _each(positions) if at in wanted}
         if not previous:

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from trident_spouts.executor import Metadata
 from trident_spouts.kafka.last_messages import LastMessage
+from trident_spouts.kafka.passed_losses import Passed, worst
 from trident_spouts.user_calls import foreign_metadata_error
 
 Offsets = dict[tuple[str, int], int]
@@ -55,6 +56,9 @@ class TopicRange(NamedTuple):
     begun: Sequence[int] = ()
     """The offset at which the stream began to read each partition; empty if it is not known."""
 
+    passed: Passed = ""
+    """The losses of the stream, in any topic, over which it has continued."""
+
     def epoch(self, number: int) -> int | None:
         return self.epochs[number] if number < len(self.epochs) else None
 
@@ -83,6 +87,12 @@ class OffsetRange(NamedTuple):
 Topics = dict[str, TopicRange]
 
 
+def noted(topics: Mapping[str, TopicRange], passed: Passed) -> Topics:
+    """Return a position that says over which loss its stream has continued, in this run or before."""
+    level = worst({passed, *(topic.passed for topic in topics.values())})
+    return {name: topic._replace(passed=level) for name, topic in topics.items()}
+
+
 def to_metadata(topics: Mapping[str, TopicRange]) -> Metadata:
     """Return the metadata that names a batch.
 
@@ -106,6 +116,8 @@ def _as_json(topic: TopicRange) -> dict[str, Any]:
         named["compacted"] = True
     if topic.begun:
         named["begun"] = list(topic.begun)
+    if topic.passed:
+        named["passed"] = topic.passed
     return named
 
 
@@ -115,7 +127,7 @@ def _from_json(topic: dict[str, Any]) -> TopicRange:
     range_ = TopicRange(
         topic["id"], topic["from"], topic["to"], topic.get("cluster"), topic.get("epochs", ()), last, *seen
     )
-    return range_._replace(begun=topic.get("begun", ()))
+    return range_._replace(begun=topic.get("begun", ()), passed=topic.get("passed", ""))
 
 
 def from_metadata(metadata: Metadata) -> Topics:

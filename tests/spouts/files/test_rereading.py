@@ -11,6 +11,7 @@ import pytest
 from trident.errors import DataLossError
 from trident.spouts import FileSpout, TransactionAttempt, Watch
 from trident_spouts.executor import Metadata, SpoutExecutor
+from trident_spouts.files import places
 from trident_spouts.files.places import TICK_NS
 
 
@@ -97,3 +98,42 @@ def test_a_rotated_file_is_read_again_under_its_new_name(tmp_path: Path) -> None
     again = list[str]()
     drained(spout.open_again(lambda: position), None, again)
     assert again == ["a", "b"]
+
+
+@pytest.fixture
+def position(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Metadata:
+    """The position after six files, of which the stream has one by its name and one by its checksums."""
+    monkeypatch.setattr("trident_spouts.files.read_files.KNOWN_BY_CHECKSUM", 1)
+    monkeypatch.setattr(places, "TICK_NS", -(10**18))
+    for at in range(6):
+        _write(tmp_path / f"f{at}.txt", at)
+    return drained(_remembering(tmp_path).open(), None, [])
+
+
+def _write(path: Path, at: int) -> None:
+    path.write_text(f"line {at}\n" * (1 if at < 6 else 2))
+    os.utime(path, (1_000 + at % 6, 1_000 + at % 6))
+
+
+def _remembering(folder: Path, *, skip: bool = False) -> FileSpout:
+    watch = Watch(rememberedFiles=1, onForgotten="skip" if skip else "fail")
+    return FileSpout(folder / "*.txt", watch=watch)
+
+
+@pytest.mark.parametrize("skipped", ["f00-late.txt", "f0.txt"], ids=["a late file", "a rewritten file"])
+@pytest.mark.parametrize("followed", [True, False], ids=["by the stream", "by the second reader"])
+def test_files_that_were_skipped_are_not_read_as_if_the_stream_had_read_them(
+    skipped: str, followed: bool, position: Metadata, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The stream counts them as read, and it is not known what it has read of them."""
+    _write(tmp_path / skipped, 6)
+    spout = _remembering(tmp_path, skip=True)
+    if followed:
+        (tmp_path / "f9.txt").write_text("new\n")
+        lines = list[str]()
+        position = drained(spout.open(), position, lines)
+        assert lines == ["new"] and f"{skipped} count(s) as read" in caplog.text
+        position = drained(spout.open(), position, lines)
+    for again in (spout, _remembering(tmp_path)) if followed else (spout,):
+        with pytest.raises(DataLossError, match=r"1 file\(s\) of .* were skipped .* To continue, remove backfill=True"):
+            drained(again.open_again(lambda: position), None, [])

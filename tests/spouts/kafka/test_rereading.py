@@ -114,6 +114,52 @@ def test_another_topic_of_the_name_is_told(kafka: KafkaBroker, topic: str) -> No
         again(spout, position)
 
 
+@pytest.mark.parametrize("policy", ["earliest", "latest"])
+def test_messages_that_the_stream_left_out_are_not_read(kafka: KafkaBroker, topic: str, policy: Any) -> None:
+    """The first messages are gone, and the stream has continued from the end, beyond some that are there."""
+    kafka.send(kafka.create(topic), "abcdef")
+    spout = KafkaSpout(kafka.servers, topic, maxOffsetsPerBatch=2, onDataLoss="latest")
+    position = planned(spout.open())
+    kafka.drop_before(topic, 0, 4)
+    kafka.send(topic, "g")
+    executor = spout.open()
+    _, position = drained(executor, position)
+    kafka.send(topic, "h")
+    read, position = drained(executor, position)
+    assert read == ["h"], "only messages from before the loss are left out"
+    kafka.send(topic, "i")
+    _, position = drained(KafkaSpout(kafka.servers, topic).open(), position)
+    with pytest.raises(DataLossError, match=r"left out messages that Kafka may still have \(onDataLoss\)"):
+        again(KafkaSpout(kafka.servers, topic, onDataLoss=policy), position)
+
+
+def test_a_beginning_that_is_gone_is_no_reason_to_read_nothing(kafka: KafkaBroker, topic: str) -> None:
+    kafka.send(kafka.create(topic), "abcdef")
+    spout = KafkaSpout(kafka.servers, topic, onDataLoss="latest")
+    _, position = drained(spout.open())
+    kafka.drop_before(topic, 0, 3)
+    assert again(spout, position) == ["d", "e", "f"]
+
+
+def test_a_loss_over_which_the_stream_has_continued_is_told(
+    kafka: KafkaBroker, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The topic is another one now, and the position is in it: nothing else says that messages are gone."""
+    kafka.send(kafka.create(topic), "abc")
+    spout = KafkaSpout(kafka.servers, topic, onDataLoss="earliest")
+    _, position = drained(spout.open())
+    kafka.delete(topic)
+    kafka.send(kafka.create(topic), "xyz")
+    _, position = drained(spout.open(), position)
+    kafka.send(topic, "u")
+    strict = KafkaSpout(kafka.servers, topic)
+    _, position = drained(strict.open(), position)
+    with pytest.raises(DataLossError, match="Kafka has lost messages that the stream has read"):
+        again(strict, position)
+    assert again(spout, position) == ["x", "y", "z", "u"]
+    assert "Kafka has lost messages that the stream has read" in caplog.text
+
+
 def test_a_topic_that_ends_before_the_position_is_told(kafka: KafkaBroker, topic: str) -> None:
     kafka.send(kafka.create(topic), "abc")
     spout = KafkaSpout(kafka.servers, topic)
