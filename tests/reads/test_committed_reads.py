@@ -144,8 +144,9 @@ def test_sums_never_tear_under_a_writer(store: str, request: pytest.FixtureReque
     last = [0, 0, 0]
 
     def reader(me: int) -> None:
-        until = time.monotonic() + 1.5
-        while time.monotonic() < until:
+        began = time.monotonic()
+        # A busy machine takes longer until commits and reads meet; that says nothing about tears.
+        while time.monotonic() < began + (1.5 if last[me] > 20 and naively_torn else 60):
             found = read_committed(states, reads)
             if is_torn(found):
                 torn.append(found)

@@ -3,11 +3,11 @@
 Arrow and Spark also hold times beyond them, which no datetime can give to a user's function or a reader.
 """
 
-from collections.abc import Iterator
-
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as kinds
+
+from trident.base.leaves import leaves
 
 FIRST, LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
 """The first and the last microsecond of these years, in UTC."""
@@ -47,7 +47,7 @@ def time_text(column: pa.Array | pa.ChunkedArray, row: int) -> str:
     """
     value = column[row : row + 1]
     chunks = value.chunks if isinstance(value, pa.ChunkedArray) else [value]
-    leaf = next(leaf for chunk in chunks for leaf in _leaves(chunk) if _leaf_is_outside(leaf))
+    leaf = next(leaf for chunk in chunks for leaf in leaves(chunk) if _leaf_is_outside(leaf))
     if kinds.is_timestamp(leaf.type):
         leaf = leaf.cast(pa.int64()).cast(pa.timestamp(leaf.type.unit))  # without a zone: Arrow may not know it
     found = row_outside_years(leaf)
@@ -76,21 +76,7 @@ def _has_times(kind: pa.DataType) -> bool:
 def _is_outside(column: pa.Array | pa.ChunkedArray) -> bool:
     """Return whether a value, or a value inside it, is a time or day outside these years."""
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-    return any(_leaf_is_outside(leaf) for chunk in chunks for leaf in _leaves(chunk))
-
-
-def _leaves(array: pa.Array) -> Iterator[pa.Array]:
-    """Yield the columns of plain values inside a nested column, without values below nulls."""
-    kind = array.type
-    if kinds.is_map(kind):
-        entry = pa.struct([("key", kind.key_type), ("value", kind.item_type)])
-        array = array.cast(pa.list_(entry)).flatten()
-    if kinds.is_nested(array.type):
-        parts = array.flatten()
-        for part in parts if isinstance(parts, list) else [parts]:
-            yield from _leaves(part)
-    else:
-        yield array
+    return any(_leaf_is_outside(leaf) for chunk in chunks for leaf in leaves(chunk))
 
 
 def _leaf_is_outside(leaf: pa.Array) -> bool:

@@ -11,6 +11,8 @@ import pyarrow.compute as pc
 
 from trident.base.changes import ADDS
 from trident.base.json_values import jsonable
+from trident.base.leaves import leaves
+from trident.base.years import row_outside_years
 from trident.operations.column_functions import ColumnFunction
 
 
@@ -41,7 +43,8 @@ class SourceKey(ColumnFunction):
 class Storable(ColumnFunction):
     """Fields of a tuple, unchanged. The first `keys` of them are the key of a row in PostgreSQL.
 
-    Raises ValueError for a null in the key, and for the character U+0000 in a text, which no column takes.
+    Raises ValueError for a null in the key, for the character U+0000 in a text, also inside a list, a struct or a map,
+    which no column takes, and for a time outside the years 1 to 9999.
     """
 
     fields: tuple[str, ...]
@@ -50,7 +53,7 @@ class Storable(ColumnFunction):
     def __call__(self, *values: Any) -> Any:
         check_present(self.fields[: self.keys], values[: self.keys])
         for name, value in zip(self.fields, values, strict=True):
-            if isinstance(value, str) and "\0" in value:
+            if _holds_nul(value):
                 raise ValueError(
                     f"field {name!r} has a text with the character U+0000, which PostgreSQL does not store: replace "
                     f"the character, or filter such tuples out before it"
@@ -59,7 +62,7 @@ class Storable(ColumnFunction):
 
     def columns(self, inputs: Sequence[pa.Array]) -> list[pa.Array] | None:
         absent = any(column.null_count for column in inputs[: self.keys])
-        return None if absent or any(map(_has_nul, inputs)) else list(inputs)
+        return None if absent or any(map(_is_refused, inputs)) else list(inputs)
 
 
 _FOLDERS_OF_NULL = ("", "__HIVE_DEFAULT_PARTITION__")
@@ -157,8 +160,20 @@ def _too_long(name: str, value: Any) -> bool:
     return isinstance(value, str) and len(f"{quote(name, safe='')}={quote(quote(value, safe=''))}") > _LONGEST
 
 
-def _has_nul(column: pa.Array) -> bool:
-    return bool(pa.types.is_string(column.type) and pc.any(pc.match_substring(column, "\0")).as_py())
+def _is_refused(column: pa.Array) -> bool:
+    """Return whether a value has U+0000 or a time that PostgreSQL would misread."""
+    texts = (leaf for leaf in leaves(column) if pa.types.is_string(leaf.type))
+    return row_outside_years(column) is not None or any(
+        pc.any(pc.match_substring(leaf, "\0")).as_py() for leaf in texts
+    )
+
+
+def _holds_nul(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(_holds_nul(each) for entry in value.items() for each in entry)
+    if isinstance(value, list | tuple):  # a Row is a tuple
+        return any(map(_holds_nul, value))
+    return isinstance(value, str) and "\0" in value
 
 
 def _one_zero(value: Any) -> Any:

@@ -2,7 +2,16 @@
 
 from typing import cast
 
-from pyspark.sql.types import StringType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DateType,
+    MapType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from trident.base.changes import CHANGE
 from trident.base.errors import TopologyError
@@ -85,11 +94,22 @@ class JdbcOutputVerbs(StreamBase[StreamT]):
 def _with_storable(stream: StreamBase[StreamT], keys: tuple[str, ...], step: Step) -> nodes.Node:
     """Add the step that fails a batch before it is frozen if no table could take a tuple, and return it.
 
-    It looks for nulls in the key fields, and for U+0000 in texts.
+    It looks for nulls in the key fields, for U+0000 in texts, and for times that PostgreSQL would misread.
     """
-    texts = [field.name for field in stream.schema.fields if isinstance(field.dataType, StringType)]
-    names = (*keys, *(name for name in texts if name not in (*keys, CHANGE)))
+    checked = [field.name for field in stream.schema.fields if _has_checked(field.dataType)]
+    names = (*keys, *(name for name in checked if name not in (*keys, CHANGE)))
     return add_check(stream, names, Storable(names, len(keys)), step)
+
+
+def _has_checked(kind: DataType) -> bool:
+    """Return whether a field of this type may have a text or a time, also inside its values."""
+    if isinstance(kind, ArrayType):
+        return _has_checked(kind.elementType)
+    if isinstance(kind, MapType):
+        return _has_checked(kind.keyType) or _has_checked(kind.valueType)
+    if isinstance(kind, StructType):
+        return any(_has_checked(field.dataType) for field in kind.fields)
+    return isinstance(kind, StringType | DateType | TimestampType | TimestampNTZType)
 
 
 def _check_call(url: object, table: object, step: Step) -> None:

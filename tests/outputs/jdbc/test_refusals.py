@@ -3,6 +3,7 @@
 import datetime
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -333,3 +334,37 @@ def test_a_record_that_is_deleted_under_a_driver_is_told(postgres: PostgresServe
     with pytest.raises(OutputConflictError, match="is gone: somebody deleted it"):
         made.take(pa.table({"v": [1]}), 1)
     made.close()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("array<string>", ["b\0"]),
+        ("struct<a: long, b: array<string>>", {"a": 1, "b": ["x", "b\0"]}),
+        ("map<string, long>", {"b\0": 1}),
+        ("map<long, array<string>>", {1: ["b\0"]}),
+    ],
+)
+def test_a_text_within_a_value_that_no_column_takes_fails_its_batch_before_it_is_frozen(
+    postgres: PostgresServer, table: str, tmp_path: Path, field: str, value: Any
+) -> None:
+    postgres.run(f"create table {table} (id bigint, v jsonb)")
+
+    def topology(whole: bool) -> TridentTopology:
+        made = TridentTopology()
+        rows = made.newStream("s", FixedBatchSpout(f"id long, v {field}", [[(1, None)], [(2, value), (3, None)]]))
+        (rows if whole else rows.filter("id", lambda id: id != 2)).writeJdbc(postgres.url, table)
+        return made
+
+    with (
+        pytest.raises(BatchFailedError, match=r"writeJdbc.*field 'v' has a text with the character U\+0000"),
+        start_local(topology(True), name=table, checkpointLocation=tmp_path, maxAttempts=1) as running,
+    ):
+        running.processAllAvailable(timeout=60)
+    with start_local(topology(False), name=table, checkpointLocation=tmp_path) as running:
+        running.processAllAvailable(timeout=60)
+    with postgres.connect() as connection:
+        assert connection.execute(f"select id, v from {table} order by id".encode()).fetchall() == [
+            (1, None),
+            (3, None),
+        ]

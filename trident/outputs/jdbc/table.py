@@ -66,6 +66,9 @@ class Table:
     oid: int
     """The number that the database gave the table. A table that is recreated gets another one."""
 
+    own: str
+    """The name for statements that concern only rows of the table itself, not of tables that inherit from it."""
+
     @property
     def names(self) -> list[str]:
         return [quoted(column.name) for column in self.columns]
@@ -77,7 +80,7 @@ def look_up(connection: Any, target: JdbcTarget, fields: pa.Schema, refuse: Refu
     found = connection.execute(_TABLE, (table_sql(target.table),)).fetchone()
     if found is None:
         raise refuse(f"there is no table {target.table}; create it, or correct table=")
-    oid, schema, own, kind, persistence = found
+    oid, schema, name, kind, persistence = found
     _check_kind(target.table, kind, persistence, refuse)
     _check_partitions(connection, oid, refuse)
     columns = {column.name: column for column in (Column(*row) for row in connection.execute(_COLUMNS, (oid,)))}
@@ -88,9 +91,9 @@ def look_up(connection: Any, target: JdbcTarget, fields: pa.Schema, refuse: Refu
     if target.key:
         _check_unique([row[0] for row in connection.execute(_UNIQUE, (oid,))], target, refuse)
     merging = any(merges(columns[name], fields.field(name).type) for name in target.key)
-    return Table(
-        quoted(schema), f"{quoted(schema)}.{quoted(own)}", chosen, tuple(map(quoted, target.key)), merging, form, oid
-    )
+    full = f"{quoted(schema)}.{quoted(name)}"
+    own = full if kind == "p" else f"only {full}"  # rows of a partitioned table are in its partitions
+    return Table(quoted(schema), full, chosen, tuple(map(quoted, target.key)), merging, form, oid, own)
 
 
 def form_of(connection: Any, target: JdbcTarget) -> str:

@@ -93,8 +93,8 @@ def upsert(connection: Any, table: Table, text: BatchText, changes: bool, consol
     same = " and ".join(f"t.{name} = b.{name}" for name in table.key)
     if text.deletions:
         going = f"{held} b where not b.{_ADDS} and {same}"
-        connection.execute(f"delete from {table.name} t using {going}")
-        left = connection.execute(f"select count(*) from {table.name} t, {going}").fetchone()[0]
+        connection.execute(f"delete from {table.own} t using {going}")
+        left = connection.execute(f"select count(*) from {table.own} t, {going}").fetchone()[0]
         _check_taken(table, 0, left, "deleted")
     names = ", ".join(table.names)
     replaced = [name for name in table.names if table.merges or name not in table.key]
@@ -105,7 +105,7 @@ def upsert(connection: Any, table: Table, text: BatchText, changes: bool, consol
     ).rowcount
     count = f"select count(*) from {held} b where {f'b.{_ADDS}' if changes else 'true'}"
     if not others:  # rows that are there already do not count as written
-        count = f"{count} and not exists (select from {table.name} t where {same})"
+        count = f"{count} and not exists (select from {table.own} t where {same})"
         added = 0
     if table.merges or not others:
         _check_taken(table, added, connection.execute(count).fetchone()[0])
