@@ -3,11 +3,15 @@
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tests.support.topologies import stream
 from trident import Stream, TridentTopology
+from trident.base.years import LAST
 from trident.errors import TopologyError
+from trident.operations.upserts import Storable
+from trident.plan.nodes import Each, sources_of
 from trident.spouts import FixedBatchSpout
 
 URL = "postgresql://me:hush@h/shop"
@@ -55,3 +59,24 @@ def test_changes_of_a_state_may_be_moved(capsys: pytest.CaptureFixture[str]) -> 
     changes = TridentTopology().newStream("s", FixedBatchSpout("id long, op string, v long", [[]])).asChanges("op")
     assert changes.partitionBy("id").writeJdbc(URL, "t", key="id").fields == ("id", "v", "_change_type")
     changes.toTable("id").changes().shuffle().writeJdbc(URL, "t", key="id", name="of_table")
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("us", "UTC"), pa.list_(pa.timestamp("us"))])
+def test_a_time_that_python_does_not_know_is_not_passed_on(kind: pa.DataType) -> None:
+    """A batch with it could be frozen, and no table would take it."""
+    good, bad = (pa.array([at], pa.int64()) for at in (LAST, LAST + 1))
+    for numbers, passes in ((good, True), (bad, False)):
+        times = (
+            numbers.cast(kind)
+            if pa.types.is_timestamp(kind)
+            else pa.ListArray.from_arrays([0, 1], numbers.cast(kind.value_type))
+        )
+        assert (Storable(("at",), 0).columns([times]) is not None) == passes
+
+
+def test_fields_with_times_and_texts_are_checked() -> None:
+    fields = "n long, at timestamp, day date, texts array<string>, m map<long, struct<a: string>>, raw array<binary>"
+    topology = TridentTopology()
+    topology.newStream("s", FixedBatchSpout(fields, [[]])).writeJdbc(URL, "t")
+    (check,) = [source for sink in topology.sinks for source in sources_of(sink)]
+    assert isinstance(check, Each) and check.inputs == ("at", "day", "texts", "m")

@@ -137,8 +137,8 @@ def publish(place: FileStore, savepoint: Savepoint) -> None:
     if any(place.size(f"{savepoint.folder}/{file.name}") is None for file in files):
         place.delete([savepoint.name + _SUFFIX])
         raise SavepointError(
-            f"the files of savepoint {savepoint.name!r} at {place.address} were deleted before it was complete: another "
-            f"driver has taken a savepoint of this name meanwhile, and it was dropped. Take it again"
+            f"the files of savepoint {savepoint.name!r} at {place.address} were deleted before it was complete: "
+            f"another driver has taken a savepoint of this name meanwhile, and it was dropped. Take it again"
         )
     reach("savepoint.published")
 
@@ -200,7 +200,7 @@ def remove_savepoint(place: FileStore, name: str) -> None:
         place.remove(folder)
 
 
-def remove_remains(place: FileStore, name: str, kept: str) -> None:
+def remove_remains(place: FileStore, name: str, kept: str = "") -> None:
     """Delete the files of savepoints of this name that have no manifest: all folders but `kept`."""
     for folder in _folders_of(place, name):
         if folder != kept:
