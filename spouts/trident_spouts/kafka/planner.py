@@ -105,9 +105,8 @@ class Planner:
         plan = noted(dict(sorted(plan.items())), passed)
         if any(range_.starts != range_.ends for range_ in plan.values()):
             return plan
-        if (
-            plan and losses and until is None
-        ):  # otherwise the loss comes again, and "latest" leaves out what has come since
+        # Else the loss comes again at the next plan, and "latest" leaves out all that has come since.
+        if plan and losses and until is None:
             return plan
         # As long as nothing was read, the next start finds "earliest" and given offsets again.
         keeps_its_place = self._starting == "earliest" or isinstance(self._starting, Mapping)
