@@ -19,7 +19,7 @@ from trident_spouts.kafka.losses import (
     retention_loss,
     truncation_loss,
 )
-from trident_spouts.kafka.passed_losses import worst
+from trident_spouts.kafka.passed_losses import Passed, worst
 from trident_spouts.kafka.ranges import OffsetRange, Offsets, Topic, TopicRange, Topics, limited, noted, partitions_of
 from trident_spouts.kafka.starting import StartingOffsets, check_given, first_offsets
 from trident_spouts.rereading import left_out
@@ -101,16 +101,19 @@ class Planner:
         self._measure(positions, ends)
         away = {name: range_ for name, range_ in previous.items() if not self.reads(name)}
         plan = self._cut(positions, ends, budget) | {name: at._replace(starts=at.ends) for name, at in away.items()}
-        passed = worst([self._losses.passed, *(at.passed for at in previous.values())])
-        plan = noted(dict(sorted(plan.items())), passed)
+        plan = noted(dict(sorted(plan.items())), worst([self._losses.passed, _passed(previous)]))
+        return plan if self._advances(plan, previous, losses if until is None else []) else None
+
+    def _advances(self, plan: Topics, previous: Topics, losses: list[Loss]) -> bool:
+        """Return whether a plan is to be frozen: it has messages, or says where the stream is now."""
         if any(range_.starts != range_.ends for range_ in plan.values()):
-            return plan
+            return True
         # Else the loss comes again at the next plan, and "latest" leaves out all that has come since.
-        if plan and losses and until is None:
-            return plan
+        if losses:
+            return bool(plan)
         # As long as nothing was read, the next start finds "earliest" and given offsets again.
         keeps_its_place = self._starting == "earliest" or isinstance(self._starting, Mapping)
-        return None if previous or keeps_its_place or not plan else plan
+        return bool(plan) and not previous and not keeps_its_place
 
     def _check_reread(
         self,
@@ -124,11 +127,7 @@ class Planner:
 
         Raises SourceUnreadableError if all readable offsets are read, and `until` is not reached.
         """
-        passed = worst([at.passed for at in until.values()])
-        if passed == "skipped":
-            raise left_out("KafkaSpout", "the stream has left out messages that Kafka may still have (onDataLoss)")
-        losses = [passed_loss()] if passed else []
-        losses += self._gone_losses(until, topics)
+        losses = _passed_losses(until) + self._gone_losses(until, topics)
         wanted = {(name, number): end for name, at in until.items() for number, end in enumerate(at.ends)}
         read = {at: offset for at, offset in _each(positions) if at in wanted}
         if not previous:
@@ -417,6 +416,18 @@ def limited_ends(ends: Offsets, until: Topics) -> Offsets:
     """Return the ends of the partitions that another reader has read, none beyond its position `until`."""
     read = {(name, number): end for name, at in until.items() for number, end in enumerate(at.ends)}
     return {partition: min(end, read[partition]) for partition, end in ends.items() if partition in read}
+
+
+def _passed(position: Topics) -> Passed:
+    return worst([at.passed for at in position.values()])
+
+
+def _passed_losses(until: Topics) -> list[Loss]:
+    """Return the loss over which another reader has continued. Raises DataLossError if it has left out messages."""
+    passed = _passed(until)
+    if passed == "skipped":
+        raise left_out("KafkaSpout", "the stream has left out messages that Kafka may still have (onDataLoss)")
+    return [passed_loss()] if passed else []
 
 
 def _is_gone(at: TopicRange, topic: Topic | None) -> bool:
