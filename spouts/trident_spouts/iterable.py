@@ -15,11 +15,11 @@ from trident.base.checks import check_whole_number
 from trident.base.described import keep
 from trident.base.durations import Duration, read_seconds
 from trident.base.errors import TopologyError, TridentError, UserFunctionError
+from trident.base.own_values import own_value
 from trident.base.short_texts import brief, raised
 from trident.base.types import ddl
 from trident_spouts.adapters.batch import BatchExecutor
 from trident_spouts.budget import NO_LIMIT, Budget
-from trident_spouts.copies import copied
 from trident_spouts.executor import SpoutExecutor, SpoutKind
 from trident_spouts.protocols import BatchSpout
 from trident_spouts.rows import RowsLike, is_table, read_schema, table_of
@@ -213,7 +213,7 @@ class _Waiting:
         else:
             if not self._items or isinstance(self._items[-1], pa.Table):
                 self._items.append([])
-            self._items[-1].append(copied(item))
+            self._items[-1].append(own_value(item))
             self.count += 1
 
     def take(self, count: int) -> RowsLike:

@@ -12,11 +12,11 @@ from trident.base.callsite import site_of
 from trident.base.checks import check_whole_number
 from trident.base.described import keep
 from trident.base.errors import SpoutContractError, TopologyError
+from trident.base.own_values import own_value
 from trident.base.short_texts import brief, shorten
 from trident.base.types import ddl
 from trident_spouts.adapters.partitioned import OpaqueExecutor
 from trident_spouts.budget import NO_LIMIT, Budget
-from trident_spouts.copies import copied
 from trident_spouts.executor import Metadata, SpoutExecutor, SpoutKind
 from trident_spouts.protocols import Emitted, OpaquePartitionedSpout
 from trident_spouts.rows import read_schema
@@ -117,7 +117,7 @@ class _PolledPartitions(OpaquePartitionedSpout):
         source, where = self._present[partition], f"PollingSpout, partition {partition!r}"
         limit = budget.rows_within(self._spout.maxRows)
         if callable(source):
-            result = call_function(where, source, copied(lastMetadata), limit)
+            result = call_function(where, source, own_value(lastMetadata), limit)
             rows, position = pair_of(result, f"{where}: {site_of(source)}")
             rows = emission_of(rows, self._spout.schema, where)
             if rows is not None and rows.rows and position is not None and position == lastMetadata:

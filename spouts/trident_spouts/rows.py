@@ -10,11 +10,11 @@ from pyspark.sql.types import StructType
 
 from trident.base.errors import SpoutContractError, TypeDeclarationError
 from trident.base.named_values import misplaced
+from trident.base.own_values import own_value
 from trident.base.short_texts import typed_brief
 from trident.base.types import arrow_schema, ddl, parse_schema, schema_of, type_ddl
 from trident.base.values import NotAccepted, to_arrow
 from trident_spouts.casting import CastError, cast_column
-from trident_spouts.copies import copied
 
 if TYPE_CHECKING:
     import pandas
@@ -143,7 +143,7 @@ def _from_python(rows: Iterable[Any], schema: StructType, where: str) -> pa.Tabl
             f"an Arrow table or a pandas DataFrame"
         )
     # An iterator may fill the same list or dict for every row.
-    rows = list(rows) if isinstance(rows, list | tuple) else [copied(row) for row in rows]
+    rows = list(rows) if isinstance(rows, list | tuple) else [own_value(row) for row in rows]
     target = arrow_schema(schema)
     columns = _split_rows(rows, schema, target, where)
     arrays = [_column(values, field, schema, where) for values, field in zip(columns, target, strict=True)]

@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 
 from trident.base.callsite import site_of
 from trident.base.errors import MissingSessionError, SpoutContractError
+from trident.base.own_values import own_value
 from trident.base.short_texts import typed_brief
 from trident.base.types import ddl, type_ddl
 from trident_spouts.executor import Emission, Metadata
@@ -51,12 +52,12 @@ class SparkEmission(Emission):
                 f"engine='spark', or give readLocal=, a function of the metadata that returns the same rows without "
                 f"Spark"
             )
-        rows = call_function("SparkSpout", self.read_local, self.metadata)
+        rows = call_function("SparkSpout", self.read_local, own_value(self.metadata))
         return table_of(rows, self.schema, f"SparkSpout: {site_of(self.read_local)}")
 
     def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
         """Return the DataFrame of the user's function. Raises SpoutContractError if it does not match the schema."""
-        frame = call_function("SparkSpout", _analysed(self.read), spark, self.metadata)
+        frame = call_function("SparkSpout", _analysed(self.read), spark, own_value(self.metadata))
         _check_frame(frame, self.schema, spark, f"SparkSpout: {site_of(self.read)}")
         return frame  # type: ignore[no-any-return]
 

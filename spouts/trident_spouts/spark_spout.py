@@ -14,6 +14,7 @@ from trident.base.callsite import site_of
 from trident.base.checks import check_choice
 from trident.base.described import keep
 from trident.base.errors import SpoutContractError, TopologyError
+from trident.base.own_values import own_value
 from trident.base.short_texts import brief, shorten
 from trident.base.types import ddl
 from trident_spouts.budget import NO_LIMIT, Budget
@@ -156,7 +157,7 @@ class _SparkExecutor(SpoutExecutor):
         plan = self._spout.plan
         where = f"SparkSpout: {site_of(plan)}"
         asked = {"budget": budget} if asks_for_budget(plan) else {}
-        planned = json_of(call_function("SparkSpout", plan, previous, **asked), f"{where} returned metadata")
+        planned = json_of(call_function("SparkSpout", plan, own_value(previous), **asked), f"{where} returned metadata")
         if planned is not None and planned == previous:
             # The same metadata for two batches means that the same rows are read twice.
             raise SpoutContractError(

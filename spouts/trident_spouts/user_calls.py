@@ -9,9 +9,9 @@ from pyspark.sql.types import StructType
 from trident.base.callsite import site_of
 from trident.base.errors import SpoutContractError, TridentError, UserFunctionError
 from trident.base.json_form import json_form
+from trident.base.own_values import own_value
 from trident.base.short_texts import raised, shorten, typed_brief
 from trident_spouts.budget import Budget
-from trident_spouts.copies import copied
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata
 from trident_spouts.rows import table_of
@@ -25,7 +25,7 @@ def call(spout: object, method: str, *arguments: object, budget: Budget | None =
     """
     function = getattr(spout, method)
     asked = {"budget": budget} if budget is not None and asks_for_budget(function) else {}
-    return call_function(f"spout {type(spout).__name__}", function, *map(copied, arguments), **asked)
+    return call_function(f"spout {type(spout).__name__}", function, *map(own_value, arguments), **asked)
 
 
 def asks_for_budget(function: Callable[..., Any]) -> bool:

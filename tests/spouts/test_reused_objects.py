@@ -14,11 +14,13 @@ from trident.spouts import (
     BatchSpout,
     Emitter,
     FeederBatchSpout,
+    FixedBatchSpout,
     IterableSpout,
     OpaquePartitionedSpout,
     PartitionedSpout,
     PollingSpout,
     RichSpout,
+    SparkSpout,
     TransactionSpout,
     TridentSpout,
 )
@@ -96,6 +98,17 @@ class Coordinated(TridentSpout):
         return _Emitter()
 
 
+def next_range(previous: Any) -> Any:
+    """Return the range after `previous`, in the very dict that was given."""
+    metadata = previous or {"at": -2}
+    metadata["at"] += 2
+    return metadata if metadata["at"] < len(NUMBERS) else None
+
+
+def ranges() -> SparkSpout:
+    return SparkSpout(lambda spark, at: None, next_range, "n long", readLocal=lambda metadata: moved(metadata)[0])
+
+
 class _Coordinator(BatchCoordinator):
     def isReady(self, txid: int) -> bool:
         return txid <= len(NUMBERS) / 2
@@ -120,8 +133,9 @@ class _Emitter(Emitter):
         Transactional,
         Checkpoints,
         Coordinated,
+        ranges,
     ],
-    ids=["polling", "opaque", "transactional", "checkpoints", "coordinated"],
+    ids=["polling", "opaque", "transactional", "checkpoints", "coordinated", "spark"],
 )
 def test_a_failed_batch_begins_where_the_log_says(make: Callable[[], Any]) -> None:
     """Each of three batches fails twice, so that the spout is asked again with the same metadata."""
@@ -237,6 +251,63 @@ def test_a_row_is_what_it_was_when_it_was_emitted(make: Callable[[], Any]) -> No
     with start_local(topology, name="t") as running:
         running.processAllAvailable(timeout=60)
         assert running.state("tags").value == [*"abcdef"]
+
+
+def filled_again() -> Iterator[tuple[Any, ...]]:
+    """Three new tuples, whose buffer, list and array are filled again for each: `recv_into` fills a buffer so."""
+    buffer, tags, array = bytearray(1), [""], np.zeros(1, np.int64)
+    for n, letter in enumerate("abc"):
+        buffer[0], tags[0], array[0] = ord(letter), letter, n
+        yield n, memoryview(buffer), buffer, (tags,), array
+
+
+FILLED = "n long, view binary, buffer binary, tags struct<of: array<string>>, array array<long>"
+
+
+class QueueOfBuffers(Queue):
+    outputFields = FILLED
+
+    def open(self) -> None:
+        self.tuples = filled_again()
+
+    def nextTuple(self, collector: Any) -> None:
+        for row in self.tuples:
+            collector.emit(row, messageId=row[0])
+
+
+class GeneratedBuffers(BatchSpout):
+    outputFields = FILLED
+
+    def emitBatch(self, batchId: int) -> Any:
+        return filled_again() if batchId == 1 else None
+
+
+def polled(position: Any, limit: int) -> tuple[Any, int]:
+    return ([], 1) if position else (filled_again(), 1)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        QueueOfBuffers,
+        GeneratedBuffers,
+        lambda: PollingSpout(FILLED, {"p": polled}),
+        lambda: IterableSpout(FILLED, filled_again),
+        lambda: FixedBatchSpout(FILLED, [filled_again()]),
+    ],
+    ids=["queue", "generator", "polling", "iterable", "fixed"],
+)
+def test_what_a_tuple_holds_is_what_it_was_when_the_tuple_was_emitted(make: Callable[[], Any]) -> None:
+    topology = TridentTopology()
+    seen: list[Any] = []
+    rows = topology.newStream("s", make())
+    rows.foreachArrow(lambda table, txid, attempt: seen.extend(table.to_pylist()), name="seen")
+    with start_local(topology, name="t") as running:
+        running.processAllAvailable(timeout=60)
+    letters = [letter.encode() for letter in "abc"]
+    assert [(row["view"], row["buffer"]) for row in seen] == list(zip(letters, letters, strict=True))
+    assert [row["tags"] for row in seen] == [{"of": [letter]} for letter in "abc"]
+    assert [row["array"] for row in seen] == [[0], [1], [2]]
 
 
 def frames() -> Iterator[pd.DataFrame]:

@@ -5,7 +5,7 @@ import decimal
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from trident_spouts.copies import copied
+from trident.base.own_values import own_value
 from trident_spouts.messages.seen_messages import MessageId
 
 _FIXED_BYTES = 8
@@ -40,7 +40,7 @@ class Collector:
             The id is missing, is not a str or an int, or was given although ids are not tracked; there is no such
             stream; or one call of ``nextTuple`` emits more messages than `maxOverflow`.
         """
-        self._take(copied(values), messageId, stream)
+        self._take(own_value(values), messageId, stream)
 
 
 def size_of(values: Any) -> int:

@@ -19,6 +19,7 @@ from pyarrow import types as kinds
 from trident.base.accepted_values import check_nulls
 from trident.base.named_values import misplaced
 from trident.base.never_run import NEVER_RUN
+from trident.base.own_values import may_be_filled, own_value, own_values
 from trident.base.values import NotAccepted, are_exact, type_name
 from trident.compiler.columns.columns import (
     Column,
@@ -30,7 +31,6 @@ from trident.compiler.columns.columns import (
     stretches_without,
 )
 from trident.compiler.columns.function_errors import Where, reason, short, typed, why_not
-from trident.compiler.columns.own_values import may_be_filled, own_value, own_values
 from trident.compiler.columns.row_failures import FailedRows, fail_row
 from trident.operations.builtin_filters import FilterNull
 from trident.operations.functions import Call, Operation

@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 
 from trident.base.never_run import check_ran
+from trident.base.own_values import own_value
 from trident.compiler.columns.calls import Called, ListCollector, emitter, not_emitted
 from trident.compiler.columns.columns import Column, Columns
 from trident.compiler.columns.function_errors import Where, short
-from trident.compiler.columns.own_values import own_value
 from trident.compiler.states.key_values import KeyValues, TimedKeyValues
 from trident.compiler.states.overlay import DueTimes, Overlay, Stored
 from trident.compiler.states.shapes import shape_of

@@ -1,7 +1,7 @@
-"""Copies of values that a user's function emits, because the function may fill the same list again for its next tuple.
+"""Copies of values that a user's function or spout emits, because it may fill the same list again for its next tuple.
 
 The values of a batch are converted to Arrow together, after all calls. A list, dict or buffer that was filled again by
-then would give all tuples its last content.
+then would give all tuples its last content. The metadata that a user's spout gets is copied too: it may change them.
 """
 
 import copy
@@ -38,14 +38,21 @@ def own_values(values: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def own_value(value: Any) -> Any:
-    """Return a value; a copy if the user's function may change it. Iterators and all other objects stay as they are."""
+    """Return a value; a copy if the user's code may change it. Iterators and all other objects stay as they are.
+
+    >>> buffer = bytearray(b"a")
+    >>> row = own_value((1, {"tags": [buffer]}))
+    >>> buffer[0] = 98
+    >>> row
+    (1, {'tags': [b'a']})
+    """
     kind = type(value)
     if kind in _NEVER_FILLED:
         return value
     if kind is list:
         return list(map(own_value, value))
     if kind is tuple:
-        return tuple(map(own_value, value))
+        return own_values(value)
     if kind is dict:
         return {key: own_value(item) for key, item in value.items()}
     if isinstance(value, bytearray | memoryview):
