@@ -91,7 +91,7 @@ class OrderColumn(NamedTuple):
         """
         try:
             value = self.type.read(text)
-            if value == value:  # unlike NaN
+            if not isinstance(value, Decimal) or value.is_finite():  # nothing comes after NaN or infinity
                 return value
         except (ValueError, ArithmeticError):
             pass

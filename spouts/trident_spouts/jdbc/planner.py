@@ -48,6 +48,8 @@ class IncrementalPlanner:
         """The greatest value that the last plan saw."""
         self._begun = False
         """True after the first plan of this run."""
+        self._awaited: str | None = None
+        """The greatest value of the table when the wait for its last rows began; None if no rows are waited for."""
         self.waits: str | None = None
         """The reason why the last plan left out existing rows; None if it left out no rows."""
 
@@ -91,7 +93,7 @@ class IncrementalPlanner:
             return None
         final = self._finality.of(look.past, look.under_way, look.moment)
         if final is None or not self._behind(after, final):
-            self.waits = self._reason(look) if self._behind(after, look.past) else None
+            self.waits = self._held_back(after, look.past, look)
             return None
         self._check_unchanged(session)
         pages = tuple(pages_behind(session, self._pages_sql(after, final, limit), after))
@@ -199,10 +201,23 @@ class IncrementalPlanner:
             f"with values up to there would be lost"
         )
 
-    def _reason(self, look: _Look) -> str | None:
-        """Return the reason why existing rows are not final yet; None with a lag, which delays all rows."""
-        if self._source.lag:
+    def _held_back(self, after: str | None, last: str, look: _Look) -> str | None:
+        """Return the reason why rows after `after` are not final yet; None if there are no such rows.
+
+        With a lag, a table that always gets new rows always has some that are not final. So only the rows are waited
+        for that the table had when the wait began: after that, a run that reads what is there may end.
+        """
+        reached = self._awaited is not None and not self._behind(after, self._awaited)
+        if not self._behind(after, last) or (self._source.lag and reached):
+            self._awaited = None
             return None
+        self._awaited = self._awaited or last
+        return self._reason(look)
+
+    def _reason(self, look: _Look) -> str:
+        """Return the reason why existing rows are not final yet."""
+        if self._source.lag:
+            return f"{self._column.source.name}: isolationLag={self._source.lag:g} s has not passed for the last rows"
         others = f" ({len(look.under_way.begun)} seen)" if look.under_way.begun else ""
         return (
             f"{self._column.source.name}: open transactions{others} may still add rows before those that the table has "

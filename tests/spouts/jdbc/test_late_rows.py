@@ -1,8 +1,10 @@
 """Rows that are committed late: none is left out, by whatever transactions, and equal values stay together."""
 
 import logging
+import time
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,8 +12,11 @@ import pytest
 from tests.spouts.jdbc.reads import column, drained, emitted, planned
 from tests.support.postgres import PostgresServer
 from tests.support.waiting import wait_until
+from trident import Count, TridentTopology
 from trident.errors import SourceUnreadableError, TopologyError
 from trident.spouts import JdbcSpout
+from trident.state import MemoryMapState
+from trident.testing.local import start_local
 from trident_spouts.jdbc.isolation import Finality, Moment, UnderWay
 from trident_spouts.jdbc.order import OrderColumn
 from trident_spouts.jdbc.relation import Source
@@ -141,6 +146,62 @@ def test_isolation_lag_keeps_rows_back_beside_what_the_database_tells(postgres: 
     read: list[Any] = []
     wait_until(lambda: bool(read.extend(drained(executor)[0]) or read))
     assert read == [4, 5]
+    executor.close()
+
+
+def test_a_lag_is_waited_for_and_not_an_end(postgres: PostgresServer, table: str) -> None:
+    """Each run begins the lag anew: a run that ended at once, such as a nightly one, would never read a row."""
+    postgres.run(f"create table {table} (id int primary key)", f"insert into {table} values (5)")
+    executor = opened(postgres, table, isolationLag=0.3)
+    assert planned(executor) is None
+    assert executor.waits_for() == f"table {table}: isolationLag=0.3 s has not passed for the last rows"
+    wait_until(lambda: planned(executor) is not None)
+    first = planned(executor)
+    assert emitted(executor, first).rows == 1
+    assert planned(executor, first) is None and executor.waits_for() is None
+    executor.close()
+
+
+def test_rows_that_come_while_a_lag_passes_do_not_make_its_wait_longer(postgres: PostgresServer, table: str) -> None:
+    """A table that gets a row each second always has some that are not final; a run must end all the same."""
+    postgres.run(f"create table {table} (id int primary key)", f"insert into {table} values (1)")
+    executor = opened(postgres, table, isolationLag=1)
+    assert planned(executor) is None and executor.waits_for() is not None
+    time.sleep(0.8)
+    postgres.run(f"insert into {table} values (2)")
+    wait_until(lambda: planned(executor) is not None)
+    first = planned(executor)
+    if planned(executor, first) is None:  # unless the machine took a second for that
+        assert executor.waits_for() is None, "the run may end here"
+        assert planned(executor, first) is None and executor.waits_for() is not None, "and otherwise waits for row 2"
+    executor.close()
+
+
+@pytest.mark.parametrize("starting", ["earliest", "latest"])
+def test_a_run_that_ends_with_what_is_there_reads_the_rows_that_a_lag_holds_back(
+    postgres: PostgresServer, table: str, starting: str, tmp_path: Path
+) -> None:
+    postgres.run(f"create table {table} (id int primary key)", f"insert into {table} values (5)")
+    spout = JdbcSpout(postgres.url, table, "id int", orderBy="id", isolationLag=0.5, startingFrom=starting)
+    for last in (6, 7):
+        topology = TridentTopology()
+        rows = topology.newStream("rows", spout).groupBy("id")
+        rows.persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="counts")
+        with start_local(topology, name="t", checkpointLocation=tmp_path, availableNow=True) as running:
+            running.awaitTermination(60)
+            counts = dict(running.state("counts").items())
+        assert counts == dict.fromkeys(range(5 if starting == "earliest" else 6, last), 1)
+        postgres.run(f"insert into {table} values ({last})")
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity"])
+def test_a_number_after_which_nothing_comes_is_refused(postgres: PostgresServer, table: str, value: str) -> None:
+    """Every later row would be before it, and never read."""
+    postgres.run(f"create table {table} (id numeric primary key)", f"insert into {table} values (1), ('{value}')")
+    executor = opened(postgres, table, schema="id decimal(9,0)")
+    message = f"JdbcSpout: table {table}: column 'id' has the value {value}, which cannot be compared; exclude such"
+    with pytest.raises(SourceUnreadableError, match=message):
+        planned(executor)
     executor.close()
 
 
