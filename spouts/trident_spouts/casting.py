@@ -14,7 +14,7 @@ class CastError(ValueError):
 def cast_column(
     column: pa.Array | pa.ChunkedArray, kind: pa.DataType, *, floats_to_integers: bool = False
 ) -> pa.Array | pa.ChunkedArray:
-    """Return the column as type `kind`. Raises CastError if a value would change.
+    """Return the column as type `kind`. Raises CastError if a value would change; a double becomes the nearest float.
 
     >>> cast_column(pa.array([1, 2], pa.int32()), pa.int64()).type
     DataType(int64)
@@ -23,15 +23,18 @@ def cast_column(
     trident_spouts.casting.CastError: the column is string
     """
     if column.type.equals(kind):
-        return _in_years(column)
+        return _in_utf8(_in_years(column))
     if kinds.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if not (_castable(column.type, kind) or (floats_to_integers and kinds.is_floating(column.type))):
         raise CastError(f"the column is {column.type}{_hint(column.type, kind)}")
     try:
-        return _in_years(pc.cast(column, kind))
+        cast = pc.cast(column, kind)
     except pa.ArrowException as error:
         raise CastError(f"the column is {column.type} and {error}") from None
+    if kinds.is_float32(kind) and pc.any(pc.and_not(pc.is_inf(cast), pc.is_inf(column))).as_py():
+        raise CastError(f"the column is {column.type} and has a number beyond the range of float")
+    return _in_utf8(_in_years(cast))
 
 
 def _in_years(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
@@ -39,6 +42,21 @@ def _in_years(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     if (row := row_outside_years(column)) is not None:
         raise CastError(f"row {row} has the time {time_text(column, row)}; {OUTSIDE_YEARS}")
     return column
+
+
+def _in_utf8(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Return the column. Raises CastError if it has a text that is not UTF-8, which no Python function can get."""
+    if _has_text(column.type):
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise CastError(f"a text is not UTF-8 ({error}), as only a column of binary may be") from None
+    return column
+
+
+def _has_text(kind: pa.DataType) -> bool:
+    inner = [kind.field(at).type for at in range(kind.num_fields)]
+    return _is_text(kind) or any(map(_has_text, inner))
 
 
 def _family(kind: pa.DataType) -> str:

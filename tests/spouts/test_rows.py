@@ -142,3 +142,28 @@ def test_fields_in_another_form_are_refused_with_the_form_to_write(fields: Any, 
     with pytest.raises(TypeDeclarationError) as refused:
         FixedBatchSpout(fields, [])
     assert said in str(refused.value)
+
+
+@pytest.mark.parametrize("form", ["string", "large_string", "dictionary", "array", "struct", "map"])
+def test_a_text_that_is_not_utf_8_is_refused(form: str) -> None:
+    """Arrow's files may hold one. No function can get it: its batch would be frozen, and fail for ever."""
+    bad = pa.array([b"a", b"\xff\xfe"]).view(pa.string())
+    forms = {
+        "string": (bad, "string"),
+        "large_string": (pa.array([b"a", b"\xff"], pa.large_binary()).view(pa.large_string()), "string"),
+        "dictionary": (bad.dictionary_encode(), "string"),
+        "array": (pa.ListArray.from_arrays([0, 1, 2], bad), "array<string>"),
+        "struct": (pa.StructArray.from_arrays([bad], ["a"]), "struct<a: string>"),
+        "map": (pa.MapArray.from_arrays([0, 1, 2], pa.array(["k", "k"]), bad), "map<string, string>"),
+    }
+    column, kind = forms[form]
+    with pytest.raises(SpoutContractError, match=r"here, field 'v': expected .*, but .*not UTF-8|invalid UTF8"):
+        table_of(pa.table({"v": column}), read_schema(f"v {kind}"), "here")
+
+
+def test_a_number_beyond_the_range_of_its_field_is_refused() -> None:
+    rows = pa.table({"v": [0.5, float("inf"), float("nan"), None, -1e39]})
+    with pytest.raises(SpoutContractError, match="field 'v': expected float, but the column is double and has a numbe"):
+        table_of(rows, read_schema("v float"), "here")
+    assert table_of(rows.slice(0, 2), read_schema("v float"), "here").to_pylist() == [{"v": 0.5}, {"v": float("inf")}]
+    assert table_of(rows.slice(3, 1), read_schema("v float"), "here").to_pylist() == [{"v": None}]

@@ -100,7 +100,7 @@ class ValueReader:
             if _NO_NUMBER.fullmatch(text):
                 return float(text)
             value = float(text) if _NUMBER.fullmatch(text) else _refuse(text)
-            return value if math.isfinite(value) else _refuse(text)
+            return value if _is_within(value, kind) else _refuse(text)
         if kinds.is_decimal(kind):
             return decimal.Decimal(text) if _NUMBER.fullmatch(text) else _refuse(text)
         if kinds.is_boolean(kind):
@@ -167,7 +167,7 @@ class ValueReader:
             return self.from_text(value, kind)
         if self.lenient and isinstance(value, float) and kinds.is_integer(kind):
             return _whole(value)
-        if isinstance(value, float) and math.isinf(value):  # JSON has no infinity: the number is too large
+        if isinstance(value, float) and not _is_within(value, kind):  # JSON has no infinity: the number is too large
             return _refuse(str(value))
         return float(value) if isinstance(value, JsonNumber) and kinds.is_floating(kind) else value
 
@@ -190,6 +190,11 @@ def _refuse(text: str) -> Any:
     raise ValueError(f"not accepted: {text!r}")
 
 
+def _is_within(number: float, kind: pa.DataType) -> bool:
+    """Return whether a number is finite, and stays finite in a field of type `kind`."""
+    return abs(number) < _BEYOND_FLOATS if kinds.is_float32(kind) else math.isfinite(number)
+
+
 def _whole(number: float) -> int | float:
     """Return a double without a fraction as an int; unchanged if it has a fraction, or may have lost digits."""
     return int(number) if abs(number) < _EXACT and number.is_integer() else number
@@ -202,6 +207,8 @@ def _binary(text: str) -> bytes:
         raise ValueError(str(error)) from None
 
 
+_BEYOND_FLOATS = 2.0**128 - 2.0**103
+"""The least number that becomes infinity in a field of type float."""
 _BOOLEANS = {"true": True, "false": False}
 _CASTS: list[tuple[Callable[[pa.DataType], bool], str, pa.DataType]] = [
     (kinds.is_integer, r"^-?[0-9]{1,18}$", pa.int64()),

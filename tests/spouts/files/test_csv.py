@@ -210,6 +210,7 @@ def test_times_without_a_zone_get_the_one_that_is_given() -> None:
         ("n tinyint", "300,1", "field 'n': expected tinyint, got '300'"),
         ("n long NOT NULL", ",1", "field 'n': null, but the field is NOT NULL"),
         ("n double", "1e400,1", "field 'n': expected double, got '1e400'"),
+        ("n float", "1e39,1", "field 'n': expected float, got '1e39'"),
         ("n boolean", "1,1", "field 'n': expected boolean, got '1'"),
         ("n date", "2024-02-30,1", "field 'n': expected date, got '2024-02-30'"),
         (

@@ -227,15 +227,23 @@ def test_what_is_no_whole_number_is_none_for_the_lenient_reader_too(number: str)
 
 @pytest.mark.parametrize(
     ("kind", "value"),
-    [("double", "1e400"), ("double", "-1e400"), ("float", "1e400"), ("array<double>", "[1, 1e400]")]
+    [("double", "1e400"), ("double", "-1e400"), ("float", "1e400"), ("float", "-1e39"), ("array<double>", "[1, 1e400]")]
     + [("struct<x: double>", '{"x": 1e400}'), ("map<string, double>", '{"x": 1e400}')],
 )
-def test_a_number_beyond_a_double_is_malformed_and_never_infinite(kind: str, value: str) -> None:
+def test_a_number_beyond_its_field_is_malformed_and_never_infinite(kind: str, value: str) -> None:
     fields = read_schema(f"v {kind}")
     with pytest.raises(MalformedInputError, match=r"f.json:2: field 'v': expected .*, got "):
         JsonFormat(fields, "fail", "strict").parse(b'{"v": null}\n{"v": ' + value.encode() + b"}\n", "f.json", 0)
     kept = JsonFormat(with_corrupt_fields(fields), "keep", "strict")
     assert kept.parse(b'{"v": ' + value.encode() + b"}\n", "f.json", 0)["v"].to_pylist() == [None]
+
+
+def test_the_greatest_float_is_read() -> None:
+    """A number that is nearer to it than to the next power of two is rounded to it, as in any float."""
+    data = b'{"v": 3.4028235677973362e38}\n'
+    assert JsonFormat(read_schema("v float"), "fail", "strict").parse(data, "f.json", 0)["v"].to_pylist() == [
+        3.4028234663852886e38
+    ]
 
 
 def test_a_number_beyond_a_double_is_shown_as_it_is_written() -> None:
