@@ -1,12 +1,17 @@
 """The verb writeKafka: its call, its errors, and how it is explained."""
 
 from collections.abc import Callable
+from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyspark.sql import Row
 
 from tests.support.topologies import stream
 from trident import Stream, TridentTopology
 from trident.errors import TopologyError
+from trident.operations.kafka_messages import Deliverable
+from trident.plan.nodes import Each, WriteKafka
 
 CALLS: list[tuple[Callable[[Stream], object], str]] = [
     (lambda s: s.writeKafka("", "t"), "lines/1:writeKafka: bootstrapServers='' (str): expected 'host:port'"),
@@ -67,3 +72,48 @@ def test_it_returns_the_stream_and_is_explained_without_its_secrets(capsys: pyte
     assert "output out, into the topic t: exactly-once" in told
     assert "output second, into the topic t: at-least-once" in told
     assert "hush" not in told + repr(topology) + "".join(map(repr, topology.sinks))
+
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+@pytest.mark.parametrize("topic", ["", "a b", ".", "..", "x" * 250, "t\n", "a/b", "ä"])
+def test_a_tuple_that_names_no_topic_is_an_error_in_its_batch(topic: str) -> None:
+    """No topic of this name can be created: a frozen batch could never be written."""
+    check = Deliverable("t", None)
+    with pytest.raises(ValueError, match=r"topicField 't' is .*, which is no name of a topic: expected 1 to 249 lette"):
+        check(topic)
+    assert check.columns([pa.array(["a", None, topic])]) is None
+
+
+@pytest.mark.parametrize("headers", [[None], [{"key": None, "value": b"v"}], [{"key": "a", "value": b""}, None]])
+def test_a_header_without_a_key_is_an_error_in_its_batch(headers: Any) -> None:
+    check = Deliverable(None, "h")
+    rows = [each and Row(**each) for each in headers]
+    with pytest.raises(ValueError, match="headers 'h' has a .*: expected a key for each header"):
+        check(rows)
+    assert check.columns([pa.array([[], headers], HEADERS)]) is None
+
+
+def test_what_a_topic_takes_passes_unchanged() -> None:
+    topics, headers = ["a", None, "A.b_c-1"], [[Row(key="k", value=None), Row(key="", value=b"")], None, []]
+    check = Deliverable("t", "h")
+    assert check.fields == ("t", "h")
+    assert [check(*each) for each in zip(topics, headers, strict=True)] == list(zip(topics, headers, strict=True))
+    columns = [pa.array(topics), pa.array([headers[0] and [row.asDict() for row in headers[0]], None, []], HEADERS)]
+    assert check.columns(columns) == columns
+
+
+def test_topics_and_headers_are_checked_before_the_batch_is_frozen() -> None:
+    topology = TridentTopology()
+    fields = "value string, t string, h array<struct<key: string, value: binary>>"
+    written = stream(fields, topology=topology)
+    written.writeKafka("h:1", "t", topicField="t", headers="h", name="both")
+    written.writeKafka("h:1", "t", headers="h", name="headers")
+    written.writeKafka("h:1", "t", name="neither")
+    both, headers, neither = (sink.source for sink in topology.sinks if isinstance(sink, WriteKafka))
+    assert [(each.inputs, each.function.target) for each in (both, headers) if isinstance(each, Each)] == [
+        (("t", "h"), Deliverable("t", "h")),
+        (("h",), Deliverable(None, "h")),
+    ]
+    assert neither is written._node

@@ -1,6 +1,5 @@
 """The verb that writes a stream into Kafka."""
 
-import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Literal, cast, get_args
@@ -12,10 +11,12 @@ from trident.base.errors import TopologyError, TypeDeclarationError
 from trident.base.short_texts import typed_brief
 from trident.base.step import Step
 from trident.base.types import type_ddl
+from trident.operations.kafka_messages import Deliverable, is_topic
 from trident.plan import nodes, rules
 from trident.plan.kafka_target import KafkaGuarantee, KafkaTarget
 from trident.stream.base import StreamBase, StreamT
 from trident.stream.outputs import check_output, output_name
+from trident.stream.value_checks import add_check
 from trident_spouts.kafka.options import ALWAYS_OURS, Option, check_options
 
 _OURS = ALWAYS_OURS | {
@@ -24,7 +25,6 @@ _OURS = ALWAYS_OURS | {
     "delivery.report.only.error": "",
     "topic": "topic",
 }
-_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 class KafkaOutputVerbs(StreamBase[StreamT]):
@@ -65,9 +65,11 @@ class KafkaOutputVerbs(StreamBase[StreamT]):
         value, key : str
             The fields for value and key, of type string or binary; a null gives a message without value or key.
         headers : str, optional
-            A field for headers: ``array<struct<key: string, value: binary>>``, as `KafkaSpout` gives them.
+            A field for headers: ``array<struct<key: string, value: binary>>``, as `KafkaSpout` gives them. A null in
+            the array, and a header whose key is null, fail the batch before it is frozen.
         topicField : str, optional
-            A field of type string that names another topic than `topic` for its tuple; null means `topic`.
+            A field of type string that names another topic than `topic` for its tuple; null means `topic`. A text that
+            cannot be the name of a topic, such as an empty one, fails the batch before it is frozen.
         guarantee : "exactly-once" or "at-least-once"
             "at-least-once" needs no transactions: after a crash a batch may come twice. ``trident.txid`` and
             ``trident.row`` say which messages are the same.
@@ -117,7 +119,9 @@ class KafkaOutputVerbs(StreamBase[StreamT]):
             dict(options),
         )
         name = output_name(self, "writeKafka", name, step)
-        self._register.add(self._label, nodes.WriteKafka(self._node, name, target, **step.gives(self.schema)))
+        check = Deliverable(target.topic_field, target.headers)
+        node = add_check(self, check.fields, check, step, ".deliverable")
+        self._register.add(self._label, nodes.WriteKafka(node, name, target, **step.gives(self.schema)))
         return cast("StreamT", self)
 
 
@@ -129,7 +133,7 @@ def check_kafka(
         raise step.wrong(
             f"bootstrapServers={typed_brief(bootstrapServers)}: expected 'host:port', several separated by commas"
         )
-    if not isinstance(topic, str) or not _TOPIC.fullmatch(topic):
+    if not isinstance(topic, str) or not is_topic(topic):
         raise step.wrong(f"topic={typed_brief(topic)}: expected the name of a topic, such as 'orders'")
     try:
         check_choice("guarantee", guarantee, get_args(KafkaGuarantee))

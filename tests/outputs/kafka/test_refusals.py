@@ -19,8 +19,16 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from tests.outputs.kafka.outlets import EXPECTED, outlet, rows, topology
 from tests.support.kafka import PASSWORD, KafkaBroker
-from trident.errors import GuaranteeError, OutputRefusedError, OutputUnavailableError, TopologyError
+from trident import TridentTopology
+from trident.errors import (
+    BatchFailedError,
+    GuaranteeError,
+    OutputRefusedError,
+    OutputUnavailableError,
+    TopologyError,
+)
 from trident.outputs.kafka.errors import OutputErrors
+from trident.spouts import FixedBatchSpout
 from trident.testing.local import start_local
 from trident_spouts.kafka import cluster
 
@@ -52,6 +60,26 @@ def test_a_topic_of_a_tuple_with_a_name_that_no_topic_can_have_is_refused_at_onc
     written = outlet(kafka.servers, topic, topic_field="t")
     with pytest.raises(OutputRefusedError, match=f"there is no topic '{name}'; create it"):
         written.take(pa.table({"value": ["a"], "t": [name]}), 1)
+
+
+def test_a_tuple_that_names_no_topic_fails_its_batch_before_it_is_frozen(
+    kafka: KafkaBroker, topic: str, tmp_path: Path
+) -> None:
+    kafka.create(topic)
+
+    def written(sure: bool) -> None:
+        topology = TridentTopology()
+        rows = [[("a", None)], [("b", "no topic")], [("c", None)]]
+        lines = topology.newStream("lines", FixedBatchSpout("value string, t string", rows))
+        lines = lines.filter("t", lambda t: t is None) if sure else lines
+        lines.writeKafka(kafka.servers, topic, topicField="t", name="out")
+        with start_local(topology, name="t", checkpointLocation=tmp_path, maxAttempts=1) as running:
+            running.processAllAvailable(timeout=60)
+
+    with pytest.raises(BatchFailedError, match="lines/1:writeKafka.deliverable: .*'no topic', which is no name of a t"):
+        written(False)
+    written(True)
+    assert kafka.values(topic) == [b"a", b"c"]
 
 
 @pytest.mark.usefixtures("impatient")

@@ -1,0 +1,73 @@
+"""The function that refuses tuples that no Kafka topic could take, before their batch is frozen."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trident.operations.column_functions import ColumnFunction
+
+_NAME = r"[a-zA-Z0-9._-]{1,249}"
+_TOPIC = re.compile(_NAME)
+_FOLDERS = (".", "..")
+
+
+def is_topic(name: str) -> bool:
+    """Return whether Kafka allows a topic of this name.
+
+    >>> is_topic("shop.orders"), is_topic("shop orders"), is_topic("..")
+    (True, False, False)
+    """
+    return _TOPIC.fullmatch(name) is not None and name not in _FOLDERS
+
+
+@dataclass(frozen=True)
+class Deliverable(ColumnFunction):
+    """The field `topic`, if it is not None, then the field `headers`, if it is not None: unchanged.
+
+    Raises ValueError for a text that is no name of a topic, for a header that is null, and for one without a name.
+    """
+
+    topic: str | None
+    headers: str | None
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return tuple(name for name in (self.topic, self.headers) if name is not None)
+
+    def __call__(self, *values: Any) -> Any:
+        given = dict(zip(self.fields, values, strict=True))
+        topic = given.get(self.topic) if self.topic else None
+        if topic is not None and not is_topic(topic):
+            raise ValueError(
+                f"topicField {self.topic!r} is {topic[:300]!r}, which is no name of a topic: expected 1 to 249 "
+                f"letters a to z, digits, '.', '_' and '-', or null; correct the name, or filter such tuples "
+                f"out before it"
+            )
+        for header in (given.get(self.headers) if self.headers else None) or ():
+            if header is None or header[0] is None:
+                raise ValueError(
+                    f"headers {self.headers!r} has {'a null' if header is None else 'a header whose key is null'}: "
+                    f"expected a key for each header; leave such headers out, or filter such tuples out before it"
+                )
+        return values if len(values) > 1 else values[0]
+
+    def columns(self, inputs: Sequence[pa.Array]) -> list[pa.Array] | None:
+        given = dict(zip(self.fields, inputs, strict=True))
+        topics = _are_topics(given[self.topic]) if self.topic else True
+        named = _are_named(given[self.headers]) if self.headers else True
+        return list(inputs) if topics and named else None
+
+
+def _are_topics(texts: pa.Array) -> bool:
+    right = pc.and_not(pc.match_substring_regex(texts, f"^{_NAME}$"), pc.is_in(texts, pa.array(_FOLDERS, texts.type)))
+    newline = pc.any(pc.match_substring(texts, "\n")).as_py()  # "$" also matches before one
+    return pc.all(right).as_py() is not False and not newline
+
+
+def _are_named(headers: pa.Array) -> bool:
+    found = headers.flatten()
+    return not (found.null_count or found.field(0).null_count)
