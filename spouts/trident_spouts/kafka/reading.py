@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from trident.base.errors import SourceUnreadableError
+from trident.base.errors import MalformedInputError, SourceUnreadableError
 from trident.base.types import arrow_schema, parse_schema
 from trident_spouts.kafka.cluster import PATIENCE_SECS, kafka_client
 from trident_spouts.kafka.last_messages import LastMessage, LastMessages, Partition, last_message
@@ -28,6 +28,8 @@ FIELDS: StructType = parse_schema(
 """The fields of a message, with the names and types that they have in Spark's source."""
 
 _SCHEMA = arrow_schema(FIELDS)
+_MOST_MILLISECONDS = (2**63 - 1) // 1000
+"""The furthest time from 1970 whose microseconds fit into 64 bits."""
 _CHUNK = 10_000
 _EPOCH_END = re.compile(r"log truncation detected .*broker end offset is (\d+)")
 """The error of librdkafka for a position after the end of its epoch."""
@@ -229,8 +231,17 @@ class _Reading:
 
 
 def _batch(messages: list[Message]) -> pa.RecordBatch:
-    """Return messages as columns."""
-    milliseconds = pa.array([message.timestamp()[1] for message in messages], pa.timestamp("ms", "UTC"))
+    """Return messages as columns. Raises MalformedInputError if a message has a time that no field holds."""
+    times = [message.timestamp()[1] for message in messages]
+    if max(map(abs, times)) > _MOST_MILLISECONDS:
+        wrong = next(message for message in messages if abs(message.timestamp()[1]) > _MOST_MILLISECONDS)
+        place = f"{wrong.topic()}-{wrong.partition()}, offset {wrong.offset()}"
+        raise MalformedInputError(
+            f"KafkaSpout: the message at {place} has the timestamp {wrong.timestamp()[1]}: expected milliseconds since "
+            f"1970, within 290,000 years of it. Correct the program that gives messages nanoseconds. To leave out the "
+            f"messages up to this one, delete them (kafka-delete-records), and start once with onDataLoss='earliest'"
+        )
+    milliseconds = pa.array(times, pa.timestamp("ms", "UTC"))
     columns = [
         [message.key() for message in messages],
         [message.value() for message in messages],

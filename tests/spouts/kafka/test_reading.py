@@ -12,7 +12,7 @@ import pytest
 from tests.spouts.kafka.reads import drained, emitted, planned, read, values
 from tests.support.kafka import PASSWORD, KafkaBroker, self_signed
 from trident import TridentTopology
-from trident.errors import SourceUnreadableError, TopologyError
+from trident.errors import MalformedInputError, SourceUnreadableError, TopologyError
 from trident.spouts import KafkaSpout
 from trident.testing import TestOutput
 from trident.testing.local import start_local
@@ -41,6 +41,22 @@ def test_a_message_has_the_fields_of_sparks_source(kafka: KafkaBroker, topic: st
         {"key": b"\x00k", "value": None, "topic": topic, "partition": 1, "offset": 1, "headers": headers},
     ]
     executor.close()
+
+
+def test_a_time_that_no_field_holds_is_named_and_can_be_left_out(kafka: KafkaBroker, topic: str) -> None:
+    """A program that gives nanoseconds in place of milliseconds, to a topic that takes any time."""
+    kafka.create(topic, message_timestamp_after_max_ms=2**63 - 1)
+    kafka.send(topic, ["wrong"], timestamp=1_790_000_000_000_000_000)
+    kafka.send(topic, ["right"])
+    executor = KafkaSpout(kafka.servers, topic).open()
+    message = (
+        f"the message at {topic}-0, offset 0 has the timestamp 1790000000000000000: expected milliseconds since 19"
+    )
+    with pytest.raises(MalformedInputError, match=message):
+        emitted(executor, planned(executor)).arrow()
+    executor.close()
+    kafka.drop_before(topic, 0, 1)
+    assert drained(KafkaSpout(kafka.servers, topic, onDataLoss="earliest").open())[0] == ["right"]
 
 
 # --- where it begins ------------------------------------------------------------------------------------------------
