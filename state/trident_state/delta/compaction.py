@@ -20,6 +20,7 @@ from trident_state.delta.folding import Folded, combine_of, in_range, used_range
 from trident_state.delta.reading import TableReads
 from trident_state.delta.record import COMPACTIONS, TableVersion
 from trident_state.delta.table import MovedError, StateTable
+from trident_state.expiry import without_expired
 from trident_state.keys import decode_keys
 
 LEAST = 8
@@ -124,15 +125,12 @@ def _kept(
     """Return the rows that a merge keeps.
 
     A delta that is null changes nothing. A removed or expired value must stay as a row without value while an older run
-    may have the key; `gone` is None then, otherwise the txid up to which values have expired for every reader.
+    may have the key; `gone` is None then, otherwise the txid up to which values have expired for every reader, or 0.
     """
     values, txids = folded.values, folded.txids
-    if added:
-        rows = values.is_valid().to_numpy(zero_copy_only=False)
-    elif gone is not None:
-        rows = values.is_valid().to_numpy(zero_copy_only=False) & (txids > gone)
-    else:
+    if not added and gone is None:
         return keys, values, txids
+    rows = (values if added else without_expired(values, txids, gone or 0)).is_valid().to_numpy(zero_copy_only=False)
     if rows.all():
         return keys, values, txids
     kept = pa.array(rows)

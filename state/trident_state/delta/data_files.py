@@ -74,6 +74,16 @@ def file_of(path: str, size: int, where: str) -> DataFile:
         ) from None
 
 
+def first_batch(path: str) -> int:
+    """Return the first batch of a file in the table's folder, by its name; -1 if it is a file of something else.
+
+    >>> first_batch("3-5_0-65535_12_7_0000000000ab_x.parquet"), first_batch("part-0.parquet")
+    (3, -1)
+    """
+    number = path.partition("-")[0]
+    return int(number) if number.isdecimal() else -1
+
+
 def check_of(files: Iterable[DataFile]) -> int:
     """Return a number that changes with the set of files.
 

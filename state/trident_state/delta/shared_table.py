@@ -12,7 +12,7 @@ from functools import cached_property, partial
 import pyarrow as pa
 
 from trident.base.attempt import Lease
-from trident.base.errors import SnapshotMovedError, StateError, StateUnavailableError
+from trident.base.errors import SnapshotMovedError, SourceUnreadableError, StateError, StateUnavailableError
 from trident.files.delta_folder import TableFolder
 from trident_state.binary import in_halves
 from trident_state.checks import check_newest, check_update_types
@@ -120,9 +120,15 @@ class OpenSnapshot(SharedTable):
 
 
 def files_of(puts: Iterable[Put], folder: TableFolder, where: str) -> list[DataFile]:
-    """Return the files that puts have written. Raises StateUnavailableError if one has been cleaned up since."""
+    """Return the files that puts have written.
+
+    Raises StateUnavailableError if one has been cleaned up since, or the place does not answer.
+    """
     texts = [text.rpartition(" ") for put in puts for text in put.files]
-    gone = next((path for path, _, _ in texts if folder.stamp(path) is None), None)
+    try:
+        gone = next((path for path, _, _ in texts if folder.stamp(path) is None), None)
+    except SourceUnreadableError as error:
+        raise StateUnavailableError(f"{where}: {error}") from error
     if gone is not None:
         raise StateUnavailableError(f"{where}: the file {gone} of a put is no longer there; the batch is put again")
     return [file_of(path, int(size), where) for path, _, size in texts]

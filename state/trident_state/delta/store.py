@@ -31,6 +31,7 @@ from trident_state.delta.data_files import DataFile
 from trident_state.delta.folding import WHOLE, rows_kind
 from trident_state.delta.reading import MissingFileError
 from trident_state.delta.record import (
+    COMPACTIONS,
     DROPPED,
     EPOCH,
     FILES,
@@ -315,8 +316,9 @@ class DeltaStore:
                 self._check_droppable(version, lease)
             held = version.lease if lease is None else lease
             try:
-                numbers = {DROPPED: 1, **lease_numbers(held)}
-                becomes = {"dropped": True, "lease": held}
+                merges = version.compactions + 1  # the files of a merge that comes first would stay in the table
+                numbers = {DROPPED: 1, COMPACTIONS: merges, **lease_numbers(held)}
+                becomes = {"dropped": True, "compactions": merges, "lease": held}
                 return self._table.commit(version, numbers, becomes, everything=True)
             except MovedError:
                 moved = self._table.look()

@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from trident.base.errors import (
 from trident.base.files import fsync_folder
 from trident.base.short_texts import one_line
 from trident.files.delta_folder import UNSAFE, TableFolder, deltalake
-from trident_state.delta.data_files import DataFile, check_of, file_of
+from trident_state.delta.data_files import DataFile, check_of, file_of, first_batch
 from trident_state.delta.record import (
     COMPACTIONS,
     DROPPED,
@@ -295,12 +295,25 @@ class StateTable:
             table.cleanup_metadata()
 
     def clean(self, hours: int) -> None:
-        """Delete data files that no version of the last hours has."""
+        """Delete data files that no version of the last hours has.
+
+        Files of a batch that is not committed yet stay. A merge that has written some of the files, and has slept for
+        so long, collides with the version that is made before they are deleted.
+        """
+        version = self.look()
+        if version is None or version.dropped:
+            return
         with self._calling():
-            table = self._open(None)
             options = {"dry_run": True, "enforce_retention_duration": False, "full": True}
-            for path in table.vacuum(retention_hours=hours, **options):
-                if path.endswith(".parquet") and "/" not in path:
+            paths = self._open(None).vacuum(retention_hours=hours, **options)
+        gone = [path for path in paths if path.endswith(".parquet") and first_batch(path) <= version.marker]
+        if not gone:
+            return
+        count = version.compactions + 1
+        with suppress(MovedError):  # a merge came first; the files go another time
+            self.commit(version, {COMPACTIONS: count}, {"compactions": count})
+            with self._calling():
+                for path in gone:
                     self.folder.delete(path)
 
     @contextmanager

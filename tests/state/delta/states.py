@@ -11,6 +11,7 @@ import pyarrow as pa
 from trident.base import crash_points
 from trident.testing.contracts.stores.fixtures import COUNT, FIRST, Setting
 from trident_state.delta import DeltaMapState
+from trident_state.delta.compaction import LEAST
 from trident_state.delta.store import DeltaStore
 from trident_state.state_shape import Combine, StateIdentity, StateKind, StateShape
 
@@ -39,6 +40,26 @@ def table_of(folder: Path) -> Path:
     return folder / "wordcount" / "counts"
 
 
+def quiet(setting: Setting, birth: int = 0) -> Any:
+    """Return a new store that merges nothing by itself."""
+    store: Any = setting.started(birth)
+    store.upkeep.after = lambda version: None
+    return store
+
+
+def filled(setting: Setting, batches: int = LEAST + 1, keys: int = 40) -> Any:
+    """Return such a store with some batches: each changes other keys, and a few of the former ones."""
+    store = quiet(setting)
+    for txid in range(1, batches + 1):
+        setting.apply(store, txid, {n: txid * 100 + n for n in range(txid, txid + keys)})
+    return store
+
+
+def merged(store: Any) -> Any:
+    """Merge once; see `Compactor.merge_once`."""
+    return store.upkeep._compactor.merge_once()
+
+
 @contextmanager
 def at_point(point: str, work: Callable[[], None]) -> Iterator[None]:
     """Do some work when a store reaches a crash point for the first time within the block."""
@@ -57,4 +78,4 @@ def at_point(point: str, work: Callable[[], None]) -> Iterator[None]:
     assert done, f"{point} was not reached"
 
 
-__all__ = ["FIRST", "at_point", "setting_in", "table_of"]
+__all__ = ["FIRST", "at_point", "filled", "merged", "quiet", "setting_in", "table_of"]

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,11 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from tests.state.delta.states import at_point, setting_in, table_of
+from tests.state.delta.states import at_point, filled, merged, quiet, setting_in, table_of
 from trident.base import crash_points
 from trident.base.attempt import Lease
 from trident.base.errors import SnapshotMovedError, StateClosedError
-from trident.testing.contracts.stores.fixtures import COUNT, FIRST, JOIN, LAST, SECOND, Setting, entries, marker
+from trident.testing.contracts.stores.fixtures import COUNT, FIRST, JOIN, LAST, SECOND, entries, marker
 from trident_state.delta import compaction
 from trident_state.delta.compaction import LEAST, MOST, chosen_files
 from trident_state.delta.data_files import DataFile
@@ -28,25 +29,6 @@ def paths(folder: Path) -> set[str]:
 def named(folder: Path) -> set[str]:
     """Return the names of the data files of the last version."""
     return {Path(uri).name for uri in DeltaTable(table_of(folder)).file_uris()}
-
-
-def quiet(setting: Setting) -> Any:
-    """Return a new store that merges nothing by itself."""
-    store: Any = setting.started()
-    store.upkeep.after = lambda version: None
-    return store
-
-
-def filled(setting: Setting, batches: int = LEAST + 1, keys: int = 40) -> Any:
-    """Return such a store with some batches: each changes other keys, and a few of the former ones."""
-    store = quiet(setting)
-    for txid in range(1, batches + 1):
-        setting.apply(store, txid, {n: txid * 100 + n for n in range(txid, txid + keys)})
-    return store
-
-
-def merged(store: Any) -> Any:
-    return store.upkeep._compactor.merge_once()
 
 
 def both(store: Any) -> tuple[dict[Any, Any], dict[Any, Any]]:
@@ -117,9 +99,20 @@ def test_a_merge_of_batches_without_a_value_leaves_an_empty_file(folder: Path) -
     assert entries(store, LEAST + 2) == {("w1",): 1}
 
 
-def test_expired_values_leave_the_table(folder: Path) -> None:
-    from dataclasses import replace
+@pytest.mark.parametrize("ttl", [None, 1000.0], ids=["for ever", "with ttlSecs"])
+def test_a_content_of_a_state_whose_values_are_whole_stays_in_a_merge(folder: Path, ttl: float | None) -> None:
+    """The content has txid 0, which is also the cutoff of a state in which nothing has expired."""
+    setting = setting_in(folder, LAST, ttlSecs=ttl)
+    store = quiet(setting, birth=-1)
+    for txid in range(LEAST + 2):
+        store.apply(FIRST, replace(setting.update(txid, {70: 7} if txid == 0 else {txid: txid}), time=1000.0 + txid))
+    before = both(store)
+    assert merged(store) is not None
+    assert both(store) == before
+    assert before[1]["w70",] == 7
 
+
+def test_expired_values_leave_the_table(folder: Path) -> None:
     setting = setting_in(folder, ttlSecs=10.0)
     store = quiet(setting)
     for txid in range(1, LEAST + 4):
@@ -256,11 +249,33 @@ def test_old_files_go_after_the_hours_that_they_are_kept(folder: Path) -> None:
     assert both(store)[1]["w1",] == 101
 
 
+def test_the_files_of_a_batch_under_way_stay_however_old_they_are(folder: Path) -> None:
+    setting = setting_in(folder)
+    store: Any = quiet(setting)
+    setting.apply(store, 1, {1: 1})
+    with at_point("delta.written", lambda: store.upkeep._table.clean(0)):
+        setting.apply(store, 2, {1: 1})
+    assert entries(setting.open(), 2) == {("w1",): 2}
+
+
+def test_a_merge_that_slept_until_its_file_was_cleaned_up_changes_nothing(folder: Path) -> None:
+    setting = setting_in(folder)
+    zombie, other = filled(setting), setting.open()
+
+    def clean_up() -> None:
+        other.acquire(SECOND)
+        other.upkeep._table.clean(0)  # type: ignore[attr-defined]
+
+    expected = both(zombie)[1]
+    with at_point("delta.merged", clean_up):
+        assert merged(zombie) is None
+    assert paths(folder) == named(folder)
+    assert entries(setting.open(), LEAST + 1) == expected
+
+
 def test_the_log_gets_checkpoints_and_readers_begin_with_them(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trident_state.delta.upkeep.CHECKPOINT_EVERY", 10)
     setting = setting_in(folder, ttlSecs=100.0)
-    from dataclasses import replace
-
     store = quiet(setting)
     store.upkeep.after = lambda version: store.upkeep.run()
     for txid in range(1, 40):

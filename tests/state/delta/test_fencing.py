@@ -2,11 +2,12 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 
-from tests.state.delta.states import at_point, setting_in, table_of
+from tests.state.delta.states import at_point, filled, merged, setting_in, table_of
 from trident.base.attempt import Lease
 from trident.base.errors import (
     FencedError,
@@ -100,6 +101,26 @@ def test_a_drop_spares_the_files_of_a_state_that_was_recreated_meanwhile(folder:
     with at_point("delta.dropped", recreate):
         dropping.drop(FIRST)
     assert entries(setting.open(), None) == {("w2",): 2}
+
+
+def test_a_drop_that_a_merge_overtakes_leaves_no_file_in_the_table(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setting = setting_in(folder)
+    store = filled(setting)
+    dropping: Any = setting.open()
+    commit = dropping._table.commit
+
+    def overtaken(*args: Any, **how: Any) -> Any:
+        monkeypatch.setattr(dropping._table, "commit", commit)
+        assert merged(store) is not None
+        return commit(*args, **how)
+
+    monkeypatch.setattr(dropping._table, "commit", overtaken)
+    dropping.drop(SECOND)
+    assert setting.open().report().absent
+    assert DeltaTable(table_of(folder)).file_uris() == []
+    assert entries(setting.started(birth=0, lease=Lease(3, "third")), None) == {}
 
 
 def test_a_drop_leaves_no_data_file(folder: Path) -> None:
