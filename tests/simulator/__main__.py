@@ -8,7 +8,17 @@ import sys
 import time
 import traceback
 
-from tests.simulator.families import EVERY, EVOLVING, EXECUTORS, LOOSE, SAVEPOINTS, check, world_of
+from tests.simulator.families import (
+    DELTA,
+    DELTA_CHANGING,
+    EVERY,
+    EVOLVING,
+    EXECUTORS,
+    LOOSE,
+    SAVEPOINTS,
+    check,
+    world_of,
+)
 from tests.simulator.fleet import everything, thrift
 from tests.simulator.patches import machine
 
@@ -23,9 +33,9 @@ def main() -> int:
     parser.add_argument(
         "--flow",
         default="",
-        help=f"only unchanging programs whose names begin so: interval,table; or '{LOOSE}'; or '{EVOLVING}'; or "
-        f"'{EXECUTORS}', where they write and ask states, or '{SAVEPOINTS}', where one is taken and forked, with names "
-        f"behind it: {EXECUTORS},query",
+        help=f"only unchanging programs whose names begin so: interval,table; or {LOOSE!r}, {EVOLVING!r}, "
+        f"{DELTA_CHANGING!r}; or {EXECUTORS!r}, where they write and ask states, {SAVEPOINTS!r}, where one is taken "
+        f"and forked, {DELTA!r}, where states are Delta tables, with names behind it: {EXECUTORS},{DELTA},query",
     )
     asked = parser.parse_args()
     try:

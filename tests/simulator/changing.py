@@ -40,7 +40,12 @@ class Changing(World):
     shape: Shape
 
     def __init__(
-        self, seed: int, trace: Callable[[str], None] | None = None, loose: bool = False, evolving: bool = False
+        self,
+        seed: int,
+        trace: Callable[[str], None] | None = None,
+        loose: bool = False,
+        evolving: bool = False,
+        delta: bool = False,
     ) -> None:
         super().__init__(seed, trace)
         chance = self.chance
@@ -49,6 +54,7 @@ class Changing(World):
             self.log_network = LogNetwork(self.scheduler, self.log_server)
         self.patience = chance.choice((0.0, 2.0))
         self.setting = Setting(self.scheduler, (*programs.STATES, "totals"))
+        self.setting.draw_delta(Random(f"{seed}/delta"), delta)
         names = chance.sample(("o1", "o2", "t1", "t2", "p1", "p2"), 3)
         self.sources = sources_of(self.scheduler, {name: name[0] for name in names}, late=0.6)
         for source in self.sources.values():
@@ -370,6 +376,7 @@ class Changing(World):
         core.reset_all(self, self.shape)
         self.disk.put_back(LogDisk(uuid=f"log{self.lives}"))
         self.segments.files.clear()
+        self.bucket.objects.clear()
         self.server.data.clear()  # states that this program does not declare: the reset warns of them
         self.server.journal.clear()
         self.history = History()

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from tests.simulator.fake_log import FakeLog, LogDisk
 from tests.simulator.in_world import Worlds
+from tests.simulator.memo import remembered
 from tests.simulator.patches import Folder
 from tests.simulator.programs import Shape
 from tests.simulator.scheduler import Pool, Scheduler
@@ -326,13 +327,10 @@ class _Looking:
 # --- engine ---------------------------------------------------------------------------------------------------------
 
 
-def slot_of(group: Group) -> ArrowSlot:
-    """The driver's own engine computes the stages; nothing stops it in the middle, so that one serves all drivers."""
-    return _slots.get(group.stages) or _slots.setdefault(group.stages, ArrowSlot(group))
+slot_of = remembered(ArrowSlot, lambda group: group.stages, programs=True)
+"""The driver's own engine computes the stages; nothing stops it in the middle, so that one serves all drivers.
 
-
-_slots: dict[Any, ArrowSlot] = {}
-"""By stages: each start makes groups of its own, which share them."""
+By stages: each start makes groups of its own, which share them."""
 
 
 # --- what users do beside a run --------------------------------------------------------------------------------------

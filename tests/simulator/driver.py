@@ -49,6 +49,8 @@ class Driver:
         """The object that takes savepoints of its run."""
         self.error: BaseException | None = None
         self.ended = False
+        self.frozen_before = len(world.history.batches)
+        """The number of batches that were frozen when it began."""
         self.life = world.lives
         """The number of the log with which it began: a reset makes another log."""
         self.given: dict[tuple[str, TransactionAttempt], Given] = {}

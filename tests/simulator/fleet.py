@@ -19,6 +19,7 @@ from typing import Any
 
 from tests.simulator.families import EVERY, world_of
 from tests.simulator.patches import machine
+from tests.simulator.programs import forget_many
 
 _AT_ONCE = 100
 """Seeds that a process takes."""
@@ -130,6 +131,8 @@ def some(seeds: range, every: int = EVERY, seconds: float = _MOST_SECONDS, flow:
             sizes = {"faults": sum(result.faults.values()), "batches": result.batches, "drivers": result.drivers}
             for name, size in sizes.items():
                 tally.sizes.setdefault(name, Counter())[size] += 1
+            if forget_many():
+                gc.collect()
             gc.collect(0)  # the next one then works where the caches are warm
     return tally
 

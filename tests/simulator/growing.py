@@ -82,6 +82,8 @@ class Growth:
             return "again" if len(self._world.drivers) > 1 else None  # a later start has filled the states meanwhile
         if isinstance(error, errors.CodeChangedError) and driver.shape == self._former:
             return "again" if self.founded else None
+        if isinstance(error, errors.CodeChangedError) and not driver.frozen_before and driver.run is None:
+            return "again"  # there was nothing to fill when it looked, and then the former driver froze its first batch
         if isinstance(error, errors.CodeChangedError):
             return "final" if self.skipped and "would lack the tuples read meanwhile" in str(error) else None
         return None

@@ -1,6 +1,7 @@
 """What is computed once for all schedules: functions of nothing but their arguments, which come again and again."""
 
 from collections.abc import Callable
+from functools import cache
 from itertools import count
 from typing import Any, TypeVar
 
@@ -20,9 +21,32 @@ _numbers: dict[Any, int] = {}
 _next_number = count().__next__
 
 
-def remembered(work: Callable[..., _T], key: Callable[..., Any]) -> Callable[..., _T]:
-    """The same function, that computes what it is asked again and again but once. What it gives is never changed."""
+_of_programs: list[Callable[[], None]] = []
+"""What forgets the results that belong to programs, each those of one function."""
+
+
+def of_programs(work: Callable[..., _T]) -> Callable[..., _T]:
+    """The same function, that computes once what it is asked about programs; see `forget_programs`."""
+    computing = cache(work)
+    _of_programs.append(computing.cache_clear)
+    return computing
+
+
+def forget_programs() -> None:
+    """Forget what was computed of programs. Chance makes other ones again and again, and nobody needs the former ones.
+
+    All at once: results that are found by the identity of a part of a program are wrong when the program has gone.
+    """
+    for forget in _of_programs:
+        forget()
+
+
+def remembered(work: Callable[..., _T], key: Callable[..., Any], programs: bool = False) -> Callable[..., _T]:
+    """The same function, that computes what it is asked again and again but once. What it gives is never changed.
+    `programs`: until `forget_programs`."""
     known: dict[Any, _T] = {}
+    if programs:
+        _of_programs.append(known.clear)
 
     def remembering(*args: Any) -> _T:
         asked = key(*args)

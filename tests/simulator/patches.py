@@ -15,11 +15,14 @@ from unittest.mock import patch
 import msgspec
 import pyarrow as pa
 
+from tests.simulator.bucket import BucketFiles
+from tests.simulator.fake_delta import MODULE
 from tests.simulator.frozen_disk import FrozenDisk, read_here, whole, written_here
 from tests.simulator.in_world import Worlds
-from tests.simulator.memo import MOST, content, kept, remembered
+from tests.simulator.memo import MOST, content, kept, of_programs, remembered
 from tests.simulator.places import placed
 from tests.simulator.saved_files import SavedFiles, read, written
+from tests.simulator.scheduler import Pool, Process
 from tests.simulator.side_disks import in_memory, removed
 from trident.access import forking, removal
 from trident.base import crash_points
@@ -32,7 +35,7 @@ from trident.compiler.frozen_parts import PART_ROWS
 from trident.compiler.outline import outline_of
 from trident.compiler.spark import keyed_jobs, state_puts
 from trident.compiler.states.queries import compile_query
-from trident.files import disk
+from trident.files import delta_folder, disk
 from trident.files.disk import DiskFiles
 from trident.frozen import files as frozen_files
 from trident.frozen.results import FrozenFiles
@@ -46,6 +49,9 @@ from trident_spouts import emission, rows, user_calls
 from trident_spouts.adapters import partitioned
 from trident_state import keys as state_keys
 from trident_state.binary import with_lengths
+from trident_state.delta import compaction, data_files, upkeep
+from trident_state.delta import store as delta_store
+from trident_state.delta import table as delta_table
 from trident_state.keys import decode_keys, hash_keys
 from trident_state.memory import entries as memory_entries
 from trident_state.memory import key_index, segments, snapshots
@@ -111,6 +117,10 @@ class Clock:
     @staticmethod
     def monotonic() -> float:
         return Worlds.now.scheduler.now  # type: ignore[no-any-return]
+
+    @staticmethod
+    def time() -> float:
+        return Worlds.now.scheduler.time()  # type: ignore[no-any-return]
 
     @staticmethod
     def sleep(seconds: float) -> None:
@@ -242,6 +252,35 @@ class Signal(Alone):
         return Worlds.now.scheduler.wait(so, timeout)  # type: ignore[no-any-return]
 
 
+class Thread:
+    """In the place of a `threading.Thread`: a task of the process that starts it."""
+
+    def __init__(self, target: Callable[[], None], **_: object) -> None:
+        self._target, self._over = target, True
+
+    def start(self) -> None:
+        scheduler = Worlds.now.scheduler
+        process: Process = scheduler.current
+        self._over = False
+        pool = next((pool for pool in process.pools if pool.name == "upkeep"), None)
+        (pool or Pool(scheduler, process, "upkeep", None)).submit(self._run)
+
+    def _run(self) -> None:
+        try:
+            self._target()
+        finally:
+            self._over = True
+
+    def is_alive(self) -> bool:
+        return not self._over
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait for its end. A task without a stack of its own does not wait for a time, since it may hold a lock."""
+        scheduler = Worlds.now.scheduler
+        if timeout is None or scheduler.fiber is not None:
+            scheduler.wait(lambda: self._over, timeout)
+
+
 def _removed(folder: Folder, ignore_errors: bool) -> None:
     Worlds.now.frozen_files.delete(folder.relative_to())
 
@@ -320,6 +359,10 @@ def _keeping(work: Callable[..., Placement]) -> Callable[..., Placement]:
     return keeping
 
 
+def _bits(count: int) -> int:
+    return Worlds.now.bucket.dice.getrandbits(count)  # type: ignore[no-any-return]
+
+
 def _split(table: pa.Table) -> tuple[pa.Table, pa.Array]:
     keys, values = keys_and_values(table)
     return kept(keys), kept(values)
@@ -354,8 +397,12 @@ def _all() -> list[tuple[Any, str, Any]]:
         (sources, "_JSON", SimpleNamespace(encode=msgspec.json.encode)),
         (sources, "json", SimpleNamespace(loads=msgspec.json.decode)),
         *((module, "threading", _THREADING) for module in (group_run, commit_gate, committed_reads, fence_watch)),
-        (query_answers, "compile_query", cache(compile_query)),
-        (program, "outline_of", remembered(outline_of, lambda frozen, _: tuple(id(output[3]) for output in frozen))),
+        (query_answers, "compile_query", of_programs(compile_query)),
+        (
+            program,
+            "outline_of",
+            remembered(outline_of, lambda frozen, _: tuple(id(output[3]) for output in frozen), programs=True),
+        ),
         (rests, "threading", SimpleNamespace(Condition=Signal)),
         (backfill, "time", Clock),
         (backfill, "shutil", SimpleNamespace(rmtree=removed)),
@@ -381,6 +428,22 @@ def _all() -> list[tuple[Any, str, Any]]:
         (redis_store, "threading", SimpleNamespace(RLock=Turns)),
         (memory_store, "threading", SimpleNamespace(RLock=Turns, Lock=Turn)),
         (attempts, "threading", SimpleNamespace(Lock=Turns)),
+        (delta_folder, "_file_system", lambda folder: BucketFiles(folder.uri)),
+        (delta_table, "deltalake", lambda need: MODULE),
+        (delta_table, "threading", SimpleNamespace(Lock=Turn)),
+        (delta_store, "threading", SimpleNamespace(RLock=Turns)),
+        (upkeep, "threading", SimpleNamespace(Lock=Turns, Thread=Thread)),
+        (compaction, "threading", SimpleNamespace(Event=Alone)),
+        *((module, "time", Clock) for module in (delta_table, upkeep)),
+        (
+            data_files,
+            "secrets",
+            SimpleNamespace(randbits=_bits, token_hex=lambda size: f"{_bits(8 * size):0{2 * size}x}"),
+        ),
+        # Each world with Delta tables sets its own:
+        *((compaction, name, getattr(compaction, name)) for name in ("LEAST", "MOST", "_SMALL", "_ROWS")),
+        *((upkeep, name, getattr(upkeep, name)) for name in ("CHECKPOINT_EVERY", "_CLEAN_EVERY", "_MANY", "_PAUSE")),
+        (data_files, "ROW_GROUP", data_files.ROW_GROUP),
         *((module, "parse_info", cache(parse_info)) for module in (redis_store, cluster)),  # equal ones are one
         *((module, "parse_meta", remembered(parse_meta, tuple)) for module in (reader, key_ownership)),
         *((module, "Arguments", arguments) for module in (reader, writer)),
@@ -399,9 +462,9 @@ def _all() -> list[tuple[Any, str, Any]]:
         (
             user_calls,
             "table_of",
-            remembered(user_calls.table_of, lambda rows, schema, where: (_held(rows), id(schema))),
+            remembered(user_calls.table_of, lambda rows, schema, where: (_held(rows), id(schema)), programs=True),
         ),
-        (inspect, "getsourcelines", cache(inspect.getsourcelines)),  # for messages; it parses a file each time
+        (inspect, "getsourcelines", of_programs(inspect.getsourcelines)),  # for messages; it parses a file each time
         *((module, "monotonic", Clock.monotonic) for module in (sources, partitioned)),
         *((module, "threading", SimpleNamespace(Lock=Turns, RLock=Turns)) for module in (redis_server, redis_log)),
         *((module, "time", Clock) for module in (redis_server, removal)),
@@ -410,10 +473,10 @@ def _all() -> list[tuple[Any, str, Any]]:
         (parquet_outlet, "parquet_place", placed),
         # What the library asks of the same classes, methods and steps again at each start and each call:
         (group_run, "sched", SimpleNamespace(scheduler=lambda clock: sched.scheduler(clock, lambda seconds: None))),
-        (user_calls, "asks_for_budget", remembered(user_calls.asks_for_budget, _function)),
-        (sources, "inspect", SimpleNamespace(signature=remembered(inspect.signature, _function))),
-        (user_code, "sites_in", remembered(user_code.sites_in, tuple)),
-        (user_code, "_sites_of", cache(user_code._sites_of)),
+        (user_calls, "asks_for_budget", remembered(user_calls.asks_for_budget, _function, programs=True)),
+        (sources, "inspect", SimpleNamespace(signature=remembered(inspect.signature, _function, programs=True))),
+        (user_code, "sites_in", remembered(user_code.sites_in, tuple, programs=True)),
+        (user_code, "_sites_of", of_programs(user_code._sites_of)),
         (engine, "arrow_schema", _same(arrow_schema)),
     ]
 
@@ -428,15 +491,8 @@ def _held(rows: Any) -> Any:
 
 def _same(work: Any) -> Any:
     """The same function, that computes once what it is asked about the same object."""
-    known: dict[int, tuple[Any, Any]] = {}
-
-    def remembering(thing: Any) -> Any:
-        found = known.get(id(thing))
-        if found is None:
-            found = known[id(thing)] = thing, work(thing)
-        return found[1]
-
-    return remembering
+    held = remembered(lambda thing: (thing, work(thing)), id, programs=True)  # so that no other object has its id
+    return lambda thing: held(thing)[1]
 
 
 _PUT = _all()

@@ -5,7 +5,7 @@ python -m tests.simulator.planted positions   those whose name begins so
 
 The faults are of the kinds that only a program which changes, or user code that misbehaves, brings to light; and those
 of verbs with states of their own and of several aggregates, which are looked for in the programs of `verbs.py`; and
-those of executors that write and ask states.
+those of executors that write and ask states; and those of states in Delta tables.
 """
 
 import os
@@ -16,7 +16,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.simulator.families import EVOLVING, EXECUTORS, LOOSE, SAVEPOINTS
+from tests.simulator.families import DELTA, DELTA_CHANGING, EVOLVING, EXECUTORS, LOOSE, SAVEPOINTS
 from tests.simulator.fleet import some
 
 ROOT = Path(__file__).parents[2]
@@ -40,7 +40,7 @@ class Fault:
     flow: str = ""
     """How the names of the unchanging programs begin in which it is looked for; "": in programs that change; LOOSE: in
     those that begin with a loose query; EVOLVING: in those whose states evolve; EXECUTORS: where these write and ask
-    states."""
+    states; DELTA and DELTA_CHANGING: where states are Delta tables."""
 
     @property
     def places(self) -> list[tuple[str, str, str]]:
@@ -824,8 +824,116 @@ BY_EXECUTORS = [
 """The faults that executors show which write and ask states."""
 
 
+_TABLE, _COMPACTION = "state/trident_state/delta/table.py", "state/trident_state/delta/compaction.py"
+
+IN_TABLES = [
+    Fault(
+        "a repeated batch",
+        "a batch that the table has is written again",
+        "state/trident_state/delta/store.py",
+        "            if version.marker >= update.txid:\n                return Applied(read_again",
+        "            if False:\n                return Applied(read_again",
+        flow=DELTA,
+    ),
+    Fault(
+        "a version that comes late",
+        "a commit follows the last version, not the one that was checked",
+        _TABLE,
+        "            table = self._at(base.version)\n            table.create_write_transaction(",
+        "            table = self._writer = self._open(None)\n            table.create_write_transaction(",
+        flow=DELTA,
+    ),
+    Fault(
+        "two merges",
+        "two merges of the same files do not collide",
+        _COMPACTION,
+        "self._table.commit(version, {COMPACTIONS: count}, becomes",
+        "self._table.commit(version, {}, becomes",
+        flow=DELTA,
+    ),
+    Fault(
+        "merge",
+        "it takes the files of the last batch too",
+        _COMPACTION,
+        "    while runs and runs[-1][0].high >= marker:\n",
+        "    while False:\n",
+        (
+            "state/trident_state/delta/reading.py",
+            "        if any(file.high > asOf for file in files):\n",
+            "        if False:\n",
+        ),
+        flow=DELTA,
+    ),
+    Fault(
+        "merge",
+        "a removed value comes back from an older file",
+        _COMPACTION,
+        "    if not added and gone is None:\n        return keys, values, txids\n",
+        "",
+        flow=f"{DELTA},changes,upserts,stateful,recent,timers,sessions,interval",
+    ),
+    Fault(
+        "merge",
+        "a content counts as expired",
+        _COMPACTION,
+        "without_expired(values, txids, gone or 0)",
+        "without_expired(values, txids + 1, (gone or 0) + 1)",
+        flow=DELTA_CHANGING,
+    ),
+    Fault(
+        "vacuum",
+        "a merge that slept names files that were cleaned up",
+        _TABLE,
+        '            self.commit(version, {COMPACTIONS: count}, {"compactions": count})\n            with',
+        "            with",
+        flow=DELTA,
+    ),
+    Fault(
+        "vacuum",
+        "the files of a batch under way are cleaned up",
+        _TABLE,
+        " and first_batch(path) <= version.marker]",
+        "]",
+        flow=f"{EXECUTORS},{DELTA}",
+    ),
+    Fault(
+        "vacuum",
+        "a file that was cleaned up during a read is damage",
+        "state/trident_state/delta/store.py",
+        "            if now is not None and now.version == version.version:\n",
+        "            if True:\n",
+        flow=DELTA,
+    ),
+    Fault(
+        "drop",
+        "a merge that comes first leaves its files in the table",
+        "state/trident_state/delta/store.py",
+        "{DROPPED: 1, COMPACTIONS: merges, **lease_numbers(held)}",
+        "{DROPPED: 1, **lease_numbers(held)}",
+        flow=DELTA_CHANGING,
+    ),
+    Fault(
+        "object store",
+        "a look at the files of puts that fails ends the run",
+        "state/trident_state/delta/shared_table.py",
+        "    except SourceUnreadableError as error:\n        raise StateUnavailableError",
+        "    except ZeroDivisionError as error:\n        raise StateUnavailableError",
+        flow=f"{EXECUTORS},{DELTA}",
+    ),
+    Fault(
+        "object store",
+        "the last version is not looked for",
+        _TABLE,
+        "return self.folder.stamp(_commit(version + 1)) is None and ",
+        "return ",
+        flow=DELTA,
+    ),
+]
+"""The faults that states in Delta tables show."""
+
+
 def main(begins: str) -> int:
-    asked = [fault for fault in [*FAULTS, *OVER_TIME, *BY_EXECUTORS] if fault.name.startswith(begins)]
+    asked = [fault for fault in [*FAULTS, *OVER_TIME, *BY_EXECUTORS, *IN_TABLES] if fault.name.startswith(begins)]
     print("| what happens | planted fault | found after schedules | what the first one said |\n|---|---|---|---|")
     lost = not asked
     with tempfile.TemporaryDirectory() as folder:

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from tests.simulator import spouts
 from tests.simulator.in_world import CONTENT, InWorld, Worlds, first_letter
+from tests.simulator.memo import forget_programs, of_programs
 from trident import Count, Evolution, InitialState, MapGet, Sum, TridentTopology
 from trident.compiler.program import Program
 from trident.compiler.stages import cut
@@ -130,13 +131,30 @@ def _shown(line: Line, names: dict[str, str]) -> str:
 # --- what is made of them -----------------------------------------------------------------------------------------
 
 
-@cache
+MANY = 500
+"""The number of programs that are kept for other schedules; then all are forgotten."""
+_made = 0
+
+
+def forget_many() -> bool:
+    """Forget all programs if there are many. Return whether they were."""
+    global _made
+    many = _made > MANY
+    if many:
+        _made = 0
+        forget_programs()
+    return many
+
+
+@of_programs
 def program_of(shape: Shape) -> Program:
     """The program, cut by the real compiler."""
+    global _made
+    _made += 1
     return cut(_topology(shape))
 
 
-@cache
+@of_programs
 def _topology(shape: Shape) -> TridentTopology:
     topology = TridentTopology()
     streams = {stream.token: spouts.new_stream(topology, stream, shape.wide) for stream in shape.streams}

@@ -43,7 +43,7 @@ class Saves:
         """What was frozen up to the savepoint's txid."""
         self._deaths = self._dice.choice((0, 0, 1, 1, 2))
         """How often the fork dies while it is made."""
-        self._before: dict[bytes, Any] = {}
+        self._before: dict[Any, Any] = {}
         """The data of the first topology on the server."""
         self.forked = False
         self._is_made = False
@@ -188,10 +188,13 @@ class Saves:
     def check_first(self) -> None:
         """The fork has not touched the data of the first topology. Raises Wrong."""
         if self.forked and not self._world.lost_writes and self._of_first() != self._before:
-            raise Wrong("the fork has changed the states of the first topology on the server")
+            raise Wrong("the fork has changed the states of the first topology")
 
-    def _of_first(self) -> dict[bytes, Any]:
-        return {name: dict(held) for name, held in self._world.server.data.items() if name.startswith(b"p:{sim/")}
+    def _of_first(self) -> dict[Any, Any]:
+        world = self._world
+        tables = {name: held for name, held in world.bucket.objects.items() if name.startswith("sim://states/sim/")}
+        held = {name: dict(held) for name, held in world.server.data.items() if name.startswith(b"p:{sim/")}
+        return {**held, **tables}
 
 
 def _numbers(history: History, token: str, txid: int) -> set[int]:

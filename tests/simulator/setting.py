@@ -1,13 +1,16 @@
 """Where a schedule keeps its states, of which kind they are, and who writes them, all drawn by chance."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from random import Random
 from typing import Any, Literal
 
 from tests.simulator.network import FakeAddress, Network
 from tests.simulator.scheduler import Scheduler
+from trident.files.delta_folder import TableFolder
+from trident_state.delta import compaction, data_files, upkeep
+from trident_state.delta.store import DeltaStore
 from trident_state.memory.store import MemoryStore, Pace
 from trident_state.records.forms import ValueForm
 from trident_state.redis.layout import Layout
@@ -19,6 +22,54 @@ _layout = cache(Layout)
 
 EXECUTORS = 0.3
 """In how many of the schedules with states in Redis executors write and ask them."""
+
+
+DELTA = 0.04
+"""In how many schedules states are Delta tables."""
+
+
+@dataclass
+class DeltaSetting:
+    """The sizes at which the upkeep of Delta tables does something, small enough for a schedule of a few batches."""
+
+    least: int
+    most: int
+    small: int
+    rows: int
+    checkpoint_every: int
+    clean_every: float
+    many: int
+    row_group: int
+    cache: int
+    hour: float
+    """The seconds of an hour, for which files stay that no version has."""
+    log_kept: float
+    """The seconds for which versions stay that are older than a checkpoint."""
+
+    @classmethod
+    def draw(cls, dice: Random) -> "DeltaSetting":
+        """Draw them."""
+        return cls(
+            least=dice.choice((2, 2, 3, 4)),
+            most=dice.choice((2, 3, 32)),
+            small=dice.choice((1, 1, 4_096)),
+            rows=dice.choice((1, 2, 1_000_000)),
+            checkpoint_every=dice.choice((2, 4, 100)),
+            clean_every=dice.choice((0.0, 0.1, 600.0)),
+            many=dice.choice((1, 3, 40)),
+            row_group=dice.choice((1, 16_384)),
+            cache=dice.choice((0, 2_000, 1 << 20)),
+            hour=dice.choice((2.5, 3_600.0)),
+            log_kept=dice.choice((2.5, 3_600.0)),
+        )
+
+    def apply(self) -> None:
+        """Let the library's code go by them."""
+        vars(compaction).update(LEAST=self.least, MOST=self.most, _SMALL=self.small, _ROWS=self.rows)
+        vars(upkeep).update(
+            CHECKPOINT_EVERY=self.checkpoint_every, _CLEAN_EVERY=self.clean_every, _MANY=self.many, _PAUSE=0.1
+        )
+        vars(data_files).update(ROW_GROUP=self.row_group)
 
 
 class Setting:
@@ -37,6 +88,8 @@ class Setting:
         self.put_keys = chance.choice((1, 2, 1000))
         self.topology = "sim"
         """The name of the topology: that of the fork, once there is one."""
+        self.delta: DeltaSetting | None = None
+        """That of states in Delta tables, if there are some."""
         self.writers: Literal["driver", "executors", "auto"] = "driver"
         self.sees_files = True
         self.large = 0.0
@@ -46,11 +99,21 @@ class Setting:
         """Whether somebody copies the log early, and may put the copy back: then a late put holds another batch of its
         txid."""
 
+    def draw_delta(self, dice: Random, asked: bool) -> None:
+        """Draw whether states are Delta tables. `asked`: some certainly are."""
+        if not asked and dice.random() >= DELTA:
+            return
+        self.delta = DeltaSetting.draw(dice)
+        some = {state for state in self.homes if dice.random() < 0.7} or {dice.choice([*self.homes])}
+        self.homes |= dict.fromkeys(some, "delta")
+        self._scheduler.in_fibers = dice.choice((0.3, 0.7))  # merges go on beside batches
+
     def draw_executors(self, dice: Random, asked: bool) -> None:
         """What executors do. `asked`: they certainly write."""
-        if asked and "redis" not in self.homes.values():
+        shared = {"redis", "delta"} & {*self.homes.values()}
+        if asked and not shared:
             self.homes[dice.choice([*self.homes])] = "redis"
-        if asked or ("redis" in self.homes.values() and dice.random() < EXECUTORS):
+        if asked or (shared and dice.random() < EXECUTORS):
             self.writers = dice.choice(("executors", "auto"))
             self.sees_files = self.writers == "executors" or dice.random() < 0.9
             self.large = dice.choice((0.7, 1.0))
@@ -77,6 +140,10 @@ class Setting:
             return self.in_memory(identity, shape, self.kind, home)
         if self._in_python:
             shape = _combined_in_python(shape)
+        if self.homes[identity.name] == "delta":
+            assert self.delta is not None
+            folder = TableFolder(f"sim://states/{identity.topology}/{identity.name}", owner="DeltaMapState")
+            return DeltaStore(identity, shape, self.kind, folder, None, self.delta.cache, 1)
         address: Any = FakeAddress(network)
         layout = _layout("p", identity, self._buckets, self.groups)
         return RedisStore(identity, shape, self.kind, address, layout, self._form)

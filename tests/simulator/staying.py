@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 
 from tests.simulator.driver import Driver
+from tests.simulator.fake_delta import check_table
 from tests.simulator.fake_log import LogDisk
 from tests.simulator.fake_redis import INDEXES
 from tests.simulator.faults import WEIGHTS, Faults
@@ -25,7 +26,8 @@ _HANGS = (0.1, 1.0, 20.0)
 
 class Staying(World):
     """A schedule. `flow`: how the name of its program begins; several with commas. `executors`: whether executors
-    certainly write states. `savepoint`: whether a savepoint is certainly taken."""
+    certainly write states. `savepoint`: whether a savepoint is certainly taken. `delta`: whether states certainly are
+    Delta tables."""
 
     def __init__(
         self,
@@ -34,6 +36,7 @@ class Staying(World):
         flow: str = "",
         executors: bool = False,
         savepoint: bool = False,
+        delta: bool = False,
     ) -> None:
         super().__init__(seed, trace)
         chance, able = self.chance, flows_of(flow)
@@ -41,13 +44,15 @@ class Staying(World):
         self.group = self.flow.program.groups[0].name
         self.setting = Setting(self.scheduler, self.flow.states)
         # By draws of its own, so that the other schedules stay as they were.
+        self.setting.draw_delta(Random(f"{seed}/delta"), delta)
         self.setting.draw_executors(Random(f"{seed}/executors"), executors)
         streams = self.flow.by_name()
         self.sources = sources_of(self.scheduler, {name: chance.choice("oatp") for name in streams}, late=0.3)
         numbers = sorted(number for source in self.sources.values() for number in source.there())
         self._poison = chance.choice(numbers) if chance.random() < 0.04 else None
         """The tuple that always fails."""
-        self.scheduler.in_fibers = chance.choice((0.0, 0.02, 0.05, 0.1, 0.3))
+        in_fibers = chance.choice((0.0, 0.02, 0.05, 0.1, 0.3))
+        self.scheduler.in_fibers = max(in_fibers, self.scheduler.in_fibers)
         self.scheduler.pausing = chance.choice((0.2, 0.6))
         weights = [stays for stays, _ in WEIGHTS.values()]
         left = chance.choices([*WEIGHTS], weights, k=chance.choice((0, 1, 2, 3, 4, 6, 9)))
@@ -127,6 +132,8 @@ class Staying(World):
         """The server's own bookkeeping is right: markers, key counts, nothing left open."""
         if self.saves is not None:
             self.saves.check_first()
+        for state in [state for state, home in self.setting.homes.items() if home == "delta"]:
+            check_table(self.bucket, f"sim://states/{self.setting.topology}/{state}", len(self.history.batches))
         last = str(len(self.history.batches)).encode()
         for state in [state for state, home in self.setting.homes.items() if home == "redis"]:
             ours = tuple(f"p:{{{self.setting.topology}/{state}{end}".encode() for end in ("}", "/"))

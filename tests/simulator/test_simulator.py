@@ -198,7 +198,7 @@ def test_the_words_by_which_the_oracle_tells_errors_apart_stand_in_the_sources()
 
 
 def test_the_planted_faults_have_their_places_in_the_sources_and_are_python() -> None:
-    for fault in [*planted.FAULTS, *planted.OVER_TIME, *planted.BY_EXECUTORS]:
+    for fault in [*planted.FAULTS, *planted.OVER_TIME, *planted.BY_EXECUTORS, *planted.IN_TABLES]:
         for file, text, instead in fault.places:
             source = (ROOT / file).read_text()
             assert source.count(text) == 1, f"{fault.name}: {file}"

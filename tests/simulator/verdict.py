@@ -3,6 +3,7 @@ here is wrong."""
 
 from typing import TYPE_CHECKING, Literal
 
+from tests.simulator.bucket import FAULT
 from trident.base import errors
 
 if TYPE_CHECKING:
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 Verdict = Literal["again", "final"] | None
 """None if a driver was wrong to stop, "again" if the next start goes on, "final" if only a human can."""
 
-_STORE = {"server killed", "server rewound", "one hash tag rewound", "server emptied", "network"}
+_STORE = {"server killed", "server rewound", "one hash tag rewound", "server emptied", "network", FAULT}
 OF_STAGES = (errors.UserFunctionError, errors.BatchTimeoutError, errors.SparkFailedError)
 """Errors after which a stage, a commit or a heal is tried as often as a batch has attempts."""
 _PASSING = (errors.StateUnavailableError, errors.StateFullError, errors.StateBehindError, errors.StateRecoveringError)
@@ -20,7 +21,7 @@ _PASSING = (errors.StateUnavailableError, errors.StateFullError, errors.StateBeh
 
 def why_right(world: "World", driver: "Driver", error: BaseException) -> Verdict:
     """Return whether a driver was right to stop with this error."""
-    kinds = world.result.faults.keys()
+    kinds = {FAULT if kind.startswith(FAULT) else kind for kind in world.result.faults}
     if isinstance(error, errors.FencedError):  # a later driver has the log; after an older copy: epochs are given twice
         lease = driver.begun.lease if driver.begun is not None else None
         taken = world.history.forgot or lease is None or world.disk.epoch > lease.epoch

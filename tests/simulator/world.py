@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 from tests.simulator import core, patches
+from tests.simulator.bucket import Bucket
 from tests.simulator.driver import Driver
 from tests.simulator.engines import Engines
 from tests.simulator.fake_log import LogDisk
@@ -88,6 +89,7 @@ class World:
         """Where the log is, if not in a file."""
         self.patience = 0.0
         self.log_network = LogNetwork(self.scheduler, self.server)
+        self.bucket = Bucket(self, Random(f"object store {seed}"))
         self.segments = patches.SegmentFiles()
         self.frozen_files = FrozenDisk()
         self.bodies: list[Any] = []
@@ -168,6 +170,9 @@ class World:
         vars(writer)["PUT_KEYS"] = self.setting.put_keys
         vars(due_index)["_PAGE_KEYS"] = self._due_page
         vars(frozen_parts)["PART_ROWS"] = self.setting.part_rows
+        if self.setting.delta is not None:
+            self.setting.delta.apply()
+            self.bucket.draw()
         scheduler = self.scheduler
         crash_points.listen(self._reached)
         try:
@@ -191,6 +196,7 @@ class World:
     def _close(self) -> None:
         self.faults.stop()
         self.troubles.stop()
+        self.bucket.stop()
         self._next_read = NEVER
         for process in [*self.scheduler.processes]:
             self.scheduler.kill(process)
@@ -376,6 +382,7 @@ class World:
             self._finished_at = now
             self.faults.stop()
             self.troubles.stop()
+            self.bucket.stop()
             for source in self.sources.values():
                 source.trouble.clear()
         if self._wait_for_programs() or self.history.waiting or self.missing:
@@ -390,7 +397,8 @@ class World:
         """Read everything, if only one driver is at work and nothing is on its way that is late."""
         alive, now = self._at_work, self.scheduler.now
         asleep = any(d.process.asleep_until > now for d in self.drivers if d.process.alive)
-        if asleep or len(alive) != 1 or self.log_network.late or self.network.late or not self.server.up:
+        late = self.log_network.late or self.network.late or self.bucket.late
+        if asleep or len(alive) != 1 or late or not self.server.up:
             return
         driver = alive[0]
         if driver.run is None or driver.asked_at is not None or not driver.run.resting():
