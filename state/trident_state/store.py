@@ -161,8 +161,12 @@ def read_few(store: object, keys: Sequence[Key], asOf: int | None) -> FewFound |
 class Paged(Protocol):
     """A store that can scan page by page, each page as of a separate txid."""
 
-    def scan_by_page(self, pageRows: int = 10_000) -> Iterator[tuple[int, pa.Table]]:
-        """Yield all entries in tables of at most `pageRows` rows, each with the txid as of which it was read."""
+    def scan_by_page(self, least: int, pageRows: int = 10_000) -> Iterator[tuple[int, pa.Table]]:
+        """Yield all entries in tables of at most `pageRows` rows, each with the txid as of which it was read.
+
+        A table may have no rows: the part that was read had no entries as of its txid. Raises StateRecoveringError if
+        the store has fallen back before batch `least`.
+        """
         ...
 
 

@@ -246,7 +246,7 @@ def test_a_scan_that_takes_long_takes_no_page_of_another_state(
         written.feed(*((f"w{n}", n) for n in range(400)))
     with written.open() as totals:
         store = totals._followed.paged
-        by_page, whole = store.scan_by_page(10), store.scan(1, 10)
+        by_page, whole = store.scan_by_page(1, 10), store.scan(1, 10)
         assert next(by_page)[0] == 1 and len(next(whole))
         written.end("drop")
         written.factory = RedisMapState.opaque(shared_redis.url, buckets=buckets)

@@ -223,14 +223,14 @@ def test_a_scan_of_a_state_in_redis_tells_from_which_txid_to_which_it_is(
     with fed.running, openState("wc", "counts", url=shared_redis.url) as counts:
         fed.feed(*[f"w{n}" for n in range(400)])
         store = counts._followed.paged  # type: ignore[attr-defined]
-        whole = store.scan_by_page(10)
+        whole = store.scan_by_page(1, 10)
         pages = [next(whole)]
         for _ in range(4):  # more than a read as of one txid survives
             fed.feed("w1")
         pages += list(whole)
         assert {txid for txid, _ in pages} == {1, 5} and sum(page.num_rows for _, page in pages) == 400
         monkeypatch.setattr(
-            store.__class__, "scan_by_page", lambda self, pageRows=committed_reads.FREE_ROWS: iter(pages)
+            store.__class__, "scan_by_page", lambda self, least, pageRows=committed_reads.FREE_ROWS: iter(pages)
         )
         assert counts.toPandas().attrs == {"asOfTxid": 1, "toTxid": 5}
 

@@ -3504,6 +3504,22 @@ GUARDS = [
         "tests/run/test_early_results.py -k begin_or_cease",
     ),
     Guard(
+        "pages, fell back",
+        "a savepoint, or a snapshot of a feed, keeps values that the server had before it lost its last writes",
+        "state/trident_state/redis/store.py",
+        "            check_reached(self._where, txids[-1], least)\n",
+        "",
+        "tests/run/test_savepoints.py -k lost_its_last_writes",
+    ),
+    Guard(
+        "pages, no entries",
+        "a savepoint lacks the keys that the server had lost while it was copied",
+        "state/trident_state/redis/reader.py",
+        "max(page.num_rows, 1)",
+        "page.num_rows",
+        "tests/run/test_savepoints.py -k lost_its_last_writes",
+    ),
+    Guard(
         "savepoint, at rest",
         "a savepoint has positions and values of different batches",
         "trident/run/saving.py",

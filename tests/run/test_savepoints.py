@@ -280,6 +280,37 @@ def test_a_savepoint_waits_for_planned_batches_and_the_run_goes_on_after_a_timeo
         assert read(running) == {"dog": 2}
 
 
+def test_a_server_that_lost_its_last_writes_is_not_copied_as_it_is(tmp_path: Path, shared_redis: RedisServer) -> None:
+    """It is healed before the pause. What it lacked until then is in no batch that the copy looks at."""
+
+    def program(source: FeederBatchSpout, state: Any) -> TridentTopology:
+        topology = TridentTopology()
+        topology.newStream("words", source).groupBy("word").persistentAggregate(state, Count(), "n", name="counts")
+        return topology
+
+    def heals() -> None:
+        source.feed([("cow",)])
+        running.processAllAvailable(timeout=60)
+
+    client, source = shared_redis.client, FeederBatchSpout("word string")
+    counting = program(source, RedisMapState.opaque(shared_redis.url, buckets=8))
+    with start_local(counting, name="first", checkpointLocation=tmp_path) as running:
+        before = {key: client.dump(key) or b"" for key in client.scan_iter()}
+        source.feed([("dog",), ("cat",)])
+        assert read(running) == {"dog": 1, "cat": 1}
+        at("savepoint.pages", heals)
+        with client.pipeline() as falls_back:
+            falls_back.flushall()
+            for key, content in before.items():
+                falls_back.restore(key, 0, content)
+            falls_back.execute()
+        running.savepoint("before")
+        assert read(running) == {"dog": 1, "cat": 1, "cow": 1}
+    forkTopology("first", "before", "second", tmp_path)
+    forked = program(FeederBatchSpout("word string"), MemoryMapState.opaque())
+    assert contents(forked, "second", tmp_path) == {"dog": 1, "cat": 1, "cow": 1}
+
+
 def test_an_inactive_topology_stays_inactive(tmp_path: Path) -> None:
     with start_local(words(), name="first", checkpointLocation=tmp_path, active=False) as running:
         assert running.savepoint("nothing-yet").txids == {"words": 0}

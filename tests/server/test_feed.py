@@ -22,7 +22,14 @@ from tests.support.soak import Soak
 from tests.support.waiting import wait_until
 from trident import AsyncDRPCClient, Count, DRPCClient, TridentTopology, dropState, openTopology
 from trident.client.changes import Event, EventReader
-from trident.errors import ChangesMissedError, SnapshotMovedError, StateEndedError, StateError, TopologyError
+from trident.errors import (
+    ChangesMissedError,
+    SnapshotMovedError,
+    StateEndedError,
+    StateError,
+    StateRecoveringError,
+    TopologyError,
+)
 from trident.reads import state_changes
 from trident.reads.state_changes import Position
 from trident.server.access_rules import Rights
@@ -120,6 +127,39 @@ def test_a_snapshot_is_as_of_a_batch_that_all_states_of_the_group_have(
             for gone in part.removed.to_pylist():
                 values.pop(gone["word"], None)
         assert part.last and part.txid == 1 and values == {"dog": 1, "cat": 1}
+
+
+def test_a_snapshot_has_a_key_that_only_a_batch_removed_that_is_not_committed(
+    shared_redis: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its page has no entries, and is as of the later batch all the same."""
+    topology, feeder = TridentTopology(), FeederBatchSpout("word string, op string")
+    changes = topology.newStream("words", feeder).asChanges("op", {"c": "insert", "d": "delete"})
+    changes.groupBy("word").persistentAggregate(RedisMapState.opaque(shared_redis.url), Count(), "n", name="counts")
+    with topology.start(engine="embedded", name="wc", checkpointLocation=tmp_path) as running:
+        for kind in ("c", "d"):
+            feeder.feed([("dog", kind)])
+            running.processAllAvailable()
+        # As if another state of the group lacked the second batch.
+        monkeypatch.setattr(running._read_source, "committed", lambda group: 1)
+        parts = list(running.changes("counts").snapshot())
+        assert [row for part in parts for row in part.entries.to_pylist()] == [{"word": "dog", "n": 1}]
+        assert parts[-1].last and parts[-1].txid == 1
+
+
+def test_a_snapshot_waits_for_a_server_that_fell_back(
+    shared_redis: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys that no batch changed since would keep their earlier values."""
+    topology, feeder = counting(RedisMapState.opaque(shared_redis.url))
+    with topology.start(engine="embedded", name="wc", checkpointLocation=tmp_path) as running:
+        for words in (["dog", "cat"], ["dog", "cow"]):
+            feeder.feed([(word,) for word in words])
+            running.processAllAvailable()
+        # As if the server had been at batch 3 before.
+        monkeypatch.setattr(running._read_source, "committed", lambda group: 3)
+        with pytest.raises(StateRecoveringError, match="is at txid 2, so a read as of 3 has to wait"):
+            next(running.changes("counts").snapshot())
 
 
 def test_a_snapshot_comes_first_and_changes_follow_without_a_gap(serving: Serving) -> None:

@@ -653,9 +653,17 @@ OVER_TIME = [
     Fault(
         "savepoint",
         "a page of a server that fell back counts",
-        "trident/run/state_copies.py",
-        "        if txid < since:\n",
-        "        if False:\n",
+        "state/trident_state/redis/store.py",
+        "            check_reached(self._where, txids[-1], least)\n",
+        "",
+        flow=SAVEPOINTS,
+    ),
+    Fault(
+        "savepoint",
+        "a page without entries of a server that fell back counts",
+        "state/trident_state/redis/reader.py",
+        "max(page.num_rows, 1)",
+        "page.num_rows",
         flow=SAVEPOINTS,
     ),
     Fault(

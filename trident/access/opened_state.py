@@ -303,7 +303,7 @@ class OpenedState(Ending, StateView):
         committed, txids = self._followed.committed(), list[int]()
 
         def pages() -> Iterator[pa.Table]:
-            for txid, page in paged.scan_by_page():
+            for txid, page in paged.scan_by_page(committed):
                 txids.append(txid)
                 yield page
 

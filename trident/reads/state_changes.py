@@ -201,11 +201,12 @@ class StateChanges:
         if isinstance(paged, Paged):
             # Each page is as of a separate txid, at least `low`. The keys that changed since `low` follow, as of one
             # txid.
-            for txid, page in paged.scan_by_page():
+            for txid, page in paged.scan_by_page(low):
                 # A page shows only this store, which may hold a batch that another state of the group still lacks
                 # (guard "feed, snapshot"). Keys of that batch are sent once more, as of the committed batch.
                 reached = max(reached, txid)
-                yield self._change(first, max(low, txid), *self._split(page), last=False, snapshot=True)
+                if page.num_rows:
+                    yield self._change(first, txid, *self._split(page), last=False, snapshot=True)
         else:
             table = self._view.toArrow()
             low = reached = int((table.schema.metadata or {})[b"asOfTxid"])

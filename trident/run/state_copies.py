@@ -77,7 +77,7 @@ class StateCopies:
         if factory.kind is StateKind.NON_TRANSACTIONAL or ttl_of_factory(factory) is not None or not shape.keys.names:
             return None
         if isinstance(store, Paged):
-            tables: Iterator[pa.Table] = _not_before(since, store.scan_by_page(_PAGE_ROWS))
+            tables: Iterator[pa.Table] = (page for _, page in store.scan_by_page(since, _PAGE_ROWS))
         elif isinstance(store, MemoryStore):
             tables = store.scan(None, _PAGE_ROWS)
         else:
@@ -157,14 +157,6 @@ class StateCopies:
 
 def _schema(shape: StateShape) -> pa.Schema:
     return pa.schema([*shape.keys, pa.field("value", shape.value)])
-
-
-def _not_before(since: int, pages: Iterable[tuple[int, pa.Table]]) -> Iterator[pa.Table]:
-    """Yield tables. Raises SnapshotMovedError for one that was read before a batch: the server lost its last writes."""
-    for txid, table in pages:
-        if txid < since:
-            raise SnapshotMovedError(f"the state fell back to batch {txid}, before batch {since}, while it was copied")
-        yield table
 
 
 def _pieces(keys: pa.Table) -> Iterator[pa.Table]:

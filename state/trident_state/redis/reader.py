@@ -171,8 +171,8 @@ class Reader:
         """Yield all entries in tables of at most `rows` rows. `metas` are the meta hashes that `current` returned.
 
         With `txids`, each table is as of the last txid that all groups had committed when the table was read; that txid
-        is appended to `txids` before the table is yielded. `lease` and `cutoff` mean the same as in `read`. With
-        `buckets`, only these buckets are read.
+        is appended to `txids` before the table is yielded, and tables may have no rows. `lease` and `cutoff` mean the
+        same as in `read`. With `buckets`, only these buckets are read.
         """
         schema = pa.schema([*self._shape.keys, pa.field("value", self._shape.value)])
         waiting = deque((bucket, b"0") for bucket in (range(layout.buckets) if buckets is None else buckets))
@@ -197,7 +197,10 @@ class Reader:
                 sizes.append((bucket // layout.per_group, len(pairs)))
             in_force = self._cutoff(metas, asOf, sizes) if cutoff is None else cutoff
             page = self._page(schema, entries, asOf, in_force)
-            for start in range(0, page.num_rows, rows):
+            # Buckets without entries count if callers look at the txid: a server that lost its last writes may have no
+            # entries (guard "pages, no entries").
+            size = page.num_rows if txids is None else max(page.num_rows, 1)
+            for start in range(0, size, rows):
                 yield page.slice(start, rows)
 
     def _page(

@@ -37,6 +37,7 @@ from trident_state.redis.scripts import ACQUIRE, ALL, CREATE, DROP, SWEEP, Scrip
 from trident_state.redis.server import check_server, parse_info
 from trident_state.redis.wire import bulks, call, command
 from trident_state.redis.writer import Task, Writer
+from trident_state.rules import check_reached
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 
 _log = logging.getLogger("trident.state")
@@ -404,14 +405,16 @@ class RedisStore:
         """Yield the entries of a part, which is some buckets, of one group if there are as many parts as groups."""
         yield from self._pages(asOf, self._lease, pageRows, part=part)
 
-    def scan_by_page(self, pageRows: int = 10_000) -> Iterator[tuple[int, pa.Table]]:
+    def scan_by_page(self, least: int, pageRows: int = 10_000) -> Iterator[tuple[int, pa.Table]]:
         """Yield all entries in tables of at most `pageRows` rows, each table with the txid as of which it was read.
 
         This is for readers that cannot hold commits back: each table is as of the last txid that all groups had
-        committed when the table was read.
+        committed when the table was read. Raises StateRecoveringError for a table, even without rows, that is as of a
+        batch before `least`, because the server lost its last writes.
         """
         txids = list[int]()
         for page in self._pages(None, None, pageRows, txids):
+            check_reached(self._where, txids[-1], least)
             yield txids[-1], page
 
     def _pages(

@@ -128,6 +128,17 @@ def test_a_server_that_lost_everything_is_founded_again_and_healed(tmp_path: Pat
         assert contents(store, 5) == sums(given)
 
 
+@pytest.mark.parametrize("stored", [{}, {1: 1}], ids=["nothing is left", "something is left"])
+def test_pages_of_a_server_that_fell_back_are_refused(shared_redis: RedisServer, stored: dict[int, int]) -> None:
+    """Pages without entries as well: they would pass for pages of a state that has none."""
+    with started(shared_redis.url, buckets=2, groups=2) as store:
+        store.apply(LEASE, update(1, stored))
+        pages = list(store.scan_by_page(1))
+        assert {txid for txid, _ in pages} == {1} and sum(page.num_rows for _, page in pages) == len(stored)
+        with pytest.raises(StateRecoveringError, match="is at txid 1, so a read as of 2 has to wait"):
+            list(store.scan_by_page(2))
+
+
 def test_a_server_that_fell_back_before_the_last_driver_says_so(tmp_path: Path) -> None:
     given = batches(4, 300, 200)
     with RedisServer(tmp_path, "none") as server, started(server.url) as store:
