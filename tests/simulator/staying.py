@@ -113,8 +113,14 @@ class Staying(World):
 
     @property
     def _may_finish(self) -> bool:
-        begun = self.saves is None or not self.saves.forked or self.drivers[-1].run is not None
-        return super()._may_finish and begun and (self.growth is None or self.growth.over)
+        return super()._may_finish and self._fork_has_begun and (self.growth is None or self.growth.over)
+
+    @property
+    def _fork_has_begun(self) -> bool:
+        """Whether some start of the fork, if there is one, came to its end; a later one may have failed."""
+        if self.saves is None or not self.saves.forked:
+            return True
+        return any(driver.life == self.lives and driver.run is not None for driver in self.drivers)
 
     # --- the end -------------------------------------------------------------------------------------------------
 

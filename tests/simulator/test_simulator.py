@@ -6,12 +6,13 @@ import sys
 from collections.abc import Callable
 from math import inf
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.simulator import fake_log, planted, records
-from tests.simulator.families import EVERY, EXECUTORS, world_of
+from tests.simulator.families import EVERY, EXECUTORS, SAVEPOINTS, world_of
 from tests.simulator.fleet import some
 from tests.simulator.patches import machine
 from tests.simulator.workers import TROUBLES
@@ -100,6 +101,16 @@ def test_a_fault_is_told_with_its_seed_and_how_to_replay_it(
     seed = told.partition("WRONG with seed ")[2].partition(":")[0]
     assert f"python -m tests.simulator --seed {seed} --trace" in told
     assert command.traced(int(seed)) == 1
+
+
+def test_a_fork_has_begun_once_one_of_its_starts_came_to_its_end() -> None:
+    """A driver that slept may go on alone after the starts of later ones have failed."""
+    with machine():
+        world: Any = world_of(1, flow=SAVEPOINTS)
+        world.saves.forked, world.lives = True, 2
+        for life, runs, begun in ((1, True, False), (2, False, False), (2, True, True), (2, False, True)):
+            world.drivers.append(SimpleNamespace(life=life, run=object() if runs else None))
+            assert world._fork_has_begun is begun
 
 
 # --- it finds what is broken -----------------------------------------------------------------------------------------
