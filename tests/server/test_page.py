@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import httpx
 import pytest
@@ -183,6 +184,26 @@ def test_a_query_is_run_and_shared(look: Look) -> None:
     shared.see("20 rows in", ".result")
 
 
+def test_a_result_with_numbers_has_a_chart(look: Look) -> None:
+    at = look()
+    bars = "select name, value as n, value / 2 as half from (values ('a', 4), ('b', -2), ('c', 7)) as t(name, value)"
+    at.go(f"sql?{urlencode({'q': bars})}")
+    at.see("n by name: 3 rows, from -2 to 7", ".chart")
+    drawn = at.page.locator(".chart rect")
+    assert drawn.evaluate_all("all => all.map(each => each.textContent)") == ["a: 4", "b: -2", "c: 7"]
+    heights = drawn.evaluate_all("all => all.map(each => Math.round(each.getAttribute('height')))")
+    assert heights == [71, 36, 124]  # of 160, which is 9
+    at.page.get_by_label("Column").select_option("half")
+    at.see("half by name: 3 rows, from -1 to 3.5", ".chart")
+    at.go(f"sql?{urlencode({'q': 'select range as n from range(100)'})}")
+    at.see("n: 100 rows, from 0 to 99", ".chart")
+    points = at.page.locator(".chart polyline").get_attribute("points").split()
+    assert (len(points), points[0], points[-1]) == (100, "0,160", "960,0")
+    at.go(f"sql?{urlencode({'q': 'select item from sold'})}")
+    at.see("rows in", ".result")
+    assert at.page.locator(".chart").count() == 0
+
+
 def test_dead_letters_are_read_and_put_back(look: Look) -> None:
     at = look()
     at.shop.lenient = True
@@ -357,7 +378,7 @@ def test_axe_finds_nothing_and_nothing_is_cut_off(look: Look, width: int, theme:
         "states/visited": ".result table",
         "functions/sold?item=apple": ".result table",
         "dead-letters": "table.letters",
-        "sql?q=select+*+from+sold+limit+3": ".result table",
+        "sql?q=select+*+from+sold+limit+3": ".result .chart",
         "sql?q=selec": ".result pre",
     }
     at.page.evaluate(source)

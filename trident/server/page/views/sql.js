@@ -1,8 +1,9 @@
-// A SQL query over the states, and its rows.
+// A SQL query over the states, with a chart of its rows.
 
 import { h } from "../dom.js";
 import { ask } from "../server.js";
 import { duration, plural } from "../words.js";
+import { chart } from "./chart.js";
 import { asOf, rows } from "./states.js";
 
 const address = (query) => `#/sql?${new URLSearchParams({ q: query })}`;
@@ -46,7 +47,7 @@ async function answer(query, result) {
   result.replaceChildren(h("p", { class: "soft" }, "running…"));
   try {
     const page = await ask("/sql", { query });
-    result.replaceChildren(rows(page, null), h("div", { class: "row" },
+    result.replaceChildren(...[chart(page), rows(page, null)].filter(Boolean), h("div", { class: "row" },
       h("span", { class: "soft small" }, `${plural(page.rows.length, "row")} in ${duration(performance.now() - began)}`),
       h("span", { class: "grow" }), asOf(page)));
   } catch (error) {
