@@ -34,6 +34,7 @@ LEFT_OUT = (
         "starts a Spark with workers for a rule that another test shows on Spark, or without it",
         (
             "tests/cluster/test_puts.py",
+            "tests/cluster/test_reading.py",
             "tests/cluster/test_stored_topologies.py",
             "tests/compiler/test_ledger_spark.py",
             "tests/compiler/test_spark_errors.py",
@@ -253,9 +254,13 @@ LEFT_OUT = (
         one_in=3,
     ),
     LeftOut(
-        "reads by SQL for seconds while batches commit",
-        ("tests/sql/test_one_txid.py",),
-        ("tests/sql/test_one_txid.py::test_an_opened", "tests/sql/test_one_txid.py::test_two_groups"),
+        "reads for seconds while batches commit",
+        ("tests/sql/test_one_txid.py", "tests/state/delta/test_reads_beside_commits.py::test_spark"),
+        (
+            "tests/sql/test_one_txid.py::test_an_opened",
+            "tests/sql/test_one_txid.py::test_two_groups",
+            "tests/state/delta/test_reads_beside_commits.py::test_each",
+        ),
     ),
 )
 
