@@ -103,7 +103,7 @@ GUARDS = [
     ),
     Guard(
         "due times, an index that is gone",
-        "sessions never close once somebody has deleted the index",
+        "sessions never close once the index was deleted",
         "state/trident_state/redis/due_index.py",
         "meta.indexed and meta.dues == str(entries)",
         "True",
@@ -388,7 +388,7 @@ GUARDS = [
         "metadata, copied",
         "a spout that moves the position that it was given loses tuples when the batch fails",
         "spouts/trident_spouts/user_calls.py",
-        "function, *map(copied, arguments), **asked)",
+        "function, *map(own_value, arguments), **asked)",
         "function, *arguments, **asked)",
         "tests/spouts/test_reused_objects.py -k log_says",
     ),
@@ -1655,7 +1655,7 @@ GUARDS = [
     ),
     Guard(
         "start, a copy of the log, of its own epochs",
-        "a log whose epoch is higher than its copy's treats the copy's batches as its own",
+        "a log with a higher epoch than its copy takes the copy's batches for those of this log",
         "trident/recovery/acquisition.py",
         "held.epoch > issued or not log.issued(held)",
         "held.epoch > issued",
@@ -1843,7 +1843,7 @@ GUARDS = [
     ),
     Guard(
         "delta, rows that leave first",
-        "a row whose key another row took over in one version is missing in a table, or comes twice",
+        "if another row takes over a row's key in one version, a table lacks a row or has one twice",
         "spouts/trident_spouts/delta/change_feed.py",
         "for kinds in (_LEAVING, _COMING) for file in files",
         "for file in files for kinds in (_COMING, _LEAVING)",
@@ -1867,7 +1867,7 @@ GUARDS = [
     ),
     Guard(
         "large results, the order of parts",
-        "a table keeps an earlier row of a key whose changes several partitions of a large batch had",
+        "if several partitions of a large batch change one key, a table keeps an earlier row of it",
         "trident/compiler/spark/frozen_writes.py",
         'part = f"{self.part}-{number:08}"',
         "part = self.part",
@@ -1963,7 +1963,7 @@ GUARDS = [
     ),
     Guard(
         "kafka, no offset",
-        "a partition whose leader changes looks empty, and a stream that begins at a time begins late",
+        "a partition looks empty while its leader changes, and a stream that begins at a time begins late",
         "spouts/trident_spouts/kafka/cluster.py",
         "if answer.offset == self._kafka.OFFSET_INVALID:",
         "if False:",
@@ -2115,7 +2115,7 @@ GUARDS = [
     ),
     Guard(
         "record of an output, the lock",
-        "a commit whose answer was lost comes after the repeated batch",
+        "a commit comes after the repeated batch if its answer was lost",
         "trident/outputs/jdbc/record.py",
         ' for update"',
         '"',
@@ -2267,7 +2267,7 @@ GUARDS = [
     ),
     Guard(
         "delta state, a shared batch that is there",
-        "a batch whose rows executors have written counts twice if its commit is repeated",
+        "a batch counts twice if executors have written its rows and its commit is repeated",
         "state/trident_state/delta/store.py",
         "            if version.marker >= update.txid:\n                return Applied(None, 0, count)\n",
         "",
@@ -2675,7 +2675,7 @@ GUARDS = [
     ),
     Guard(
         "messages, acks that never came",
-        "a message whose ack raised, or whose driver died before it, is counted twice when it comes late",
+        "if an ack raises, or the driver dies before it, the message is counted twice when it comes late",
         "spouts/trident_spouts/messages/seen_messages.py",
         "ids = tuple(message for message in self.ids if message not in acks.returned)",
         "ids = ()",
@@ -3217,7 +3217,7 @@ GUARDS = [
     ),
     Guard(
         "files, a reply that was lost",
-        "a write whose confirmation was lost is refused when it is sent again, and a correct driver fails",
+        "a write is refused when it is sent again after its confirmation was lost, and a correct driver fails",
         "trident/files/objects.py",
         "return memoryview(obstore().get(store, key).bytes()) == memoryview(content)",
         "return False",
@@ -3585,7 +3585,7 @@ GUARDS = [
     ),
     Guard(
         "savepoint, deleted files",
-        "a driver that was replaced publishes a savepoint whose files are gone",
+        "a driver that was replaced publishes a savepoint after its files are gone",
         "trident/recovery/savepoint.py",
         '    if any(place.size(f"{savepoint.folder}/{file.name}") is None for file in files):\n',
         "    if False:\n",
