@@ -16,6 +16,7 @@ from benchmarks.rows.carrier import carrier
 from benchmarks.rows.changes import changes
 from benchmarks.rows.drpc import drpc
 from benchmarks.rows.embedded import embedded
+from benchmarks.rows.expressions import expressions
 from benchmarks.rows.first_batch import first_batch
 from benchmarks.rows.functions import functions
 from benchmarks.rows.hostile import hostile
@@ -49,6 +50,7 @@ FAMILIES: dict[str, Callable[[Bench, Workload], Iterator[Row]]] = {
     "words.python": lambda bench, load: word_count(bench, load, "python"),
     "functions": functions,
     "pandas": pandas,
+    "expressions": expressions,
     "aggregates": aggregates,
     "aggregators": aggregators,
     "windows": windows,
