@@ -17,6 +17,9 @@ from trident.base.version import __version__ as __version__
 from trident.client.async_drpc_client import AsyncDRPCClient as AsyncDRPCClient
 from trident.client.drpc_client import DRPCClient as DRPCClient
 from trident.cluster.local_cluster import LocalCluster as LocalCluster
+from trident.expressions.tree import col as col
+from trident.expressions.tree import lit as lit
+from trident.expressions.tree import when as when
 from trident.operations.aggregates.average import Average as Average
 from trident.operations.aggregates.collect_set import CollectSet as CollectSet
 from trident.operations.aggregates.count import Count as Count

@@ -40,7 +40,7 @@ with topology.start(name="light", engine="embedded") as running:
 @pytest.mark.parametrize(
     ("program", "kept_out"),
     [
-        ("import trident, trident.errors, trident.spouts, trident.state, trident.testing", HEAVY),
+        ("import trident, trident.errors, trident.functions, trident.spouts, trident.state, trident.testing", HEAVY),
         (DECLARED, NOT_TO_DECLARE),
         (DECLARED + RUN, NOT_TO_RUN),
     ],

@@ -11,6 +11,7 @@ from types import ModuleType
 import pytest
 
 import trident
+import trident.functions
 import trident.spouts
 import trident.state
 import trident.testing
@@ -26,7 +27,7 @@ def listed(module: ModuleType) -> dict[str, str]:
     return {name: home for name, home in names if not name.startswith("_")}
 
 
-@pytest.mark.parametrize("module", [trident, trident.spouts, trident.state, trident.testing])
+@pytest.mark.parametrize("module", [trident, trident.functions, trident.spouts, trident.state, trident.testing])
 def test_a_type_checker_sees_what_a_program_gets(module: ModuleType) -> None:
     known = listed(module)
     assert sorted(known) == module.__all__

@@ -65,7 +65,8 @@ def test_with_an_address_the_links_are_absolute() -> None:
 
 def test_what_a_program_needs_is_in_the_wheel(installed: Path, tmp_path: Path) -> None:
     code = (
-        "import trident, trident.spouts, trident.state, trident.testing, trident_state, trident_spouts, trident.demo\n"
+        "import trident, trident.functions, trident.spouts, trident.state, trident.testing\n"
+        "import trident_state, trident_spouts, trident.demo\n"
         "print(trident.__file__, len([*trident.demo.CORPUS.glob('*.txt')]))"
     )
     ran = subprocess.run(

@@ -85,8 +85,10 @@ def field_names(fields: FieldsLike) -> tuple[str, ...]:
     """
     if isinstance(fields, str):
         names = tuple(unquote(piece) for piece in split_top(fields)) if fields.strip() else ()
-    else:
+    elif isinstance(fields, Iterable):
         names = tuple(fields)
+    else:
+        names = ("",)
     for name in names:
         if not isinstance(name, str) or not name:
             raise TopologyError(f"{fields!r} does not name fields: write 'a', 'a, b' or ['a', 'b']")

@@ -1,7 +1,7 @@
 """Functions that inspect a user's operation: its kind, how it is called, and whether it accepts the arguments."""
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import Column
@@ -11,6 +11,7 @@ from trident.base.callsite import site_of
 from trident.base.errors import TopologyError, TypeDeclarationError
 from trident.base.short_texts import brief
 from trident.base.step import Step
+from trident.expressions.tree import ColumnExpression
 from trident.operations.annotations import Returns, read_returns, type_of
 from trident.operations.context import has_lifecycle
 from trident.operations.expressions import Expression, expr
@@ -86,6 +87,10 @@ def call_of(target: Any, step: Step, plain: Call) -> Call:
         return Call.EXPRESSION
     if isinstance(target, Column):
         return Call.COLUMN
+    if isinstance(target, ColumnExpression | Mapping):
+        raise step.error(
+            TopologyError, f"{brief(target)}: expressions are taken by each, filter and map; give it a field first"
+        )
     if is_udf(target):
         if target.evalType not in _SCALAR_UDFS:
             raise step.error(

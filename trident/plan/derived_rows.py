@@ -19,6 +19,7 @@ from trident.operations.aggregates.base import BuiltinAggregator
 from trident.operations.bundles import Bundle
 from trident.operations.changes import Signed
 from trident.operations.functions import Call, Operation
+from trident.operations.portable import Computed
 from trident.operations.retractions import KeepingTuples, Retracting
 from trident.operations.signed_sums import SignedSums
 from trident.plan import nodes
@@ -92,6 +93,8 @@ def called(operation: Operation, inputs: Sequence[str], rows: Rows) -> Derived:
     if operation.call is Call.EXPRESSION:
         return _expression(operation.target.text, rows)
     values = [rows.fields.get(name, Derived(name)) for name in inputs]
+    if isinstance(operation.target, Computed):
+        return _computed(operation.target, inputs, values)
     listed = ", ".join(value.text for value in values)
     if of_the_library(operation.target):
         codes = tuple(code for value in values for code in value.codes)
@@ -116,6 +119,14 @@ def _expression(text: str, rows: Rows) -> Derived:
     return _bounded(Derived(f"{shown} with {', '.join(listed)}" if listed else shown, codes))
 
 
+def _computed(target: Computed, inputs: Sequence[str], values: Sequence[Derived]) -> Derived:
+    """Return the text of expressions, with the derivations of the fields that they read."""
+    pairs = zip(inputs, values, strict=True)
+    listed = [f"{name} = {value.text}" for name, value in pairs if value.text != name]
+    codes = tuple(code for value in values for code in value.codes)
+    return _bounded(Derived(f"{target.shown} with {', '.join(listed)}" if listed else target.shown, codes))
+
+
 def _bounded(value: Derived) -> Derived:
     if len(value.text) <= _LONGEST:
         return value
@@ -133,6 +144,9 @@ def _outputs(operation: Operation, inputs: Sequence[str], outputs: StructType, r
     if isinstance(operation.target, Signed):  # the number of the row, then the values that are summed
         summed = [rows.fields[name] for name in inputs[1:]]
         return dict(zip(outputs.names, [Derived("1"), *summed], strict=True))
+    if isinstance(operation.target, Computed):
+        value = called(operation, inputs, rows)
+        return {name: value._replace(text=f"{value.text} [{at}]") for at, name in enumerate(outputs.names)}
     ours = operation.call is not Call.EXPRESSION and of_the_library(operation.target)
     if ours and set(outputs.names) <= set(inputs):
         return {}  # a check, which returns the values that it got

@@ -12,6 +12,7 @@ from pyspark.sql import Column
 from pyspark.sql.types import StructType
 
 from trident.base.names import FieldsLike
+from trident.expressions.tree import ColumnExpression
 from trident.operations.aggregators import Aggregator, CombinerAggregator, ReducerAggregator
 from trident.operations.debug import Debug
 from trident.operations.evolution import Evolution
@@ -22,7 +23,17 @@ from trident_state.store import StateFactory
 
 _Fields = FieldsLike | StructType
 
-FunctionArgument = _Fields | Callable[..., Any] | Function | Filter | Debug | Expression | Column
+FunctionArgument = (
+    _Fields
+    | Callable[..., Any]
+    | Function
+    | Filter
+    | Debug
+    | ColumnExpression
+    | Mapping[str, ColumnExpression]
+    | Expression
+    | Column
+)
 """An argument of a verb that takes a function of tuples."""
 
 _OfPandas = Callable[..., float | str | bytes | bool | date | Decimal | Sequence[Any] | Mapping[Any, Any] | None]

@@ -12,9 +12,11 @@ from trident.base.callsite import CallSite, site_of
 from trident.base.errors import TopologyError
 from trident.base.names import FieldsLike, brief, check_name
 from trident.base.step import Step
+from trident.expressions.tree import ColumnExpression
 from trident.operations.aggregates.registry import called_like
 from trident.operations.expressions import Expression
 from trident.operations.output_fields import OutputsLike, own_fields
+from trident.operations.portable import site_of_expressions
 
 _EXPRESSION = re.compile(r"[<>=!()]|\b(?:is|in|like|between|and|or|not)\b", re.IGNORECASE)
 """A pattern that SQL expressions match and lists of fields do not."""
@@ -170,6 +172,8 @@ def operation_site(operation: object) -> CallSite:
     """Return the name that an operation has in a step's label, with the file and line of its definition."""
     if isinstance(operation, Expression):
         return CallSite("expr")
+    if isinstance(operation, ColumnExpression):
+        return site_of_expressions(operation)
     if isinstance(operation, Column):
         return CallSite("Column")
     if isinstance(operation, Mapping):

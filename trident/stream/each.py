@@ -15,6 +15,7 @@ from trident.operations.debug import Debug
 from trident.operations.error_policy import DeadLetter, OnError, OnErrorLike, read_policy
 from trident.operations.functions import Call, Operation
 from trident.operations.output_fields import OutputsLike, read_outputs, resolve
+from trident.operations.portable import bound_operation, is_expressions, read_mapping, with_types
 from trident.plan import nodes, rules
 from trident.stream.argument_types import FunctionArgument
 from trident.stream.arguments import Arguments, check_replace, read_arguments
@@ -47,11 +48,13 @@ class EachVerbs(StreamBase[StreamT]):
         inputFields : str or list of str, optional
             The fields that the operation sees, one positional argument each. Omitted: a callable gets one TridentTuple
             of all fields.
-        function, filter : callable, Function, Filter, expr, Column or udf
-            A callable returns one value; a tuple means several values, None a null. A generator, or a callable
-            annotated with ``Iterator``, gives any number of tuples; if it gives none, the input tuple is dropped. A
-            callable with annotations of pandas Series or DataFrames gets many tuples in one call, as whole columns, and
-            gives one row for each of them. ``Debug()`` shows the tuples that pass.
+        function, filter : callable, Function, Filter, expression, dict, expr, Column or udf
+            An expression, ``col("price") * 0.9``, runs on both engines, and its type follows from the fields; a dict
+            from output fields to expressions gives several fields at once. A callable returns one value; a tuple means
+            several values, None a null. A generator, or a callable annotated with ``Iterator``, gives any number of
+            tuples; if it gives none, the input tuple is dropped. A callable with annotations of pandas Series or
+            DataFrames gets many tuples in one call, as whole columns, and gives one row for each of them. ``Debug()``
+            shows the tuples that pass.
         outputFields : str, list of str or StructType, optional
             Names for the results, with types if the function has no annotations: ``"word string"``.
         onError : "fail", "skip", "deadLetter" or DeadLetter
@@ -77,6 +80,9 @@ class EachVerbs(StreamBase[StreamT]):
         ('line',)
         >>> lines.each("line", lambda line: line.split(), "line array<string>", replace=True)
         Stream(lines/3:each(<lambda>): line array<string>)
+        >>> from trident import col, functions as F
+        >>> lines.each({"length": F.length("line"), "loud": F.upper(col("line"))})
+        Stream(lines/4:each(length(col('line')), upper(col('line'))): line string, length int, loud string)
         """
         return self._each(args, inputFields, function, filter, outputFields, onError, replace)
 
@@ -87,17 +93,17 @@ class EachVerbs(StreamBase[StreamT]):
         filter: object = None,
         onError: OnErrorLike = "fail",
     ) -> StreamT:
-        """Keep the tuples that a filter accepts: a callable that returns a bool, a Filter, ``expr("n > 3")``.
+        """Keep the tuples that a filter accepts: a callable that returns a bool, a Filter, ``col("n") > 3``.
 
         A callable gets one positional argument for each input field; without input fields, one TridentTuple of all
-        fields. A callable with annotations of pandas returns a Series of bool. `onError` works as in `each`. Meaning:
-        ``org.apache.storm.trident.Stream.filter``.
+        fields. A callable with annotations of pandas returns a Series of bool. A tuple for which an expression is null
+        is dropped. `onError` works as in `each`. Meaning: ``org.apache.storm.trident.Stream.filter``.
 
-        >>> from trident import TridentTopology, expr
+        >>> from trident import TridentTopology, col
         >>> from trident.spouts import FixedBatchSpout
         >>> words = TridentTopology().newStream("words", FixedBatchSpout("word string, n long", [[("dog", 2)]]))
-        >>> words.filter(lambda t: t.n > 1).filter("word", str.isalpha).filter(expr("n < 9"))
-        Stream(words/3:filter(expr): word string, n bigint)
+        >>> words.filter(lambda t: t.n > 1).filter("word", str.isalpha).filter(col("n") < 9)
+        Stream(words/3:filter(col('n') < 9): word string, n bigint)
         """
         return self._filtered(
             read_arguments(
@@ -180,8 +186,10 @@ class EachVerbs(StreamBase[StreamT]):
         call = read_arguments(step, "peek([inputFields,] action)", args, {"action": action}, inputFields)
         if isinstance(call.operation, Debug):
             return self._debug(call, call.operation, onError)
-        inputs, operation, _ = self._operation(call, tuples=call.inputs is None)
         step = call.step
+        if is_expressions(call.operation):
+            raise step.wrong("peek takes a plain callable, not an expression")
+        inputs, operation, _ = self._operation(call, tuples=call.inputs is None)
         if operation.call not in (Call.VALUES, Call.TUPLE) or operation.many:
             raise step.wrong("peek takes a plain callable and ignores its result")
         if call.outputs is not None:
@@ -212,6 +220,8 @@ class EachVerbs(StreamBase[StreamT]):
         )
         step = call.step
         check_replace(replace, step, _EACH)
+        if isinstance(call.operation, Mapping):
+            call = _expressions(call)
         if replace and call.outputs is None:
             raise step.wrong(f"replace=True needs outputFields, which name the fields; write {_EACH}")
         if isinstance(call.operation, Debug):
@@ -236,10 +246,18 @@ class EachVerbs(StreamBase[StreamT]):
 
         Raises TopologyError if the operation cannot be called with the input fields.
         """
+        if is_expressions(call.operation):
+            return *self._expressions(call), Returns()
         inputs = self._inputs(call.inputs, call.step)
         operation, returns = read_operation(call.operation, call.step, tuples)
         check_arguments(operation, inputs, call.step)
         return inputs, operation, returns
+
+    def _expressions(self, call: Arguments, condition: bool = False) -> tuple[tuple[str, ...], Operation]:
+        """Return the fields that expressions read, and their operation."""
+        if call.inputs is not None:
+            raise call.step.wrong("an expression names its fields itself; omit the inputFields")
+        return bound_operation(call.operation, self.schema, call.step, condition)
 
     def _function(self, call: Arguments) -> tuple[tuple[str, ...], Operation, StructType]:
         """Return the input fields, the function, and its output fields with types. Refuse a Filter."""
@@ -247,7 +265,10 @@ class EachVerbs(StreamBase[StreamT]):
         if operation.call is Call.FILTER:
             raise call.step.wrong("it is a Filter, which has no output fields; omit the outputFields")
         assert call.outputs is not None
-        return inputs, operation, resolve(read_outputs(call.outputs, call.step), operation, returns, call.step)
+        outputs = resolve(read_outputs(call.outputs, call.step), operation, returns, call.step)
+        if is_expressions(call.operation):
+            operation = with_types(operation, outputs, call.step)
+        return inputs, operation, outputs
 
     def _policy(self, onError: object, operation: Operation, step: Step) -> OnError | None:
         """Return the policy for tuples on which `operation` fails; None means that the batch fails.
@@ -266,8 +287,11 @@ class EachVerbs(StreamBase[StreamT]):
         step = call.step
         if call.outputs is not None:
             raise step.wrong(f"a filter has no outputFields, {call.outputs!r}; to append fields use each")
-        inputs, operation, returns = self._operation(call, tuples=call.inputs is None)
-        check_predicate(operation, returns, step)
+        if is_expressions(call.operation):
+            inputs, operation = self._expressions(call, condition=True)
+        else:
+            inputs, operation, returns = self._operation(call, tuples=call.inputs is None)
+            check_predicate(operation, returns, step)
         policy = self._policy(onError, operation, step)
         if isinstance(operation.target, FilterNull):  # it never fails, and without a policy Spark may run it natively
             policy = None
@@ -282,6 +306,15 @@ class EachVerbs(StreamBase[StreamT]):
         inputs = self._inputs(call.inputs, step)
         label = debug.label or step.label
         return self._then(nodes.Debug(self._node, inputs, label, debug.limit, **step.gives(self.schema)))
+
+
+def _expressions(call: Arguments) -> Arguments:
+    """Return a call with a mapping from output fields to expressions as a call with both."""
+    for name, fields in {"inputFields": call.inputs, "outputFields": call.outputs}.items():
+        if fields is not None:
+            raise call.step.wrong(f"{name} {fields!r} cannot be given with a mapping, which names the output fields")
+    outputs, operation = read_mapping(call.operation, call.step)
+    return Arguments(None, operation, outputs, call.step)
 
 
 def _renames(old: str | Mapping[str, str], new: str | None, step: Step) -> Mapping[str, str]:

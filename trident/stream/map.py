@@ -1,5 +1,7 @@
 """The verbs map, flatMap and transform, which replace tuples by new ones."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from trident.base.errors import TypeDeclarationError
@@ -11,6 +13,7 @@ from trident.operations.callables import bind
 from trident.operations.error_policy import OnErrorLike
 from trident.operations.functions import Call, Operation
 from trident.operations.output_fields import OutputsLike, keep_names, read_outputs, resolve, shown
+from trident.operations.portable import Computed, is_expressions, read_mapping, with_types
 from trident.plan import nodes
 from trident.stream.argument_types import FunctionArgument
 from trident.stream.arguments import Arguments, operation_site, read_arguments
@@ -108,12 +111,17 @@ class MapVerbs(EachVerbs[StreamT]):
     def _map_node(self, call: Arguments, onError: object, many: bool) -> nodes.Map:
         """Return the step of a call of `map` or `flatMap`."""
         step = call.step
+        if isinstance(call.operation, Mapping):
+            outputs, expressions = read_mapping(call.operation, step)
+            call = replace(call, operation=expressions, outputs=outputs)
         inputs, operation, returns = self._operation(call, tuples=call.inputs is None)
         operation, returns = _as_many(operation, returns, step) if many else _as_one(operation, returns, step)
         if call.outputs is None:
             schema = keep_names(select(self.schema, inputs), operation, returns, step)
         else:
             schema = resolve(read_outputs(call.outputs, step), operation, returns, step)
+        if is_expressions(call.operation):
+            operation = with_types(operation, schema, step)
         policy = self._policy(onError, operation, step)
         return nodes.Map(self._node, inputs, operation, policy, **step.gives(schema))
 
@@ -136,6 +144,8 @@ def _as_many(operation: Operation, returns: Returns, step: Step) -> tuple[Operat
     """
     if operation.call is Call.FILTER:
         raise step.wrong("it is a Filter; use filter")
+    if isinstance(operation.target, Computed):
+        raise step.wrong("an expression gives one value for each tuple; use map")
     if operation.call is Call.UDF:
         raise step.wrong("a udf returns one value per row; use map, or expr('explode(...)')")
     if operation.call.native or operation.many:

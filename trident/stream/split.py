@@ -1,7 +1,7 @@
 """The verb split. Its function runs once for each tuple and sends tuples to several streams."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Generic
+from typing import Generic, cast
 
 from pyspark.sql.types import StructType
 
@@ -88,7 +88,7 @@ class SplitVerbs(StreamBase[StreamT]):
         step = self._step("split")
         last = args[-1] if args else None
         if streams is None and isinstance(last, Mapping):
-            args, streams = args[:-1], last
+            args, streams = args[:-1], cast("Mapping[str, OutputsLike]", last)
         call = read_arguments(step, _USAGE, args, {"function": function}, inputFields)
         step = call.step
         if call.outputs is not None:

@@ -186,6 +186,13 @@ class Columns:
             return self
         return Columns({name: column.keep(mask) for name, column in self._by_name.items()}, sum(mask))
 
+    def where(self, mask: pa.Array) -> "Columns":
+        """Return the rows with a true mask, an array without nulls."""
+        if mask.false_count == 0:
+            return self
+        kept = {name: Column(column.kind, column.array().filter(mask), None) for name, column in self._by_name.items()}
+        return Columns(kept, mask.true_count)
+
     def within(self, stretches: Stretches) -> "Columns":
         """Return the rows in these ranges. A few long ranges cost less than a mask of Python objects for `keep`."""
         mask = np.zeros(self.rows, np.bool_)

@@ -60,9 +60,11 @@ def work_of(node: Node) -> Work | None:
             where = Where(node.step, operation.site, inputs)
             return Work("each", where, operation, arrow_schema(outputs), by_spark=in_sql(node))
         case Map(inputs=inputs, function=operation) if not operation.call.native:
-            return Work("map", Where(node.step, operation.site, inputs), operation, arrow_schema(node.schema))
+            where, outputs = Where(node.step, operation.site, inputs), arrow_schema(node.schema)
+            return Work("map", where, operation, outputs, by_spark=in_sql(node))
         case Filter(inputs=inputs, predicate=operation) if not operation.call.native:
-            return Work("filter", Where(node.step, operation.site, inputs), operation, pa.schema([]))
+            where = Where(node.step, operation.site, inputs)
+            return Work("filter", where, operation, pa.schema([]), by_spark=in_sql(node))
         case Peek(inputs=inputs, action=operation) if not operation.call.native:
             return Work("peek", Where(node.step, operation.site, inputs), operation, pa.schema([]))
         case Split(inputs=inputs, function=operation):
@@ -80,12 +82,12 @@ def work_of(node: Node) -> Work | None:
 
 def in_sql(node: Node) -> bool:
     """Return whether a node calls a function of the library that has a form in SQL."""
-    return isinstance(node, Each) and sql_of(node, node.inputs) is not None
+    return isinstance(node, Each | Map | Filter) and sql_of(node, node.inputs) is not None
 
 
-def sql_of(node: Each, inputs: Sequence[str]) -> list[str] | None:
+def sql_of(node: Each | Map | Filter, inputs: Sequence[str]) -> list[str] | None:
     """Return the fields of a function as SQL over the columns `inputs`; None if only the function can compute them."""
-    function = node.function.target
+    function = (node.predicate if isinstance(node, Filter) else node.function).target
     if not isinstance(function, ColumnFunction) or node.onError is not None:
         return None
     return function.sql(inputs, [node.source.schema[name].dataType for name in node.inputs])
@@ -127,7 +129,8 @@ def kernel(work: Work, after: frozenset[str]) -> Kernel:
     if operation is None:
         return _renaming(work, after) if work.renamed else lambda columns: columns.only(after)
     if isinstance(operation.target, ColumnFunction):
-        return _columnwise(work, operation.target, _call_kernel(work, operation, after), after)
+        columnwise = _kept if work.verb == "filter" else _columnwise
+        return columnwise(work, operation.target, _call_kernel(work, operation, after), after)
     return _call_kernel(work, operation, after)
 
 
@@ -156,6 +159,16 @@ def _columnwise(work: Work, function: ColumnFunction, by_tuple: Kernel, after: f
         if made is None:
             return by_tuple(columns)
         return columns.plus(dict(zip(work.outputs.names, map(Column.of, made), strict=True))).only(after)
+
+    return run
+
+
+def _kept(work: Work, function: ColumnFunction, by_tuple: Kernel, after: frozenset[str]) -> Kernel:
+    """Return a kernel that filters by a condition over whole columns if there are many tuples."""
+
+    def run(columns: Columns) -> Columns:
+        made = None if are_few(columns.rows) else function.columns([columns[n].array() for n in work.where.inputs])
+        return by_tuple(columns) if made is None else columns.only(after).where(made[0])
 
     return run
 

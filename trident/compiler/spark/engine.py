@@ -351,7 +351,14 @@ def _rows(inputs: Mapping[Node, Emission | pa.Table]) -> int | None:
     return None if any(rows is None for rows in known) else sum(rows or 0 for rows in known)
 
 
+_OF_A_TUPLE = (
+    "ARITHMETIC_OVERFLOW", "DIVIDE_BY_ZERO", "REMAINDER_BY_ZERO", "CAST_INVALID_INPUT", "CAST_OVERFLOW",
+    "NUMERIC_VALUE_OUT_OF_RANGE", "NUMERIC_OUT_OF_SUPPORTED_RANGE", "INVALID_ARRAY_INDEX", "DATETIME_OVERFLOW",
+)  # fmt: skip
+"""The conditions of Spark's errors for a tuple on which an expression fails."""
+
+
 def _needs_python(error: BaseException) -> bool:
     """Return whether a stage failed because a tuple needs a function in Python, whose error is then the better one."""
     texts = [str(each) for each in (error, error.__cause__) if each is not None]
-    return any(name in text for name in (ANOTHER_FORM, "ARITHMETIC_OVERFLOW") for text in texts)
+    return any(name in text for name in (ANOTHER_FORM, *_OF_A_TUPLE) for text in texts)

@@ -329,20 +329,32 @@ class Lowering:
 
     # --- operations that Spark knows -------------------------------------------------------------------------------
 
+    def _before(self, node: Each) -> list[str]:
+        """Return the needed fields that stand before those of the node's function."""
+        kept = self.layout.needed[id(node)] - set(node.outputs.names)
+        return [name for name in node.source.schema.names if name in kept]
+
+    def _in_sql(self, node: Each | Map | Filter, own: list[str]) -> DataFrame:
+        """Return the output of a node whose function has these texts of SQL."""
+        frame = self.frame(node.source)
+        if isinstance(node, Filter):
+            return frame.filter(own[0])
+        before, fields = (self._before(node), node.outputs) if isinstance(node, Each) else ([], node.schema)
+        pairs = zip(own, fields.fields, strict=True)
+        return selected(frame, [*all_quoted(before), *(cast(sql, f.dataType, f.name) for sql, f in pairs)])
+
     def _native(self, node: Node) -> DataFrame:  # noqa: C901, PLR0912  # one case for each kind of node
+        if isinstance(node, Each | Map | Filter):
+            own = sql_of(node, all_quoted(node.inputs))
+            if own is not None:
+                return self._in_sql(node, own)
         match node:
             case Filter() if is_filter_null(node):
                 return self.frame(node.source).filter(" AND ".join(f"{n} IS NOT NULL" for n in all_quoted(node.inputs)))
             case Filter():
                 return self._expressions.filtered(node, self.frame(node.source))
             case Each(outputs=outputs):
-                kept = self.layout.needed[id(node)] - set(outputs.names)
-                before = [name for name in node.source.schema.names if name in kept]
-                if (own := sql_of(node, all_quoted(node.inputs))) is not None:
-                    pairs = zip(own, outputs.fields, strict=True)
-                    items = [cast(text, field.dataType, field.name) for text, field in pairs]
-                    return selected(self.frame(node.source), [*all_quoted(before), *items])
-                return self._expressions.appended(node, self.frame(node.source), outputs, before)
+                return self._expressions.appended(node, self.frame(node.source), outputs, self._before(node))
             case Map():
                 return self._expressions.appended(node, self.frame(node.source), node.schema, [])
             case Transform():

@@ -1,0 +1,110 @@
+"""The rules of expressions: for each operator and function its types, and its three forms.
+
+A rule is written once, with a form for one tuple in Python, which defines the result and the errors, a text for Spark,
+and perhaps a form for whole columns. `tests/expressions` compares the three.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+from pyspark.sql.types import DataType
+
+from trident.base.types import arrow_type
+from trident.expressions.kinds import Mismatch
+
+Datum: TypeAlias = pa.Array | pa.Scalar
+"""The values of an expression for all tuples: an array, or one value for all."""
+
+
+class ExpressionError(ValueError):
+    """A tuple for which an expression has no value: an overflow, a division by zero, an invalid cast."""
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """The types of a call: those to which its arguments are converted, and that of its result."""
+
+    kinds: tuple[DataType, ...]
+    result: DataType
+    params: tuple[Any, ...] = ()
+
+    @property
+    def arrow(self) -> pa.DataType:
+        return arrow_type(self.result)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rule:
+    """An operator or a function.
+
+    `types` returns the types of a call, or raises Mismatch. `value` makes the function of one tuple, which gets no null
+    unless `nulls` is true, and raises ExpressionError. `sql` makes the text for Spark. `columns` computes whole
+    columns; None, and every error of Arrow, mean that the function of one tuple must do it.
+    """
+
+    name: str
+    types: Callable[[tuple[DataType, ...], tuple[Any, ...]], Typed]
+    value: Callable[[Typed], Callable[..., Any]]
+    sql: Callable[..., str]
+    columns: Callable[..., Datum | None] | None = None
+    nulls: bool = False
+
+
+RULES: dict[str, Rule] = {}
+"""All rules by their names."""
+
+
+def rule(
+    name: str,
+    types: Callable[[tuple[DataType, ...], tuple[Any, ...]], Typed],
+    value: Callable[[Typed], Callable[..., Any]],
+    sql: str | Callable[..., str],
+    columns: Callable[..., Datum | None] | None = None,
+    nulls: bool = False,
+) -> None:
+    """Add a rule. A text for `sql` has a place ``{}`` for each argument, ``{0}`` for one that occurs twice."""
+    made = (lambda call, *texts: sql.format(*texts)) if isinstance(sql, str) else sql
+    RULES[name] = Rule(name, types, value, made, columns, nulls)
+
+
+def takes(*accepted: tuple[Callable[[DataType], bool], str], gives: DataType | None = None) -> Any:
+    """Return a function of types for arguments of fixed kinds: each a test, and its words for an error.
+
+    `gives` is the type of the result; None: that of the first argument.
+    """
+
+    def types(kinds: tuple[DataType, ...], params: tuple[Any, ...]) -> Typed:
+        if len(kinds) != len(accepted):
+            raise Mismatch(f"it takes {len(accepted)} values, not {len(kinds)}")
+        for kind, (fits, words) in zip(kinds, accepted, strict=True):
+            if not fits(kind):
+                raise Mismatch(f"expected {words}, not {kind.simpleString()}")
+        return Typed(kinds, kinds[0] if gives is None else gives, params)
+
+    return types
+
+
+def as_is(function: Callable[..., Any]) -> Callable[[Typed], Callable[..., Any]]:
+    """Return `Rule.value` for a function that does not depend on the types."""
+    return lambda call: function
+
+
+def over(function: Callable[..., Any]) -> Callable[..., Datum | None]:
+    """Return `Rule.columns` for a function of Arrow that does not depend on the types."""
+    return lambda call, *columns: function(*columns)
+
+
+def quoted_text(text: str) -> str:
+    """Return a text as a literal of Spark SQL.
+
+    >>> quoted_text("a")
+    "'a'"
+    """
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def arrays_only(columns: Sequence[Datum]) -> bool:
+    """Return whether all values are arrays, and none is one value for all tuples."""
+    return all(isinstance(column, pa.Array) for column in columns)
