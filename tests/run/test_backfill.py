@@ -4,6 +4,7 @@ import contextlib
 import functools
 import re
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from tests.support.waiting import wait_until
 from trident import Average, Count, MapGet, Sum, TopK, TridentTopology, dropState
 from trident.base import crash_points
 from trident.errors import CodeChangedError, DataLossError, FencedError, StateError, TopologyActiveError, TopologyError
+from trident.log.sqlite_log import SqliteLog
+from trident.recovery import acquisition
 from trident.run import registry
 from trident.run.backfill import FOLDER
 from trident.spouts import FileSpout, FixedBatchSpout, RateSpout
@@ -94,6 +97,54 @@ def test_a_former_driver_goes_on_until_the_new_one_has_caught_up(tmp_path: Path)
         assert counts == again and sum(counts.values()) == 5 * running.asOfTxid["n"]
     with pytest.raises(FencedError):
         before.awaitTermination(timeout=20)
+
+
+def test_a_former_driver_that_freezes_its_first_batch_at_the_takeover_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before its first batch no new state has anything to fill, and no batch waits."""
+    before = start_local(program(numbered(100)), name="t", checkpointLocation=tmp_path, active=False)
+    registry.release("t", before)  # the next one starts as if in another process
+    frozen, taken, take = threading.Event(), threading.Event(), SqliteLog.take
+
+    def watch(point: str) -> None:
+        if point == "freeze.after" and not taken.is_set():
+            frozen.set()
+            taken.wait(20)
+
+    def take_late(log: SqliteLog, *how: Any) -> Any:
+        if not taken.is_set():
+            before.activate()
+            assert frozen.wait(20)
+        lease = take(log, *how)
+        taken.set()
+        return lease
+
+    monkeypatch.setattr(SqliteLog, "take", take_late)
+    with listening(watch):
+        assert run(program(numbered(100), MemoryMapState.opaque()), tmp_path, "sums") == [sums(100)]
+    with pytest.raises(FencedError):
+        before.awaitTermination(timeout=20)
+
+
+def test_a_start_that_was_overtaken_does_not_say_that_the_log_is_an_old_copy(
+    tmp_path: Path, shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first checks of a start with a state to fill come long before it takes the log."""
+    run(program(numbered(100)), tmp_path)
+    grown, opened = program(numbered(100), RedisMapState.opaque(shared_redis.url)), acquisition.open_stores
+
+    def open_late(*of: Any) -> dict[str, Any]:
+        monkeypatch.setattr(acquisition, "open_stores", opened)
+        run(grown, tmp_path)
+        return opened(*of)
+
+    monkeypatch.setattr(acquisition, "open_stores", open_late)
+    with pytest.raises(
+        FencedError, match=r"\(epoch 2\); .*last error: state 'sums' was held by a driver of epoch 2 that"
+    ):
+        run(grown, tmp_path)
+    assert run(grown, tmp_path, "sums") == [sums(100)]
 
 
 def test_a_running_topology_is_replaced_in_its_process(tmp_path: Path) -> None:

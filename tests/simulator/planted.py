@@ -590,8 +590,8 @@ OVER_TIME = [
         "backfill",
         "a state whose start died before it was founded is not filled again",
         "trident/recovery/backfills.py",
-        "if node.state.backfill and (birth is None or not birth.founded):",
-        "if node.state.backfill and birth is None:",
+        "if name not in births or not births[name].founded}",
+        "if name not in births}",
         flow="backfill",
     ),
     Fault(

@@ -98,12 +98,19 @@ def test_another_program_under_the_same_name_and_folder_is_told_of_both(tmp_path
         start_local(counting("lines", "counts"), name="wc", checkpointLocation=tmp_path)
 
 
-def test_a_run_that_stops_before_its_first_batch_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("active", [True, False])
+def test_a_run_that_stops_before_its_first_batch_says_so(
+    active: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An inactive one waits for no batch, and nothing is to be learnt."""
     topology = TridentTopology()
     topology.newStream("s", FixedBatchSpout("n long", [])).foreachArrow(lambda *_: None, name="o")
-    with caplog.at_level(logging.WARNING, "trident"), start_local(topology, name="t", checkpointLocation=tmp_path):
+    with (
+        caplog.at_level(logging.WARNING, "trident"),
+        start_local(topology, name="t", checkpointLocation=tmp_path, active=active),
+    ):
         pass
-    assert "topology 't' stopped before its first batch" in caplog.text
+    assert ("topology 't' stopped before its first batch" in caplog.text) == active
 
 
 def test_a_start_without_its_redis_is_one_short_traceback(tmp_path: Path) -> None:

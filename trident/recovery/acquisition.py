@@ -145,20 +145,22 @@ def check_start(program: Program, former: Program, log: TransactionLog, settings
     """Make the checks that `begin` makes before it takes the log, and write nothing.
 
     `former` is the part of the program that commits the waiting batches first. Raises CodeChangedError also if a driver
-    runs that has batches under way which it could not commit.
+    runs that has batches under way which it could not commit; FencedError if another driver took the log meanwhile, and
+    therefore a check failed.
     """
     before = log.lease()
-    check_fork(program, log, settings)
-    joined = join_log(program, log, settings)
-    stores = open_stores(joined.program, log, settings)
-    try:
-        _check_before(joined, stores, before, log, settings)
-    finally:
-        close_all(stores)
-    joined = join_log(former, log, settings)
-    progress = _Progress.read(joined, log, 0)
-    check_beside(joined.program, progress.histories, log, progress.known, settings)
-    _check_waiting(joined, log, settings)
+    with explaining(log, before):
+        check_fork(program, log, settings)
+        joined = join_log(program, log, settings)
+        stores = open_stores(joined.program, log, settings)
+        try:
+            _check_before(joined, stores, before, log, settings)
+        finally:
+            close_all(stores)
+        joined = join_log(former, log, settings)
+        progress = _Progress.read(joined, log, 0)
+        check_beside(joined.program, progress.histories, log, progress.known, settings)
+        _check_waiting(joined, log, settings)
 
 
 def _check_before(

@@ -35,15 +35,20 @@ def pending_backfills(program: Program, members: Members, log: TransactionLog) -
     If none of its streams has had a batch, a state gets a content too, without rows. So the log tells it from a state
     that began without its streams' earlier tuples.
     """
-    pending, known, births = dict[str, Positions](), {*log.groups()}, log.births()
+    pending, known, new = dict[str, Positions](), {*log.groups()}, new_backfills(program, log)
     for group in program.groups:
         began = log.history(group.name).last_frozen if group.name in known else members.founded.get(group.name, 0)
         for node in group.states if began else ():
-            name, birth = node.state.name, births.get(node.state.name)
-            if node.state.backfill and (birth is None or not birth.founded):
+            if node.state.name in new:
                 streams = [above.stream for above in all_above(node) if isinstance(above, SpoutSource)]
-                pending[name] = {stream: members.streams[stream].position for stream in streams}
+                pending[node.state.name] = {stream: members.streams[stream].position for stream in streams}
     return pending
+
+
+def new_backfills(program: Program, log: TransactionLog) -> set[str]:
+    """Return the new states with ``backfill=True``, also those of groups that have had no batch."""
+    wanted, births = {node.state.name for node in writers_of(program) if node.state.backfill}, log.births()
+    return {name for name in wanted if name not in births or not births[name].founded}
 
 
 def unused_beginning(state: StateSpec, birth: Birth | None) -> str | None:

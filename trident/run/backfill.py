@@ -14,7 +14,7 @@ import math
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -33,8 +33,17 @@ from trident.plan.nodes import Node, RequestSource, SpoutSource, StateSpec, Stat
 from trident.plan.rebuilding import rebuilt
 from trident.plan.topology_protocol import TopologyPlan
 from trident.recovery.acquisition import check_start
-from trident.recovery.backfills import Fill, Pending, all_above, no_fill, pending_backfills, writers_of
+from trident.recovery.backfills import (
+    Fill,
+    Pending,
+    all_above,
+    new_backfills,
+    no_fill,
+    pending_backfills,
+    writers_of,
+)
 from trident.recovery.group_membership import join_log
+from trident.recovery.takeover import explaining
 from trident.run.running import RunningTopology
 from trident_spouts.executor import Metadata
 from trident_spouts.rereading import RereadSpout
@@ -111,7 +120,7 @@ def backfilled(
     backfill = Backfill(topology, program, settings, starts)
     try:
         with contextlib.closing(open_log(settings)) as log:
-            if log.groups() and backfill.catch_up(log):
+            if backfill.catch_up(log):
                 backfill.commit_waiting(log)
         yield backfill.fill
         backfill.done()
@@ -136,12 +145,15 @@ class Backfill:
     def catch_up(self, log: TransactionLog) -> bool:
         """Bring the run near to the streams' positions, while another driver may move them on.
 
-        Return whether there is a state to fill. Raises the errors of `check_start` first.
+        Return whether a former driver is to be replaced in two steps. That is so also before its first batch, which it
+        may freeze at any moment. Raises the errors of `check_start` first.
         """
-        pending = self._pending(log)
-        if not pending:
+        pending, new = self._pending(log), new_backfills(self._program, log)
+        if not (pending or (new and log.holder() is not None)):
             return False
-        check_start(self._program, cut_nodes(self._former(pending).sinks, {}), log, self._settings)
+        check_start(self._program, cut_nodes(self._former(new).sinks, {}), log, self._settings)
+        if not pending:
+            return True
         self._forget_later(log)
         for number in range(_MOST_ROUNDS):
             began = time.monotonic()
@@ -188,7 +200,7 @@ class Backfill:
 
         Only they can (docs/decisions/0017): the whole program has states that the batches have nothing for.
         """
-        former = self._former(self._pending(log))
+        former = self._former(new_backfills(self._program, log))
         under_way = log.holder() is not None or any(log.history(group).frozen for group in log.groups())
         if self._starts.former is None or not under_way or not former.sinks:
             return
@@ -200,10 +212,10 @@ class Backfill:
         if (error := running.exception()) is not None:
             raise error
 
-    def _former(self, pending: Pending) -> PartOfPlan:
+    def _former(self, new: Collection[str]) -> PartOfPlan:
         """Return the part of the topology that does not come from the new states."""
-        new = {id(node) for node in writers_of(self._program) if node.state.name in pending}
-        ends = [sink for sink in self._topology.sinks if not new.intersection(map(id, all_above(sink)))]
+        writers = {id(node) for node in writers_of(self._program) if node.state.name in new}
+        ends = [sink for sink in self._topology.sinks if not writers.intersection(map(id, all_above(sink)))]
         return PartOfPlan(tuple(ends))
 
     def fill(self, pending: Pending) -> dict[str, pa.Table]:
@@ -227,8 +239,9 @@ class Backfill:
             self._temporary = None
 
     def _pending(self, log: TransactionLog) -> Pending:
-        joined = join_log(self._program, log, self._settings)
-        return pending_backfills(joined.program, joined.members, log)
+        with explaining(log, log.lease()):
+            joined = join_log(self._program, log, self._settings)
+            return pending_backfills(joined.program, joined.members, log)
 
     def _read_up_to(self, pending: Pending) -> RunningTopology:
         """Let the run read the streams up to these positions, and return it."""

@@ -657,7 +657,8 @@ class RunningTopology(Queryable):
     def _log_end(self) -> None:
         txids = ", ".join(f"{name} at txid {run.committed}" for name, run in self._runs.items())
         error = self.exception()
-        if error is None and self._runs and not self._awaited and not any(run.committed for run in self._runs.values()):
+        forgotten = bool(self._runs) and not self._awaited and self._switches.condition != "INACTIVE"
+        if error is None and forgotten and not any(run.committed for run in self._runs.values()):
             self._logger.warning(
                 "topology %r stopped before its first batch, so its states are empty; to wait for batches, call "
                 "processAllAvailable() or awaitTermination() before stop()",
