@@ -124,6 +124,16 @@ class Staying(World):
 
     # --- the end -------------------------------------------------------------------------------------------------
 
+    def _read_if_quiet(self) -> None:
+        """Also stop a former program that slept in its start, and took the log when the new states were there."""
+        growth = self.growth
+        former = [d for d in self._at_work if growth is not None and growth.founded and d.shape != self.flow]
+        for driver in former:
+            if driver.asked_at is None:
+                driver.stop()
+        if not former:
+            super()._read_if_quiet()
+
     def poisons(self, given: Given) -> bool:
         return self._poison is not None and any(seq == self._poison for rows in given.values() for _, seq in rows)
 
