@@ -1,0 +1,52 @@
+"""Long lists in stored bytes: read at once or place by place, they are the same lists."""
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trident.errors import StateCorruptError
+from trident_state import encoding
+from trident_state.encoding import decode_column, encode_column
+
+PAIRS = pa.struct({"n": pa.int64(), "x": pa.float64()})
+ELEMENTS: dict[pa.DataType, st.SearchStrategy[Any]] = {
+    pa.int64(): st.integers(-(2**63), 2**63 - 1),
+    pa.bool_(): st.booleans(),
+    pa.string(): st.text(max_size=2),
+    PAIRS: st.fixed_dictionaries({"n": st.none() | st.integers(76, 80), "x": st.none() | st.floats()}),
+    pa.list_(pa.int8()): st.lists(st.integers(0, 3), max_size=40),
+}
+
+
+@pytest.mark.parametrize("kind", ELEMENTS, ids=str)
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_long_lists_come_back_as_they_were(kind: pa.DataType, data: st.DataObject) -> None:
+    some = st.none() | ELEMENTS[kind] if data.draw(st.booleans()) else ELEMENTS[kind]
+    lists = data.draw(st.lists(st.none() | st.lists(some, max_size=6), min_size=1, max_size=4))
+    repeated = pa.array(
+        [each if each is None else each * data.draw(st.sampled_from([1, 20])) for each in lists], pa.list_(kind)
+    )
+    encoded = encode_column(repeated)
+    found = decode_column(encoded, repeated.type)
+    assert repr(found.to_pylist()) == repr(repeated.to_pylist())
+    pair = encoding.decode_row(
+        pa.array([each + each for each in encoded.to_pylist()], pa.binary()), [repeated.type] * 2
+    )
+    assert [repr(each.to_pylist()) for each in pair] == [repr(repeated.to_pylist())] * 2
+
+
+def test_an_even_list_is_read_at_once_and_a_torn_one_is_corrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    column = pa.array([list(range(100)), [], [7]])
+    encoded = encode_column(column)
+    rounds: list[int] = []
+    decode = encoding._decode
+    monkeypatch.setattr(encoding, "_decode", lambda *given: (rounds.append(1), decode(*given))[1])
+    assert decode_column(encoded, column.type).equals(column)
+    assert len(rounds) == 2  # the lists, then all elements
+    torn = pa.array([encoded[0].as_py()[:-1]], pa.binary())
+    with pytest.raises(StateCorruptError):
+        decode_column(torn, column.type)
