@@ -5,8 +5,12 @@ from operator import add
 from pathlib import Path
 
 from tests.access.small_topologies import Fed
+from trident import Average, CollectSet, Last, MaxBy, Median, StdDev, TopK, TridentTopology, openState
 from trident.access.locations import read_location
 from trident.access.replica import MemoryReplica
+from trident.spouts import FixedBatchSpout
+from trident.state import MemoryMapState
+from trident.testing.local import start_local
 from trident_state.state_shape import Combine
 
 
@@ -45,3 +49,24 @@ def test_a_copy_goes_on_after_the_next_driver_has_written_a_snapshot_that_is_no_
     assert replica.committed() == 3
     second.running.stop()
     replica.close()
+
+
+def test_a_copy_combines_batches_as_the_driver_does(tmp_path: Path) -> None:
+    """Without a snapshot the copy combines every batch from the log, in the columns of the built-in aggregators."""
+    several = {"mean": Average("n"), "spread": StdDev("n"), "last": Last("n"), "top": MaxBy("k", "n")}
+    several |= {"set": CollectSet("n"), "middle": Median("n"), "best": ("n", TopK(2))}
+    batches = [[("a", 1), ("b", 2)], [("a", 5), ("a", None)], [("a", 3), ("c", None)]]
+    topology = TridentTopology()
+    rows = topology.newStream("rows", FixedBatchSpout("k string, n long", batches)).groupBy("k")
+    rows.persistentAggregate(MemoryMapState.opaque(), several, name="held")
+    with start_local(topology, name="t", checkpointLocation=tmp_path) as running:
+        running.processAllAvailable(timeout=30)
+        expected = dict(running.state("held").items())
+        with openState("t", "held", tmp_path, aggregator=dict(several, best=TopK(2))) as opened:
+            assert dict(opened.items()) == expected
+    assert (expected["a"].mean, expected["a"].last, expected["a"].set, expected["a"].best) == (
+        3.0,
+        3,
+        [1, 3, 5],
+        [5, 3],
+    )

@@ -19,7 +19,7 @@ from trident.compiler.states.shapes import WindowMeaning, is_of_watermark, nativ
 from trident.log import RedisLog
 from trident.log.snapshot_home import NoHome
 from trident.operations.aggregates.base import BuiltinAggregator
-from trident.operations.aggregates.registry import known_by_name
+from trident.operations.aggregates.registry import builtin_classes, known_by_name
 from trident.operations.aggregator_kinds import presented_type_of
 from trident.operations.aggregator_names import aggregator_name, bundle_names, bundle_text
 from trident.operations.bundles import presented
@@ -322,7 +322,14 @@ def _combine_of(aggregator: Any) -> Combine | None:
     if not callable(getattr(aggregator, "combine", None)):  # a reducer: its frozen result replaces the stored value
         return replacing(name)
     native = native_form(aggregator.native) if isinstance(aggregator, BuiltinAggregator) else None
-    return Combine(name, lambda stored, delta: aggregator.combine(stored, delta), native)
+    columns = partial(_in_columns, aggregator) if type(aggregator) in builtin_classes() else None
+    return Combine(name, lambda stored, delta: aggregator.combine(stored, delta), native, columns)
+
+
+def _in_columns(aggregator: Any, stored: pa.Array, deltas: pa.Array) -> pa.Array | None:
+    """Combine two columns of accumulators of a built-in aggregator; None if it combines them only one by one."""
+    combined = aggregator.combineColumn(stored, deltas)
+    return None if combined is NotImplemented else combined
 
 
 def _unused(stored: object, delta: object) -> object:
