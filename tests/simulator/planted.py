@@ -470,8 +470,8 @@ OVER_TIME = [
         "several aggregates",
         "the first and the last tuple are told by their places within the batches",
         "trident/operations/aggregates/ordered.py",
-        "(tuple(b[:2]) >= tuple(a[:2])) == self.last",
-        "(b[1] >= a[1]) == self.last",
+        "(batch < of_b) | ((batch == of_b) & (at < at_b))",
+        "at < at_b",
         flow="several",
     ),
     Fault(

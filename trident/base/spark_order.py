@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as kinds
 
-Key = tuple[pa.Array, Literal["ascending", "descending"]]
+Order = Literal["ascending", "descending"]
+Key = tuple[pa.Array, Order]
 
 
 def exceeds(a: pa.Array, b: pa.Array) -> pa.Array:
@@ -21,6 +22,15 @@ def exceeds(a: pa.Array, b: pa.Array) -> pa.Array:
     if kinds.is_floating(a.type):
         greater = pc.or_(greater, pc.and_(pc.is_nan(a), pc.invert(pc.is_nan(b))))
     return greater
+
+
+def chosen(of_b: npt.NDArray[np.bool_], a: pa.Array, b: pa.Array) -> pa.Array:
+    """Return the rows of `b` in which `of_b` is true, and the other rows of `a`. The values may be of any type.
+
+    >>> chosen(np.array([True, False]), pa.array([[1], [2]]), pa.array([[3], [4]])).to_pylist()
+    [[3], [2]]
+    """
+    return pa.concat_arrays([a, b]).take(pa.array(np.arange(len(a)) + len(a) * of_b))
 
 
 def ranked(*keys: Key) -> npt.NDArray[np.int64]:

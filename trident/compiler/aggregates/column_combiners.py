@@ -72,7 +72,7 @@ class ColumnAccumulators:
         self._count = count
         if not columns.rows:
             return
-        own, groups = np.unique(np.asarray(numbers, np.int64), return_inverse=True)
+        own, groups = _from_zero(np.asarray(numbers, np.int64), count)
         partials = self._initialised(self._inputs(columns, position), groups, len(own))
         self._add(own, self._by_value(groups.tolist(), columns, len(own)) if partials is None else partials)
 
@@ -129,11 +129,19 @@ class ColumnAccumulators:
         """Merge the added accumulators. Return the numbers of the keys and their accumulators."""
         if not self._parts:
             return np.zeros(0, np.int64), pa.array([], self._field.type)
-        if len(self._parts) > 1 or len(np.unique(self._numbers[0])) < len(self._numbers[0]):
+        if len(self._parts) > 1 or np.bincount(self._numbers[0]).max() > 1:
             numbers, partials = np.concatenate(self._numbers), pa.concat_arrays(self._parts)
             numbers, values = merged(numbers, partials, self._combine.whole)
             self._numbers, self._parts = [numbers], [values]
         return self._numbers[0], self._parts[0]
+
+
+def _from_zero(numbers: Numbers, count: int) -> tuple[Numbers, Numbers]:
+    """Return the ascending different numbers, all below `count`, and for each of `numbers` its place among these."""
+    present = np.bincount(numbers, minlength=count) > 0
+    if present.all():
+        return np.arange(count), numbers
+    return np.flatnonzero(present), (np.cumsum(present) - 1)[numbers]
 
 
 def merged(

@@ -240,7 +240,7 @@ def accumulators_of(member: FoldMember, few: bool = False) -> Accumulators | Col
     With `few`, there are so few tuples that a built-in aggregator with the same results folds them faster by value.
     """
     aggregator = member.aggregation.aggregator
-    by_value = few and isinstance(aggregator, BuiltinAggregator) and aggregator.gathers
+    by_value = few and isinstance(aggregator, BuiltinAggregator) and (aggregator.gathers or aggregator.native)
     if by_value or not has_columns(member.aggregation):
         return Accumulators(member)
     return ColumnAccumulators(member.where, member.aggregation, member.accumulator, partial(_by_value, member))

@@ -176,7 +176,7 @@ class _FoldRun:
 
     def __init__(self, member: FoldMember, batch: int | None) -> None:
         self._member = member
-        self._fold = accumulators_of(member)
+        self._fold = accumulators_of(member, few=True)
         self._count = 0
         self._position = Position(batch or 0)
         self._seen: set[int] = set()

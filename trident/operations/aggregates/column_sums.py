@@ -32,14 +32,23 @@ def group_sums(values: pa.Array, groups: npt.NDArray[np.int64], count: int) -> p
 
 def _decimal_sums(values: pa.Array, groups: npt.NDArray[np.int64], count: int) -> pa.Array | None:
     kind = values.type
-    table = pa.table({"group": groups, "value": values.cast(pa.decimal256(76, kind.scale))})
-    found = table.group_by("group", use_threads=False).aggregate([("value", "sum")])
-    rows = np.full(count, -1, np.int64)
-    rows[found.column("group").to_numpy()] = np.arange(found.num_rows)
-    sums = found.column("value_sum").combine_chunks().take(pa.array(rows, mask=rows < 0))
+    sums = by_group(values.cast(pa.decimal256(76, kind.scale)), groups, count, "sum")
     return _cast(
         pc.fill_null(sums, pa.scalar(0).cast(sums.type)), pa.decimal128(min(38, kind.precision + 10), kind.scale)
     )
+
+
+def by_group(values: pa.Array, groups: npt.NDArray[np.int64], count: int, how: str) -> pa.Array:
+    """Return Arrow's aggregate `how` of each of `count` groups; null for a group without a value.
+
+    >>> by_group(pa.array(["b", "a", None]), np.array([2, 2, 0]), 3, "min").to_pylist()
+    [None, None, 'a']
+    """
+    table = pa.table({"group": groups, "value": values})
+    found = table.group_by("group", use_threads=False).aggregate([("value", how)])
+    rows = np.full(count, -1, np.int64)
+    rows[found.column("group").to_numpy()] = np.arange(found.num_rows)
+    return found.column(f"value_{how}").combine_chunks().take(pa.array(rows, mask=rows < 0))
 
 
 def row_sums(a: pa.Array, b: pa.Array) -> pa.Array | None:

@@ -3,9 +3,12 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+import pyarrow as pa
 from pyspark.sql import types as spark
 
 from trident.operations.aggregates.base import BuiltinAggregator
+from trident.operations.aggregates.column_sums import row_sums
 from trident.operations.aggregators import Native
 
 
@@ -37,6 +40,15 @@ class Count(BuiltinAggregator):
 
     def zero(self) -> int:
         return 0
+
+    def initColumn(self, columns: pa.RecordBatch, groups: Any, count: int) -> pa.Array:
+        """Return the accumulators of `count` groups."""
+        return pa.array(np.bincount(groups, minlength=count), pa.int64())
+
+    def combineColumn(self, a: pa.Array, b: pa.Array) -> Any:
+        """Return the accumulators of `a` and `b` together, row by row; NotImplemented if a count is beyond its type."""
+        sums = row_sums(a, b)
+        return NotImplemented if sums is None else sums
 
     def problem(self, inputs: spark.StructType) -> str:
         return ""

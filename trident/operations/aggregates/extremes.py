@@ -3,9 +3,15 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+import pyarrow as pa
+from pyarrow import types as kinds
 from pyspark.sql import types as spark
 
+from trident.base.spark_order import Order, chosen, exceeds
 from trident.operations.aggregates.base import ORDERED, OneFieldAggregator, one_field
+from trident.operations.aggregates.column_sums import by_group
+from trident.operations.aggregates.element_lists import Elements
 from trident.operations.aggregators import Native
 
 
@@ -16,11 +22,30 @@ class _ExtremeAggregator(OneFieldAggregator):
 
     idempotent: ClassVar[bool] = True
 
+    order: ClassVar[Order]
+    """The order in which the value that is kept comes first."""
+
     def init(self, tuple: Any) -> Any:
         return tuple[0]
 
     def zero(self) -> Any:
         return None
+
+    def initColumn(self, columns: pa.RecordBatch, groups: Any, count: int) -> pa.Array:
+        """Return the accumulators of `count` groups."""
+        values = columns.column(0)
+        if self.native in ("min", "max") and not kinds.is_floating(values.type):
+            return by_group(values, groups, count, self.native)
+        valid = Elements.valid(values, groups, values)
+        found = valid.ranked((valid.values, self.order)).first(1)
+        rows = np.full(count, -1, np.int64)
+        rows[found.lists] = np.arange(len(found.lists))
+        return found.values.take(pa.array(rows, mask=rows < 0))
+
+    def combineColumn(self, a: pa.Array, b: pa.Array) -> pa.Array:
+        """Return the accumulators of `a` and `b` together, row by row."""
+        better = exceeds(a, b) if self.order == "ascending" else exceeds(b, a)
+        return chosen(better.to_numpy(zero_copy_only=False), a, b)
 
     def problem(self, inputs: spark.StructType) -> str:
         return one_field(type(self).__name__, "compares values", inputs, ORDERED)
@@ -42,6 +67,8 @@ class Min(_ExtremeAggregator):
     """
 
     native: ClassVar[Native | None] = "min"
+    order: ClassVar[Order] = "ascending"
+    initColumn, combineColumn = _ExtremeAggregator.initColumn, _ExtremeAggregator.combineColumn
 
     def combine(self, a: Any, b: Any) -> Any:
         if a is None or b is None:
@@ -62,6 +89,8 @@ class Max(_ExtremeAggregator):
     """
 
     native: ClassVar[Native | None] = "max"
+    order: ClassVar[Order] = "descending"
+    initColumn, combineColumn = _ExtremeAggregator.initColumn, _ExtremeAggregator.combineColumn
 
     def combine(self, a: Any, b: Any) -> Any:
         if a is None or b is None:

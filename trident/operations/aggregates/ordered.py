@@ -17,7 +17,7 @@ from pyspark.sql import types as spark
 from trident.base.checks import check_flag
 from trident.base.errors import TopologyError
 from trident.base.short_texts import brief
-from trident.base.spark_order import Key, exceeds, ranked
+from trident.base.spark_order import Key, chosen, exceeds, ranked
 from trident.base.types import ddl, type_ddl
 from trident.operations.aggregates.base import ORDERED, BuiltinAggregator, OneFieldAggregator
 from trident.operations.aggregates.element_lists import Elements
@@ -85,7 +85,7 @@ class First(OneFieldAggregator):
 
     def combineColumn(self, a: pa.Array, b: pa.Array) -> pa.Array:
         """Return the accumulators of `a` and `b` together, row by row."""
-        return _chosen(_is_before(b, a) != self.last, a, b)
+        return chosen(_is_before(b, a) != self.last, a, b)
 
     def problem(self, inputs: spark.StructType) -> str:
         return _any_field(type(self).__name__, inputs)
@@ -243,7 +243,7 @@ class MaxBy(BuiltinAggregator):
         one, other = a.field(2), b.field(2)
         less, greater = _mask(exceeds(one, other)), _mask(exceeds(other, one))
         better, worse = (greater, less) if self.greatest else (less, greater)
-        return _chosen(better | (~worse & _is_before(b, a)), a, b)
+        return chosen(better | (~worse & _is_before(b, a)), a, b)
 
     def problem(self, inputs: spark.StructType) -> str:
         name = type(self).__name__
@@ -311,11 +311,6 @@ def _is_before(a: pa.Array, b: pa.Array) -> Any:
     """Return whether the position of `a` is before that of `b`, row by row."""
     (batch, at), (of_b, at_b) = ([each.field(n).to_numpy() for n in (0, 1)] for each in (a, b))
     return (batch < of_b) | ((batch == of_b) & (at < at_b))
-
-
-def _chosen(of_b: Any, a: pa.Array, b: pa.Array) -> pa.Array:
-    """Return the rows of `b` in which `of_b` is true, and the other rows of `a`."""
-    return pa.concat_arrays([a, b]).take(pa.array(np.arange(len(a)) + len(a) * of_b))
 
 
 def _offsets(sizes: Any) -> pa.Array:

@@ -8,18 +8,22 @@ form, which the Java and C++ libraries read too.
 
 import datetime
 import decimal
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy
+import pyarrow as pa
 from pyspark.sql import types as spark
 
 from trident.base.checks import check_whole_number
 from trident.base.errors import TopologyError
 from trident.base.optional_packages import optional_package
 from trident.base.types import type_ddl
+from trident.base.values import to_python
 from trident.operations.aggregates.base import EXACT, NUMERIC, BuiltinAggregator, check_parameter, one_field
+from trident.operations.aggregates.element_lists import Elements
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,28 @@ class CountDistinct(BuiltinAggregator):
             if None not in values:
                 sketch.update(_item(values[0] if len(values) == 1 else values))
         return _compact(sketch)
+
+    def initColumn(self, columns: pa.RecordBatch, groups: Any, count: int) -> pa.Array:
+        """Return the accumulators of `count` groups."""
+        library, several = _library("CountDistinct"), columns.num_columns > 1
+        sketches = [library.hll_sketch(self.lgK, library.tgt_hll_type.HLL_4) for _ in range(count)]
+        tuples = zip(*map(to_python, columns.columns), strict=True)
+        for group, values in zip(groups.tolist(), tuples, strict=True):
+            if None not in values:
+                sketches[group].update(_item(values if several else values[0]))
+        return _compacts(sketches)
+
+    def combineColumn(self, a: pa.Array, b: pa.Array) -> pa.Array:
+        """Return the accumulators of `a` and `b` together, row by row."""
+        library = _library("CountDistinct")
+        read, make, kind = library.hll_sketch.deserialize, library.hll_union, library.tgt_hll_type.HLL_4
+        unions = []
+        for one, other in zip(a.to_pylist(), b.to_pylist(), strict=True):
+            union = make(self.lgK)
+            union.update(read(one))
+            union.update(read(other))
+            unions.append(union.get_result(kind))
+        return _compacts(unions)
 
     def problem(self, inputs: spark.StructType) -> str:
         if not inputs.fields:
@@ -154,6 +180,27 @@ class Quantiles(BuiltinAggregator):
         sketch.update(numpy.array([value for (value,) in tuples if value is not None], numpy.float64))
         return bytes(sketch.serialize())
 
+    def initColumn(self, columns: pa.RecordBatch, groups: Any, count: int) -> pa.Array:
+        """Return the accumulators of `count` groups."""
+        found = Elements.valid(columns.column(0), groups, columns.column(0)).ranked()
+        make, sketches = _library("Quantiles").kll_doubles_sketch, []
+        numbers = numpy.array(found.values.to_pylist(), numpy.float64)
+        ends = numpy.searchsorted(found.lists, numpy.arange(count + 1))
+        for start, end in itertools.pairwise(ends.tolist()):
+            sketch = make(self.k)
+            sketch.update(numbers[start:end])
+            sketches.append(sketch.serialize())
+        return pa.array(sketches, pa.binary())
+
+    def combineColumn(self, a: pa.Array, b: pa.Array) -> pa.Array:
+        """Return the accumulators of `a` and `b` together, row by row."""
+        read, merged = _library("Quantiles").kll_doubles_sketch.deserialize, []
+        for one, other in zip(a.to_pylist(), b.to_pylist(), strict=True):
+            sketch = read(one)
+            sketch.merge(read(other))
+            merged.append(sketch.serialize())
+        return pa.array(merged, pa.binary())
+
     def problem(self, inputs: spark.StructType) -> str:
         return one_field("Quantiles", "orders numbers", inputs, NUMERIC)
 
@@ -164,6 +211,10 @@ class Quantiles(BuiltinAggregator):
 def _library(name: str) -> Any:
     need = f"{name} needs the package datasketches, also where Spark's workers run"
     return optional_package("datasketches", "sketches", need)
+
+
+def _compacts(sketches: list[Any]) -> pa.Array:
+    return pa.array([sketch.serialize_compact() for sketch in sketches], pa.binary())
 
 
 def _compact(sketch: Any) -> bytes:

@@ -3,9 +3,13 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+import pyarrow as pa
+from pyarrow import types as kinds
 from pyspark.sql import types as spark
 
 from trident.operations.aggregates.base import INTEGRAL, NUMERIC, OneFieldAggregator, added, negated, one_field
+from trident.operations.aggregates.column_sums import group_sums, row_sums
 from trident.operations.aggregators import Native
 
 
@@ -39,6 +43,22 @@ class Sum(OneFieldAggregator):
 
     def zero(self) -> Any:
         return 0
+
+    def initColumn(self, columns: pa.RecordBatch, groups: Any, count: int) -> Any:
+        """Return the accumulators of `count` groups; NotImplemented if a sum may be beyond its type."""
+        values = columns.column(0)
+        if kinds.is_floating(values.type):  # the first value is taken as it is: -0.0 stays -0.0
+            doubles = np.full(count, -0.0)
+            with np.errstate(all="ignore"):  # infinite values give NaN, as in Python
+                np.add.at(doubles, groups, values.cast(pa.float64()).fill_null(0.0).to_numpy())
+            return doubles
+        sums = group_sums(values, groups, count)
+        return NotImplemented if sums is None else sums
+
+    def combineColumn(self, a: pa.Array, b: pa.Array) -> Any:
+        """Return the accumulators of `a` and `b` together, row by row; NotImplemented if a sum is beyond its type."""
+        sums = row_sums(a, b)
+        return NotImplemented if sums is None else sums
 
     def problem(self, inputs: spark.StructType) -> str:
         return one_field("Sum", "adds numbers", inputs, NUMERIC)
