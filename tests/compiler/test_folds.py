@@ -55,9 +55,12 @@ def columns(tuples: list[Any]) -> Columns:
 
 
 def folded(fold_spec: FoldSpec, tuples: list[Any]) -> Any:
-    fold = Fold(fold_spec)
-    fold.add_tuples(columns(tuples))
-    return outcome(lambda: fold.result(), fold_spec)
+    def run() -> Columns:
+        fold = Fold(fold_spec)
+        fold.add_tuples(columns(tuples))
+        return fold.result()
+
+    return outcome(run, fold_spec)
 
 
 def outcome(run: Any, fold_spec: FoldSpec) -> Any:
@@ -89,8 +92,8 @@ def test_every_way_gives_the_same(tuples: list[Any], cut_at: int, keys: str, agg
     partials = []
     for part in parts:
         fold = Fold(how)
-        fold.add_tuples(part)
         try:
+            fold.add_tuples(part)
             partials.append(fold.result())
         except UserFunctionError:
             return  # one part overflows by itself
