@@ -44,6 +44,16 @@ class Growth:
         world = self._world
         return self.founded and any(shape == self._flow for shape in (world.shape, *(d.shape for d in world._at_work)))
 
+    def stop_former(self) -> bool:
+        """Stop drivers of the former program, so that the next one has the new states; whether there are any.
+
+        One that slept before it took the log may be the last at work.
+        """
+        former = [driver for driver in self._world._at_work if driver.shape == self._former]
+        for driver in former:
+            driver.stop()
+        return bool(former)
+
     def next_shape(self) -> Flow:
         """The program of the next start."""
         if self.founded or (self._wanted and not (self._returns and self._dice.random() < 0.4)):

@@ -122,6 +122,9 @@ class Staying(World):
             return True
         return any(driver.life == self.lives and driver.run is not None for driver in self.drivers)
 
+    def _wait_for_programs(self) -> bool:
+        return self.growth is not None and self.growth.stop_former()
+
     # --- the end -------------------------------------------------------------------------------------------------
 
     def _read_if_quiet(self) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.simulator import fake_log, planted, records
+from tests.simulator.driver import Driver
 from tests.simulator.families import EVERY, EXECUTORS, SAVEPOINTS, world_of
 from tests.simulator.fleet import some
 from tests.simulator.patches import machine
@@ -111,6 +112,18 @@ def test_a_fork_has_begun_once_one_of_its_starts_came_to_its_end() -> None:
         for life, runs, begun in ((1, True, False), (2, False, False), (2, True, True), (2, False, True)):
             world.drivers.append(SimpleNamespace(life=life, run=object() if runs else None))
             assert world._fork_has_begun is begun
+
+
+def test_not_everything_is_read_under_a_former_program_that_slept() -> None:
+    """It lacks the new states; once it has stopped, the next start has them."""
+    with machine():
+        world: Any = world_of(1, flow="backfill")
+        assert not world._wait_for_programs()
+        slept = Driver(world, "driver 1", world.flow.former)
+        world.drivers.append(slept)
+        assert world._wait_for_programs()
+        slept.ended = True
+        assert not world._wait_for_programs()
 
 
 # --- it finds what is broken -----------------------------------------------------------------------------------------
