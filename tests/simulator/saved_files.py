@@ -34,6 +34,13 @@ class SavedFiles:
             raise FileNotFoundError(name)
         return manifests[name]
 
+    def size(self, name: str) -> int | None:
+        world = Worlds.now
+        world.scheduler.point("savepoint", name, "size")
+        if name in world.manifests:
+            return len(world.manifests[name])
+        return 1 if f"/{name}" in world.frozen_files.files else None
+
     def files(self, folder: str = "") -> Iterator[StoredFile]:
         return iter([StoredFile(name, len(content)) for name, content in Worlds.now.manifests.items()])
 
