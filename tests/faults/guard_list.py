@@ -2226,6 +2226,14 @@ GUARDS = [
         "tests/state/delta/test_compaction.py -k under_way_stay",
     ),
     Guard(
+        "delta state, a merge without a reply",
+        "the files of a merge that became a version are deleted, and the rows of many batches are lost",
+        "state/trident_state/delta/compaction.py",
+        "self._table.delete(file for file in written if file.path not in named)",
+        "self._table.delete(written)",
+        "tests/state/delta/test_compaction.py -k reply_was_lost",
+    ),
+    Guard(
         "delta state, a merge that slept",
         "a merge names a file that another driver has cleaned up, and the rows of many batches are lost",
         "state/trident_state/delta/table.py",

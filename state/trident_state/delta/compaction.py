@@ -59,13 +59,22 @@ class Compactor:
             becomes = {"compactions": count}
             merged = self._table.commit(version, {COMPACTIONS: count}, becomes, added=written, removed=chosen)
         except MovedError:
-            self._table.delete(written)
-            return None
+            return self._refused(written)
         except StateClosedError:
             self._table.delete(written)
             raise
         reach("delta.compacted")
         return merged
+
+    def _refused(self, written: Sequence[DataFile]) -> TableVersion | None:
+        """Delete the files of a merge that came second. Return the version if it is the merge's: its reply was lost.
+
+        Then the object store's client sends the commit again by itself, and finds its own version in the way.
+        """
+        version = self._table.look()
+        named = set() if version is None else {file.path for file in version.files}
+        self._table.delete(file for file in written if file.path not in named)
+        return version if any(file.path in named for file in written) else None
 
     def _write(self, version: TableVersion, chosen: Sequence[DataFile], written: list[DataFile]) -> None:
         """Write the files that replace the chosen ones. The last file's number keeps the check of all files right."""

@@ -18,6 +18,7 @@ from trident.testing.contracts.stores.fixtures import COUNT, FIRST, JOIN, LAST, 
 from trident_state.delta import compaction
 from trident_state.delta.compaction import LEAST, MOST, chosen_files
 from trident_state.delta.data_files import DataFile
+from trident_state.delta.table import MovedError
 from trident_state.state_shape import Combine
 
 
@@ -247,6 +248,22 @@ def test_old_files_go_after_the_hours_that_they_are_kept(folder: Path) -> None:
     store.upkeep._table.clean(0)
     assert paths(folder) == named(folder)
     assert both(store)[1]["w1",] == 101
+
+
+def test_a_merge_whose_reply_was_lost_keeps_its_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The object store's client sends the commit again, and finds its own version in the way."""
+    store = filled(setting_in(folder))
+    expected, commit = both(store), store.upkeep._table.commit
+
+    def unheard(*args: Any, **how: Any) -> Any:
+        commit(*args, **how)
+        raise MovedError("Concurrent transaction failed.")
+
+    monkeypatch.setattr(store.upkeep._table, "commit", unheard)
+    version = merged(store)
+    assert version is not None and named(folder) <= paths(folder)
+    store._files.forget(set())
+    assert both(store) == expected
 
 
 def test_the_files_of_a_batch_under_way_stay_however_old_they_are(folder: Path) -> None:
