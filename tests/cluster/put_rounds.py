@@ -1,11 +1,12 @@
 """Random deaths between the puts of executors and their reports, in Spark clusters with processes of their own.
 
-A round is a batch that executors put into three states in Redis, one of which they ask before. `tests.cluster.puts`
-says what dies. In the end every count is right, whoever was killed and wherever: a driver that was killed is followed
-by another one, a server and a worker process of Spark come back, and a driver that stood still is fenced.
+A round is a batch that executors put into three states in Redis or in Delta tables, one of which they ask before.
+`tests.cluster.puts` says what dies. In the end every count is right, whoever was killed and wherever: a driver that was
+killed is followed by another one, a server and a worker process of Spark come back, and a driver that stood still is
+fenced.
 
-Usage: python -m tests.cluster.put_rounds N [--seed S] [--kind local-cluster|standalone]. Prints a summary in its last
-line; ends with 1 where anything differs.
+Usage: python -m tests.cluster.put_rounds N [--seed S] [--kind local-cluster|standalone] [--delta]. Prints a summary in
+its last line; ends with 1 where anything differs.
 """
 
 import argparse
@@ -86,13 +87,15 @@ class Driver:
 
 
 class Rounds:
-    """Some rounds of one checkpoint: the server, the cluster, and one driver after the other."""
+    """Some rounds of one checkpoint: the server, the cluster, and one driver after the other. Without `aof` there is no
+    server, and the states are Delta tables."""
 
-    def __init__(self, cluster: str, count: int, seed: int, folder: Path, aof: Aof) -> None:
+    def __init__(self, cluster: str, count: int, seed: int, folder: Path, aof: Aof | None) -> None:
         self._count, self._seed, self._folder = count, seed, folder
         left_out = "stands still" if cluster == "standalone" else "daemon"  # two drivers want more cores than there are
-        self._kinds = [kind for kind in KINDS if kind != left_out]
-        self._server = RedisServer(folder / "server", aof)
+        left = {left_out} if aof else {left_out, "server"}
+        self._kinds = [kind for kind in KINDS if kind not in left]
+        self._server = RedisServer(folder / "server", aof) if aof else None
         self._cluster = StandaloneCluster(folder) if cluster == "standalone" else None
         self._drivers: list[Driver] = []
         self._stops: Counter[str] = Counter()
@@ -103,8 +106,9 @@ class Rounds:
         outcome = Outcome(self._count)
         with ExitStack() as stack:
             stack.callback(self._end)
-            stack.enter_context(self._server)
-            note_pid(self._folder, "server", self._server.pid)
+            if self._server is not None:
+                stack.enter_context(self._server)
+                note_pid(self._folder, "server", self._server.pid)
             if self._cluster is not None:
                 stack.enter_context(self._cluster)
             try:
@@ -123,7 +127,8 @@ class Rounds:
 
     def _start(self) -> Driver:
         master = "local-cluster[2,1,1024]" if self._cluster is None else self._cluster.url
-        words = [str(self._folder), self._server.url, master, ",".join(self._kinds), str(self._count), str(self._seed)]
+        url = str(self._folder / "states") if self._server is None else self._server.url
+        words = [str(self._folder), url, master, ",".join(self._kinds), str(self._count), str(self._seed)]
         driver = Driver([sys.executable, "-m", "tests.cluster.puts", *words], self._folder, len(self._drivers))
         self._drivers.append(driver)
         return driver
@@ -156,7 +161,7 @@ class Rounds:
 
     def _mend(self) -> None:
         """Start again what died, the server after a while."""
-        if not self._server.running:
+        if self._server is not None and not self._server.running:
             time.sleep(self._dice.choice((0.0, 0.3, 2.0)))
             self._server.start()
             note_pid(self._folder, "server", self._server.pid)
@@ -180,7 +185,9 @@ class Rounds:
             stopped = driver.lines()[-1]["stopped"]
             self._stops[stopped] += 1
             if stopped == "StateLostError":  # a server that does not write each time may lose a state that is new
-                assert self._server.aof != "always", f"a state is lost: {_tail(driver.log)}"
+                assert self._server is not None and self._server.aof != "always", (
+                    f"a state is lost: {_tail(driver.log)}"
+                )
                 return {}
             return None
         if code == 0:
@@ -229,11 +236,19 @@ def _tail(log: Path, most: int = 3000) -> str:
     return log.read_text(errors="replace")[-most:]
 
 
-def rounds(cluster: str, count: int, seed: int, *, seconds: float | None = None, keep: Path | None = None) -> Outcome:
+def rounds(
+    cluster: str,
+    count: int,
+    seed: int,
+    *,
+    seconds: float | None = None,
+    keep: Path | None = None,
+    delta: bool = False,
+) -> Outcome:
     """Run so many rounds on a kind of cluster, `AT_ONCE` of each checkpoint; stop after `seconds`, between two."""
     total, began = Outcome(), time.monotonic()
     for first in range(0, count, AT_ONCE):
-        aof = random.Random(f"{seed}/{first}").choice(("always", "everysec"))
+        aof: Aof | None = None if delta else random.Random(f"{seed}/{first}").choice(("always", "everysec"))
         with tempfile.TemporaryDirectory(prefix="trident-puts-", ignore_cleanup_errors=True) as folder:
             os.environ["SPARK_LOCAL_DIRS"] = f"{folder}/local"
             part = Rounds(cluster, min(AT_ONCE, count - first), seed + first, Path(folder), aof).run()
@@ -261,6 +276,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
     parser.add_argument("--kind", choices=CLUSTERS, help="this kind of cluster alone")
     parser.add_argument("--keep", type=Path, help="where the logs go if a round is wrong")
+    parser.add_argument("--delta", action="store_true", help="states in Delta tables, not in Redis")
     asked = parser.parse_args()
     ensure_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -269,7 +285,7 @@ def main() -> int:
     total = Outcome()
     for cluster, count in shares.items():
         if count and not total.wrong:
-            total.add(rounds(cluster, count, asked.seed, keep=asked.keep))
+            total.add(rounds(cluster, count, asked.seed, keep=asked.keep, delta=asked.delta))
     print(f"{total}, seed {asked.seed}")
     return 1 if total.wrong else 0
 

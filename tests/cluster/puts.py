@@ -1,10 +1,11 @@
-"""A driver whose executors put its batches into Redis and ask it, and what dies between a put and its report.
+"""A driver whose executors put its batches into states and ask one, and what dies between a put and its report.
 
 Each batch of each state draws what happens to its puts, and whether before or after the server has done them: the task
 fails, or puts twice; its Python worker dies, its executor, the worker process of Spark above it, the server, or the
 driver; or the driver stands still while another one takes over.
 
-Usage: python -m tests.cluster.puts FOLDER URL MASTER KINDS ROUNDS SEED. Prints the txid of the last commit now and
+Usage: python -m tests.cluster.puts FOLDER URL MASTER KINDS ROUNDS SEED. The URL is that of a Redis server, or a folder
+for Delta tables. Prints the txid of the last commit now and
 then, and what the states hold as JSON in its last line. `tests.cluster.put_rounds` starts it, and again where it was
 killed.
 """
@@ -29,10 +30,12 @@ from tests.support.open_batches import Joined, first_time, opening_as
 from trident import Count, MapGet, Sum, TridentTopology
 from trident.base.errors import FencedError, StateLostError, StateUnavailableError
 from trident.spouts import FixedBatchSpout
-from trident.state import RedisMapState
+from trident.state import DeltaMapState, RedisMapState
+from trident_state.delta import shared_table
+from trident_state.delta.store import DeltaStore
 from trident_state.messages import Put
 from trident_state.redis import RedisStore
-from trident_state.redis.open_batch import OpenBatch
+from trident_state.redis import open_batch as redis_batch
 
 KINDS = {"fails": 3, "twice": 2, "worker": 4, "executor": 4, "server": 4, "driver": 1, "stands still": 1, "daemon": 1}
 """What may happen, and how often. The daemon is a worker process of a standalone cluster."""
@@ -65,10 +68,16 @@ def expected(seed: int, rounds: int) -> Found:
 
 
 def topology(url: str, batches: list[list[str]]) -> TridentTopology:
-    """counts: by the server. joined: by Python. asked: by the last letter, what `counts` held before each batch."""
+    """counts: by the server, or by deltas. joined: by Python. asked: by the last letter, what `counts` held before
+    each batch."""
     made = TridentTopology()
     words = made.newStream("words", FixedBatchSpout("word string", batches))
-    state = RedisMapState.opaque(url, writers="executors", groups=2)
+    in_redis = url.startswith("redis")
+    state: Any = (
+        RedisMapState.opaque(url, writers="executors", groups=2)
+        if in_redis
+        else DeltaMapState.opaque(url, writers="executors")
+    )
     counts = words.groupBy("word").persistentAggregate(state, Count(), "count", name="counts")
     words.groupBy("word").persistentAggregate(state, "word", Joined(), "joined", name="joined")
     asked = words.stateQuery(counts, "word", MapGet(), "before long").each(
@@ -92,22 +101,24 @@ def troubles_of(seed: int, where: str, txid: int, kinds: list[str]) -> list[tupl
     return [(kind, dice.choice(("before", "after", "after"))) for kind in drawn]
 
 
-@dataclass(frozen=True)
-class Troubled(OpenBatch):
-    """A batch to whose first puts something happens. `folder` is where those who die are found, and marked."""
+class Troubled:
+    """A batch to whose first puts something happens. `marks` is where those who die are found, and marked."""
 
-    folder: Path = Path()
-    seed: int = 0
-    kinds: tuple[str, ...] = ()
+    where: str
+    txid: int
+    marks: Path
+    seed: int
+    kinds: tuple[str, ...]
 
     def put(self, parts: Any) -> Put:
         parts = list(parts)
         kind, when = self._next()
         if kind and when == "before":
             self._strike(kind)
-        done = OpenBatch.put(self, parts)
+        done: Put = super().put(parts)  # type: ignore[misc]
         if kind == "twice":
-            return OpenBatch.put(self, parts)
+            again: Put = super().put(parts)  # type: ignore[misc]
+            return again
         if kind and when == "after":
             self._strike(kind)
         return done
@@ -115,7 +126,7 @@ class Troubled(OpenBatch):
     def _next(self) -> tuple[str, str]:
         for number, (kind, when) in enumerate(troubles_of(self.seed, self.where, self.txid, list(self.kinds))):
             mark = f"struck-{self.txid}-{self.where}-{number}-{when}-{kind}".replace("'", "")
-            if first_time(self.folder / mark):
+            if first_time(self.marks / mark):
                 return kind, when
         return "", ""
 
@@ -130,10 +141,28 @@ class Troubled(OpenBatch):
             os.kill(_parent(executor()), signal.SIGKILL)
         elif kind in ("driver", "server", "stands still"):
             name = "server" if kind == "server" else "driver"
-            number, line = json.loads((self.folder / f"{name}.pid").read_text())
+            number, line = json.loads((self.marks / f"{name}.pid").read_text())
             with suppress(OSError):  # it is dead already
                 if _line(number) == line:
                     os.kill(number, signal.SIGSTOP if kind == "stands still" else signal.SIGKILL)
+
+
+@dataclass(frozen=True)
+class TroubledInRedis(Troubled, redis_batch.OpenBatch):
+    """Such a batch of a state in Redis."""
+
+    marks: Path = Path()
+    seed: int = 0
+    kinds: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TroubledInTable(Troubled, shared_table.OpenBatch):
+    """Such a batch of a state in a Delta table."""
+
+    marks: Path = Path()
+    seed: int = 0
+    kinds: tuple[str, ...] = ()
 
 
 def _parent(pid: int) -> int:
@@ -159,7 +188,9 @@ def main(folder: Path, url: str, master: str, kinds: list[str], rounds: int, see
     note_pid(folder, "driver", os.getpid())
     confs = UNDER_FIRE | {"spark.executorEnv.PYTHONFAULTHANDLER": "1"}
     spark = session(confs | ONE_CORE_EACH if master.startswith("spark") else confs, master)
-    RedisStore.open_batch = opening_as(Troubled, folder=folder, seed=seed, kinds=tuple(kinds))  # type: ignore[method-assign]
+    troubled: dict[type[Any], type[Any]] = {RedisStore: TroubledInRedis, DeltaStore: TroubledInTable}
+    for store, kind in troubled.items():
+        store.open_batch = opening_as(kind, store, marks=folder, seed=seed, kinds=tuple(kinds))
     made = topology(url, [batch_of(seed, number) for number in range(rounds)])
     options: dict[str, Any] = {"checkpointLocation": folder / "checkpoint", "maxAttempts": 50}
     try:

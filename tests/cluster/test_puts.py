@@ -21,19 +21,30 @@ def test_counts_are_exact_where_executors_the_server_and_the_driver_die_around_p
     assert {"worker", "executor", "server", "driver"} <= {struck.split()[1] for struck in done.struck}, done.struck
 
 
+def test_counts_in_delta_tables_are_exact_where_executors_and_the_driver_die_around_puts() -> None:
+    done = rounds("local-cluster", 3, SEED_OF_TABLES, delta=True)
+    assert not done.wrong, done.wrong
+    assert {"worker", "executor", "driver"} <= {struck.split()[1] for struck in done.struck}, done.struck
+
+
 SEED = 3315
-"""With it the first three batches are troubled so."""
+SEED_OF_TABLES = 10
+"""With these the first three batches are troubled so."""
 
 
-def test_the_seed_draws_what_the_short_rounds_are_to_show() -> None:
-    kinds = [kind for kind in KINDS if kind != "daemon"]
+@pytest.mark.parametrize(
+    ("seed", "deaths"),
+    [(SEED, {"worker", "executor", "server", "driver"}), (SEED_OF_TABLES, {"worker", "executor", "driver"})],
+)
+def test_the_seeds_draw_what_the_short_rounds_are_to_show(seed: int, deaths: set[str]) -> None:
+    left = {"daemon"} if "server" in deaths else {"daemon", "server"}
     drawn = {
         kind
         for state in ("counts", "joined", "asked")
         for txid in (1, 2, 3)
-        for kind, _ in troubles_of(SEED, f"state {state!r}", txid, kinds)
+        for kind, _ in troubles_of(seed, f"state {state!r}", txid, [kind for kind in KINDS if kind not in left])
     }
-    assert {"worker", "executor", "server", "driver"} <= drawn
+    assert deaths <= drawn
     assert "stands still" not in drawn, "that takes a minute"
 
 
@@ -43,6 +54,16 @@ def test_rounds_of_deaths_between_puts_and_reports_are_exact_on_both_kinds_of_cl
     for at, dice in enumerate(soak.draws(20)):  # without a limit 200 rounds
         few = 5 if soak.seconds < inf else 10
         total.add(rounds(CLUSTERS[at % 2], few, dice.randrange(1 << 30)))
+        assert not total.wrong, f"{total}"
+    soak.tell(str(total))
+
+
+@pytest.mark.soak(weight=3)
+def test_rounds_of_deaths_around_puts_into_delta_tables_are_exact(soak: Soak) -> None:
+    total = Outcome()
+    for at, dice in enumerate(soak.draws(20)):  # without a limit 200 rounds
+        few = 5 if soak.seconds < inf else 10
+        total.add(rounds(CLUSTERS[at % 2], few, dice.randrange(1 << 30), delta=True))
         assert not total.wrong, f"{total}"
     soak.tell(str(total))
 

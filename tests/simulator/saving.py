@@ -20,6 +20,7 @@ from tests.simulator.scheduler import Crashed, Pool, Process, Wrong
 from tests.simulator.spouts import ends_of
 from trident.access.forking import _Fork
 from trident.base import errors
+from trident.base.crash_points import FORK_POINTS, SAVEPOINT_POINTS
 from trident.recovery.fork_origin import Origin
 from trident.recovery.savepoint import Savepoint, content_of_state, read_savepoint
 
@@ -61,6 +62,8 @@ class Saves:
             return
         able = [d for d in world.drivers if d.process.alive and d.saving is not None and not d.ended]
         self._tries += 1
+        if self._dice.random() < 0.15:
+            self._rewind()
         if able:
             driver = self._dice.choice(able)
             if self._dice.random() < 0.3:
@@ -75,6 +78,24 @@ class Saves:
             world.result.faults["zombie"] += 1
             driver.process.asleep_until = world.scheduler.now + self._dice.choice((0.2, 2.0))
             world.scheduler.after(0.0, world.supervise)
+
+    def reached(self, place: str) -> None:
+        """A savepoint or a fork has come to a place: its driver sleeps there, or whoever makes the fork dies."""
+        process = self._world.scheduler.current
+        if process is None:
+            return
+        if place in SAVEPOINT_POINTS and process.driver is not None and self._dice.random() < 0.15:
+            self._sleep(process.driver)
+        if place in FORK_POINTS and self._deaths and self._dice.random() < 0.3:
+            self._deaths -= 1
+            self._die(process)
+
+    def _rewind(self) -> None:
+        """The server loses its last writes just before a savepoint, so that its states are not healed yet."""
+        world = self._world
+        if "redis" in world.setting.homes.values() and world.server.up:
+            world.result.faults["server rewound"] += 1
+            world.down(world.server, self._dice.choice((1, 2, 3, 5, 8)))
 
     def _take(self, driver: Driver) -> None:
         world = self._world

@@ -233,6 +233,8 @@ class World:
 
     def _reached(self, place: str) -> None:
         """A place of the library's steps."""
+        if self.saves is not None:
+            self.saves.reached(place)
         self.scheduler.point(place)
         process = self.scheduler.current
         if process is not None and process.driver is not None and process is process.driver.process:

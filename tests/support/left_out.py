@@ -136,6 +136,7 @@ LEFT_OUT = (
     LeftOut(
         "waits for limits, leases and time-outs to pass",
         (
+            "tests/state/delta/test_refusing_server.py",
             "tests/faults/test_standby.py",
             "tests/run/test_timers_at_takeovers.py",
             "tests/batches/test_group_run.py::test_a_program_that_ends",

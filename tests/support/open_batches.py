@@ -1,4 +1,4 @@
-"""Batches that executors put into a Redis state, as tests trouble them."""
+"""Batches that executors put into a state, as tests trouble them."""
 
 import os
 from collections.abc import Callable
@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from trident_state.redis import RedisStore
-from trident_state.redis.open_batch import OpenBatch
 
 
 class Joined:
@@ -34,12 +33,12 @@ def first_time(mark: Path) -> bool:
     return True
 
 
-def opening_as(kind: type[OpenBatch], **more: Any) -> Callable[..., OpenBatch]:
-    """Return a method in the place of `RedisStore.open_batch`: every batch is of this kind, with `more` fields."""
-    opening = RedisStore.open_batch
+def opening_as(kind: type[Any], of: type[Any] = RedisStore, **more: Any) -> Callable[..., Any]:
+    """Return a method in the place of `open_batch` of stores: every batch is of this kind, with `more` fields."""
+    opening = of.open_batch
 
-    def open_batch(store: RedisStore, *args: Any) -> OpenBatch:
+    def open_batch(store: Any, *args: Any) -> Any:
         batch = opening(store, *args)
-        return kind(**{field.name: getattr(batch, field.name) for field in fields(OpenBatch)}, **more)
+        return kind(**{field.name: getattr(batch, field.name) for field in fields(batch)}, **more)
 
     return open_batch
