@@ -3,6 +3,7 @@
 import json
 import re
 import sqlite3
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,36 @@ def test_kafka_holds_each_message_once_after_a_crash(tmp_path: Path, request: py
     found = [(message.key(), json.loads(message.value())["price"]) for message in kafka.messages(orders)]
     assert found == [(b"ann", 2.5), (b"bob", 400.0), (b"ann", 1.0)]
     assert [message.key() for message in kafka.messages(large)] == [b"bob"]
+
+
+@pytest.mark.spark
+def test_a_dashboard_compares_with_before_and_a_job_reads_the_same_table(
+    spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("confluent_kafka", reason="the recipe dashboard.md needs the package confluent-kafka")
+    pytest.importorskip("duckdb", reason="the recipe dashboard.md needs the package duckdb")
+    kafka = request.getfixturevalue("kafka")
+    topic = kafka.create("shop.dashboard")
+    page = declared(
+        "dashboard", **{"localhost:9092": kafka.servers, '"orders")': f'"{topic}")', "mkdtemp()": repr(str(tmp_path))}
+    )
+    days = {
+        "2026-11-25": [("apple", 3), ("pear", 4), ("apple", 5)],
+        "2026-11-26": [("apple", 1), ("fig", 8), ("kiwi", 1)],
+    }
+    sent = 0
+    with page["topology"].start(name="shop", checkpointLocation=tmp_path / "checkpoint", engine="embedded") as running:
+        for day, orders in days.items():
+            kafka.send(topic, [json.dumps({"item": item, "price": price, "day": day}) for item, price in orders])
+            sent += len(orders)
+            while sum(n for n, _ in dict(running.state("sold").items()).values()) < sent:
+                running.processAllAvailable(timeout=60)
+        assert page["top"](running, 2)[0] == [("apple", 3, 9), ("fig", 1, 8)]
+        assert page["change"](running, "apple", date(2026, 11, 26)) == (1, 2)
+        assert page["change"](running, "fig", date(2026, 11, 26)) == (1, 0)
+        capsys.readouterr()
+        exec(blocks_of(RECIPES / "dashboard.md")[1], page)
+        assert [int(number) for number in re.findall(r"\d+", capsys.readouterr().out)] == [6, 22]
 
 
 @pytest.mark.spark
