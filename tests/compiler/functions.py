@@ -129,15 +129,17 @@ class CountedCalls:
         return len(Path(self.file).read_text()) if Path(self.file).exists() else 0
 
 
-class Sleeper:
-    """Touches a file when it is called, and sleeps."""
+class Waiter:
+    """Touches a file when it is called, and waits for ten minutes at most until there is a second one, `.over`."""
 
-    def __init__(self, seconds: float, file: Path) -> None:
-        self.seconds, self.file = seconds, str(file)
+    def __init__(self, file: Path) -> None:
+        self.file = str(file)
 
     def __call__(self, word: str) -> str:
         Path(self.file).touch()
-        time.sleep(self.seconds)
+        deadline = time.monotonic() + 600
+        while not Path(f"{self.file}.over").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
         return word
 
 

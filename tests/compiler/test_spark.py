@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
-from tests.compiler.functions import CountedCalls, Longest, Sleeper, Tally, an_hour_later, split
+from tests.compiler.functions import CountedCalls, Longest, Tally, Waiter, an_hour_later, split
 from tests.compiler.stage_runner import STATE, OnSpark, emission, results, rows, run, stream
 from trident import Count, Debug, FilterNull, Max, Sum, TridentTopology, expr
 from trident.base.attempt import TransactionAttempt
@@ -33,7 +33,7 @@ from trident.compiler.program import Group
 from trident.compiler.spark.engine import SparkEngine
 from trident.compiler.spark.inputs import stage_input
 from trident.compiler.spark.lowering import Lowering
-from trident.compiler.spark.sessions import Profile, released, run_session
+from trident.compiler.spark.sessions import Profile, is_connect, released, run_session
 from trident.compiler.stages import cut
 from trident.frozen.results import StageResult
 from trident_spouts.files.parquet import FilesEmission
@@ -276,11 +276,20 @@ def test_a_runs_session_has_the_same_confs_and_database(spark: SparkSession) -> 
     assert spark.range(1).count() == 1
 
 
+def left_on(spark: SparkSession) -> object:
+    """Return how many tasks run in the Spark of all tests, for the message of a test that got no core."""
+    if is_connect(spark):
+        return "unknown"
+    executors = spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()
+    return sum(executor.numRunningTasks() for executor in executors)
+
+
 @pytest.mark.connect
 def test_cancel_stops_this_batch_and_no_other(on_spark: OnSpark, spark: SparkSession, tmp_path: Path) -> None:
+    """The other batch has begun before, so a core is free for it even if a task of another test has not ended."""
     slow, other = TridentTopology(), TridentTopology()
-    for topology, seconds, name in ((slow, 120.0, "slow"), (other, 3.0, "other")):
-        words = stream(topology, "word string", ["a"]).each("word", Sleeper(seconds, tmp_path / name), "w string")
+    for topology, name in ((slow, "slow"), (other, "other")):
+        words = stream(topology, "word string", ["a"]).each("word", Waiter(tmp_path / name), "w string")
         words.groupBy("w").persistentAggregate(STATE, Count(), "count", name="counts")
     engine = SparkEngine(spark)
     slots = {name: engine.slot(one_group(t)) for name, t in (("slow", slow), ("other", other))}
@@ -294,17 +303,23 @@ def test_cancel_stops_this_batch_and_no_other(on_spark: OnSpark, spark: SparkSes
         except Exception as error:
             outcome[name] = error
 
-    threads = [threading.Thread(target=work, args=pair) for pair in (("slow", slow), ("other", other))]
-    for thread in threads:
-        thread.start()
-    deadline = time.monotonic() + 120
-    while not ((tmp_path / "slow").exists() and (tmp_path / "other").exists()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    def begun(name: str, seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while not (tmp_path / name).exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return (tmp_path / name).exists()
+
+    threads = {name: threading.Thread(target=work, args=(name, t)) for name, t in (("slow", slow), ("other", other))}
+    threads["other"].start()
+    assert begun("other", 240), f"no core was free: {left_on(spark)} tasks run"
+    threads["slow"].start()
+    begun("slow", 20)  # without a second core its job waits, and is cancelled while it waits
     slots["slow"].cancel()
-    threads[0].join(60)  # half of its sleep: a busy machine may take seconds to stop a job
-    assert isinstance(outcome.get("slow"), AttemptCancelledError), outcome
-    threads[1].join(120)
+    threads["slow"].join(120)
+    assert isinstance(outcome.get("slow"), AttemptCancelledError), (outcome, left_on(spark))
+    assert "other" not in outcome
+    (tmp_path / "other.over").touch()
+    threads["other"].join(120)
     assert isinstance(outcome.get("other"), StageResult), outcome
     assert rows(outcome["other"].results["counts"]) == [("a", 1)]
     for slot in slots.values():
