@@ -154,6 +154,31 @@ def test_the_rows_of_a_state_that_is_left_out_stay(tmp_path: Path) -> None:
         run(program(2, two_tables), tmp_path)
 
 
+def two_streams(batches: int, merged: bool) -> TridentTopology:
+    """A table of two streams of changes, and sums of one; with `merged`, sums of both."""
+    topology, fields = TridentTopology(), "id string, g string, v long, kind string"
+    one, other = (
+        topology.newStream(name, FixedBatchSpout(fields, rows[:batches])).asChanges("kind")
+        for name, rows in (
+            ("one", [[("a", "x", 1, "insert")], [("b", "x", 5, "insert")]]),
+            ("other", [[("z", "x", 50, "insert")], [("z", "x", 50, "delete")]]),
+        )
+    )
+    one.merge(other).toTable("id", name="table")
+    totals(one.merge(other) if merged else one)
+    return topology
+
+
+def test_the_changes_of_one_more_stream_that_has_had_some_are_refused(tmp_path: Path) -> None:
+    """Its rows never came, and would be taken away."""
+    run(two_streams(1, merged=False), tmp_path)
+    with pytest.raises(
+        CodeChangedError, match="state 'totals' is now made of stream 'other' too, which has had tuples"
+    ):
+        run(two_streams(2, merged=True), tmp_path)
+    assert run(two_streams(2, merged=False), tmp_path, "totals") == [{"x": 6}]
+
+
 # --- what changes nothing ---------------------------------------------------------------------------------------------
 
 
@@ -230,6 +255,53 @@ def test_a_function_with_other_code_is_said_once(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         run(program(3, over_three), tmp_path)
+
+
+def over_value(least: int) -> Make:
+    return lambda topology, table: totals(table.changes().filter("v", lambda v: v > least))
+
+
+LEAST = 1
+
+
+def is_over(value: int) -> bool:
+    return value > LEAST
+
+
+def over_constant(least: int) -> Make:
+    def make(topology: TridentTopology, table: Any) -> None:
+        globals()["LEAST"] = least
+        totals(table.changes().filter("v", lambda v: is_over(v)))
+
+    return make
+
+
+def of_kinds(after: str) -> Make:
+    def make(topology: TridentTopology, table: Any) -> None:
+        rows = topology.newStream("log", FixedBatchSpout("op string, g string, v long", [[("+", "x", 1)]]))
+        totals(rows.asChanges("op", {"+": "insert", "-": after}))
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (over_value(1), over_value(2)),
+        (over_constant(1), over_constant(2)),
+        (of_kinds("delete"), of_kinds("update_preimage")),
+    ],
+)
+def test_another_value_behind_a_function_is_said_once(before: Make, after: Make, tmp_path: Path) -> None:
+    for _ in range(2):
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", "state 'totals' has another")
+            run(program(1, before), tmp_path)
+    with pytest.warns(RuntimeWarning, match="state 'totals' has another function that decides which rows come"):
+        run(program(2, after), tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(program(3, after), tmp_path)
 
 
 def test_a_user_may_accept_other_steps(tmp_path: Path) -> None:

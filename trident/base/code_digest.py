@@ -1,7 +1,8 @@
 """A digest of the code of a user's function, by which a later start sees that the function has changed.
 
 The digest is of the compiled instructions, without names of functions and locals, lines and docstrings: a function
-that was moved, renamed or commented has the same digest. Closures, attributes and other functions do not count.
+that was moved, renamed or commented has the same digest. A second digest, of the plain values and the functions that
+the code reads from elsewhere, is behind the first (`trident.base.code_values`).
 """
 
 import dis
@@ -11,6 +12,8 @@ import sys
 from types import CodeType, FunctionType
 from typing import Any
 
+from trident.base.code_values import values_read
+
 _METHODS = ("execute", "isKeep", "init", "initColumn", "combine", "retract", "present", "__call__")
 """The methods by which the library calls objects of users' classes."""
 
@@ -18,36 +21,47 @@ _METHODS = ("execute", "isKeep", "init", "initColumn", "combine", "retract", "pr
 def code_digest(target: object) -> str:
     """Return the digest of the code of a function, or of the methods of an object; "" if there is no code of a user.
 
-    Compiled code differs between versions of Python, so a digest begins with the version. Compare by `same_code`.
+    Compiled code differs between versions of Python, so a digest begins with the version. Compare by `same_code`: code
+    that reads no values has only the first digest.
 
     >>> codes = "lambda n: n", "lambda m: m", "lambda n: -n"
     >>> one, same, other = (eval(code, {"__name__": "program"}) for code in codes)
     >>> code_digest(one) == code_digest(same), code_digest(one) == code_digest(other)
     (True, False)
     """
-    codes = _codes(target)
-    if not codes:
+    functions = _functions(target)
+    if not functions:
         return ""
-    text = repr([_instructions(code) for code in codes])
-    return f"{sys.implementation.cache_tag}:{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
+    values = [value for function in functions for value in values_read(function, _instructions)]
+    digest = f"{sys.implementation.cache_tag}:{_hashed([_instructions(each.__code__) for each in functions])}"
+    return f"{digest}/{_hashed(values)}" if values else digest
 
 
 def same_code(one: str, other: str) -> bool:
     """Return whether two digests may be of the same code: they are equal, or one is unknown or of another Python.
 
+    If only one of them knows the values that the code reads, only the code is compared.
+
     >>> same_code("cpython-311:ab", "cpython-312:cd"), same_code("cpython-311:ab", "cpython-311:cd")
     (True, False)
     """
-    return one == other or one.partition(":")[0] != other.partition(":")[0]
+    if one.partition(":")[0] != other.partition(":")[0]:
+        return True
+    (code, _, values), (others_code, _, others) = one.partition("/"), other.partition("/")
+    return code == others_code and (values == others or not values or not others)
 
 
-def _codes(target: object) -> list[CodeType]:
+def _hashed(parts: list[Any]) -> str:
+    return hashlib.blake2b(repr(parts).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def _functions(target: object) -> list[FunctionType]:
     target = _innermost(target)
     functions = [target]
     if not hasattr(target, "__code__") and not isinstance(target, type):
         functions = [getattr(type(target), name, None) for name in _METHODS]
-    codes = [getattr(each, "__code__", None) for each in functions if not _of_the_library(each)]
-    return [code for code in codes if isinstance(code, CodeType)]
+    functions = [getattr(each, "__func__", each) for each in functions]  # of a bound method
+    return [each for each in functions if isinstance(each, FunctionType) and not _of_the_library(each)]
 
 
 def _innermost(target: object) -> object:

@@ -17,7 +17,7 @@ from trident.base.changes import CHANGE
 from trident.base.code_digest import code_digest
 from trident.operations.aggregates.base import BuiltinAggregator
 from trident.operations.bundles import Bundle
-from trident.operations.changes import Signed
+from trident.operations.changes import KindOf, Signed
 from trident.operations.functions import Call, Operation
 from trident.operations.portable import Computed
 from trident.operations.retractions import KeepingTuples, Retracting
@@ -46,8 +46,8 @@ class Derived(NamedTuple):
 class Rows:
     """Tuples of one origin.
 
-    `origin` is text, `states` are the states in it, `has` the fields of a spout. Tuples are there if they pass all
-    `conditions`. `fields` has the derivation of each field.
+    `origin` is text, `states` are the states in it, `stream` is the name of a spout's stream and `has` its fields.
+    Tuples are there if they pass all `conditions`. `fields` has the derivation of each field.
     """
 
     origin: str
@@ -55,6 +55,7 @@ class Rows:
     states: tuple[str, ...] = ()
     has: tuple[str, ...] = ()
     conditions: tuple[Derived, ...] = ()
+    stream: str = ""
 
     def passing(self, condition: Derived) -> "Rows":
         """Return the tuples that pass one more condition."""
@@ -98,11 +99,24 @@ def called(operation: Operation, inputs: Sequence[str], rows: Rows) -> Derived:
     listed = ", ".join(value.text for value in values)
     if of_the_library(operation.target):
         codes = tuple(code for value in values for code in value.codes)
+        if isinstance(operation.target, KindOf):
+            codes = (_digest("kinds", repr(sorted(map(repr, operation.target.kinds.items())))), *codes)
         return _bounded(Derived(f"{type(operation.target).__name__}({listed})", codes))
-    own = code_digest(operation.target)
+    own = _code(operation)
     if operation.call not in _BY_FIELD:
         return Derived("a function of the tuple", (own,))
     return _bounded(Derived(f"a function of {listed}", (own, *(code for value in values for code in value.codes))))
+
+
+def _code(operation: Operation) -> str:
+    """Return the digest of an operation's code. A ready Column is known by its text, without the numbers of lambdas."""
+    if operation.call is Call.COLUMN:
+        return _digest("column", re.sub(r"_\d+", "", str(operation.target)))
+    return code_digest(operation.target)
+
+
+def _digest(kind: str, text: str) -> str:
+    return f"{kind}:{blake2b(text.encode(), digest_size=8).hexdigest()}"
 
 
 _BY_FIELD = (Call.VALUES, Call.SERIES, Call.UDF)
@@ -226,7 +240,7 @@ def _unchanged(node: nodes.Node, source: Sequence[Rows]) -> list[Rows]:
 def _spout(node: nodes.SpoutSource) -> list[Rows]:
     if isinstance(node.spout, ReplaySpout):
         return []  # tuples that entered before
-    return [replace(_origin(node, STREAM), has=tuple(node.schema.names))]
+    return [replace(_origin(node, STREAM), has=tuple(node.schema.names), stream=node.stream)]
 
 
 def _changes(node: nodes.TableChanges) -> list[Rows]:

@@ -27,7 +27,7 @@ class ReadRows(msgspec.Struct, frozen=True):
 
     `keys` and `values` have the derivation of each field of the state, `inputs` the names of the fields that an
     aggregator reads for each value. `codes` are the digests of the users' functions behind the conditions ("") and
-    behind each field.
+    behind each field. `stream` is the name of the stream that the rows come from, if no state is between.
     """
 
     origin: str
@@ -38,6 +38,7 @@ class ReadRows(msgspec.Struct, frozen=True):
     values: dict[str, str]
     codes: dict[str, tuple[str, ...]]
     inputs: dict[str, tuple[str, ...]] = {}
+    stream: str = ""
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -110,7 +111,8 @@ def _read(rows: Rows, keys: tuple[str, ...], values: Values) -> ReadRows:
     conditions = sorted(rows.conditions)
     of_keys = {name: _field(rows, name) for name in keys}
     of_values = {name: [_field(rows, each) for each in inputs] for name, (inputs, _) in values.items()}
-    codes = {"": _codes(conditions)} | {name: value.codes for name, value in of_keys.items()}
+    kinds = rows.fields.get(CHANGE, Derived(CHANGE)).codes  # last: records of before lack them
+    codes = {"": (*_codes(conditions), *kinds)} | {name: value.codes for name, value in of_keys.items()}
     codes |= {name: (*_codes(fields), *filter(None, [values[name][1]])) for name, fields in of_values.items()}
     return ReadRows(
         rows.origin,
@@ -121,6 +123,7 @@ def _read(rows: Rows, keys: tuple[str, ...], values: Values) -> ReadRows:
         {name: ", ".join(each.text for each in fields) for name, fields in of_values.items()},
         {name: each for name, each in codes.items() if each},
         {name: inputs for name, (inputs, _) in values.items()},
+        rows.stream,
     )
 
 

@@ -223,7 +223,7 @@ class _Progress:
         Raises CodeChangedError if this program cannot commit the waiting batches, or a state would lack changes.
         """
         _check_groups_known(program, log)
-        check_readers(program, self.births, settings)
+        check_readers(program, self.births, log, settings)
         check_steps(program, self.births, self.histories, log, settings)
         return match_waiting_batches(program, self.histories, log, self.known, settings)
 

@@ -19,6 +19,7 @@ from trident.compiler.program import Program
 from trident.configuration.settings import Settings
 from trident.log.group_records import History
 from trident.log.protocol import Birth, LogReading, OutputProgress, TransactionLog
+from trident.operations.references import has_index_name
 from trident.plan.derived_rows import STREAM
 from trident.plan.nodes import Sink, StateWriter
 from trident.plan.readings import Reading, ReadRows, reading_of
@@ -86,6 +87,12 @@ def changed_steps(
             )
 
 
+def states_behind(log: LogReading) -> dict[str, set[str]]:
+    """Return the states that each state was made of in the program before. States of earlier logs are not known."""
+    states = {name.removeprefix(OF_STATE): of for name, of in _known(log).items() if name.startswith(OF_STATE)}
+    return {name: {each for rows in reading.rows for each in rows.states} for name, reading in states.items()}
+
+
 def keep_steps(program: Program, log: TransactionLog, lease: Lease) -> None:
     """Record the rows that the states and outputs of a program are made of."""
     before = log.readings()
@@ -117,7 +124,7 @@ def _changed_states(
         if was is None or not _has_rows(node.state.name, births, histories):
             continue
         now = reading_of(node)
-        if now is not None and (found := _differences(was, now, births, histories)):
+        if now is not None and (found := _differences(was, now, births, histories) + _of_streams(was, now, log)):
             yield node, found
 
 
@@ -197,6 +204,21 @@ def _of_origins(added: Sequence[str], gone: Sequence[str]) -> list[_Difference]:
     return []
 
 
+def _of_streams(was: Reading, now: Reading, log: LogReading) -> list[_Difference]:
+    """Return the difference of streams that have had tuples, and whose changes did not reach the state before.
+
+    A stream that was renamed has its former name in the log, so it is none of them.
+    """
+    before = {rows.stream for rows in was.rows if rows.origin == STREAM}
+    if now.kind == "tuples" or now.kind != was.kind or "" in before:  # records of before have no names of streams
+        return []
+    known = log.members().streams
+    names = dict.fromkeys(rows.stream for rows in now.rows if rows.stream not in {"", *before})
+    older = [name for name in names if name in known and known[name].position is not None]
+    certain = now.kind == "changes"
+    return [_Difference(f"is now made of stream {name!r} too, which has had tuples", certain) for name in older]
+
+
 def _of_rows(one: ReadRows, other: ReadRows, kind: str) -> list[_Difference]:
     """Return the differences of rows of one origin that are taken away again."""
     certain = not {*one.has} - {*other.has}  # otherwise fields of the source may only have other names now
@@ -267,6 +289,8 @@ def _beginning(node: StateWriter) -> str:
     """Return the option with which a new state gets what the present one would have."""
     reading = reading_of(node)
     states = sorted({state for rows in reading.rows for state in rows.states} if reading is not None else ())
+    if (table := next((state for state in states if has_index_name(node.state.name, state)), None)) is not None:
+        return f"backfill=True, by giving both to state {table!r}, whose index it is"
     if not states:
         return "backfill=True"
     return f"its values as of now, initialState=, computed from an export of {' and '.join(map(repr, states))}"

@@ -10,25 +10,28 @@ from trident.base.errors import CodeChangedError
 from trident.compiler.program import Group, Program
 from trident.configuration.settings import Settings
 from trident.log.group_records import History
-from trident.log.protocol import Birth, OutputProgress
+from trident.log.protocol import Birth, LogReading, OutputProgress
 from trident.operations.references import has_index_name
 from trident.plan.change_order import changed_states
 from trident.plan.nodes import Node, Sink, StateWriter, sources_of
 from trident.plan.sinks import sink_traits
+from trident.recovery.changed_steps import states_behind
 
 
-def check_readers(program: Program, births: Mapping[str, Birth], settings: Settings) -> None:
+def check_readers(program: Program, births: Mapping[str, Birth], log: LogReading, settings: Settings) -> None:
     """Raise CodeChangedError if a state is made of the changes of a state that has begun before or after it.
 
-    A content with which the later one began (`Birth.filled`) stands for the changes before.
+    A content with which the later one began (`Birth.filled`) stands for the changes before. An older state has nothing
+    of a new state that it was not made of before.
     """
+    behind = states_behind(log)
     for group in program.groups:
         for reader in group.states:
             for name in _changed(reader, births):
                 own, other = births[reader.state.name], births[name]
                 if _has_more(other, own):
                     raise _newer(reader, name, other, settings)
-                if _has_more(own, other):
+                if _has_more(own, other) and name in behind.get(reader.state.name, {name}):
                     raise _older(reader, name, settings)
 
 
@@ -110,8 +113,9 @@ def _newer(reader: StateWriter, name: str, other: Birth, settings: Settings) -> 
     if has_index_name(new, name):
         return CodeChangedError(
             f"{reader.step} ({reader.site.location}): state {new!r} is new, and is an index of state {name!r}, which "
-            f"has rows since txid {other.txid} that would be missing in it. Remove index=; or give state {name!r} "
-            f"another name and backfill=True, so that both begin together; or {settings.way_out}. Nothing was written"
+            f"has rows since txid {other.txid} that would be missing in it. Remove index=, or the join by its fields; "
+            f"or give state {name!r} another name and backfill=True, so that both begin together; or "
+            f"{settings.way_out}. Nothing was written"
         )
     return CodeChangedError(
         f"{reader.step} ({reader.site.location}): state {new!r} is new, and is made of the changes of state {name!r}, "
