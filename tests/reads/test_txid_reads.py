@@ -11,7 +11,8 @@ from tests.support.server import RedisServer
 from trident import openState, openTopology
 from trident.errors import StateError, TxidNotKeptError
 from trident.reads.state_view import StateDescription, StateView
-from trident.state import BackingMapState, MemoryMapState, RedisMapState, SqliteMapState
+from trident.state import BackingMapState, DeltaMapState, MemoryMapState, RedisMapState, SqliteMapState
+from trident_state.delta.cleaning import Keep
 
 ORACLE: list[dict[str, int]] = [{}, {"dog": 1, "cat": 1}, {"dog": 2, "cat": 1}, {"dog": 2, "cat": 1, "emu": 2}]
 BATCHES = (["dog", "cat"], ["dog"], ["emu", "emu"])
@@ -156,3 +157,46 @@ def test_a_map_of_two_methods_answers_too(tmp_path: Path) -> None:
             fed.feed(*batch)
         counts = fed.running.state("counts")
         assert [counts.asOf(txid).multiGet(["dog", "emu"]) for txid in (2, 3)] == [[2, None], [2, 2]]
+
+
+def test_a_state_in_a_delta_table_answers_for_all_batches_that_it_keeps(tmp_path: Path) -> None:
+    state = DeltaMapState.opaque(tmp_path / "tables", keepTxids=10)
+    fed = Fed(state, checkpointLocation=tmp_path)
+    with fed.running:
+        counts = fed.running.state("counts")
+        for txid, batch in enumerate(BATCHES, 1):
+            fed.feed(*batch)
+            assert counts.keptTxids == range(0, txid + 1)
+        early = counts.asOf(1)
+        for _ in range(12):
+            fed.feed("dog", "yak")
+        with openState("wc", "counts", factory=DeltaMapState.opaque(tmp_path / "tables")) as outside:
+            for view in (counts, outside):
+                assert view.keptTxids == range(0, 16)
+                for kept in view.keptTxids[:4]:
+                    past = view.asOf(kept)
+                    assert (dict(past), past.asOfTxid, len(past)) == (ORACLE[kept], kept, len(ORACLE[kept]))
+                    assert past.range("d", "f").toArrow().num_rows == sum(word > "d" for word in ORACLE[kept])
+                assert view.asOf(9).multiGet(["dog", "yak", "x"]) == [8, 6, None]
+        assert early["dog"] == 1
+        with pytest.raises(TxidNotKeptError, match="txid 16 has not been committed yet; .* as of the txids 0 to 15"):
+            dict(counts.asOf(16))
+        fed.running._read_source.store("counts").upkeep.cleaner.clean(Keep(0, 10))  # type: ignore[attr-defined]
+        assert counts.keptTxids == range(6, 16)
+        with pytest.raises(TxidNotKeptError, match="txid 1 is not kept any more; .* as of the txids 6 to 15") as error:
+            early["dog"]
+        assert error.value.kept == range(6, 16)
+        assert counts.asOf(6)["yak"] == 3
+
+
+def test_a_scan_from_outside_is_not_ended_by_later_batches(tmp_path: Path) -> None:
+    state = DeltaMapState.opaque(tmp_path / "tables")
+    fed = Fed(state, checkpointLocation=tmp_path)
+    with fed.running, openState("wc", "counts", factory=state) as outside:
+        fed.feed("dog", "cat")
+        pages = outside.followed.scan(1, 1)
+        rows = next(pages).to_pylist()
+        for _ in range(4):
+            fed.feed("dog")
+        rows += [row for page in pages for row in page.to_pylist()]
+        assert {row["word"]: row["value"] for row in rows} == ORACLE[1]

@@ -30,7 +30,7 @@ from trident_state.messages import FewFound
 from trident_state.parts import Part
 from trident_state.ranged import has_order, read_ranges
 from trident_state.state_shape import StateKind
-from trident_state.store import Divisible, Historic, Paged, Store, bind_reads, read_few, scan_part
+from trident_state.store import Divisible, Historic, Paged, Scannable, Store, bind_reads, read_few, scan_part
 
 _T = TypeVar("_T")
 
@@ -78,7 +78,10 @@ class FollowedStore:
         self._store, self._name, self._last = store, name, -1
         self.incarnation = incarnation
         self._lock = threading.Lock()
-        self.read, self.scan, self.close = store.read, store.scan, store.close
+        self.read, self.close = store.read, store.close
+
+    def scan(self, asOf: int | None, pageRows: int = 10_000) -> Iterator[pa.Table]:
+        return self._scannable(asOf).scan(asOf, pageRows)
 
     def read_few(self, keys: Sequence[Key], asOf: int | None) -> FewFound | None:
         return read_few(self._store, keys, asOf)
@@ -121,7 +124,14 @@ class FollowedStore:
         return self._store.parts() if isinstance(self._store, Divisible) else 1
 
     def scan_part(self, asOf: int | None, part: Part) -> Iterator[pa.Table]:
-        return scan_part(self._store, asOf, part)
+        return scan_part(self._scannable(asOf), asOf, part)
+
+    def _scannable(self, asOf: int | None) -> Scannable:
+        """Return the store for a scan as of `asOf`. If it keeps earlier txids, later batches do not end the scan."""
+        if asOf is None or not isinstance(self._store, Historic):
+            return self._store
+        past: Scannable = self._store.at(asOf)
+        return past
 
     def kept_since(self) -> int:
         """Return the first txid as of which the state can be read."""

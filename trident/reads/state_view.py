@@ -571,7 +571,8 @@ class StateView(StateMapping):
         """Return a view of the state as of an earlier batch, which reads as long as the store keeps that batch.
 
         Every state keeps its last committed batch, and the one before until the next one begins to commit. A state in
-        memory that `openState` opened keeps all batches since its last snapshot.
+        memory that `openState` opened keeps all batches since its last snapshot, and a `DeltaMapState` as many as it
+        has to by its ``keepTxids`` and ``keepHours``.
 
         Raises
         ------

@@ -31,17 +31,26 @@ def read_as_of(source: ReadSource, states: Sequence[str], txid: int, body: Calla
     Raises TxidNotKeptError if a store cannot answer.
     """
     source.check()
-    group, kept = source.group_of(states[0]), range(0)
+    group = source.group_of(states[0])
+    if all(isinstance(source.store(state), Historic) for state in states):  # later batches change nothing of these
+        return _read_kept(source, states, group, txid, body)
     # Commits are held back, or they would overwrite values during the read (guard "as of a txid, hold").
     with source.between(group):
-        for state in states:
-            kept = kept_txids(source, state)
-            if txid not in kept:
-                raise _not_kept(state, txid, kept)
-        try:
-            return body(HeldReads(_PastSource(source, txid), {group: txid}, "committed"))
-        except SnapshotMovedError as error:
-            raise _not_kept(states[0], txid, range(min(txid + 1, kept[-1]), kept.stop)) from error
+        return _read_kept(source, states, group, txid, body)
+
+
+def _read_kept(
+    source: ReadSource, states: Sequence[str], group: str, txid: int, body: Callable[[Snapshot], _T]
+) -> _T:
+    kept = range(0)
+    for state in states:
+        kept = kept_txids(source, state)
+        if txid not in kept:
+            raise _not_kept(state, txid, kept)
+    try:
+        return body(HeldReads(_PastSource(source, txid), {group: txid}, "committed"))
+    except SnapshotMovedError as error:
+        raise _not_kept(states[0], txid, range(min(txid + 1, kept[-1]), kept.stop)) from error
 
 
 def _not_kept(state: str, txid: int, kept: range) -> TxidNotKeptError:

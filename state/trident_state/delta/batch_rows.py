@@ -1,5 +1,6 @@
 """The rows that a batch writes into the table of a state, in the driver or in another process."""
 
+import time
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from trident.base.errors import StateUnavailableError
 from trident.files.delta_folder import TableFolder
 from trident_state.checks import check_distinct_keys, duplicate_key_error
 from trident_state.delta.columns import TableColumns, buckets_of
-from trident_state.delta.data_files import DataFile, DataFiles
+from trident_state.delta.data_files import DataFile, DataFiles, FileFacts
 from trident_state.delta.folding import WHOLE, combine_of, in_range, used_range
 from trident_state.delta.reading import TableReads
 from trident_state.delta.record import TableVersion
@@ -63,10 +64,18 @@ class BatchRows:
         table = self.columns.table(_normal(keys, encoded, self._shape.keys), written, txids, buckets_of(encoded))
         return BatchPart(table, used, after if values else None, hashes, every)
 
-    def write(self, part: BatchPart, txid: int) -> DataFile:
-        """Write a part of a batch into a new file."""
+    def write(self, part: BatchPart, txid: int, expiry: Expiry) -> DataFile:
+        """Write a part of a batch into a new file. `expiry` is that after the batch."""
+        return self._write(part.table, part.used, txid, expiry)
+
+    def write_none(self, txid: int, expiry: Expiry) -> DataFile:
+        """Write a file without rows, which says that values have expired with a batch."""
+        return self._write(self.columns.schema.empty_table(), 0, txid, expiry)
+
+    def _write(self, table: pa.Table, used: int, txid: int, expiry: Expiry) -> DataFile:
+        now = round(1000 * time.time())
         try:
-            return self.files.write(part.table, txid, txid, part.used)
+            return self.files.write(table, txid, txid, used, FileFacts(expiry.cutoff, now, now))
         except OSError as error:
             raise StateUnavailableError(f"{self._where}: cannot write batch {txid}: {error}") from error
 

@@ -6,8 +6,8 @@ or of another one, collides with the first by the number of compactions, and lea
 """
 
 import threading
+import time
 from collections.abc import Sequence
-from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,7 @@ import pyarrow as pa
 from trident.base.crash_points import reach
 from trident.base.errors import StateClosedError
 from trident_state.delta.columns import TableColumns, buckets_of
-from trident_state.delta.data_files import DataFile, DataFiles, check_of
+from trident_state.delta.data_files import DataFile, DataFiles, FileFacts, check_of, runs_of
 from trident_state.delta.folding import Folded, combine_of, in_range, used_range
 from trident_state.delta.reading import TableReads
 from trident_state.delta.record import COMPACTIONS, TableVersion
@@ -78,7 +78,7 @@ class Compactor:
 
     def _write(self, version: TableVersion, chosen: Sequence[DataFile], written: list[DataFile]) -> None:
         """Write the files that replace the chosen ones. The last file's number keeps the check of all files right."""
-        low, high = chosen[0].low, max(file.high for file in chosen)
+        low, high, facts = chosen[0].low, max(file.high for file in chosen), self._facts(chosen)
         combine = combine_of(version.rows)
         gone = version.expiry.before if chosen[0] == version.files[0] else None
         last: tuple[pa.Table, int] = self._columns.schema.empty_table(), 0
@@ -89,11 +89,16 @@ class Compactor:
             if not len(keys):
                 continue
             if len(last[0]):
-                written.append(self._files.write(last[0], low, high, last[1]))
+                written.append(self._files.write(last[0], low, high, last[1], facts))
             named = decode_keys(keys, self._reads.keys)
             last = self._columns.table(named, values, txids, buckets_of(keys)), used_range(combine, values)
         tag = check_of(chosen) ^ check_of(written)
-        written.append(self._files.write(last[0], low, high, last[1], tag))
+        written.append(self._files.write(last[0], low, high, last[1], facts, tag))
+
+    def _facts(self, chosen: Sequence[DataFile]) -> FileFacts:
+        """Return the facts of a merge. A value that has expired as of its last batch has expired for each reader."""
+        past, merged = self._reads.past, tuple((file.path, file.size) for file in chosen)
+        return FileFacts(past.cutoff(chosen), past.written(chosen), round(1000 * time.time()), merged)
 
 
 def chosen_files(files: Sequence[DataFile], marker: int, added: bool) -> list[DataFile]:
@@ -104,7 +109,7 @@ def chosen_files(files: Sequence[DataFile], marker: int, added: bool) -> list[Da
     read as of the txid before it must be able to leave them out. `added`: the rows are deltas; a merge of deltas alone
     must not leave the range of their type, on which the whole sum, from the oldest run on, is.
     """
-    runs = [list(run) for _, run in groupby(files, key=lambda file: (file.low, file.high))]
+    runs = runs_of(files)
     while runs and runs[-1][0].high >= marker:
         runs.pop()
     count = _newest([sum(file.rows for file in run) for run in runs])

@@ -9,9 +9,11 @@ import secrets
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,6 +32,10 @@ _GROUP_BYTES = 32 * 2**20
 
 _FOOTERS = 256
 """The number of files whose footers are kept in memory."""
+_FACTS_HELD = 4_096
+"""The number of files whose facts are kept in memory."""
+_FACTS = b"trident"
+"""The key of a file's facts among the metadata in its footer."""
 _TAG_BITS = 48
 _FEW = 8
 """A read of at most so many row groups of a file goes through the cache."""
@@ -96,6 +102,24 @@ def check_of(files: Iterable[DataFile]) -> int:
     return number
 
 
+def runs_of(files: Iterable[DataFile]) -> list[list[DataFile]]:
+    """Return the files of the same batches together; `files` are in the order of their batches."""
+    return [list(run) for _, run in groupby(files, key=lambda file: (file.low, file.high))]
+
+
+class FileFacts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The facts of a file that its footer has."""
+
+    cutoff: int = 0
+    """The txid up to which values have expired as of the last of the file's batches."""
+    written: int = 0
+    """The time at which the rows of the last of its batches were written, in milliseconds since 1970."""
+    made: int = 0
+    """The time at which the file was written."""
+    merged: tuple[tuple[str, int], ...] = ()
+    """The paths and sizes of the files whose place it took, together with the other files of its run."""
+
+
 class _Footer(NamedTuple):
     metadata: pq.FileMetaData
     firsts: Numbers
@@ -120,15 +144,19 @@ class DataFiles:
         self._folder, self._columns, self._most = folder, columns, most
         self._lock = threading.Lock()
         self._footers: OrderedDict[str, _Footer] = OrderedDict()
+        self._facts: OrderedDict[str, FileFacts] = OrderedDict()
         self._groups: OrderedDict[tuple[str, int], _Group] = OrderedDict()
         self._held = 0
 
-    def write(self, table: pa.Table, low: int, high: int, used: int, tag: int | None = None) -> DataFile:
+    def write(
+        self, table: pa.Table, low: int, high: int, used: int, facts: FileFacts, tag: int | None = None
+    ) -> DataFile:
         """Write the rows of some batches, sorted by bucket, into a new file. On a local disk the file is durable."""
         buckets = table.column(self._columns.bucket)
         tag = secrets.randbits(_TAG_BITS) if tag is None else tag
         first, last = (buckets[0].as_py(), buckets[-1].as_py()) if len(table) else (0, 0)
         file = DataFile(low, high, first, last, len(table), used, tag, secrets.token_hex(4), 0)
+        table = table.replace_schema_metadata({_FACTS: msgspec.json.encode(facts)})
         with self._folder.output(file.path) as sink:
             rows = min(ROW_GROUP, max(1, _GROUP_BYTES * len(table) // max(1, table.nbytes)))
             pq.write_table(table, sink, row_group_size=rows, use_dictionary=[self._columns.txid])
@@ -162,6 +190,21 @@ class DataFiles:
             lambda rows: self._columns.rows(table.slice(rows.start, rows.stop - rows.start)), 0, len(table)
         )
         return list(part)
+
+    def facts(self, file: DataFile) -> FileFacts:
+        """Return the facts in a file's footer; those of an older library have none. Raises FileNotFoundError."""
+        with self._lock:
+            if (held := self._facts.get(file.path)) is not None:
+                self._facts.move_to_end(file.path)
+                return held
+        with self._folder.open(file.path) as source:
+            text = (pq.read_metadata(source).metadata or {}).get(_FACTS)
+        facts = FileFacts() if text is None else msgspec.json.decode(text, type=FileFacts)
+        with self._lock:
+            self._facts[file.path] = facts
+            while len(self._facts) > _FACTS_HELD:
+                self._facts.popitem(last=False)
+        return facts
 
     def forget(self, kept: set[str]) -> None:
         """Release the memory of files that are not among `kept`."""

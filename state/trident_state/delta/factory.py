@@ -11,6 +11,7 @@ from trident.base.names import brief
 from trident.base.option_names import known_options_of
 from trident.base.redis_address import redacted
 from trident.files.delta_folder import UNSAFE, check_storage_options, folder_of
+from trident_state.delta.cleaning import Keep
 from trident_state.delta.store import DeltaStore
 from trident_state.expiry import read_ttl
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
@@ -31,6 +32,7 @@ class DeltaOptions(TypedDict, total=False):
     ttlSecs: Duration | None
     cacheBytes: int
     keepHours: int
+    keepTxids: int
     writers: Writers
 
 
@@ -53,6 +55,7 @@ class DeltaMapState:
     ttlSecs: float | None = None
     cacheBytes: int = _CACHE
     keepHours: int = 1
+    keepTxids: int = 2
     writers: Writers = "driver"
 
     def __post_init__(self) -> None:
@@ -68,6 +71,8 @@ class DeltaMapState:
             raise ValueError(f"cacheBytes={self.cacheBytes!r}: expected a number of bytes, at least 0")
         if type(self.keepHours) is not int or self.keepHours < 1:
             raise ValueError(f"keepHours={self.keepHours!r}: expected a whole number of hours, at least 1")
+        if type(self.keepTxids) is not int or self.keepTxids < 2:
+            raise ValueError(f"keepTxids={self.keepTxids!r}: expected a whole number, at least 2")
         self._check_writers()
         object.__setattr__(self, "ttlSecs", read_ttl(self.ttlSecs, self.kind))
 
@@ -115,7 +120,10 @@ class DeltaMapState:
         cacheBytes
             The memory for rows that reads of a few keys have read, in bytes.
         keepHours
-            How long files that were merged into others stay, so that other programs can read earlier versions.
+            How long a txid can be read after the next one came, and how long files that were merged into others stay
+            at least, so that other programs can read earlier versions. Old files are deleted every ten minutes.
+        keepTxids
+            The last txids that can be read, however old they are.
         writers
             The processes that write the rows of a batch: ``"driver"``, ``"executors"`` (Spark's), or ``"auto"``: the
             executors if they wrote the batch's large result into files, otherwise the driver. ``"executors"`` is for
@@ -153,7 +161,8 @@ class DeltaMapState:
         folder = folder_of(
             f"{self.url}/{identity.topology}/{identity.name}", dict(self.storageOptions), "DeltaMapState"
         )
-        return DeltaStore(identity, shape, self.kind, folder, self.ttlSecs, self.cacheBytes, self.keepHours)
+        keep = Keep(self.keepHours, self.keepTxids)
+        return DeltaStore(identity, shape, self.kind, folder, self.ttlSecs, self.cacheBytes, keep)
 
     def __repr__(self) -> str:
         shown = [repr(redacted(self.url))]
@@ -163,6 +172,8 @@ class DeltaMapState:
             shown.append(f"cacheBytes={self.cacheBytes!r}")
         if self.keepHours != 1:
             shown.append(f"keepHours={self.keepHours!r}")
+        if self.keepTxids != 2:
+            shown.append(f"keepTxids={self.keepTxids!r}")
         if self.writers != "driver":
             shown.append(f"writers={self.writers!r}")
         return f"DeltaMapState.{self.kind.value}({', '.join(shown)})"

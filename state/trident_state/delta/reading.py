@@ -7,14 +7,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trident.base.errors import SnapshotMovedError, SourceUnreadableError, StateCorruptError, StateUnavailableError
+from trident.base.errors import SourceUnreadableError, StateUnavailableError
 from trident.base.short_texts import one_line
 from trident_state.binary import in_halves
 from trident_state.delta.columns import BUCKETS, Numbers, Rows, buckets_of
 from trident_state.delta.data_files import DataFile, DataFiles
 from trident_state.delta.folding import Folded, combine_of, fold
+from trident_state.delta.past import PastFiles, damaged, missing
 from trident_state.delta.record import TableVersion
 from trident_state.expiry import without_expired
+from trident_state.keys import decode_keys
 from trident_state.state_shape import Combine
 
 _AT_ONCE = 500_000
@@ -26,6 +28,7 @@ class TableReads:
 
     def __init__(self, files: DataFiles, keys: pa.Schema, kind: pa.DataType, where: str) -> None:
         self._files, self.keys, self._kind, self._where = files, keys, kind, where
+        self.past = PastFiles(files, where)
 
     def values(self, version: TableVersion, encoded: pa.Array, asOf: int, cutoff: int) -> pa.Array:
         """Return the value of each encoded key as of `asOf`; null for one that is at or before `cutoff`."""
@@ -36,7 +39,7 @@ class TableReads:
 
     def folded(self, version: TableVersion, distinct: pa.Array, asOf: int) -> Folded:
         """Return the value of each of some distinct keys, and the txid of its last change, as of `asOf`."""
-        files = self._as_of(version, asOf)
+        files = self.past.as_of(version.files, asOf)
         if not len(distinct):
             return Folded(pa.nulls(0, self._kind), np.zeros(0, np.int64))
         buckets = np.unique(buckets_of(distinct))
@@ -46,7 +49,7 @@ class TableReads:
     def pages(self, version: TableVersion, asOf: int, cutoff: int) -> Iterator[tuple[pa.Array, pa.Array]]:
         """Yield the encoded keys and the values of all entries as of `asOf`, some buckets at a time."""
         combine = combine_of(version.rows)
-        files = self._as_of(version, asOf)
+        files = self.past.as_of(version.files, asOf)
         for keys, folded in self.spans(files, combine):
             values = without_expired(folded.values, folded.txids, cutoff)
             if values.null_count:
@@ -54,6 +57,13 @@ class TableReads:
                 keys, values = keys.filter(present), values.filter(present)
             if len(keys):
                 yield keys, values
+
+    def tables(self, version: TableVersion, asOf: int, cutoff: int, pageRows: int) -> Iterator[pa.Table]:
+        """Yield all entries as of `asOf` as `trident_state.store.Store.scan` does."""
+        for keys, values in self.pages(version, asOf, cutoff):
+            for at in range(0, len(keys), pageRows):
+                named = decode_keys(keys.slice(at, pageRows), self.keys)
+                yield named.append_column("value", values.slice(at, pageRows))
 
     def entries(self, files: Sequence[DataFile], buckets: range, combine: Combine | None) -> tuple[pa.Array, Folded]:
         """Return the encoded keys in some buckets, and their values by the rows of some files."""
@@ -74,30 +84,21 @@ class TableReads:
                 lambda rows: self.entries(files, range(rows.start, rows.stop), combine), span.start, span.stop
             )
 
-    def _as_of(self, version: TableVersion, asOf: int) -> list[DataFile]:
-        files = version.files_as_of(asOf)
-        if any(file.high > asOf for file in files):
-            raise SnapshotMovedError(f"{self._where} cannot be read as of txid {asOf}: its rows were merged since")
-        return files
+    def cutoff(self, version: TableVersion, asOf: int) -> int:
+        """Return the txid up to which values have expired as of `asOf`."""
+        if asOf >= version.marker - 1:
+            return version.expiry.as_of(asOf, version.marker)
+        return self.past.cutoff(self.past.as_of(version.files, asOf)) if version.expiry.cutoff else 0
 
     def _read(self, file: DataFile, buckets: Numbers) -> list[Rows]:
         try:
             return self._files.read(file, buckets)
         except FileNotFoundError as error:
-            raise MissingFileError(
-                f"{self._where}: the data file {file.path} of its table is missing. If it does not come back, drop the "
-                f"state, or restore the folder from a copy"
-            ) from error
+            raise missing(self._where, file) from error
         except (OSError, SourceUnreadableError) as error:
             raise StateUnavailableError(f"{self._where}: cannot read {file.path}: {one_line(error)}") from error
         except pa.ArrowInvalid as error:
-            raise StateCorruptError(
-                f"{self._where}: the data file {file.path} is damaged: {one_line(error)}"
-            ) from error
-
-
-class MissingFileError(StateCorruptError):
-    """A data file of a version is missing: the version was replaced since, or the table is damaged."""
+            raise damaged(self._where, file, error) from error
 
 
 def spans_of(rows: int, at_once: int = _AT_ONCE) -> Iterator[range]:

@@ -2,9 +2,9 @@
 
 The properties say which state the table holds. The numbers are those of applications (the action ``txn``), which Delta
 keeps in checkpoints too, and of which two versions at the same time cannot set the same one: the txid of the last batch
-(the marker), the epoch and the token of the driver that holds the state, the times by which values expire, the
-number of compactions, and a check of the files: no version that takes rows away without the state, such as Delta's
-RESTORE, keeps it right.
+(the marker), the first txid that can be read, the epoch and the token of the driver that holds the state, the times by
+which values expire, the number of compactions, and a check of the files: no version that takes rows away without the
+state, such as Delta's RESTORE, keeps it right.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ from trident_state.state_shape import StateIdentity, StateKind, StateShape
 FORMAT = "1"
 _PROPERTY = "trident."
 
-MARKER, EPOCH, DROPPED, COMPACTIONS, FILES = "", "epoch", "dropped", "compactions", "files"
+MARKER, EPOCH, DROPPED, COMPACTIONS, FILES, KEPT = "", "epoch", "dropped", "compactions", "files", "kept"
 
 ReadNumber = Callable[[str], int | None]
 
@@ -55,6 +55,13 @@ class TableVersion(msgspec.Struct, frozen=True):
     expiry: Expiry
     files: tuple[DataFile, ...]
     """The data files, in the order of their batches."""
+    kept: int | None = None
+    """The first txid as of which the state can be read, as the upkeep has moved it; None in an older table."""
+
+    @property
+    def kept_since(self) -> int:
+        """The first txid as of which the state can be read."""
+        return max(self.birth, self.marker - 1) if self.kept is None else self.kept
 
     @property
     def status(self) -> GroupStatus:
@@ -74,10 +81,6 @@ class TableVersion(msgspec.Struct, frozen=True):
         if self.dropped:
             return None
         return Incarnation(self.identity, self.birth, self.fingerprint, self.kind, self.lease.epoch)
-
-    def files_as_of(self, asOf: int) -> list[DataFile]:
-        """Return the files with the rows of the batches up to `asOf`."""
-        return [file for file in self.files if file.low <= asOf]
 
 
 def properties_of(identity: StateIdentity, shape: StateShape, kind: StateKind, rows: str, birth: int) -> dict[str, str]:

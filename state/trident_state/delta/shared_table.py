@@ -18,7 +18,7 @@ from trident_state.binary import in_halves
 from trident_state.checks import check_newest, check_update_types
 from trident_state.delta.batch_rows import BatchRows
 from trident_state.delta.data_files import DataFile, file_of
-from trident_state.delta.reading import MissingFileError
+from trident_state.delta.past import MissingFileError
 from trident_state.delta.record import TableVersion
 from trident_state.delta.table import StateTable
 from trident_state.expiry import Expiry
@@ -75,7 +75,7 @@ class OpenBatch(SharedTable):
             if self.version.marker < self.txid:
                 rows = partial(self._rows.part, self.version, update, self.expiry, False)
                 written = (part for part in in_halves(rows, 0, len(deltas)) if len(part.table))
-                files += [_text_of(self._rows.write(part, self.txid)) for part in written]
+                files += [_text_of(self._rows.write(part, self.txid, self.expiry)) for part in written]
         return Put([count], count if self.version.marker < self.txid else 0, pa.array([], pa.binary()), tuple(files))
 
 

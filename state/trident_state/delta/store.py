@@ -26,15 +26,18 @@ from trident_state.checks import (
     check_update_types,
 )
 from trident_state.delta.batch_rows import BatchRows, check_parts_distinct
+from trident_state.delta.cleaning import Cleaner, Keep
 from trident_state.delta.compaction import Compactor
 from trident_state.delta.data_files import DataFile
 from trident_state.delta.folding import WHOLE, rows_kind
-from trident_state.delta.reading import MissingFileError
+from trident_state.delta.past import MissingFileError
+from trident_state.delta.past_reads import PastReads
 from trident_state.delta.record import (
     COMPACTIONS,
     DROPPED,
     EPOCH,
     FILES,
+    KEPT,
     MARKER,
     TableVersion,
     changed_numbers,
@@ -47,7 +50,7 @@ from trident_state.delta.table import MovedError, StateTable
 from trident_state.delta.upkeep import Upkeep
 from trident_state.expiry import Expiry
 from trident_state.incarnation import Incarnation
-from trident_state.keys import check_key_types, decode_keys, encode_checked_keys
+from trident_state.keys import check_key_types, encode_checked_keys
 from trident_state.messages import Applied, Found, GroupStatus, Put, StoreReport, Update
 from trident_state.rules import check_not_beyond, check_reached
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
@@ -72,7 +75,7 @@ class DeltaStore:
         folder: TableFolder,
         ttl: float | None,
         cache: int,
-        keep_hours: int,
+        keep: Keep,
     ) -> None:
         check_key_types(shape.keys)
         self._where = f"state {identity.name!r}"
@@ -83,7 +86,8 @@ class DeltaStore:
         self._columns, self._files, self._reads = self._batches.columns, self._batches.files, self._batches.reads
         beside = StateTable(folder, self._where)  # a handle of its own, since a batch needs one at its version
         compactor = Compactor(beside, self._files, self._reads, self._columns, self._where)
-        self.upkeep = Upkeep(beside, compactor, keep_hours, self._where)
+        cleaner = Cleaner(beside, self._reads.past, keep, lambda: self._lease)
+        self.upkeep = Upkeep(beside, compactor, cleaner, self._where)
         self._writing = threading.RLock()
         self._lease: Lease | None = None
         self._incarnation: Incarnation | None = None
@@ -111,7 +115,7 @@ class DeltaStore:
                     )
             else:
                 properties = properties_of(self._identity, self._shape, self._kind, self._rows, birth)
-                numbers = {MARKER: birth, DROPPED: 0, FILES: 0, **lease_numbers(lease)}
+                numbers = {MARKER: birth, DROPPED: 0, FILES: 0, KEPT: birth, **lease_numbers(lease)}
                 if version is not None:
                     numbers |= changed_numbers(expiry_numbers(version.expiry), expiry_numbers(Expiry()))
                 self._table.create(self._columns.schema, properties, numbers, version)
@@ -124,7 +128,10 @@ class DeltaStore:
             check_newest(self._where, version.lease, lease)
             check_unchanged_option(self._where, "rows", version.rows, self._declared_rows(version))
             if version.lease != lease:
-                self._table.commit(version, lease_numbers(lease), {"lease": lease})
+                # An older table does not say from which txid on it is kept; its merges do not name what they replaced.
+                kept = version.marker if version.kept is None else version.kept
+                numbers = {**lease_numbers(lease), KEPT: kept}
+                self._table.commit(version, numbers, {"lease": lease, "kept": kept})
             self._lease = lease
 
     def _declared_rows(self, version: TableVersion) -> str:
@@ -145,7 +152,7 @@ class DeltaStore:
                 parts = list(in_halves(work, 0, len(update.deltas)))
             check_parts_distinct(self._where, parts, update.txid)
             self._check_open(update.txid)
-            files = [self._batches.write(part, update.txid) for part in parts if len(part.table)]
+            files = [self._batches.write(part, update.txid, expiry) for part in parts if len(part.table)]
             self._commit(version, lease, update.txid, expiry, files)
         after = concatenate([part.values for part in parts]) if values else None
         return Applied(after, len(update.deltas), 0)
@@ -161,6 +168,8 @@ class DeltaStore:
 
     def _commit(self, version: TableVersion, lease: Lease, txid: int, expiry: Expiry, files: list[DataFile]) -> None:
         """Make the version of a batch, whose rows are in some files."""
+        if not files and expiry.cutoff != version.expiry.cutoff:
+            files = [self._batches.write_none(txid, expiry)]
         reach("delta.written")
         numbers = {MARKER: txid, EPOCH: lease.epoch}
         numbers |= changed_numbers(expiry_numbers(version.expiry), expiry_numbers(expiry))
@@ -268,21 +277,14 @@ class DeltaStore:
 
     def _pages(self, version: TableVersion, asOf: int, cutoff: int, pageRows: int) -> Iterator[pa.Table]:
         with self._checking(version):
-            for keys, values in self._reads.pages(version, asOf, cutoff):
-                for at in range(0, len(keys), pageRows):
-                    named = decode_keys(keys.slice(at, pageRows), self._shape.keys)
-                    yield named.append_column("value", values.slice(at, pageRows))
+            yield from self._reads.tables(version, asOf, cutoff, pageRows)
 
     def _readable(self, asOf: int | None) -> TableVersion | None:
         """Return the last version. Raises StateRecoveringError or SnapshotMovedError if `asOf` cannot be read in it.
 
         Also raises the error of `Incarnation.check` if this is not the state that a reader opened.
         """
-        version = self._table.look()
-        if version is not None and version.dropped:
-            version = None
-        if self._incarnation is not None:
-            self._incarnation.check(None if version is None else version.incarnation)
+        version = self._last()
         if asOf is None:
             return version
         held, ours = None if version is None else version.lease, self._lease
@@ -292,6 +294,26 @@ class DeltaStore:
         check_reached(self._where, marker if held == ours or ours is None else None, asOf)
         check_not_beyond(self._where, marker, asOf)
         return version
+
+    def _last(self) -> TableVersion | None:
+        """Return the last version; None if there is no state. Raises the error of `Incarnation.check`."""
+        version = self._table.look()
+        if version is not None and version.dropped:
+            version = None
+        if self._incarnation is not None:
+            self._incarnation.check(None if version is None else version.incarnation)
+        return version
+
+    # --- as of earlier txids ---------------------------------------------------------------------------------
+
+    def kept_since(self) -> int:
+        """Return the first txid as of which the state can be read; see `trident_state.store.Historic`."""
+        version = self._last()
+        return 0 if version is None else version.kept_since
+
+    def at(self, txid: int) -> PastReads:
+        """Return the state as of a txid that is kept."""
+        return PastReads(self._last, self._reads, txid, self._where)
 
     # --- end -------------------------------------------------------------------------------------------------
 

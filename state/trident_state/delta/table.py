@@ -8,8 +8,8 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +27,12 @@ from trident.base.errors import (
 from trident.base.files import fsync_folder
 from trident.base.short_texts import one_line
 from trident.files.delta_folder import UNSAFE, TableFolder, deltalake
-from trident_state.delta.data_files import DataFile, check_of, file_of, first_batch
+from trident_state.delta.data_files import DataFile, check_of, file_of
 from trident_state.delta.record import (
     COMPACTIONS,
     DROPPED,
     FILES,
+    KEPT,
     MARKER,
     StateProperties,
     TableVersion,
@@ -142,6 +143,7 @@ class StateTable:
             number(COMPACTIONS) or 0,
             read_expiry(number),
             tuple(sorted(files)),
+            number(KEPT),
         )
 
     def check_safe(self) -> None:
@@ -294,27 +296,19 @@ class StateTable:
                 fsync_folder(log)
             table.cleanup_metadata()
 
-    def clean(self, hours: int) -> None:
-        """Delete data files that no version of the last hours has.
-
-        Files of a batch that is not committed yet stay. A merge that has written some of the files, and has slept for
-        so long, collides with the version that is made before they are deleted.
-        """
-        version = self.look()
-        if version is None or version.dropped:
-            return
+    def old_files(self, needed: Set[str], before: float) -> list[str]:
+        """Return the names of data files that are not among the `needed` ones and are older than a time (s)."""
         with self._calling():
-            options = {"dry_run": True, "enforce_retention_duration": False, "full": True}
-            paths = self._open(None).vacuum(retention_hours=hours, **options)
-        gone = [path for path in paths if path.endswith(".parquet") and first_batch(path) <= version.marker]
-        if not gone:
-            return
-        count = version.compactions + 1
-        with suppress(MovedError):  # a merge came first; the files go another time
-            self.commit(version, {COMPACTIONS: count}, {"compactions": count})
-            with self._calling():
-                for path in gone:
-                    self.folder.delete(path)
+            names = [name for name in self.folder.names("") if name.endswith(".parquet") and name not in needed]
+            stamps = [self.folder.stamp(name) for name in names]
+        return [name for name, made in zip(names, stamps, strict=True) if made is not None and made[1] < before * 1e9]
+
+    def delete_named(self, names: Iterable[str]) -> None:
+        """Delete data files."""
+        with self._calling():
+            for name in names:
+                self.folder.delete(name)
+
 
     @contextmanager
     def _calling(self) -> Iterator[None]:

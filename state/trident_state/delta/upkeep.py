@@ -5,6 +5,7 @@ import threading
 import time
 
 from trident.base.errors import StateClosedError, TridentError
+from trident_state.delta.cleaning import Cleaner
 from trident_state.delta.compaction import Compactor, chosen_files
 from trident_state.delta.folding import combine_of
 from trident_state.delta.record import TableVersion
@@ -26,8 +27,8 @@ _WAIT = 5.0
 class Upkeep:
     """Keeps the number of files and versions of a table small. Batches do not wait for it unless it falls behind."""
 
-    def __init__(self, table: StateTable, compactor: Compactor, keep_hours: int, where: str) -> None:
-        self._table, self._compactor, self._keep, self._where = table, compactor, keep_hours, where
+    def __init__(self, table: StateTable, compactor: Compactor, cleaner: Cleaner, where: str) -> None:
+        self._table, self._compactor, self.cleaner, self._where = table, compactor, cleaner, where
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._not_before = 0.0
@@ -55,7 +56,7 @@ class Upkeep:
             self._checkpoint_if_due(merged or last)
         if time.monotonic() - self._cleaned > _CLEAN_EVERY and not self.stopped:
             self._cleaned = time.monotonic()
-            self._table.clean(self._keep)
+            self.cleaner.clean()
 
     def stop(self) -> None:
         """Let a thread under way end early, and wait for its end."""

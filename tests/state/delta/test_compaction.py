@@ -16,6 +16,7 @@ from trident.base.attempt import Lease
 from trident.base.errors import SnapshotMovedError, StateClosedError
 from trident.testing.contracts.stores.fixtures import COUNT, FIRST, JOIN, LAST, SECOND, entries, marker
 from trident_state.delta import compaction
+from trident_state.delta.cleaning import Keep
 from trident_state.delta.compaction import LEAST, MOST, chosen_files
 from trident_state.delta.data_files import DataFile
 from trident_state.delta.table import MovedError
@@ -243,9 +244,9 @@ def test_old_files_go_after_the_hours_that_they_are_kept(folder: Path) -> None:
     store = filled(setting_in(folder))
     merged(store)
     before = paths(folder)
-    store.upkeep._table.clean(1)
+    store.upkeep.cleaner.clean(Keep(1, 2))
     assert paths(folder) == before
-    store.upkeep._table.clean(0)
+    store.upkeep.cleaner.clean(Keep(0, 2))
     assert paths(folder) == named(folder)
     assert both(store)[1]["w1",] == 101
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from trident.base.errors import StateUnavailableError
-from trident.testing.contracts.stores import ExpiryContract, FactoryStorage, StoreContract
+from trident.testing.contracts.stores import ExpiryContract, FactoryStorage, HistoryContract, StoreContract
 from trident_state.delta import DeltaMapState
 from trident_state.state_shape import StateKind
 from trident_state.store import Store
@@ -41,7 +41,11 @@ def interrupt_before(store: Any, number: int) -> None:
         setattr(store._table, name, counted)
 
 
-class InDelta(StoreContract, ExpiryContract):
+class InDelta(StoreContract, ExpiryContract, HistoryContract):
+    def settle(self, store: Any) -> None:
+        store.upkeep.run()
+        store.upkeep.cleaner.clean()
+
     @pytest.fixture
     def interrupt(self) -> Callable[[Store, int], None]:
         return interrupt_before

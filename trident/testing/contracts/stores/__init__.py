@@ -27,6 +27,7 @@ from trident.testing.contracts.stores.fixtures import (
     Setting,
     Storage,
 )
+from trident.testing.contracts.stores.history import HistoryContract
 from trident.testing.contracts.stores.model import ModelContract
 from trident.testing.contracts.stores.ranges import RangeContract
 from trident.testing.contracts.stores.reading import ReadContract
@@ -42,7 +43,7 @@ class StoreContract(StartContract, WriteContract, ReadContract, RangeContract, V
 
     Inherit it as ``class TestMyStore(StoreContract)`` and define the fixture `factory`: a function from a `StateKind`
     to a state factory of states that are empty when a test begins. Stores with expiring values also inherit
-    `ExpiryContract`.
+    `ExpiryContract`, and stores that keep more than two txids `HistoryContract`.
     """
 
     kinds: ClassVar[tuple[StateKind, ...]] = KINDS
@@ -88,4 +89,14 @@ class StoreContract(StartContract, WriteContract, ReadContract, RangeContract, V
             pytest.skip(f"the store has no {missing[0].value} states")
 
 
-__all__ = ["FIRST", "SECOND", "ExpiryContract", "FactoryStorage", "FileHome", "Setting", "Storage", "StoreContract"]
+__all__ = [
+    "FIRST",
+    "SECOND",
+    "ExpiryContract",
+    "FactoryStorage",
+    "FileHome",
+    "HistoryContract",
+    "Setting",
+    "Storage",
+    "StoreContract",
+]

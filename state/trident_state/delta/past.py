@@ -1,0 +1,110 @@
+"""The files of a state as of an earlier txid: a merged file names the files whose place it took.
+
+These files form a tree, whose leaves are the files of single batches. As of a txid within a merged file, the files that
+it replaced are read instead of it; those of them that end later are replaced in the same way. So no earlier version of
+the table is needed, only files that the upkeep has not deleted.
+"""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from trident.base.errors import SnapshotMovedError, SourceUnreadableError, StateCorruptError, StateUnavailableError
+from trident.base.short_texts import one_line
+from trident_state.delta.data_files import DataFile, DataFiles, FileFacts, check_of, file_of, runs_of
+
+
+class MissingFileError(StateCorruptError):
+    """A data file of a version is missing: the version was replaced since, or the table is damaged."""
+
+
+class PastFiles:
+    """Finds the files of one state as of earlier txids, and those that the kept txids need."""
+
+    def __init__(self, files: DataFiles, where: str) -> None:
+        self._files, self._where = files, where
+
+    def as_of(self, files: Sequence[DataFile], txid: int) -> list[DataFile]:
+        """Return the files with the rows of the batches up to `txid`, in the order of their batches.
+
+        Raises SnapshotMovedError if it is not known which files a merge replaced, MissingFileError if one has gone.
+        """
+        found: list[DataFile] = []
+        for run in runs_of(files):
+            if run[0].high <= txid:
+                found += run
+            elif run[0].low <= txid:
+                replaced = self._replaced_by(run)
+                if not replaced:
+                    raise SnapshotMovedError(
+                        f"{self._where} cannot be read as of txid {txid}: its rows were merged since"
+                    )
+                found += self.as_of(replaced, txid)
+        return found
+
+    def cutoff(self, files: Sequence[DataFile]) -> int:
+        """Return the txid up to which values have expired as of the last batch of some files."""
+        return self._facts(files[-1]).cutoff if files else 0
+
+    def written(self, files: Sequence[DataFile]) -> int:
+        """Return when the rows of the last batch of some files were written, in ms since 1970; 0 if it is not known."""
+        return self._facts(files[-1]).written if files else 0
+
+    def last_until(self, files: Sequence[DataFile], time: int, kept: int) -> int:
+        """Return the last txid among some files whose rows were written at or before a time (ms), at least `kept`."""
+        at = kept
+        for run in runs_of(files):
+            if run[0].high <= kept:
+                continue
+            facts = self._facts(run[0])
+            if facts.written > time:
+                return self.last_until(self._replaced_by(run), time, at) if facts.merged else at
+            at = run[0].high
+        return at
+
+    def needed(self, files: Sequence[DataFile], kept: int, made: int) -> set[str]:
+        """Return the paths of the files that reads need as of the txid `kept` and of every later one.
+
+        Files that were replaced after the time `made` (ms) are among them, because a read that is under way, or another
+        program, may use them.
+        """
+        found = {file.path for file in files}
+        for run in runs_of(files):
+            try:
+                replaced = self._replaced_by(run) if run[0].high > kept or self._facts(run[0]).made > made else []
+            except MissingFileError:  # another program has deleted it, and with it the names of those before it
+                continue
+            if replaced:
+                found |= self.needed(replaced, kept, made)
+        return found
+
+    def _replaced_by(self, run: Sequence[DataFile]) -> list[DataFile]:
+        """Return the files that a merge replaced by a run; none for the rows of a batch."""
+        merged = self._facts(run[0]).merged
+        replaced = sorted(file_of(path, size, self._where) for path, size in merged)
+        if replaced and check_of(replaced) != check_of(run):
+            raise StateCorruptError(f"{self._where}: {run[0].path} does not name the files that it was merged from")
+        return replaced
+
+    def _facts(self, file: DataFile) -> FileFacts:
+        try:
+            return self._files.facts(file)
+        except FileNotFoundError as error:
+            raise missing(self._where, file) from error
+        except (OSError, SourceUnreadableError) as error:
+            raise StateUnavailableError(f"{self._where}: cannot read {file.path}: {one_line(error)}") from error
+        except (pa.ArrowInvalid, ValueError) as error:
+            raise damaged(self._where, file, error) from error
+
+
+def missing(where: str, file: DataFile) -> MissingFileError:
+    """Return the error of a data file that is not there."""
+    return MissingFileError(
+        f"{where}: the data file {file.path} of its table is missing. If it does not come back, drop the state, or "
+        f"restore the folder from a copy"
+    )
+
+
+def damaged(where: str, file: DataFile, error: Exception) -> StateCorruptError:
+    """Return the error of a data file that cannot be decoded."""
+    return StateCorruptError(f"{where}: the data file {file.path} is damaged: {one_line(error)}")

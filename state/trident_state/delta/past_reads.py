@@ -1,0 +1,47 @@
+"""Reads of a state as of an earlier txid that is kept; see `trident_state.store.Historic`."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
+
+from trident.base.errors import SnapshotMovedError
+from trident_state.delta.past import MissingFileError
+from trident_state.delta.reading import TableReads
+from trident_state.delta.record import TableVersion
+from trident_state.keys import encode_checked_keys
+from trident_state.messages import Found
+
+
+class PastReads:
+    """A state as of one txid, for any thread to read. Later batches and merges change nothing that it returns.
+
+    `look` returns the last version. Reads raise SnapshotMovedError once the txid is not kept any more.
+    """
+
+    def __init__(self, look: Callable[[], TableVersion | None], reads: TableReads, txid: int, where: str) -> None:
+        self._look, self._reads, self._txid, self._where = look, reads, txid, where
+
+    def read(self, keys: pa.Table, asOf: int | None) -> Found:
+        """Return the values of the keys; see `Store.read`. `asOf` is the txid of this object."""
+        encoded = encode_checked_keys(self._where, self._reads.keys, keys)
+        with self._kept() as version:
+            cutoff = self._reads.cutoff(version, self._txid)
+            return Found(self._reads.values(version, encoded, self._txid, cutoff), self._txid)
+
+    def scan(self, asOf: int | None, pageRows: int = 10_000) -> Iterator[pa.Table]:
+        """Yield all entries; see `Store.scan`."""
+        with self._kept() as version:
+            yield from self._reads.tables(version, self._txid, self._reads.cutoff(version, self._txid), pageRows)
+
+    @contextmanager
+    def _kept(self) -> Iterator[TableVersion]:
+        version = self._look()
+        if version is None or not version.kept_since <= self._txid <= version.marker:
+            raise SnapshotMovedError(f"{self._where} cannot be read as of txid {self._txid}: it is not kept")
+        try:
+            yield version
+        except MissingFileError as error:
+            raise SnapshotMovedError(
+                f"{self._where} cannot be read as of txid {self._txid}: a file of it was deleted ({error})"
+            ) from error
