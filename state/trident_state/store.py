@@ -215,6 +215,18 @@ class Historic(Protocol):
 
 
 @runtime_checkable
+class Dated(Protocol):
+    """A store that knows when the batches that it keeps were written."""
+
+    def last_written(self, time: float) -> int | None:
+        """Return the last txid that was written at or before a time (seconds since 1970).
+
+        Return None if that is before the first txid that is kept.
+        """
+        ...
+
+
+@runtime_checkable
 class Bindable(Protocol):
     """A store whose reads can be bound to one incarnation of its state."""
 

@@ -61,12 +61,12 @@ def test_all_parts_are_as_of_the_planned_txid_or_fail(fed: tuple[Fed, dict[str, 
     expected = [{"word": "cat", "value": 1}, {"word": "dog", "value": 1}]
     assert sorted(rows(parts, read), key=lambda row: row["word"]) == expected
     run.feed("dog")
-    if where.keys() & {"sqlite", "url", "delta"}:
+    if where.keys() & {"sqlite", "url"}:
         with pytest.raises(
             SnapshotMovedError, match="planned as of txid 1, and the topology has committed two further"
         ):
             list(rows(parts, read))
-    else:  # a copy of a state in memory is made up to the planned batch, as long as the log keeps it
+    else:  # a copy of a state in memory is made up to the planned batch, and a Delta table keeps its files
         assert sorted(rows(parts, read), key=lambda row: row["word"]) == expected
     for number in ("1", "2"):
         early = reader(**where, partitions=number, asOf="2", txidColumn="txid")

@@ -3,6 +3,7 @@
 import inspect
 import json
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -86,3 +87,11 @@ def test_errors(sql: Ask, words: tuple[str, ...], error: str) -> None:
 def test_half_a_certificate() -> None:
     result = CliRunner().invoke(main, ["sql", "http://127.0.0.1:1", "select 1", "--cert", "x.pem"])
     assert (result.exit_code, "a certificate needs both --cert and --key" in result.output) == (2, True)
+
+
+def test_an_earlier_batch(sql: Ask) -> None:
+    for as_of, expected in (("1", 1), ("2", 2), (datetime.now(UTC).isoformat(), 2)):
+        result = sql("select n from counts where word = 'dog'", "--as-of", as_of)
+        assert json.loads(result.stdout) == {"n": expected}, result.output
+        assert f"as of txid {expected} of words" in result.stderr
+    assert "txid 9 has not been committed yet" in sql("from counts", "--as-of", "9").stderr

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -214,3 +215,13 @@ def test_it_is_a_program(tmp_path: Path) -> None:
     assert len(done.stdout.splitlines()) == 2 and done.stderr == ""
     failed = subprocess.run([*command[:-1], str(tmp_path / "no")], capture_output=True, text=True, check=False)
     assert failed.returncode == 1 and failed.stderr.startswith("trident: LogError: ")
+
+
+def test_the_last_batch_until_a_time_is_read(trident_: Run, tmp_path: Path) -> None:
+    counted(counting(fixed(["dog", "cat"], ["dog"])), checkpointLocation=tmp_path)
+    now = datetime.now(UTC).isoformat()
+    assert lines(trident_("get", "wc", "counts", "dog", "--as-of", now)) == [{"key": "dog", "value": 2}]
+    early = refused(trident_("get", "wc", "counts", "dog", "--as-of", "2001-01-01 10:00"), 1)
+    assert "2001-01-01 10:00 is before the batches that are kept" in early
+    for wrong, message in (("soon", "is neither a txid nor a time"), ("2999-01-01", "has not come yet")):
+        assert message in refused(trident_("get", "wc", "counts", "dog", "--as-of", wrong), 2)

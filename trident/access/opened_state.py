@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
+from trident.access.replica import MemoryReplica
 from trident.base.ending import Ending
 from trident.base.errors import (
     SnapshotMovedError,
@@ -18,6 +19,7 @@ from trident.base.errors import (
 )
 from trident.base.types import spark_schema
 from trident.operations.references import index_name, keys_over_changes
+from trident.reads.commit_times import CommitTimes
 from trident.reads.committed_reads import ReadSource, Snapshot
 from trident.reads.indexes import Index, index_of_shape, no_index
 from trident.reads.previous_reads import txid_before
@@ -30,7 +32,7 @@ from trident_state.messages import FewFound
 from trident_state.parts import Part
 from trident_state.ranged import has_order, read_ranges
 from trident_state.state_shape import StateKind
-from trident_state.store import Divisible, Historic, Paged, Scannable, Store, bind_reads, read_few, scan_part
+from trident_state.store import Dated, Divisible, Historic, Paged, Scannable, Store, bind_reads, read_few, scan_part
 
 _T = TypeVar("_T")
 
@@ -141,6 +143,10 @@ class FollowedStore:
         """Return the store for reads as of `txid`."""
         return self._store.at(txid) if isinstance(self._store, Historic) else self
 
+    def last_written(self, time: float) -> int | None:
+        """Return the last txid written until a time; None if the store does not know it."""
+        return self._store.last_written(time) if isinstance(self._store, Dated) else None
+
     @property
     def paged(self) -> Paged | None:
         """The store, if it can scan page by page with a txid for each page; otherwise None."""
@@ -170,6 +176,12 @@ class _FollowedSource:
 
     def kind(self, state: str) -> StateKind:
         return self._kind
+
+    def times(self, group: str) -> CommitTimes:
+        """Return when batches were committed; no times without the topology's log."""
+        return CommitTimes(
+            self._followed.commit_time if isinstance(self._followed, MemoryReplica) else lambda txid: None
+        )
 
     def isPrompt(self, state: str) -> bool:
         """Return False: the state's driver is another process, and a read may have to request its newest batch."""

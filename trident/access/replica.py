@@ -165,6 +165,10 @@ class MemoryReplica:
         """
         return min(txid, self.follow(txid))
 
+    def commit_time(self, txid: int) -> float | None:
+        """Return when a batch was committed; see `LogReading.commit_time`."""
+        return self._log.commit_time(self._group, txid)
+
     def kept_since(self) -> int:
         """Return the first txid as of which the state can be read: that before its last snapshot."""
         return txid_before(self._read_manifest()[1].txid)

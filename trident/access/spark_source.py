@@ -44,7 +44,7 @@ class TridentDataSource(DataSource):
         keys that filters fix by ``=``, ``in`` or ``is null``, for a ``load`` that serves a single query.
         ``partitions``: their number; by default, the state's size and groups decide. ``txidColumn``: the name of one
         more column, which holds the txid of the read. ``asOf``: ``previous`` for the batch before the last committed
-        one, or a txid that is kept. ``isolation``: ``latest`` for the last written values, committed or not.
+        one, or a txid that is kept, or a time. ``isolation``: ``latest`` for the last written values, committed or not.
 
     Raises
     ------
@@ -108,16 +108,16 @@ class StateReader(DataSourceReader):
             count = 1 if undivided else self._options.partitions or state.followed.parts()
             txid = None
             if count > 1 and state.isolation == "committed":
-                txid = self._planned(state.followed.newest())
+                txid = self._planned(state)
             incarnation = state.followed.incarnation
         return [_StatePart(Part(number, count), txid, incarnation) for number in range(count)]
 
-    def _planned(self, newest: int) -> int:
-        """Return the txid as of which all partitions read, if `newest` is the last committed one."""
-        chosen = self._options.asOf
-        if isinstance(chosen, int):
-            return chosen
-        return newest if chosen is None else txid_before(newest)
+    def _planned(self, state: OpenedState) -> int | None:
+        """Return the txid as of which all partitions read."""
+        if self._options.asOf not in (None, "previous"):
+            return state.asOfTxid
+        newest = state.followed.newest()
+        return newest if self._options.asOf is None else txid_before(newest)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a partition, as columns."""

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from trident.access.export import rows_of
 from trident.access.opened_topology import openTopology
+from trident.cli.as_of import as_of_option
 from trident.cli.locations import files_options
 from trident.cli.output import format_option, show
 from trident.cli.program_options import log_at
@@ -27,6 +28,7 @@ from trident.sql.sql_result import distinct_names
 @click.option("--log-url", type=SecretUrl(), help="The server of its log: redis://host, env:NAME or file:path.")
 @click.option("--log-prefix", default="trident", show_default=True, help="The prefix of that log.")
 @files_options
+@as_of_option
 @click.option("--max-rows", type=click.IntRange(min=1), help="The most rows of the result; more are an error.")
 @format_option
 def sql(
@@ -38,6 +40,7 @@ def sql(
     log_url: str | None,
     log_prefix: str,
     files: dict[str, Any],
+    as_of: int | str | None,
     max_rows: int | None,
     form: str | None,
 ) -> None:
@@ -49,13 +52,13 @@ def sql(
     text = sys.stdin.read() if query == "-" else query
     if source.startswith(("http://", "https://")):
         with server.client(source) as client:
-            rows = client.sql(text, timeout=server.timeout, maxRows=max_rows)
+            rows = client.sql(text, timeout=server.timeout, maxRows=max_rows, asOf=as_of)
             table, txids = rows.toArrow(), rows.txids
     else:
         place: Any = {"name": name, "checkpointLocation": checkpoint, "log": log_at(log_url, log_prefix), **files}
         limits: Any = {} if max_rows is None else {"maxRows": max_rows}
         with openTopology(load_topology(source), **place) as opened:
-            result = opened.sql(text, timeout=server.timeout, **limits)
+            result = opened.sql(text, timeout=server.timeout, asOf=as_of, **limits)
             table, txids = result.toArrow(), result.txids
     _show(table, txids, form)
 

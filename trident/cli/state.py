@@ -14,6 +14,7 @@ from trident.access.opening import openState
 from trident.access.removal import dropState
 from trident.base.errors import StateKeyError
 from trident.base.names import field_names
+from trident.cli.as_of import as_of_option
 from trident.cli.locations import location_options, read_locations
 from trident.cli.output import format_option, show
 from trident.reads.committed_reads import Isolation
@@ -27,10 +28,7 @@ def _isolation(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that choose the batch as of which a command reads."""
     previous = click.option("--previous", is_flag=True, help="Read as of the batch before the last committed one.")
     latest = click.option("--latest", is_flag=True, help="Read the last written values, committed or not.")
-    as_of = click.option(
-        "--as-of", type=click.IntRange(min=0), metavar="TXID", help="Read as of this batch, if it is kept."
-    )
-    return latest(previous(as_of(command)))
+    return latest(previous(as_of_option(command)))
 
 
 @click.group()
@@ -222,9 +220,9 @@ def drop(topology: str, name: str, force: bool, yes: bool, **location: Any) -> N
 def _open(
     topology: str, name: str, latest: bool, previous: bool, location: dict[str, Any]
 ) -> AbstractContextManager[OpenedState]:
-    txid: int | None = location.pop("as_of")
-    if latest + previous + (txid is not None) > 1:
+    named: AsOfBatch | None = location.pop("as_of")
+    if latest + previous + (named is not None) > 1:
         raise click.UsageError("--latest, --previous and --as-of contradict each other; give one of them")
     isolation: Isolation = "latest" if latest else "committed"
-    asOf: AsOfBatch | None = "previous" if previous else txid
+    asOf = "previous" if previous else named
     return openState(topology, name, isolation=isolation, asOf=asOf, **read_locations(**location))

@@ -5,6 +5,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import Any
 from weakref import WeakSet
@@ -141,17 +142,20 @@ class AsyncDRPCClient:
         """
         return await self._rows(self._conversation.execute(function, args, named, timeout))
 
-    async def get(self, state: str, key: Any, default: Any = None) -> Any:
-        """Return the value of one key of a state; the default if nothing is stored."""
-        values = await self.multiGet(state, [key])
+    async def get(self, state: str, key: Any, default: Any = None, *, asOf: int | str | datetime | None = None) -> Any:
+        """Return the value of one key of a state; the default if nothing is stored.
+
+        `asOf` is an earlier batch, a txid or a time, as ``StateView.asOf`` takes it.
+        """
+        values = await self.multiGet(state, [key], asOf=asOf)
         return default if values[0] is None else values[0]
 
-    async def multiGet(self, state: str, keys: Iterable[Any]) -> list[Any]:
+    async def multiGet(self, state: str, keys: Iterable[Any], *, asOf: int | str | datetime | None = None) -> list[Any]:
         """Return one value for each key, all as of one batch; None if nothing is stored.
 
-        A key is a value, or a tuple of several key fields' values.
+        A key is a value, or a tuple of several key fields' values. `asOf` is an earlier batch; see ``StateView.asOf``.
         """
-        return [row.value for row in await self._rows(self._conversation.keys(state, keys))]
+        return [row.value for row in await self._rows(self._conversation.keys(state, keys, asOf))]
 
     async def sql(
         self,
@@ -160,13 +164,14 @@ class AsyncDRPCClient:
         *,
         timeout: Duration | None = None,
         maxRows: int | None = None,
+        asOf: int | str | datetime | None = None,
     ) -> ServedRows:
         """Run a SQL query over the states, as of one committed txid of each batch group.
 
         Arguments and errors are those of ``running.sql``. The server's limits are the greatest that a query may have,
         and its defaults. Arguments are sent as JSON: a date is a text there, so write ``cast(? as date)``.
         """
-        return await self._rows(self._conversation.sql(query, args, timeout, maxRows))
+        return await self._rows(self._conversation.sql(query, args, timeout, maxRows, asOf))
 
     async def top(self, state: str, n: int, by: str | None = None) -> ServedRows:
         """Return the `n` entries with the greatest values, as of one batch.
@@ -295,7 +300,7 @@ class AsyncDRPCClient:
             except conversation.unreachable as unreachable:
                 error = conversation.no_answer(unreachable)
             else:
-                if (error := conversation.outcome(response, request.least)) is None:
+                if (error := conversation.outcome(response, request.shown)) is None:
                     return response
             await asyncio.sleep(patience.next(error))
 

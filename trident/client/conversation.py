@@ -34,7 +34,7 @@ _HEADERS = {"content-type": "application/json", "accept": ARROW}
 class Request(NamedTuple):
     """A request: its content, and the seconds for which the client waits for the answer.
 
-    `least` are the least txids that the answer must show.
+    `least` are the least txids that the server must have.
     """
 
     method: str
@@ -43,6 +43,13 @@ class Request(NamedTuple):
     least: Mapping[str, int]
     body: Callable[[Mapping[str, int]], bytes] | None = None
     query: Mapping[str, str] | None = None
+    isPast: bool = False
+    """Whether the request is about an earlier batch: the server must have `least`, but the answer shows older txids."""
+
+    @property
+    def shown(self) -> Mapping[str, int]:
+        """The least txids that the answer must show."""
+        return {} if self.isPast else self.least
 
     def sent(self) -> dict[str, Any]:
         """Return the arguments of httpx's ``request``."""
@@ -92,26 +99,32 @@ class Conversation:
         path = f"/drpc/{quote(function, safe='')}"
         return self._request("POST", path, limit, lambda least: call_body(args, named, limit, least))
 
-    def keys(self, state: str, keys: Iterable[Any]) -> Request:
-        """Return the request for the values of some keys of a state."""
+    def keys(self, state: str, keys: Iterable[Any], asOf: Any = None) -> Request:
+        """Return the request for the values of some keys of a state, as of an earlier batch if one is named."""
         listed = [list(key) if isinstance(key, tuple) else key for key in keys]
 
         def body(least: Mapping[str, int]) -> bytes:
-            return json_body({"keys": listed, "minTxid": least})
+            return json_body({"keys": listed, "minTxid": least} | _past(asOf))
 
-        return self._request("POST", f"/state/{quote(state, safe='')}", self._timeout, body)
+        return self._request("POST", f"/state/{quote(state, safe='')}", self._timeout, body, isPast=asOf is not None)
 
     def sql(
-        self, query: str, args: Sequence[Any] | Mapping[str, Any] | None, timeout: Duration | None, rows: int | None
+        self,
+        query: str,
+        args: Sequence[Any] | Mapping[str, Any] | None,
+        timeout: Duration | None,
+        rows: int | None,
+        asOf: Any = None,
     ) -> Request:
         """Return the request for the result of a SQL query."""
         asked = read_limit("timeout", timeout)
         limit = self._timeout if asked is None else asked
 
         def body(least: Mapping[str, int]) -> bytes:
-            return json_body({"query": query, "args": args, "timeout": asked, "maxRows": rows, "minTxid": least})
+            asks = {"query": query, "args": args, "timeout": asked, "maxRows": rows, "minTxid": least}
+            return json_body(asks | _past(asOf))
 
-        return self._request("POST", "/sql", limit, body)
+        return self._request("POST", "/sql", limit, body, isPast=asOf is not None)
 
     def top(self, state: str, n: int, by: str | None) -> Request:
         """Return the request for the entries with the greatest values."""
@@ -151,8 +164,9 @@ class Conversation:
         limit: float,
         body: Callable[[Mapping[str, int]], bytes] | None = None,
         query: Mapping[str, str] | None = None,
+        isPast: bool = False,
     ) -> Request:
-        return Request(method, path, limit, self._session.least, body, query)
+        return Request(method, path, limit, self._session.least, body, query, isPast)
 
     def stream(self, reader: ChangesReader) -> dict[str, Any]:
         """Return the arguments of httpx's ``stream`` for the changes of a state.
@@ -205,6 +219,10 @@ class Conversation:
     def no_answer(self, error: Exception) -> ServerUnavailableError:
         """Return the error for a request that did not reach the server, or was not answered."""
         return ServerUnavailableError(f"{self.url} does not answer: {error}")
+
+
+def _past(asOf: Any) -> dict[str, Any]:
+    return {} if asOf is None else {"asOf": asOf}
 
 
 def _least_header(least: Mapping[str, int]) -> dict[str, str]:

@@ -5,6 +5,7 @@
 
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import Any
 from weakref import WeakSet
@@ -140,17 +141,20 @@ class DRPCClient:
         """
         return self._rows(self._conversation.execute(function, args, named, timeout))
 
-    def get(self, state: str, key: Any, default: Any = None) -> Any:
-        """Return the value of one key of a state; the default if nothing is stored."""
-        values = self.multiGet(state, [key])
+    def get(self, state: str, key: Any, default: Any = None, *, asOf: int | str | datetime | None = None) -> Any:
+        """Return the value of one key of a state; the default if nothing is stored.
+
+        `asOf` is an earlier batch, a txid or a time, as ``StateView.asOf`` takes it.
+        """
+        values = self.multiGet(state, [key], asOf=asOf)
         return default if values[0] is None else values[0]
 
-    def multiGet(self, state: str, keys: Iterable[Any]) -> list[Any]:
+    def multiGet(self, state: str, keys: Iterable[Any], *, asOf: int | str | datetime | None = None) -> list[Any]:
         """Return one value for each key, all as of one batch; None if nothing is stored.
 
-        A key is a value, or a tuple of several key fields' values.
+        A key is a value, or a tuple of several key fields' values. `asOf` is an earlier batch; see ``StateView.asOf``.
         """
-        return [row.value for row in self._rows(self._conversation.keys(state, keys))]
+        return [row.value for row in self._rows(self._conversation.keys(state, keys, asOf))]
 
     def sql(
         self,
@@ -159,13 +163,14 @@ class DRPCClient:
         *,
         timeout: Duration | None = None,
         maxRows: int | None = None,
+        asOf: int | str | datetime | None = None,
     ) -> ServedRows:
         """Run a SQL query over the states, as of one committed txid of each batch group.
 
         Arguments and errors are those of ``running.sql``. The server's limits are the greatest that a query may have,
         and its defaults. Arguments are sent as JSON: a date is a text there, so write ``cast(? as date)``.
         """
-        return self._rows(self._conversation.sql(query, args, timeout, maxRows))
+        return self._rows(self._conversation.sql(query, args, timeout, maxRows, asOf))
 
     def top(self, state: str, n: int, by: str | None = None) -> ServedRows:
         """Return the `n` entries with the greatest values, as of one batch.
@@ -293,7 +298,7 @@ class DRPCClient:
             except conversation.unreachable as unreachable:
                 error = conversation.no_answer(unreachable)
             else:
-                if (error := conversation.outcome(response, request.least)) is None:
+                if (error := conversation.outcome(response, request.shown)) is None:
                     return response
             time.sleep(patience.next(error))
 

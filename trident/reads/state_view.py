@@ -1,10 +1,11 @@
 """The view of a state for its readers: ``running.state("counts")["dog"]``."""
 
+import datetime
 import html
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,6 +37,7 @@ from trident.reads.flat_tables import spread_structs, to_frame
 from trident.reads.indexes import Index, indexes_among, no_index
 from trident.reads.key_ranges import check_ordered, cursor_of, range_after, range_between, range_of_prefix
 from trident.reads.key_tables import fields_text, key_table, tuples_of
+from trident.reads.moments import Moment, moment_of, txid_at
 from trident.reads.previous_reads import read_previous, txid_before
 from trident.reads.ranking import field_of, top_of_columns, top_of_values
 from trident.reads.state_mapping import StateMapping
@@ -49,8 +51,9 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-AsOfBatch = Literal["previous"] | int
-"""``previous``: reads are as of the batch before the last committed one. A number: as of the batch with this txid."""
+AsOfBatch = int | str | datetime.datetime
+"""``previous``: reads are as of the batch before the last committed one. A number: as of the batch with this txid.
+A time (a text in ISO 8601, or a datetime; without an offset in UTC): as of the last batch committed until then."""
 
 
 _SHOWN_ROWS = 10
@@ -136,13 +139,14 @@ class StateView(StateMapping):
         # A non-transactional state keeps no previous values, so it cannot answer as of a txid.
         latest = isolation == "latest" or self.kind is StateKind.NON_TRANSACTIONAL
         self.isolation: Isolation = "latest" if latest else "committed"
-        self._batch: AsOfBatch | None = self._check_as_of(asOf, isolation)
+        self._batch = self._check_as_of(asOf, isolation)
 
-    def _check_as_of(self, asOf: AsOfBatch | None, isolation: str) -> AsOfBatch | None:
-        if not (asOf is None or asOf == "previous" or (type(asOf) is int and asOf >= 0)):
+    def _check_as_of(self, asOf: AsOfBatch | None, isolation: str) -> int | str | Moment | None:
+        moment = None if asOf == "previous" else moment_of(asOf)
+        if not (asOf is None or asOf == "previous" or moment is not None or (type(asOf) is int and asOf >= 0)):
             raise ValueError(
                 f"asOf={asOf!r}: expected 'previous', the batch before the last committed one; or a txid that is "
-                f"kept, a whole number; or None for the last committed one"
+                f"kept, a whole number; or a time, such as '2026-11-26 09:00'; or None for the last committed one"
             )
         if asOf is not None and self.kind is StateKind.NON_TRANSACTIONAL:
             raise StateError(
@@ -154,7 +158,7 @@ class StateView(StateMapping):
                 f"asOf={asOf!r} and isolation='latest' contradict each other: the latest values do not belong to "
                 f"one batch"
             )
-        return asOf
+        return moment or asOf  # type: ignore[return-value]
 
     @property
     def keyFields(self) -> pa.Schema:
@@ -547,8 +551,8 @@ class StateView(StateMapping):
         """The txid as of which a read would be now; None if reads return the latest values, committed or not."""
         if self.isolation == "latest":
             return None
-        if isinstance(self._batch, int):
-            return self._batch
+        if self._named is not None:
+            return self._named
         committed = self._source.committed(self._source.group_of(self.name))
         return committed if self._batch is None else txid_before(committed)
 
@@ -556,6 +560,16 @@ class StateView(StateMapping):
     def isPast(self) -> bool:
         """True if reads are as of an earlier batch than the last committed one, or of one that the caller named."""
         return self._batch is not None
+
+    @property
+    def _named(self) -> int | None:
+        """The txid that the caller named, by a number or a time; None for the last committed batch or the one before.
+
+        Raises TxidNotKeptError if the batch of a time is not kept.
+        """
+        if isinstance(self._batch, Moment):
+            return txid_at(self._source, self.name, self._batch)
+        return self._batch if isinstance(self._batch, int) else None
 
     @property
     def keptTxids(self) -> Sequence[int]:
@@ -567,8 +581,14 @@ class StateView(StateMapping):
         self._check_as_of(0, "committed")
         return kept_txids(self._source, self.name)
 
-    def asOf(self, txid: int) -> "StateView":
+    def asOf(self, batch: int | str | datetime.datetime) -> "StateView":
         """Return a view of the state as of an earlier batch, which reads as long as the store keeps that batch.
+
+        Parameters
+        ----------
+        batch : int, str or datetime
+            A txid, or a time: the last batch that was committed at or before it, by the driver's clock. A time is a
+            text in ISO 8601, such as ``"2026-11-26 09:00"``, or a datetime; without an offset it is in UTC.
 
         Every state keeps its last committed batch, and the one before until the next one begins to commit. A state in
         memory that `openState` opened keeps all batches since its last snapshot, and a `DeltaMapState` as many as it
@@ -580,6 +600,8 @@ class StateView(StateMapping):
             Raised by reads: the batch is not kept, or not committed; ``error.kept`` and the message name the range.
         StateError
             The state is nonTransactional.
+        ValueError
+            `batch` is neither a txid nor a time, or the time has not come yet.
 
         Examples
         --------
@@ -596,7 +618,7 @@ class StateView(StateMapping):
         ...     print(counts.keptTxids, counts.asOf(1)["dog"], counts.asOf(2)["dog"])
         range(1, 3) 1 2
         """
-        return StateView(self._source, self._description, "committed", txid)
+        return StateView(self._source, self._description, "committed", batch)
 
     # --- display ---------------------------------------------------------------------------------------------
 
@@ -732,8 +754,8 @@ class StateView(StateMapping):
         source, states = self._source, [self.name]
         if beside is not None:
             source, states = self._source_with(beside), [self.name, beside.name]
-        if isinstance(self._batch, int):
-            return read_as_of(source, states, self._batch, read)
+        if (named := self._named) is not None:
+            return read_as_of(source, states, named, read)
         if self._batch is not None:
             return read_previous(source, states, read)
         isolation = self.isolation

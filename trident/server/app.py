@@ -40,7 +40,7 @@ from trident.user_calls.threads import Threads, ended_by_user_code
 from trident.user_calls.watched_calls import Subject
 
 _T = TypeVar("_T")
-_ASKED = {"limit", "after", "top", "by"} | PART_PARAMETERS
+_ASKED = {"limit", "after", "top", "by", "asOf"} | PART_PARAMETERS
 _READ = Subject("a read for a client of the server")
 
 
@@ -198,12 +198,25 @@ class _Answers:
             )
         return self._served.state(name)
 
+    async def _past(self, view: StateView, asOf: int | str | None) -> StateView:
+        """Return a view as of the batch that a request names: a txid, or a time; None: the last committed batch."""
+        if asOf is None:
+            return view
+        batch = int(asOf) if isinstance(asOf, str) and whole_number_in(asOf) is not None else asOf
+        try:
+            past = view.asOf(batch)
+        except ValueError as error:
+            raise RequestError(400, "InvalidQuery", str(error)) from None
+        txid = await self._in_thread(lambda: past.asOfTxid)  # the txid of a time, of which all pages then are
+        return past if txid is None else view.asOf(txid)
+
     async def _get(self, request: Request) -> Response:
         """Answer with the value of one key. In the path a text key is written without quotes, any other key as JSON."""
         view = self._view(request)
         text = request.path_params["key"]
         key = () if not len(view.keyFields) else key_of_text(text, view.keyFields, view.name)
         await self._waiting.reach(request, {}, self._limits.timeoutSecs)
+        view = await self._past(view, request.query_params.get("asOf"))
         value, txid = await self._value(request, view, key)
         if value is None:
             raise RequestError(404, "StateKeyNotFoundError", f"state {view.name!r} has no value for the key {text!r}")
@@ -229,6 +242,7 @@ class _Answers:
             raise RequestError(413, "TooManyKeys", f"one request may ask for {self._limits.keys} keys")
         keys = [key_of_json(each, view.keyFields, view.name) for each in wanted.keys]
         await self._waiting.reach(request, wanted.minTxid, self._limits.timeoutSecs)
+        view = await self._past(view, wanted.asOf)
         values, txid = await while_connected(request, self._in_thread(lambda: view.multiGetWithTxid(keys)))
         fresh = await self._freshness.of(self._txids(view, txid))
         if bodies.ARROW in request.headers.get("accept", ""):
@@ -246,6 +260,7 @@ class _Answers:
                 400, "InvalidQuery", f"{twice[0]} is given {len(asked.getlist(twice[0]))} times; give it once"
             )
         limit = self._count("limit", asked.get("limit", "100"))
+        view = await self._past(view, asked.get("asOf"))
         if "top" in asked:
             count, by = self._count("top", asked["top"]), asked.get("by")
             if by is not None and by not in value_fields(view):
@@ -259,7 +274,7 @@ class _Answers:
             table, after = await self._listings.part(request, read)
             more = {} if after is None else {"after": after}
             return row_answer(request, table, await self._freshness.of(self._txids(view, txid_of(table))), more)
-        least = seen.get(self._served.group_of(view.name) or "", 0)
+        least = 0 if view.isPast else seen.get(self._served.group_of(view.name) or "", 0)
         table, after = await self._listings.page(request, view, limit, asked.get("after"), least)
         more = {} if after is None else {"after": after}
         return row_answer(request, table, await self._freshness.of(self._txids(view, txid_of(table))), more)

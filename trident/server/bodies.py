@@ -29,6 +29,7 @@ class KeysWanted(msgspec.Struct, forbid_unknown_fields=True):
 
     keys: list[Any]
     minTxid: dict[str, int] = {}
+    asOf: int | str | None = None
 
 
 class SqlWanted(msgspec.Struct, forbid_unknown_fields=True):
@@ -39,6 +40,7 @@ class SqlWanted(msgspec.Struct, forbid_unknown_fields=True):
     timeout: float | None = None
     maxRows: int | None = None
     minTxid: dict[str, int] = {}
+    asOf: int | str | None = None
 
 
 def read_body(body: bytes, kind: type[_T]) -> _T:

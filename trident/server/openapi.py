@@ -20,7 +20,7 @@ _ERRORS = {
     400: "the request is wrong; the message has the details",
     401: "the token is missing or wrong",
     403: "the token does not allow this",
-    404: "there is no such function, state or key",
+    404: "there is no such function, state or key; or the state does not keep the batch of asOf",
     405: "the path has other methods; the header Allow names them",
     408: "the body took too long",
     409: "this server is behind minTxid",
@@ -94,7 +94,7 @@ def _function(function: DRPCFunction, limits: Limits) -> dict[str, Any]:
 
 def _multi_get(view: StateView, limits: Limits) -> dict[str, Any]:
     keys = {"type": "array", "items": _key(view.keyFields), "description": f"at most {limits.keys}"}
-    body = _object({"keys": keys, "minTxid": _TXIDS}, ["keys"])
+    body = _object({"keys": keys, "minTxid": _TXIDS, "asOf": _AS_OF}, ["keys"])
     values = {"values": {"type": "array", "items": schema_of(view.valueType)}, **_FRESH}
     errors = [400, 401, 403, 404, 408, 409, 410, 413, 415, 421, 503, 504]
     return {**_operation(f"Read values of state {view.name}, all as of one batch", _answer(values), errors)} | {
@@ -110,6 +110,7 @@ def _sql(limits: Limits) -> dict[str, Any]:
             "timeout": {"type": ["number", "null"], "exclusiveMinimum": 0, "maximum": limits.timeoutSecs},
             "maxRows": {"type": ["integer", "null"], "minimum": 1, "maximum": limits.rows},
             "minTxid": _TXIDS,
+            "asOf": _AS_OF,
         },
         ["query"],
     )
@@ -123,12 +124,12 @@ def _get(view: StateView) -> dict[str, Any]:
     key = {"name": "key", "in": "path", "required": True, "schema": {"type": "string"}}
     value = _answer({"value": schema_of(view.valueType), **_FRESH})
     operation = _operation(f"Read one value of state {view.name}", value, [400, 401, 403, 404, 410, 421, 503, 504])
-    return {**operation, "parameters": [key]}
+    return {**operation, "parameters": [key, {"name": "asOf", "in": "query", "schema": _AS_OF}]}
 
 
 def _entries(view: StateView, limits: Limits) -> dict[str, Any]:
     count = {"type": "integer", "minimum": 1, "maximum": limits.rows}
-    asked: dict[str, Schema] = {"limit": count, "after": {"type": "string"}, "top": count}
+    asked: dict[str, Schema] = {"limit": count, "after": {"type": "string"}, "top": count, "asOf": _AS_OF}
     if len(view.keyFields) and unordered_field(view.keyFields) is None:
         asked |= {name: {"type": "string"} for name in ("low", "high", "prefix")}
         asked |= {"inclusive": {"enum": list(get_args(Inclusive))}, "json": {"enum": ["true", "false"]}}
@@ -200,6 +201,7 @@ def _answer(properties: Mapping[str, Schema]) -> Schema:
 
 
 _TEXTS: Schema = {"type": "array", "items": {"type": "string"}}
+_AS_OF: Schema = {"type": ["integer", "string", "null"], "description": "a txid that is kept, or a time in ISO 8601"}
 _TXIDS: Schema = {"type": "object", "additionalProperties": {"type": "integer"}}
 _TIMES: Schema = {"type": "object", "additionalProperties": {"type": ["string", "null"], "format": "date-time"}}
 _FRESH: dict[str, Schema] = {"asOfTxid": _TXIDS, "committedAt": _TIMES, "stalenessMs": {"type": ["integer", "null"]}}

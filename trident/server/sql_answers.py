@@ -68,7 +68,13 @@ class SqlAnswers:
                 raise ReadAbandoned
 
         def work() -> SqlResult:
-            return self._served.queries.run(wanted.query, wanted.args, limits, partial(grant.check, None), check)
+            allow = partial(grant.check, None)
+            try:
+                return self._served.queries.run(wanted.query, wanted.args, limits, allow, check, wanted.asOf)
+            except ValueError as error:
+                if wanted.asOf is None:
+                    raise
+                raise RequestError(400, "InvalidBody", str(error)) from None
 
         with self._places.taken(visit_of(request).holder):
             try:

@@ -115,13 +115,13 @@ class Listings:
     async def of(self, request: Request, view: StateView, read: int | None = None) -> Listing:
         """Return the entries of a state as of the last committed batch, or as of the batch `read` if it is kept."""
         committed = await self._in_thread(lambda: view.asOfTxid)
-        if (kept := self._kept.get(view.name)) is not None and kept.txid in (read, committed):
-            return self._used(view.name, kept)
+        if (kept := self._kept.get(_entry_of(view))) is not None and kept.txid in (read, committed):
+            return self._used(_entry_of(view), kept)
         with self._places.taken(visit_of(request).holder):
             return await while_connected(request, self._newest(view, committed))
 
     async def _newest(self, view: StateView, committed: int | None) -> Listing:
-        joined = view.name in self._looks
+        joined = _entry_of(view) in self._looks
         listing = await self._wait_for(view)
         # A read that had begun before this request may be as of an older batch. The next read cannot.
         if joined and (listing.txid is None or committed is None or listing.txid < committed):
@@ -133,10 +133,11 @@ class Listings:
 
         A read without a waiting client ends.
         """
-        look = self._looks.get(view.name)
+        name = _entry_of(view)
+        look = self._looks.get(name)
         if look is None:
-            look = self._looks[view.name] = _Look(asyncio.ensure_future(self._list(view)))
-            look.task.add_done_callback(lambda done: self._forget(view.name, done))
+            look = self._looks[name] = _Look(asyncio.ensure_future(self._list(view)))
+            look.task.add_done_callback(lambda done: self._forget(name, done))
         look.waiting += 1
         try:
             return await asyncio.shield(look.task)
@@ -144,7 +145,7 @@ class Listings:
             look.waiting -= 1
             if not look.waiting:
                 look.task.cancel()
-                self._forget(view.name, look.task)  # at once, because no client may join a read that ends
+                self._forget(name, look.task)  # at once, because no client may join a read that ends
 
     def _forget(self, state: str, task: "asyncio.Task[Listing]") -> None:
         if state in self._looks and self._looks[state].task is task:
@@ -158,7 +159,7 @@ class Listings:
         listing = await self._read(lambda: listed(view))
         pause = min(_PAUSE * listing.seconds, _LONGEST_PAUSE) if listing.entries.num_rows >= _LARGE else 0.0
         self._next[view.name] = loop.time() + pause
-        return self._used(view.name, listing)
+        return self._used(_entry_of(view), listing)
 
     async def _read(self, work: Callable[[], _T]) -> _T:
         """Return the result of a read of a whole state, which runs in a thread.
@@ -206,6 +207,11 @@ def listed(view: StateView) -> Listing:
     keys = encode_keys(table.select(view.keyFields.names))
     order = pc.sort_indices(keys)
     return Listing(table.take(order), keys.take(order), txid_of(table), time.thread_time() - began)
+
+
+def _entry_of(view: StateView) -> str:
+    """Return the name under which a listing is kept: that of the state, and the txid if the request named one."""
+    return f"{view.name} as of {view.asOfTxid}" if view.isPast else view.name
 
 
 def txid_of(table: pa.Table) -> int | None:

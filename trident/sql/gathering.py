@@ -2,15 +2,17 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
-from trident.base.errors import SqlLimitError
+from trident.base.errors import SqlError, SqlLimitError
 from trident.reads.committed_reads import ReadSource, Snapshot, checked_by, read_consistently
 from trident.reads.indexes import Index
 from trident.reads.key_tables import key_table
-from trident.reads.state_view import StateView
+from trident.reads.state_view import AsOfBatch, StateView
+from trident.reads.txid_reads import read_as_of
 from trident.sql.point_reads import Key
 
 
@@ -59,11 +61,48 @@ def gather(source: ReadSource, wanted: Mapping[str, Wanted], most: int, check: C
     states = [name for each in wanted.values() for name in each.states]
     with checked_by(check):
         stored, txids = read_consistently(source, states, read, large=large, reads=len(states))
+    return Gathered(_presented(wanted, stored, check), txids)
+
+
+def gather_past(
+    source: ReadSource, wanted: Mapping[str, Wanted], asOf: AsOfBatch, most: int, check: Callable[[], None]
+) -> Gathered:
+    """Read states as of an earlier txid of each batch group, as `gather` reads them as of the last one.
+
+    Raises SqlError for a txid if the states belong to several groups, and the errors of ``StateView.asOf``.
+    """
+    txids = _txids_of(source, {name: each.view for name, each in wanted.items()}, asOf)
+    size, stored = _Size(most), dict[str, pa.Table]()
+    with checked_by(check):
+        for name, each in wanted.items():
+            read = partial(_stored, wanted=each, size=size)
+            stored[name] = read_as_of(source, list(each.states), txids[source.group_of(name)], read)
+    return Gathered(_presented(wanted, stored, check), txids)
+
+
+def _txids_of(source: ReadSource, views: Mapping[str, StateView], asOf: AsOfBatch) -> dict[str, int]:
+    """Return the txid of each batch group as of which a query reads. The first state of a group decides."""
+    txids = dict[str, int]()
+    for name, view in views.items():
+        past = view.asOf(asOf)
+        if source.group_of(name) not in txids and (txid := past.asOfTxid) is not None:
+            txids[source.group_of(name)] = txid
+    if len(txids) > 1 and isinstance(asOf, int):
+        raise SqlError(
+            f"asOf={asOf}: the query reads states of the batch groups {', '.join(sorted(txids))}, each of which counts "
+            f"its own txids; give a time, such as asOf='2026-11-26 09:00'"
+        )
+    return txids
+
+
+def _presented(
+    wanted: Mapping[str, Wanted], stored: Mapping[str, pa.Table], check: Callable[[], None]
+) -> dict[str, pa.Table]:
     tables = dict[str, pa.Table]()
     for name, entries in stored.items():
         check()
         tables[name] = wanted[name].view.presented(entries)
-    return Gathered(tables, txids)
+    return tables
 
 
 def _stored(snapshot: Snapshot, wanted: Wanted, size: "_Size") -> pa.Table:

@@ -1,6 +1,7 @@
 """The method `sql` of a running topology and of an opened one."""
 
 from trident.base.durations import Duration
+from trident.reads.state_view import AsOfBatch
 from trident.sql.sql_limits import SqlLimits
 from trident.sql.sql_result import Arguments, SqlResult
 from trident.sql.state_queries import StateQueries
@@ -20,6 +21,7 @@ class Queryable:
         timeout: Duration = "30 seconds",
         maxRows: int = 1_000_000,
         maxBytes: int = 1 << 30,
+        asOf: AsOfBatch | None = None,
     ) -> SqlResult:
         """Run a SQL query over the states, by DuckDB, as of one committed txid of each batch group.
 
@@ -42,6 +44,9 @@ class Queryable:
         maxBytes : int
             The most bytes of the states that are read, and once more the most bytes of memory that the query may use,
             with its result. At least 16 MiB.
+        asOf : int, str or datetime, optional
+            Read the states as of an earlier batch: a txid, if all states of the query belong to one batch group, or a
+            time, as ``state(name).asOf`` takes them. Each state must keep the batch.
 
         Returns
         -------
@@ -57,6 +62,8 @@ class Queryable:
             The query does anything other than to read states.
         SqlLimitError, SqlTimeoutError
             The query exceeds a limit.
+        TxidNotKeptError
+            A state does not keep the batch of `asOf`; the message names the txids that it keeps.
         StateNotFoundError
             There is no state of a name in the query; the message lists them.
         MissingPackageError
@@ -79,4 +86,4 @@ class Queryable:
         [Row(n=1, words=['cat', 'cow']), Row(n=2, words=['dog'])] 2
         2
         """
-        return self.queries.run(query, args, SqlLimits.of(timeout, maxRows, maxBytes))
+        return self.queries.run(query, args, SqlLimits.of(timeout, maxRows, maxBytes), asOf=asOf)

@@ -14,9 +14,9 @@ from trident.base.optional_packages import optional_package
 from trident.base.short_texts import typed_brief
 from trident.base.values import infer_arrow
 from trident.reads.committed_reads import ReadSource
-from trident.reads.state_view import StateView
+from trident.reads.state_view import AsOfBatch, StateView
 from trident.sql import worker
-from trident.sql.gathering import Wanted, gather
+from trident.sql.gathering import Wanted, gather, gather_past
 from trident.sql.handover import written
 from trident.sql.places_in_text import placed, position_in
 from trident.sql.point_reads import index_of, keys_of
@@ -48,6 +48,7 @@ class StateQueries:
         limits: SqlLimits | None = None,
         allow: Callable[[str], None] = _allow,
         check: Callable[[], None] = _stay,
+        asOf: AsOfBatch | None = None,
     ) -> SqlResult:
         """Return the result of a query.
 
@@ -55,6 +56,7 @@ class StateQueries:
         ----------
         allow : called with the name of each state before it is read, and with names that no state has; may raise.
         check : called from time to time while the query works; may raise to end it.
+        asOf : an earlier txid as of which to read, or a time.
         """
         optional_package("duckdb", "sql", "SQL over states needs the package duckdb")
         if not isinstance(query, str) or len(query) > MOST_TEXT:
@@ -72,7 +74,10 @@ class StateQueries:
             process, statement = self._parsed(used, query, settings, deadline)
             tables = self._tables(query, statement, allow)
             wanted = self._wanted(statement, tables, arguments)
-            gathered = gather(self._source, wanted, limits.maxBytes, deadline.check)
+            if asOf is None:
+                gathered = gather(self._source, wanted, limits.maxBytes, deadline.check)
+            else:
+                gathered = gather_past(self._source, wanted, asOf, limits.maxBytes, deadline.check)
             files = [used.enter_context(written(table)) for table in gathered.tables.values()]
             request = {"do": "run", "query": query, "tables": list(gathered.tables), **settings}
             head, content = _ask(process, request, _sent(arguments, args), files, deadline)

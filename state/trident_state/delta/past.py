@@ -62,6 +62,17 @@ class PastFiles:
             at = run[0].high
         return at
 
+    def txid_at(self, files: Sequence[DataFile], time: int, kept: int) -> int | None:
+        """Return the last txid among some files whose rows were written at or before a time (ms); None before `kept`.
+
+        A txid without rows counts as a part of the txid before it.
+        """
+        at = self.last_until(files, time, kept)
+        if at > kept:
+            return at
+        first = self.as_of(files, kept)
+        return kept if first and self.written(first) <= time else None
+
     def needed(self, files: Sequence[DataFile], kept: int, made: int) -> set[str]:
         """Return the paths of the files that reads need as of the txid `kept` and of every later one.
 

@@ -311,6 +311,13 @@ class DeltaStore:
         version = self._last()
         return 0 if version is None else version.kept_since
 
+    def last_written(self, time: float) -> int | None:
+        """Return the last txid that was written at or before a time; see `trident_state.store.Dated`."""
+        version = self._last()
+        return (
+            None if version is None else self._reads.past.txid_at(version.files, round(1000 * time), version.kept_since)
+        )
+
     def at(self, txid: int) -> PastReads:
         """Return the state as of a txid that is kept."""
         return PastReads(self._last, self._reads, txid, self._where)
