@@ -53,10 +53,10 @@ def moment_of(value: object) -> Moment | None:
             return None
     else:
         return None
-    named = named if named.tzinfo is not None else named.replace(tzinfo=datetime.UTC)
-    if named.timestamp() > time.time():
+    seconds = (named if named.tzinfo is not None else named.replace(tzinfo=datetime.UTC)).timestamp()
+    if seconds > time.time():
         raise ValueError(f"asOf={str(value)!r}: this time has not come yet (a time without an offset is in UTC)")
-    return Moment(str(value), named.timestamp())
+    return Moment(str(value), seconds)
 
 
 def txid_at(source: ReadSource, state: str, moment: Moment) -> int:
