@@ -39,9 +39,7 @@ def read_as_of(source: ReadSource, states: Sequence[str], txid: int, body: Calla
         return _read_kept(source, states, group, txid, body)
 
 
-def _read_kept(
-    source: ReadSource, states: Sequence[str], group: str, txid: int, body: Callable[[Snapshot], _T]
-) -> _T:
+def _read_kept(source: ReadSource, states: Sequence[str], group: str, txid: int, body: Callable[[Snapshot], _T]) -> _T:
     kept = range(0)
     for state in states:
         kept = kept_txids(source, state)
