@@ -384,6 +384,23 @@ class Counted(Protocol):
         ...
 
 
+@runtime_checkable
+class EntriesCounted(Protocol):
+    """A store that can count the entries of a state for less than a scan."""
+
+    def count_entries(self, asOf: int | None) -> int | None:
+        """Return the number of keys that have a value, as of `asOf`; None, without a read, if only a scan can tell.
+
+        Raises the errors of `Store.read`.
+        """
+        ...
+
+
+def count_entries(store: object, asOf: int | None) -> int | None:
+    """Return the number of keys that have a value; None, without a read, if only a scan can tell."""
+    return store.count_entries(asOf) if isinstance(store, EntriesCounted) else None
+
+
 class StateFactory(Protocol):
     """A frozen, picklable description of where and how a state is kept. A user's program makes it.
 

@@ -32,7 +32,18 @@ from trident_state.messages import FewFound
 from trident_state.parts import Part
 from trident_state.ranged import has_order, read_ranges
 from trident_state.state_shape import StateKind
-from trident_state.store import Dated, Divisible, Historic, Paged, Scannable, Store, bind_reads, read_few, scan_part
+from trident_state.store import (
+    Dated,
+    Divisible,
+    Historic,
+    Paged,
+    Scannable,
+    Store,
+    bind_reads,
+    count_entries,
+    read_few,
+    scan_part,
+)
 
 _T = TypeVar("_T")
 
@@ -87,6 +98,9 @@ class FollowedStore:
 
     def read_few(self, keys: Sequence[Key], asOf: int | None) -> FewFound | None:
         return read_few(self._store, keys, asOf)
+
+    def count_entries(self, asOf: int | None) -> int | None:
+        return count_entries(self._store, asOf)
 
     def has_order(self) -> bool:
         return has_order(self._store)

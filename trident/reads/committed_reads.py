@@ -27,7 +27,7 @@ from trident_state.key_order import KeyRange
 from trident_state.messages import Found
 from trident_state.ranged import is_quick, ranges_of
 from trident_state.state_shape import StateKind
-from trident_state.store import read_few
+from trident_state.store import count_entries, read_few
 
 _T = TypeVar("_T")
 
@@ -168,6 +168,13 @@ class Snapshot:
             raise _TooLarge
         self._end_read()
         return tables
+
+    def count(self, state: str) -> int | None:
+        """Return the number of entries of a state; None, without a read, if only a scan can tell."""
+        count = count_entries(self._source.store(state), self.txid(state))
+        if count is not None:
+            self._end_read()
+        return count
 
     def scan(self, state: str) -> Iterator[pa.Table]:
         """Return all entries of a state, page by page: the key fields, then ``value``."""

@@ -734,6 +734,8 @@ class StateView(StateMapping):
 
     def _count(self) -> int:
         def read(snapshot: Snapshot) -> int:
+            if (count := snapshot.count(self.name)) is not None:
+                return count
             pages = snapshot.scan(self.name)
             return sum(page.num_rows - page.column(page.num_columns - 1).null_count for page in pages)
 

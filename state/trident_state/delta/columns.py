@@ -52,6 +52,7 @@ class TableColumns:
 
     def __init__(self, keys: pa.Schema, value: pa.DataType, where: str) -> None:
         self._keys, self._type, self._where = keys, value, where
+        self.keyFields = len(keys)
         self.value = free_name("value", keys.names)
         self.txid = free_name("_txid", [*keys.names, self.value])
         self.bucket = free_name("_bucket", [*keys.names, self.value, self.txid])
@@ -68,15 +69,18 @@ class TableColumns:
             return table
         return table.take(pa.array(np.argsort(buckets.astype(np.uint16), kind="stable")))
 
-    def rows(self, table: pa.Table) -> Rows:
-        """Return the rows that were read from a file."""
+    def keys(self, table: pa.Table) -> pa.Array:
+        """Return the encoded keys of rows that were read from a file."""
         names = self._keys.names
         keys = table.select(names)
         fields = [_restored(column, field.type) for column, field in zip(keys.columns, self._keys, strict=True)]
-        named = pa.table(fields, schema=self._keys) if names else keys
+        return encode_checked_keys(self._where, self._keys, pa.table(fields, schema=self._keys) if names else keys)
+
+    def rows(self, table: pa.Table) -> Rows:
+        """Return the rows that were read from a file."""
         return Rows(
             table.column(self.bucket).to_numpy().astype(np.int64),
-            encode_checked_keys(self._where, self._keys, named),
+            self.keys(table),
             _restored(table.column(self.value), self._type),
             table.column(self.txid).to_numpy().astype(np.int64),
         )

@@ -8,7 +8,7 @@ import os
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -181,6 +181,23 @@ class DataFiles:
         else:
             groups_read = [self._group(file, footer, group) for group in groups]
         return [part for group in groups_read for part in self._rows(group, buckets)]
+
+    def keys(self, file: DataFile) -> pa.Array:
+        """Return the encoded keys of all rows of a file."""
+        with self._folder.open(file.path) as source:
+            table = pq.ParquetFile(source).read(columns=self._columns.schema.names[: self._columns.keyFields])
+        return self._columns.keys(table)
+
+    def selected(self, file: DataFile, buckets: range, names: Sequence[str]) -> pa.Table:
+        """Return some columns of the rows of a file with one of the buckets, as they are stored."""
+        footer = self._footer(file)
+        groups = np.flatnonzero((footer.firsts < buckets.stop) & (footer.lasts >= buckets.start)).tolist()
+        with self._folder.open(file.path) as source:
+            held = pq.ParquetFile(source, metadata=footer.metadata)
+            table = held.read_row_groups(groups, columns=[*names, self._columns.bucket])
+        held_buckets = table.column(self._columns.bucket).to_numpy()
+        first, last = np.searchsorted(held_buckets, [buckets.start, buckets.stop]).tolist()
+        return table.select(names).slice(first, last - first).replace_schema_metadata(None)
 
     def _rows(self, group: _Group, buckets: Numbers) -> list[Rows]:
         """Return the rows of a group that have one of the buckets; the other ones need not be converted."""

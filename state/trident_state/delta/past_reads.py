@@ -1,14 +1,18 @@
 """Reads of a state as of an earlier txid that is kept; see `trident_state.store.Historic`."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
 
 from trident.base.errors import SnapshotMovedError
+from trident_state.delta.columns import TableColumns
+from trident_state.delta.counting import count_entries
 from trident_state.delta.past import MissingFileError
+from trident_state.delta.range_reads import RangeReads
 from trident_state.delta.reading import TableReads
 from trident_state.delta.record import TableVersion
+from trident_state.key_order import KeyRange
 from trident_state.keys import encode_checked_keys
 from trident_state.messages import Found
 
@@ -19,8 +23,17 @@ class PastReads:
     `look` returns the last version. Reads raise SnapshotMovedError once the txid is not kept any more.
     """
 
-    def __init__(self, look: Callable[[], TableVersion | None], reads: TableReads, txid: int, where: str) -> None:
-        self._look, self._reads, self._txid, self._where = look, reads, txid, where
+    def __init__(
+        self,
+        look: Callable[[], TableVersion | None],
+        reads: TableReads,
+        ranges: RangeReads,
+        columns: TableColumns,
+        txid: int,
+        where: str,
+    ) -> None:
+        self._look, self._reads, self._ranges, self._columns = look, reads, ranges, columns
+        self._txid, self._where = txid, where
 
     def read(self, keys: pa.Table, asOf: int | None) -> Found:
         """Return the values of the keys; see `Store.read`. `asOf` is the txid of this object."""
@@ -33,6 +46,23 @@ class PastReads:
         """Yield all entries; see `Store.scan`."""
         with self._kept() as version:
             yield from self._reads.tables(version, self._txid, self._reads.cutoff(version, self._txid), pageRows)
+
+    def has_order(self) -> bool:
+        """Return whether the keys have an order; see `trident_state.ranged.Ranged`."""
+        return self._ranges.has_order
+
+    def read_ranges(self, ranges: Sequence[KeyRange], most: int | None, asOf: int | None) -> list[pa.Table] | None:
+        """Return the entries of each range; see `trident_state.ranged.Ranged`."""
+        if not self._ranges.has_order:
+            return None
+        with self._kept() as version:
+            return self._ranges.tables(version, ranges, most, self._txid, self._reads.cutoff(version, self._txid))
+
+    def count_entries(self, asOf: int | None) -> int | None:
+        """Return the number of entries; see `trident_state.store.EntriesCounted`."""
+        with self._kept() as version:
+            cutoff = self._reads.cutoff(version, self._txid)
+            return count_entries(self._reads, self._columns, version, self._txid, cutoff)
 
     @contextmanager
     def _kept(self) -> Iterator[TableVersion]:

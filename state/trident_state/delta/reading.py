@@ -1,6 +1,7 @@
 """Reads of a state as of a txid, from the files of one version of its table."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import numpy.typing as npt
@@ -90,9 +91,24 @@ class TableReads:
             return version.expiry.as_of(asOf, version.marker)
         return self.past.cutoff(self.past.as_of(version.files, asOf)) if version.expiry.cutoff else 0
 
+    def keys_of(self, file: DataFile) -> pa.Array:
+        """Return the encoded keys of all rows of a file."""
+        with self._reading(file):
+            return self._files.keys(file)
+
+    def selected(self, file: DataFile, buckets: range, names: Sequence[str]) -> pa.Table:
+        """Return some columns of the rows of a file with one of the buckets, as they are stored."""
+        with self._reading(file):
+            return self._files.selected(file, buckets, names)
+
     def _read(self, file: DataFile, buckets: Numbers) -> list[Rows]:
-        try:
+        with self._reading(file):
             return self._files.read(file, buckets)
+
+    @contextmanager
+    def _reading(self, file: DataFile) -> Iterator[None]:
+        try:
+            yield
         except FileNotFoundError as error:
             raise missing(self._where, file) from error
         except (OSError, SourceUnreadableError) as error:

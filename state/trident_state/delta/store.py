@@ -28,10 +28,12 @@ from trident_state.checks import (
 from trident_state.delta.batch_rows import BatchRows, check_parts_distinct
 from trident_state.delta.cleaning import Cleaner, Keep
 from trident_state.delta.compaction import Compactor
+from trident_state.delta.counting import count_entries
 from trident_state.delta.data_files import DataFile
 from trident_state.delta.folding import WHOLE, rows_kind
 from trident_state.delta.past import MissingFileError
 from trident_state.delta.past_reads import PastReads
+from trident_state.delta.range_reads import RangeReads
 from trident_state.delta.record import (
     COMPACTIONS,
     DROPPED,
@@ -50,6 +52,7 @@ from trident_state.delta.table import MovedError, StateTable
 from trident_state.delta.upkeep import Upkeep
 from trident_state.expiry import Expiry
 from trident_state.incarnation import Incarnation
+from trident_state.key_order import KeyRange
 from trident_state.keys import check_key_types, encode_checked_keys
 from trident_state.messages import Applied, Found, GroupStatus, Put, StoreReport, Update
 from trident_state.rules import check_not_beyond, check_reached
@@ -87,6 +90,7 @@ class DeltaStore:
         beside = StateTable(folder, self._where)  # a handle of its own, since a batch needs one at its version
         compactor = Compactor(beside, self._files, self._reads, self._columns, self._where)
         cleaner = Cleaner(beside, self._reads.past, keep, lambda: self._lease)
+        self._ranges = RangeReads(self._reads, shape.entries)
         self.upkeep = Upkeep(beside, compactor, cleaner, self._where)
         self._writing = threading.RLock()
         self._lease: Lease | None = None
@@ -179,8 +183,12 @@ class DeltaStore:
             self._next(lease, txid)  # raises the error if another driver is the reason
             raise
         reach("delta.committed")
-        self._files.forget({file.path for file in committed.files})
+        self._forget({file.path for file in committed.files})
         self.upkeep.after(committed)
+
+    def _forget(self, kept: set[str]) -> None:
+        self._files.forget(kept)
+        self._ranges.index.forget(kept)
 
     # --- by other processes ----------------------------------------------------------------------------------
 
@@ -255,6 +263,33 @@ class DeltaStore:
                 self._readable(asOf)
                 yield page
 
+    def has_order(self) -> bool:
+        """Return whether the keys have an order; see `trident_state.ranged.Ranged`."""
+        return self._ranges.has_order
+
+    def read_ranges(self, ranges: Sequence[KeyRange], most: int | None, asOf: int | None) -> list[pa.Table] | None:
+        """Return the entries of each range; see `trident_state.ranged.Ranged`."""
+        if not self._ranges.has_order:
+            return None
+        version = self._readable(asOf)
+        at = 0 if version is None else version.marker if asOf is None else asOf
+        cutoff = 0 if version is None else version.expiry.as_of(asOf, version.marker)
+        with self._checking(version):
+            tables = self._ranges.tables(version, ranges, most, at, cutoff)
+        self._readable(asOf)
+        return tables
+
+    def count_entries(self, asOf: int | None) -> int | None:
+        """Return the number of entries; see `trident_state.store.EntriesCounted`."""
+        version = self._readable(asOf)
+        if version is None:
+            return 0
+        at, cutoff = version.marker if asOf is None else asOf, version.expiry.as_of(asOf, version.marker)
+        with self._checking(version):
+            count = count_entries(self._reads, self._columns, version, at, cutoff)
+        self._readable(asOf)
+        return count
+
     def read_for(self, keys: pa.Table, txid: int, time: float) -> pa.Array:
         encoded = encode_checked_keys(self._where, self._shape.keys, keys)
         version = self._readable(txid - 1)
@@ -320,7 +355,7 @@ class DeltaStore:
 
     def at(self, txid: int) -> PastReads:
         """Return the state as of a txid that is kept."""
-        return PastReads(self._last, self._reads, txid, self._where)
+        return PastReads(self._last, self._reads, self._ranges, self._columns, txid, self._where)
 
     # --- end -------------------------------------------------------------------------------------------------
 
@@ -333,7 +368,7 @@ class DeltaStore:
             version = self._mark_dropped(version, lease)
             reach("delta.dropped")
             self._table.delete_files(version)
-            self._files.forget(set())
+            self._forget(set())
             self._lease = None
 
     def _mark_dropped(self, version: TableVersion, lease: Lease | None) -> TableVersion:
@@ -369,7 +404,7 @@ class DeltaStore:
     def close(self) -> None:
         """End the upkeep, and release the memory of files; every file is closed after each read."""
         self.upkeep.stop()
-        self._files.forget(set())
+        self._forget(set())
 
     # --- checks ----------------------------------------------------------------------------------------------
 
@@ -388,12 +423,12 @@ class DeltaStore:
             )
 
     @contextmanager
-    def _checking(self, version: TableVersion) -> Iterator[None]:
+    def _checking(self, version: TableVersion | None) -> Iterator[None]:
         """Raise SnapshotMovedError if a file is missing because the version that is read was replaced long ago."""
         try:
             yield
         except MissingFileError as error:
             now = self._table.look()
-            if now is not None and now.version == version.version:
+            if now is not None and version is not None and now.version == version.version:
                 raise
             raise SnapshotMovedError(f"{self._where}: its files were replaced during the read ({error})") from error

@@ -14,7 +14,7 @@ from trident.base.values import to_python
 from trident.files.disk import DiskFiles
 from trident_state.messages import Applied, Found, Update
 from trident_state.state_shape import Combine, StateIdentity, StateKind, StateShape
-from trident_state.store import FewReadable, StateFactory, Store
+from trident_state.store import FewReadable, StateFactory, Store, count_entries
 
 FIRST = Lease(1, "first")
 SECOND = Lease(2, "second")
@@ -218,6 +218,8 @@ def entries(store: Store, as_of: int | None, page_rows: int = 10_000) -> dict[An
             key = tuple(column[row] for column in keys)
             assert key not in entries, f"{key} comes twice"
             entries[key] = each
+    if as_of is not None and (count := count_entries(store, as_of)) is not None:
+        assert count == sum(each is not None for each in entries.values())
     return entries
 
 
