@@ -15,7 +15,7 @@ _AT_ONCE = 10_000
 """The most keys whose values are read at once."""
 _MORE = 64
 """So many keys more than are asked for are read at once, because some of them may have no value."""
-_POSSIBLE = 1_000
+_POSSIBLE = 10_000
 """A range that can have only so many keys is read by all of them, without an index."""
 
 
