@@ -2236,8 +2236,8 @@ GUARDS = [
     Guard(
         "delta state, files of a batch under way",
         "a version names a file that was cleaned up before, and no read succeeds",
-        "state/trident_state/delta/table.py",
-        " and first_batch(path) <= version.marker]",
+        "state/trident_state/delta/cleaning.py",
+        " if first_batch(name) <= version.marker]",
         "]",
         "tests/state/delta/test_compaction.py -k under_way_stay",
     ),
@@ -2252,9 +2252,9 @@ GUARDS = [
     Guard(
         "delta state, a merge that slept",
         "a merge names a file that another driver has cleaned up, and the rows of many batches are lost",
-        "state/trident_state/delta/table.py",
-        '            self.commit(version, {COMPACTIONS: count}, {"compactions": count})\n            with',
-        "            with",
+        "state/trident_state/delta/cleaning.py",
+        "{KEPT: kept, COMPACTIONS: merges}",
+        "{KEPT: kept}",
         "tests/state/delta/test_compaction.py -k slept_until",
     ),
     Guard(

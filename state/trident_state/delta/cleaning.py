@@ -42,7 +42,9 @@ class Cleaner:
         gone = [name for name in self._table.old_files(needed, before) if first_batch(name) <= version.marker]
         if kept == version.kept and not gone:
             return
-        merges = version.compactions + 1  # a merge that has slept for so long may name files that are to go: it collides
+        merges = (
+            version.compactions + 1
+        )  # a merge that has slept for so long may name files that are to go: it collides
         try:
             numbers, becomes = {KEPT: kept, COMPACTIONS: merges}, {"kept": kept, "compactions": merges}
             self._table.commit(version, numbers, becomes)

@@ -309,7 +309,6 @@ class StateTable:
             for name in names:
                 self.folder.delete(name)
 
-
     @contextmanager
     def _calling(self) -> Iterator[None]:
         try:

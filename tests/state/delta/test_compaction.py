@@ -271,7 +271,7 @@ def test_the_files_of_a_batch_under_way_stay_however_old_they_are(folder: Path) 
     setting = setting_in(folder)
     store: Any = quiet(setting)
     setting.apply(store, 1, {1: 1})
-    with at_point("delta.written", lambda: store.upkeep._table.clean(0)):
+    with at_point("delta.written", lambda: store.upkeep.cleaner.clean(Keep(0, 2))):
         setting.apply(store, 2, {1: 1})
     assert entries(setting.open(), 2) == {("w1",): 2}
 
@@ -282,7 +282,7 @@ def test_a_merge_that_slept_until_its_file_was_cleaned_up_changes_nothing(folder
 
     def clean_up() -> None:
         other.acquire(SECOND)
-        other.upkeep._table.clean(0)  # type: ignore[attr-defined]
+        other.upkeep.cleaner.clean(Keep(0, 2))  # type: ignore[attr-defined]
 
     expected = both(zombie)[1]
     with at_point("delta.merged", clean_up):
