@@ -193,9 +193,8 @@ class _FollowedSource:
 
     def times(self, group: str) -> CommitTimes:
         """Return when batches were committed; no times without the topology's log."""
-        return CommitTimes(
-            self._followed.commit_time if isinstance(self._followed, MemoryReplica) else lambda txid: None
-        )
+        followed = next(iter(self._followed.values()))
+        return CommitTimes(followed.commit_time if isinstance(followed, MemoryReplica) else lambda txid: None)
 
     def isPrompt(self, state: str) -> bool:
         """Return False: the state's driver is another process, and a read may have to request its newest batch."""
