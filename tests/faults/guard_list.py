@@ -2223,7 +2223,7 @@ GUARDS = [
         "state/trident_state/delta/compaction.py",
         "runs[-1][0].high >= marker",
         "runs[-1][0].high > marker",
-        "tests/state/delta/test_compaction.py -k 'changes_no_read and sum'",
+        "tests/state/delta/test_compaction.py -k stay_out_of_a_merge",
     ),
     Guard(
         "delta state, contents in a merge",

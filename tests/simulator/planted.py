@@ -866,9 +866,9 @@ IN_TABLES = [
         "    while runs and runs[-1][0].high >= marker:\n",
         "    while False:\n",
         (
-            "state/trident_state/delta/reading.py",
-            "        if any(file.high > asOf for file in files):\n",
-            "        if False:\n",
+            "state/trident_state/delta/past.py",
+            "            if run[0].high <= txid:\n",
+            "            if run[0].low <= txid:\n",
         ),
         flow=DELTA,
     ),
