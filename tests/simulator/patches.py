@@ -49,7 +49,7 @@ from trident_spouts import emission, rows, user_calls
 from trident_spouts.adapters import partitioned
 from trident_state import keys as state_keys
 from trident_state.binary import with_lengths
-from trident_state.delta import compaction, data_files, upkeep
+from trident_state.delta import batch_rows, cleaning, compaction, data_files, upkeep
 from trident_state.delta import store as delta_store
 from trident_state.delta import table as delta_table
 from trident_state.keys import decode_keys, hash_keys
@@ -434,7 +434,7 @@ def _all() -> list[tuple[Any, str, Any]]:
         (delta_store, "threading", SimpleNamespace(RLock=Turns)),
         (upkeep, "threading", SimpleNamespace(Lock=Turns, Thread=Thread)),
         (compaction, "threading", SimpleNamespace(Event=Alone)),
-        *((module, "time", Clock) for module in (delta_table, upkeep)),
+        *((module, "time", Clock) for module in (delta_table, upkeep, batch_rows, compaction, cleaning)),
         (
             data_files,
             "secrets",
