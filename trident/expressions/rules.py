@@ -4,7 +4,7 @@ A rule is written once, with a form for one tuple in Python, which defines the r
 and perhaps a form for whole columns. `tests/expressions` compares the three.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -52,6 +52,9 @@ class Rule:
     nulls: bool = False
 
 
+ANOTHER_FORM = "trident: this tuple needs the function in Python"
+"""The text of the error that a SQL form raises for a tuple for which the function itself has to raise its error."""
+
 RULES: dict[str, Rule] = {}
 """All rules by their names."""
 
@@ -91,11 +94,6 @@ def as_is(function: Callable[..., Any]) -> Callable[[Typed], Callable[..., Any]]
     return lambda call: function
 
 
-def over(function: Callable[..., Any]) -> Callable[..., Datum | None]:
-    """Return `Rule.columns` for a function of Arrow that does not depend on the types."""
-    return lambda call, *columns: function(*columns)
-
-
 def quoted_text(text: str) -> str:
     """Return a text as a literal of Spark SQL.
 
@@ -103,8 +101,3 @@ def quoted_text(text: str) -> str:
     "'a'"
     """
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-def arrays_only(columns: Sequence[Datum]) -> bool:
-    """Return whether all values are arrays, and none is one value for all tuples."""
-    return all(isinstance(column, pa.Array) for column in columns)

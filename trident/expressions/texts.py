@@ -1,5 +1,6 @@
 """The rules of texts. Positions count characters from 1, as in SQL."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -157,13 +158,9 @@ def _part(call: Typed) -> Callable[[str, str], str]:
     return value
 
 
-def _with_params(*accepted: Any, gives: DataType) -> Any:
-    return takes(*accepted, gives=gives)
-
-
 rule(
     "split_part",
-    _with_params(TEXT, TEXT, gives=STRING),
+    takes(TEXT, TEXT, gives=STRING),
     _part,
     lambda call, text, separator: f"split_part({text}, {separator}, {call.params[0]})",
 )
@@ -188,8 +185,6 @@ rule("repeat", takes(TEXT, WHOLE, gives=STRING), as_is(lambda text, times: text 
 
 
 def _like(call: Typed) -> Callable[[str], bool]:
-    import re
-
     (pattern,) = call.params
     compiled = re.compile(like_regex(pattern), re.DOTALL)
     return lambda text: compiled.fullmatch(text) is not None
@@ -201,8 +196,6 @@ def like_regex(pattern: str) -> str:
     >>> like_regex("a%_")
     'a.*.'
     """
-    import re
-
     parts, characters = [], iter(pattern)
     for character in characters:
         if character == "\\":

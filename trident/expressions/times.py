@@ -11,7 +11,7 @@ from pyspark.sql.types import DataType
 
 from trident.base.types import type_ddl
 from trident.expressions.kinds import DATE, INT, LONG, STRING, TIMESTAMP, Mismatch, is_integral
-from trident.expressions.rules import Datum, ExpressionError, Typed, as_is, quoted_text, rule, takes
+from trident.expressions.rules import ANOTHER_FORM, Datum, ExpressionError, Typed, as_is, quoted_text, rule, takes
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _DAY = datetime.date(1970, 1, 1)
@@ -128,11 +128,9 @@ def _moved(sign: int) -> Callable[[datetime.date, int], datetime.date]:
 
 def _in_years(text: str) -> str:
     """Return the SQL of a date, which fails outside the years that Python knows."""
-    return f"CASE WHEN year({text}) NOT BETWEEN 1 AND 9999 THEN CAST(raise_error('{OUTSIDE}') AS DATE) ELSE {text} END"
+    outside = f"CAST(raise_error('{ANOTHER_FORM}') AS DATE)"
+    return f"CASE WHEN year({text}) NOT BETWEEN 1 AND 9999 THEN {outside} ELSE {text} END"
 
-
-OUTSIDE = "trident: this tuple needs the function in Python"
-"""The error of SQL for a date that Python does not know (`trident.operations.column_functions.ANOTHER_FORM`)."""
 
 rule("date_add", takes(DAY, WHOLE), as_is(_moved(1)), lambda call, a, b: _in_years(f"date_add({a}, {b})"))
 rule("date_sub", takes(DAY, WHOLE), as_is(_moved(-1)), lambda call, a, b: _in_years(f"date_sub({a}, {b})"))
@@ -179,7 +177,7 @@ def _from_unix(unit: int) -> Callable[[int], datetime.datetime]:
 def _within_years(name: str) -> Callable[..., str]:
     def sql(call: Typed, text: str) -> str:
         made = f"{name}({text})"
-        outside = f"CAST(raise_error('{OUTSIDE}') AS TIMESTAMP)"
+        outside = f"CAST(raise_error('{ANOTHER_FORM}') AS TIMESTAMP)"
         return f"CASE WHEN unix_micros({made}) NOT BETWEEN {_FIRST} AND {_LAST} THEN {outside} ELSE {made} END"
 
     return sql

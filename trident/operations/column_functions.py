@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 from pyspark.sql.types import DataType
 
-ANOTHER_FORM = "trident: this tuple needs the function in Python"
-"""The text of the error that a SQL form raises for a tuple for which the function itself has to raise its error."""
+from trident.expressions.rules import ANOTHER_FORM as ANOTHER_FORM
 
 RAISED = f"raise_error('{ANOTHER_FORM}')"
 

@@ -102,11 +102,10 @@ def read_mapping(operation: Mapping[Any, Any], step: Step) -> tuple[str, Several
 _SEVERAL = "{'euro': col('price') * 0.908, 'city': functions.upper('city')}"
 
 
-def site_of_expressions(operation: object, step: Step | None = None) -> CallSite:
-    """Return the text of expressions as the name of a function; with `step`, at the line of the verb's call."""
+def brief_text(operation: object) -> str:
+    """Return the text of expressions, short enough for the name of a step."""
     text = repr(operation)
-    name = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
-    return CallSite(name) if step is None else CallSite(name, step.called.file, step.called.line)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def bound_operation(
@@ -125,18 +124,18 @@ def bound_operation(
     except Unbound as error:
         raise step.error(TypeDeclarationError, str(error)) from None
     if condition:
-        return inputs, _operation(Condition((_boolean(parts[0], step),), repr(operation)), step)
+        return inputs, _operation(Condition((_boolean(parts[0], step),), repr(operation)), operation, step)
     for part, own in zip(parts, wanted, strict=True):
         if isinstance(part.kind, NullType):
             raise step.error(
                 TypeDeclarationError, f"{own!r} is always null; give it a type, as in lit(None).cast('int')"
             )
-    return inputs, _operation(Computed(parts, repr(operation)), step)
+    return inputs, _operation(Computed(parts, repr(operation)), operation, step)
 
 
-def _operation(target: Computed, step: Step) -> Operation:
-    text = target.shown if len(target.shown) <= _LONGEST else f"{target.shown[:_LONGEST]}..."
-    return Operation(target, CallSite(text, step.called.file, step.called.line), Call.VALUES)
+def _operation(target: Computed, written: object, step: Step) -> Operation:
+    """Return the operation of expressions, at the line of the verb's call: an expression has no line."""
+    return Operation(target, CallSite(brief_text(written), step.called.file, step.called.line), Call.VALUES)
 
 
 def _boolean(part: Bound, step: Step) -> Bound:

@@ -16,7 +16,7 @@ from trident.expressions.tree import ColumnExpression
 from trident.operations.aggregates.registry import called_like
 from trident.operations.expressions import Expression
 from trident.operations.output_fields import OutputsLike, own_fields
-from trident.operations.portable import site_of_expressions
+from trident.operations.portable import brief_text
 
 _EXPRESSION = re.compile(r"[<>=!()]|\b(?:is|in|like|between|and|or|not)\b", re.IGNORECASE)
 """A pattern that SQL expressions match and lists of fields do not."""
@@ -173,7 +173,7 @@ def operation_site(operation: object) -> CallSite:
     if isinstance(operation, Expression):
         return CallSite("expr")
     if isinstance(operation, ColumnExpression):
-        return site_of_expressions(operation)
+        return CallSite(brief_text(operation))
     if isinstance(operation, Column):
         return CallSite("Column")
     if isinstance(operation, Mapping):
