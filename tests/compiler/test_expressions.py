@@ -9,7 +9,13 @@ from pyspark.sql import functions as theirs
 from tests.compiler.stage_runner import STATE, Slots, leaving, results, stream
 from trident import Count, FilterNull, TridentTopology, col, lit, when
 from trident import functions as F
-from trident.base.errors import FieldNotFoundError, TopologyError, TypeDeclarationError, UserFunctionError
+from trident.base.errors import (
+    DuplicateFieldError,
+    FieldNotFoundError,
+    TopologyError,
+    TypeDeclarationError,
+    UserFunctionError,
+)
 from trident.compiler.columns import columns as few
 
 FIELDS = "item string, price double, n int"
@@ -94,6 +100,12 @@ def test_fields_within_structs() -> None:
     assert made.take(1)[0][1:] == (6, 7, 7)
 
 
+def test_a_projection_takes_fields_of_structs(engine: Slots) -> None:
+    made = bids().map({"bid": F.struct(price="price", n="n"), "item": col("item")}).project("item", "bid.price")
+    assert made.fields == ("item", "price")
+    assert leaving(engine, made) == [("a", 2.0), ("b", 10.0), (None, 3.0), ("d", None)]
+
+
 def test_a_stream_of_changes_takes_them() -> None:
     pets = stream(TridentTopology(), "id long, age int, op string", [(1, 2, "c"), (1, 2, "d"), (2, 9, "c")])
     changes = (
@@ -136,6 +148,9 @@ WRONG: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda s: s.each("price", col("price") * 2, "x"), TopologyError, "omit the inputFields"),
     (lambda s: s.each({"x": col("n")}, outputFields="y"), TopologyError, "cannot be given with a mapping"),
     (lambda s: s.flatMap(col("n"), "x"), TopologyError, "use map"),
+    (lambda s: s.map({"r": F.struct(n="n")}).project("r.m"), TypeDeclarationError, "no field 'm' in the struct"),
+    (lambda s: s.map({"r": F.struct(n="n"), "n": col("n")}).project("r.n", "n"), DuplicateFieldError, "names with map"),
+    (lambda s: s.project("item.n"), FieldNotFoundError, "no field 'item.n'"),
     (lambda s: s.peek(col("n")), TopologyError, "not an expression"),
     (lambda s: s.partitionBy(col("n")), TopologyError, "does not name fields"),
     (lambda s: s.each({"x": theirs.lit(1)}), TopologyError, "which only Spark can compute"),

@@ -10,6 +10,7 @@ from pyspark.sql.types import BooleanType, DataType, NullType, StructField, Stru
 
 from trident.base.callsite import CallSite
 from trident.base.errors import FieldNotFoundError, TopologyError, TypeDeclarationError
+from trident.base.names import FieldsLike, field_names
 from trident.base.short_texts import brief
 from trident.base.step import Step
 from trident.base.types import type_ddl
@@ -100,6 +101,17 @@ def read_mapping(operation: Mapping[Any, Any], step: Step) -> tuple[str, Several
 
 
 _SEVERAL = "{'euro': col('price') * 0.908, 'city': functions.upper('city')}"
+
+
+def with_members(fields: Sequence[FieldsLike], schema: StructType) -> tuple[str, ...]:
+    """Return the names in arguments of `project` if one of them is a field of a struct; otherwise nothing."""
+    try:
+        names = tuple(name for argument in fields for name in field_names(argument))
+    except TopologyError:  # reported where plain names are checked
+        return ()
+    structs = {field.name for field in schema.fields if isinstance(field.dataType, StructType)}
+    nested = [name for name in names if name not in schema.names and name.partition(".")[0] in structs]
+    return names if any("." in name for name in nested) else ()
 
 
 def brief_text(operation: object) -> str:

@@ -76,6 +76,20 @@ def appended(
     return schema_of([*fields, *new.values()])
 
 
+def members(schema: spark.StructType, names: Sequence[str], types: spark.StructType, step: Step) -> spark.StructType:
+    """Return the fields of `types` under their names in `schema`, or the last part of them: ``price`` of ``bid.price``.
+
+    Raises DuplicateFieldError if two of them have the same last part.
+    """
+    try:
+        last = [name if name in schema.names else name.rpartition(".")[2] for name in names]
+        pairs = zip(last, types.fields, strict=True)
+        return schema_of(spark.StructField(name, field.dataType) for name, field in pairs)
+    except DuplicateFieldError as error:
+        hint = "; give them names with map, as in map({'id': col('bid.id')})"
+        raise step.error(DuplicateFieldError, f"{error}{hint}") from None
+
+
 def renamed(schema: spark.StructType, renames: Mapping[str, str], step: Step) -> spark.StructType:
     """Return the schema with some fields renamed. `renames` maps old names to new ones."""
     known_fields(schema, list(renames), step)

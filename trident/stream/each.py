@@ -8,6 +8,7 @@ from pyspark.sql.types import StructType
 from trident.base.names import FieldsLike
 from trident.base.step import Step
 from trident.base.types import ddl
+from trident.expressions.tree import col
 from trident.operations.annotations import Returns
 from trident.operations.builtin_filters import FilterNull
 from trident.operations.callables import check_arguments, check_predicate, read_operation
@@ -15,7 +16,7 @@ from trident.operations.debug import Debug
 from trident.operations.error_policy import DeadLetter, OnError, OnErrorLike, read_policy
 from trident.operations.functions import Call, Operation
 from trident.operations.output_fields import OutputsLike, read_outputs, resolve
-from trident.operations.portable import bound_operation, is_expressions, read_mapping, with_types
+from trident.operations.portable import Several, bound_operation, is_expressions, read_mapping, with_members, with_types
 from trident.plan import nodes, rules
 from trident.stream.argument_types import FunctionArgument
 from trident.stream.arguments import Arguments, check_replace, read_arguments
@@ -115,7 +116,8 @@ class EachVerbs(StreamBase[StreamT]):
     def project(self, *fields: FieldsLike) -> StreamT:
         """Keep only the named fields, in the order in which they are named.
 
-        Meaning: ``org.apache.storm.trident.Stream.project``.
+        A name with a dot is a field of a struct, ``"bid.price"``, which keeps its last name. Meaning:
+        ``org.apache.storm.trident.Stream.project``.
 
         >>> from trident import TridentTopology
         >>> from trident.spouts import FixedBatchSpout
@@ -124,6 +126,10 @@ class EachVerbs(StreamBase[StreamT]):
         Stream(words/1:project: n bigint, word string)
         """
         step = self._step("project")
+        if names := with_members(fields, self.schema):
+            inputs, operation = bound_operation(Several(tuple(map(col, names))), self.schema, step)
+            schema = rules.members(self.schema, names, operation.target.outputType, step)
+            return self._then(nodes.Map(self._node, inputs, operation, None, **step.gives(schema)))
         return self._projected(self._named(fields, step), step)
 
     def drop(self, *fields: FieldsLike) -> StreamT:
