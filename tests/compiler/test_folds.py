@@ -68,9 +68,15 @@ def outcome(run: Any, fold_spec: FoldSpec) -> Any:
     try:
         return repr(rows(run().table(fold_spec.schema)))
     except UserFunctionError as error:
-        if not any(says in str(error) for says in ("(int) for field 'out', declared", "of 'n' does not fit bigint")):
+        if not any(says in str(error) for says in ("(int) for field 'out', ", "of 'n' does not fit bigint")):
             raise
         return "overflow"
+
+
+def sums_may_overflow(tuples: list[Any]) -> bool:
+    """Return whether the sum of some of these numbers is beyond bigint."""
+    numbers = [n for _, _, n in tuples if n is not None]
+    return sum(n for n in numbers if n > 0) >= 2**63 or sum(n for n in numbers if n < 0) < -(2**63)
 
 
 @settings(deadline=None, max_examples=150)
@@ -84,6 +90,10 @@ def test_every_way_gives_the_same(tuples: list[Any], cut_at: int, keys: str, agg
     how = spec(aggregator, keys)
     expected = folded(how, tuples)
     parts = [columns(tuples[:cut_at]), columns(tuples[cut_at:])]
+    if isinstance(aggregator, Sum) and sums_may_overflow(tuples):  # in some orders: never another number
+        within = [outcome(lambda: fold_columns(how, parts), how), expected]
+        assert len({*within} - {"overflow"}) <= 1
+        return
     assert outcome(lambda: fold_columns(how, parts), how) == expected
     quick = [arrow_partial(how, part) for part in parts]
     if all(part is not None for part in quick):
