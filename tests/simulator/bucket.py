@@ -28,10 +28,10 @@ TROUBLES = {
     "asked again": 3,  # done, and the client sends it again: a conditional write finds what it has done itself
     "away": 2,  # for some time nothing is answered
 }
-"""What happens to requests, and how often each."""
+"""The fates of requests, each with its frequency."""
 
 FAULT = "object store "
-"""How the names of these faults begin where a schedule counts them."""
+"""The beginning of the names under which a schedule counts these faults."""
 
 
 @dataclass(frozen=True)

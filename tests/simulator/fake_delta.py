@@ -52,7 +52,7 @@ class Transaction(NamedTuple):
 
 @dataclass(frozen=True)
 class Change:
-    """What a version changes."""
+    """The changes that a version makes."""
 
     numbers: Mapping[str, int]
     added: Sequence[Added] = ()
@@ -79,18 +79,15 @@ class Snapshot:
     properties: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, int] = field(default_factory=dict)
     """The size of each file, by its path."""
-    gone: Mapping[str, int] = field(default_factory=dict)
-    """When each removed file was removed (ms)."""
     change: Change | None = None
 
     def after(self, change: Change) -> "Snapshot":
-        """The table as of the version that makes a change to this one."""
-        removed = {file.path: file.at for file in change.removed}
+        """Return the table as of the version that makes a change to this one."""
+        removed = {file.path for file in change.removed}
         added = {file.path: file.size for file in change.added}
         files = {path: size for path, size in self.files.items() if path not in removed} | added
-        gone = {path: at for path, at in (self.gone | removed).items() if path not in added}
         properties = self.properties if change.properties is None else {**self.properties, **change.properties}
-        return Snapshot(self.version + 1, {**self.numbers, **change.numbers}, properties, files, gone, change)
+        return Snapshot(self.version + 1, {**self.numbers, **change.numbers}, properties, files, change)
 
 
 class FakeTable:
@@ -229,25 +226,6 @@ class FakeTable:
             path = self._path(version)
             if version < int(max(checkpoints).partition(".")[0]) and bucket.objects[path].at < oldest:
                 bucket.write("delete", path, lambda path=path: bucket.delete(path))  # type: ignore[misc]
-
-    def vacuum(self, retention_hours: int, dry_run: bool, full: bool, **_: Any) -> list[str]:
-        """Return the files that no version of the last hours has; the world says how long an hour is."""
-        bucket = self._bucket
-        bucket.read("list", self._address)
-        before = bucket.world.scheduler.now - retention_hours * bucket.world.setting.delta.hour
-        limit = int((bucket.world.scheduler.time() - retention_hours * bucket.world.setting.delta.hour) * 1000)
-        names = [name for name in bucket.below(self._address) if not name.startswith("_delta_log/")]
-        return [
-            name
-            for name in names
-            if name not in self._now.files
-            and (
-                self._now.gone[name] < limit if name in self._now.gone else bucket.objects[self._file(name)].at < before
-            )
-        ]
-
-    def _file(self, name: str) -> str:
-        return f"{self._address}/{name}"
 
 
 def _overwritten(table: FakeTable, data: Any, *, commit_properties: Sequence[Transaction], **_: Any) -> None:

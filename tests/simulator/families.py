@@ -19,7 +19,7 @@ DELTA_CHANGING = "delta changing"
 _CHANGING = {LOOSE: "loose", EVOLVING: "evolving", DELTA_CHANGING: "delta"}
 """The families of programs that change, each with the argument that asks for it."""
 _STAYING = {EXECUTORS: "executors", SAVEPOINTS: "savepoint", DELTA: "delta"}
-"""The same of programs that stay what they are. These come before the names of programs, one after the other."""
+"""Words for families of programs that do not change. They come before the names of programs."""
 
 
 def check(flow: str) -> None:

@@ -37,7 +37,7 @@ class Growth:
 
     @property
     def over(self) -> bool:
-        """Whether a driver with the new states is at work, or the next one has them.
+        """Return whether a driver with the new states works, or the next one has them.
 
         The driver that created them may have slept while a former program was started beside it.
         """

@@ -22,7 +22,7 @@ _next_number = count().__next__
 
 
 _of_programs: list[Callable[[], None]] = []
-"""What forgets the results that belong to programs, each those of one function."""
+"""Functions that forget the results of programs, each those of one cached function."""
 
 
 def of_programs(work: Callable[..., _T]) -> Callable[..., _T]:

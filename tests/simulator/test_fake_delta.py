@@ -98,10 +98,6 @@ class Tables:
     def _files(self, table: Any) -> list[str]:
         return sorted(pa.table(table.get_add_actions()).column("path").to_pylist())
 
-    def cleaned(self) -> list[str]:
-        """Return the files that no version has."""
-        return sorted(self._last().vacuum(retention_hours=0, dry_run=True, enforce_retention_duration=False, full=True))
-
 
 def _now() -> int:
     return int(time.time() * 1000)
@@ -132,8 +128,6 @@ def test_commits_collide_and_leave_the_same(calls: list[tuple[int, str, dict[str
             assert fake.call(at, kind, numbers, f"{number}.parquet") == real.call(
                 at, kind, numbers, f"{number}.parquet"
             )
-        scheduler.now, scheduler.time = 1.0, lambda: time.time() + 1
-        assert fake.cleaned() == real.cleaned()
 
 
 def test_a_table_is_created_once() -> None:
