@@ -1,4 +1,4 @@
-"""What each built-in aggregator costs in a state, for one key and batch: ``python -m benchmarks.aggregator_cost``.
+"""The cost of each built-in aggregator in a state, for one key and batch: ``python -m benchmarks.aggregator_cost``.
 
 A batch has one tuple for each key. Its time has two parts: the fold of the tuples, and the state that combines the
 results with the stored values. The content of each state is compared with what the methods for one value give. Times

@@ -20,7 +20,7 @@ from trident.spouts import FileSpout
 from trident.state import MemoryMapState
 
 AS_SQL, AS_FUNCTIONS = 0.9, 2.0
-"""How many times as fast as SQL of Spark, and as Python functions on the embedded engine, an expression is at least."""
+"""The least speed of an expression, as a multiple of SQL of Spark, and of Python functions on the embedded engine."""
 
 _SHOPS = 500
 

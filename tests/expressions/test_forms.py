@@ -165,3 +165,9 @@ def test_every_rule_is_drawn() -> None:
 def test_pyspark_has_each_function_by_its_name() -> None:
     names = [name for name in F.__all__ if name != "ColumnExpression"]
     assert [name for name in names if not hasattr(theirs, name)] == []
+
+
+def test_a_text_names_a_field_where_pyspark_takes_a_name() -> None:
+    assert repr(F.nullif("t", "u")) == "nullif(col('t'), col('u'))"
+    assert repr(F.datediff("day", "day")) == "datediff(col('day'), col('day'))"
+    assert repr(F.replace("t", "a", "b")) == "replace(col('t'), 'a', 'b')"

@@ -47,21 +47,18 @@ rule("upper", takes(TEXT, gives=STRING), as_is(str.upper), "upper({})", _of_asci
 rule("lower", takes(TEXT, gives=STRING), as_is(str.lower), "lower({})", _of_ascii(pc.utf8_lower))
 rule("length", takes(TEXT, gives=INT), as_is(len), "length({})", lambda call, a: pc.utf8_length(a))
 rule("reverse", takes(TEXT, gives=STRING), as_is(lambda a: a[::-1]), "reverse({})")
-rule("trim", takes(TEXT, gives=STRING), as_is(lambda a: a.strip(" ")), "trim({})", lambda call, a: pc.utf8_trim(a, " "))
-rule(
-    "ltrim",
-    takes(TEXT, gives=STRING),
-    as_is(lambda a: a.lstrip(" ")),
-    "ltrim({})",
-    lambda call, a: pc.utf8_ltrim(a, " "),
-)
-rule(
-    "rtrim",
-    takes(TEXT, gives=STRING),
-    as_is(lambda a: a.rstrip(" ")),
-    "rtrim({})",
-    lambda call, a: pc.utf8_rtrim(a, " "),
-)
+for _name, _strip, _arrow in (
+    ("trim", str.strip, pc.utf8_trim),
+    ("ltrim", str.lstrip, pc.utf8_ltrim),
+    ("rtrim", str.rstrip, pc.utf8_rtrim),
+):
+    rule(
+        _name,
+        takes(TEXT, gives=STRING),
+        as_is(lambda a, strip=_strip: strip(a, " ")),
+        f"{_name}({{}})",
+        lambda call, a, trimmed=_arrow: trimmed(a, " "),
+    )
 rule(
     "contains",
     takes(TEXT, TEXT, gives=BOOLEAN),
