@@ -305,6 +305,8 @@ def _described(numbers: list[int]) -> dict[str, Any]:
         "variance": rounded(squares / len(numbers)),
         "mean": rounded(mean),
         "best": sorted(numbers, reverse=True)[:2],
+        "odd": sum(number % 2 for number in numbers),
+        "oddest": [number for number in sorted(numbers, reverse=True) if number % 2][:1],
         "middle": float(statistics.median(numbers)),
     }
 

@@ -35,6 +35,7 @@ from trident import (
     TransactionOperation,
     TridentTopology,
     VarPop,
+    col,
 )
 
 WITHIN = timedelta(seconds=100)
@@ -202,6 +203,8 @@ AGGREGATES: dict[str, Any] = {
     "middle": Median("seq"),
     "mean": Average("seq"),
     "best": ("seq", TopK(2)),
+    "odd": Count(where=col("seq") % 2 == 1),
+    "oddest": ("seq", TopK(1, where=col("seq") % 2 == 1)),
 }
 
 

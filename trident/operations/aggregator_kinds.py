@@ -22,6 +22,7 @@ from trident.operations.callables import (
     operation_kind,
 )
 from trident.operations.checked_aggregators import check_returns
+from trident.operations.filtered_aggregators import as_written
 from trident.operations.functions import Declared
 from trident.operations.output_fields import own_types, typed_outputs
 from trident.operations.pandas_forms import PandasForm, read_pandas_form
@@ -142,7 +143,7 @@ def _read_combiner(
     kind = output.dataType if declared.typed[0] else None
     if isinstance(target, BuiltinAggregator):
         natural = _builtin_type(target, inputs, output.name, kind, step)
-        return Aggregation(target, site_of(target), output.name, natural, target.native)
+        return Aggregation(target, site_of(as_written(target)), output.name, natural, target.native)
     bind(target.init, 1, "init is called with one TridentTuple of the input fields", step)
     bind(target.combine, 2, "combine is called with two accumulators", step)
     bind(target.zero, 0, "zero is called without arguments", step)
@@ -268,7 +269,7 @@ def _builtin_type(
         over = f" over {type_ddl(inputs.fields[0].dataType)}" if inputs.fields else ""
         raise step.error(
             TypeDeclarationError,
-            f"{type(target).__name__}{over} returns {type_ddl(known[-1])}, not {type_ddl(declared)}; write "
+            f"{type(as_written(target)).__name__}{over} returns {type_ddl(known[-1])}, not {type_ddl(declared)}; write "
             f"{output!r}, and cast the result with expr",
         )
     return natural

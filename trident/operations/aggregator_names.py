@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from trident.base.names import quote
 from trident.operations.aggregates.base import NAMES, BuiltinAggregator
 from trident.operations.bundles import Bundle
+from trident.operations.filtered_aggregators import as_written
 from trident.operations.retractions import KeepingTuples, Retracting
 from trident.operations.signed_sums import SignedSums
 
@@ -16,6 +17,7 @@ def aggregator_name(aggregator: object) -> str:
     If a user's class has the name of a built-in one, its module is part of the name. A stored state contains this name,
     and a reader without the topology must not take the class for the built-in one. A bundle is named after its members.
     """
+    aggregator = as_written(aggregator)
     if isinstance(aggregator, SignedSums):
         names = {name: aggregator_name(how) for name, how, _ in aggregator.shows}
         return f"{bundle_text(names) if aggregator.several else next(iter(names.values()))} over changes"

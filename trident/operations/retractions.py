@@ -24,6 +24,7 @@ from trident.operations.aggregates.base import BuiltinAggregator
 from trident.operations.aggregates.element_lists import Elements
 from trident.operations.aggregators import Aggregation, CombinerAggregator, Reduction
 from trident.operations.bundles import Bundle, BundleMember
+from trident.operations.filtered_aggregators import as_written
 from trident.operations.tuples import tuple_type
 from trident_state.keys import encode_keys
 
@@ -216,7 +217,7 @@ def retractable(how: Aggregation | Reduction, inputs: StructType, step: Step) ->
         return Aggregation(bundle, how.site, how.output, bundle.type)
     if callable(getattr(aggregator, "retract", None)):
         return how
-    name = type(aggregator).__name__
+    name = type(as_written(aggregator)).__name__
     if not isinstance(aggregator, BuiltinAggregator):
         raise step.wrong(
             f"{brief(aggregator)} cannot take tuples away: give it a method retract(a, b) that returns the accumulator "

@@ -18,8 +18,9 @@ from trident.operations.aggregates.sum import Sum
 from trident.operations.aggregators import Aggregation
 from trident.operations.bundles import Bundle, BundleMember, bundle_of
 from trident.operations.changes import Signed
+from trident.operations.filtered_aggregators import CountWhere
 
-_SUMMED = (Count, Sum, Average)
+_SUMMED = (Count, CountWhere, Sum, Average)
 _OVERALL = "tuples"
 
 

@@ -15,6 +15,7 @@ from trident.operations.aggregator_names import aggregator_name
 from trident.operations.aggregators import Aggregation
 from trident.operations.bundles import bundle_of
 from trident.operations.callables import bind, check_no_lifecycle, check_not_class
+from trident.operations.filtered_aggregators import as_written
 from trident.operations.output_fields import OutputsLike, read_outputs
 from trident.operations.updater_checks import emitted_fields
 from trident.operations.windows import CountWindow, SessionWindow, WindowConfig
@@ -74,7 +75,7 @@ def read_windowing(
     config: WindowConfig, target: Any, inputs: spark.StructType, outputs: OutputsLike, keepFor: int, step: Step
 ) -> Windowing:
     """Read `target` as an aggregator over windows, from the fields `inputs` to the fields `outputs`."""
-    kind, site, declared = _kind_of(target, step), site_of(target), read_outputs(outputs, step)
+    kind, site, declared = _kind_of(target, step), site_of(as_written(target)), read_outputs(outputs, step)
     if kind != "aggregator":
         folding = read_folding(target, inputs, declared, step)
         fields = _presented_field(folding.output, presented_type(folding), step)

@@ -18,6 +18,7 @@ from trident.base.code_digest import code_digest
 from trident.operations.aggregates.base import BuiltinAggregator
 from trident.operations.bundles import Bundle
 from trident.operations.changes import KindOf, Signed
+from trident.operations.filtered_aggregators import as_written
 from trident.operations.functions import Call, Operation
 from trident.operations.portable import Computed
 from trident.operations.retractions import KeepingTuples, Retracting
@@ -287,7 +288,7 @@ def aggregators_of(aggregator: Any, output: str) -> dict[str, Any]:
     if isinstance(aggregator, Bundle):
         members = [(each.aggregation.output, each.aggregation.aggregator) for each in aggregator.members]
         return {name: aggregators_of(own, name)[name] for name, own in members}
-    return {output: aggregator}
+    return {output: as_written(aggregator)}
 
 
 _STEPS: Mapping[type[nodes.Node], Callable[..., list[Rows]]] = {

@@ -9,6 +9,7 @@ from typing import Any
 
 from trident.base.step import Step
 from trident.operations.bundles import Bundle
+from trident.operations.filtered_aggregators import as_written
 from trident.plan.nodes import Emitted, Join, MultiReduce, Node, StateWriter, sources_of
 from trident.plan.states import state_traits
 
@@ -39,7 +40,7 @@ def _counting(aggregator: Any) -> str | None:
         return next(filter(None, (_counting(member.aggregation.aggregator) for member in aggregator.members)), None)
     if getattr(aggregator, "idempotent", False) is True:  # a user's aggregator may declare it, too
         return None
-    return type(aggregator).__name__
+    return type(as_written(aggregator)).__name__
 
 
 def _replacing(node: Node, every_change: Container[Node]) -> StateWriter | None:

@@ -16,6 +16,7 @@ from trident.operations.bundles import Bundle, BundleMember
 from trident.operations.functions import Declared
 from trident.operations.output_fields import OutputsLike, read_outputs
 from trident.plan import nodes, rules
+from trident.stream.aggregate_conditions import Conditioned
 from trident.stream.argument_types import AggregatorArgument
 from trident.stream.arguments import Arguments, operation_site, read_arguments, several
 from trident.stream.base import GroupwiseVerbs, StreamBase, StreamT
@@ -66,9 +67,7 @@ class AggregateVerbs(GroupwiseVerbs[StreamT]):
         >>> words.groupBy("word").aggregate("n", Sum(), "total")
         Stream(words/2:aggregate(Sum): word string, total bigint)
         """
-        stream, group = self._by_group()
-        members, step = read_members(stream, "batch", args, inputFields, aggregator, outputFields)
-        return chained(stream, group, "batch", members, step)
+        return self._aggregated("batch", args, inputFields, aggregator, outputFields)
 
     def partitionAggregate(
         self,
@@ -91,31 +90,40 @@ class AggregateVerbs(GroupwiseVerbs[StreamT]):
         >>> counts.aggregate("n", Sum(), "n").take(1)
         [Row(n=2)]
         """
+        return self._aggregated("partition", args, inputFields, aggregator, outputFields)
+
+    def _aggregated(
+        self,
+        scope: nodes.Scope,
+        args: Sequence[object],
+        inputFields: FieldsLike | None,
+        aggregator: object,
+        outputFields: OutputsLike | None,
+    ) -> StreamT:
         stream, group = self._by_group()
-        members, step = read_members(stream, "partition", args, inputFields, aggregator, outputFields)
-        return chained(stream, group, "partition", members, step)
+        read, members, step = read_members(Conditioned.of(stream), scope, args, inputFields, aggregator, outputFields)
+        extended: StreamBase[StreamT] = read.stream
+        return chained(extended, group, scope, members, step)
 
 
 def read_members(
-    stream: StreamBase[Any],
+    stream: Conditioned,
     scope: nodes.Scope,
     args: Sequence[object],
     inputFields: FieldsLike | None,
     aggregator: object,
     outputFields: OutputsLike | None,
-) -> tuple[list[nodes.Member], Step]:
-    """Return the aggregators in a call of a verb, as members of an aggregate, and the step of the call."""
+) -> tuple[Conditioned, list[nodes.Member], Step]:
+    """Return the stream that the aggregators in a call read, these as members of an aggregate, and the call's step."""
     verb = VERBS[scope]
     usage = f"{verb}([inputFields,] aggregator, outputFields)"
-    call = read_arguments(stream._step(verb), usage, args, {"aggregator": aggregator}, inputFields, outputFields)
-    calls = several(call) if isinstance(call.operation, Mapping) else [call]
-    return [_member(stream, each, usage) for each in calls], call.step
-
-
-def _member(stream: StreamBase[Any], call: Arguments, usage: str) -> nodes.Member:
-    inputs, declared = _folding(stream, call, usage)
-    how, outputs = read_aggregator(call.operation, select(stream.schema, inputs), declared, call.step)
-    return nodes.Member(inputs, how, outputs)
+    call = read_arguments(stream.own._step(verb), usage, args, {"aggregator": aggregator}, inputFields, outputFields)
+    members = list[nodes.Member]()
+    for each in several(call) if isinstance(call.operation, Mapping) else [call]:
+        stream, inputs, target, declared = _folding(stream, each, usage)
+        how, outputs = read_aggregator(target, select(stream.stream.schema, inputs), declared, each.step)
+        members.append(nodes.Member(inputs, how, outputs))
+    return stream, members, call.step
 
 
 def chained(
@@ -130,48 +138,50 @@ def chained(
 
 def folded(
     stream: StreamBase[Any], group: tuple[str, ...], call: Arguments, usage: str
-) -> tuple[tuple[str, ...], Aggregation | Reduction, StructType]:
-    """Return the input fields, the folding and the state's fields for a call that folds tuples into a state."""
+) -> tuple[StreamBase[Any], tuple[str, ...], Aggregation | Reduction, StructType]:
+    """Return the stream that a call folds into a state, the fields it reads, the folding and the state's fields."""
     if isinstance(call.operation, Mapping):
         return bundled(stream, group, call, usage)
-    inputs, how = _read_folding(stream, call, usage)
+    read, inputs, how = _read_folding(Conditioned.of(stream), call, usage)
     output = StructType([StructField(how.output, how.type)])
-    return inputs, how, rules.appended(select(stream.schema, group), output, call.step, of="the group")
+    schema = rules.appended(select(stream.schema, group), output, call.step, of="the group")
+    return read.stream, inputs, how, schema
 
 
 def bundled(
     stream: StreamBase[Any], group: tuple[str, ...], call: Arguments, usage: str
-) -> tuple[tuple[str, ...], Aggregation, StructType]:
-    """Return the input fields, the bundle and the state's fields for a call that folds tuples by several combiners."""
-    schema, members = select(stream.schema, group), list[BundleMember]()
+) -> tuple[StreamBase[Any], tuple[str, ...], Aggregation, StructType]:
+    """Return the same as `folded` for a call that folds tuples by several combiners."""
+    schema, members, read = select(stream.schema, group), list[BundleMember](), Conditioned.of(stream)
     for each in several(call):
-        inputs, how = _read_folding(stream, each, usage)
+        read, inputs, how = _read_folding(read, each, usage)
         members.append(bundle_member(inputs, how, each.step))
         field = StructType([StructField(how.output, how.type)])
         schema = rules.appended(schema, field, each.step, of="the group")
     bundle = Bundle(tuple(members))
-    inputs = tuple(name for name in stream.schema.names if any(name in member.inputs for member in members))
+    inputs = tuple(name for name in read.stream.schema.names if any(name in member.inputs for member in members))
     output = "value"  # the field in which a frozen batch has the structs, beside the group fields
     while output in map(str.lower, group):
         output += "_"
-    return inputs, Aggregation(bundle, operation_site(call.operation), output, bundle.type), schema
+    return read.stream, inputs, Aggregation(bundle, operation_site(call.operation), output, bundle.type), schema
 
 
 def _read_folding(
-    stream: StreamBase[Any], call: Arguments, usage: str
-) -> tuple[tuple[str, ...], Aggregation | Reduction]:
-    inputs, declared = _folding(stream, call, usage)
-    return inputs, read_folding(call.operation, select(stream.schema, inputs), declared, call.step)
+    stream: Conditioned, call: Arguments, usage: str
+) -> tuple[Conditioned, tuple[str, ...], Aggregation | Reduction]:
+    stream, inputs, target, declared = _folding(stream, call, usage)
+    return stream, inputs, read_folding(target, select(stream.stream.schema, inputs), declared, call.step)
 
 
-def _folding(stream: StreamBase[Any], call: Arguments, usage: str) -> tuple[tuple[str, ...], Declared]:
-    """Return the input fields of a call that folds tuples, and its output fields as the user wrote them.
+def _folding(stream: Conditioned, call: Arguments, usage: str) -> tuple[Conditioned, tuple[str, ...], Any, Declared]:
+    """Return the stream, the input fields and the aggregator of a call, and its output fields as the user wrote them.
 
     Raises TopologyError if the call names no output field.
     """
     if call.outputs is None:
         raise call.step.wrong(f"name the output field; write {usage}")
-    return inputs_of(stream, call), read_outputs(call.outputs, call.step)
+    read, inputs, target = stream.reading(call.operation, inputs_of(stream.own, call), call.step)
+    return read, inputs, target, read_outputs(call.outputs, call.step)
 
 
 def inputs_of(stream: StreamBase[Any], call: Arguments) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from trident.operations.output_fields import OutputsLike
 from trident.plan import nodes
 from trident.stream import names_elsewhere
 from trident.stream.aggregate import VERBS, chained, read_members
+from trident.stream.aggregate_conditions import Conditioned
 from trident.stream.argument_types import AggregatorArgument
 from trident.stream.base import GroupwiseVerbs, NotASequence, StreamBase, StreamT, unknown_verb
 
@@ -35,7 +36,8 @@ class ChainVerbs(GroupwiseVerbs[StreamT]):
         >>> words.groupBy("word").chainedAgg().aggregate(Count(), "n").aggregate("n", Sum(), "total").chainEnd()
         Stream(words/2:chainedAgg(Count, Sum): word string, n bigint, total bigint)
         """
-        return ChainedAggregate(*self._by_group())
+        stream, group = self._by_group()
+        return ChainedAggregate(Conditioned.of(stream), group)
 
 
 class ChainedAggregate(NotASequence, Generic[StreamT]):
@@ -44,16 +46,16 @@ class ChainedAggregate(NotASequence, Generic[StreamT]):
     Meaning: ``org.apache.storm.trident.fluent.ChainedAggregatorDeclarer``.
     """
 
-    __slots__ = ("_group", "_members", "_scope", "_stream")
+    __slots__ = ("_group", "_members", "_read", "_scope")
 
     def __init__(
         self,
-        stream: StreamBase[StreamT],
+        stream: Conditioned,
         group: tuple[str, ...],
         members: tuple[nodes.Member, ...] = (),
         scope: nodes.Scope | None = None,
     ) -> None:
-        self._stream = stream
+        self._read = stream
         self._group = group
         self._members = members
         self._scope = scope
@@ -92,12 +94,13 @@ class ChainedAggregate(NotASequence, Generic[StreamT]):
         the last member vary fastest. If a member emits no tuple, there is no result. Raises TopologyError if the chain
         has no member.
         """
-        step = Step(self._stream._register.label(self._stream._label, "chainedAgg"), caller("chainEnd"))
+        stream: StreamBase[StreamT] = self._read.stream
+        step = Step(stream._register.label(stream._label, "chainedAgg"), caller("chainEnd"))
         if self._scope is None:
             raise step.wrong("the chain has no member; write chainedAgg().aggregate(...).aggregate(...).chainEnd()")
         names = ", ".join(member.how.site.name for member in self._members)
         step = Step(f"{step.label}({names})", step.called)
-        return chained(self._stream, self._group, self._scope, self._members, step)
+        return chained(stream, self._group, self._scope, self._members, step)
 
     def _with(
         self,
@@ -107,7 +110,7 @@ class ChainedAggregate(NotASequence, Generic[StreamT]):
         aggregator: object,
         outputFields: OutputsLike | None,
     ) -> "ChainedAggregate[StreamT]":
-        members, step = read_members(self._stream, scope, args, inputFields, aggregator, outputFields)
+        read, members, step = read_members(self._read, scope, args, inputFields, aggregator, outputFields)
         if self._scope not in (None, scope):
             raise step.wrong(
                 f"the chain's other members use {VERBS[self._scope or scope]}: a chain has only aggregate or only "
@@ -116,12 +119,12 @@ class ChainedAggregate(NotASequence, Generic[StreamT]):
         chain = self
         for member in members:
             chain._check_new(member, step)
-            chain = ChainedAggregate(self._stream, self._group, (*chain._members, member), scope)
+            chain = ChainedAggregate(read, self._group, (*chain._members, member), scope)
         return chain
 
     def _check_new(self, member: nodes.Member, step: Step) -> None:
         """Refuse a member with an output field that is a group field or an output field of another member."""
-        group = select(self._stream.schema, self._group)
+        group = select(self._read.own.schema, self._group)
         taken = {name.lower(): "a group field" for name in group.names}
         taken |= {
             name.lower(): f"an output field of {other.how.site.name}"
@@ -137,13 +140,13 @@ class ChainedAggregate(NotASequence, Generic[StreamT]):
 
     def __repr__(self) -> str:
         members = "".join(f".{VERBS[self._scope or 'batch']}({member.how.site.name})" for member in self._members)
-        return f"{self._stream._node.step}.chainedAgg(){members}, without its chainEnd()"
+        return f"{self._read.own._node.step}.chainedAgg(){members}, without its chainEnd()"
 
     if not TYPE_CHECKING:  # see `StreamBase`
 
         def __getattr__(self, name: str) -> NoReturn:
             message = unknown_verb(self, name, names_elsewhere.STREAM)
-            if not name.startswith("_") and hasattr(type(self._stream), name):
+            if not name.startswith("_") and hasattr(type(self._read.own), name):
                 message = (
                     f"'ChainedAggregate' has no verb {name!r}; the stream after the chain has it: chainEnd().{name}"
                 )

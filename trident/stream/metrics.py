@@ -15,6 +15,7 @@ from trident.operations.aggregates.count import Count
 from trident.operations.aggregates.sum import Sum
 from trident.plan import nodes, rules
 from trident.stream.aggregate import chained, read_members
+from trident.stream.aggregate_conditions import Conditioned
 from trident.stream.base import StreamBase, StreamT
 from trident.stream.outputs import check_output, output_name
 
@@ -84,7 +85,7 @@ class MetricVerbs(StreamBase[StreamT]):
         self._check_other_metrics(metric, fields, step)
         name = output_name(self, f"countMetric.{metric}", None, step)
         call = (Count(), _NUMBER) if by is None else (_number(self, by, step), Sum(), _NUMBER)
-        members, _ = read_members(self, "batch", call, None, None, None)
+        _, members, _ = read_members(Conditioned.of(self), "batch", call, None, None, None)
         counted = chained(self, fields, "batch", members, step)
         node = nodes.CountMetric(counted._node, name, metric, help, _NUMBER, **step.gives(counted.schema))
         self._register.add(self._label, node)

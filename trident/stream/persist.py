@@ -207,7 +207,7 @@ def _aggregating(
     stream: StreamBase[Any], group: tuple[str, ...], call: Arguments, spec: Callable[[str], nodes.StateSpec]
 ) -> nodes.PersistentAggregate | nodes.PersistentReduce:
     step = call.step
-    inputs, how, schema = folded(stream, group, call, _USAGE)
+    stream, inputs, how, schema = folded(stream, group, call, _USAGE)
     check_counts_once(stream._node, how.aggregator, stream._register.everyChange, step)
     node, inputs, how, schema = stream._to_fold(group, inputs, how, schema, step)
     if isinstance(how, Reduction):

@@ -27,6 +27,7 @@ from trident.plan import window_schema as fields
 from trident.plan.replaced_values import check_counts_once
 from trident.plan.watermark_names import watermark_name
 from trident.stream.aggregate import bundled, inputs_of
+from trident.stream.aggregate_conditions import Conditioned
 from trident.stream.argument_types import WindowArgument
 from trident.stream.arguments import is_factory, name_of, read_arguments
 from trident.stream.base import GroupwiseVerbs, StreamBase
@@ -352,13 +353,14 @@ def windowed(
         if arguments.name is None:
             problem = "windows of several aggregators need a name, their identity over restarts"
             raise step.wrong(f"{problem}: give them name=; write {usage}")
-        inputs, aggregation, _ = bundled(stream, group, call, usage)
+        stream, inputs, aggregation, _ = bundled(stream, group, call, usage)
         windowing = bundle_windowing(config, aggregation, kept)
     else:
         if call.outputs is None:
             raise step.wrong(f"name the output field; write {usage}")
-        inputs = inputs_of(stream, call)
-        windowing = read_windowing(config, call.operation, select(stream.schema, inputs), call.outputs, kept, step)
+        conditioned, inputs, target = Conditioned.of(stream).reading(call.operation, inputs_of(stream, call), step)
+        stream = conditioned.stream
+        windowing = read_windowing(config, target, select(stream.schema, inputs), call.outputs, kept, step)
     windowing = replace(windowing, emit=_checked_emit(arguments.emit, config, step))
     check_counts_once(stream._node, windowing.aggregator, stream._register.everyChange, step)
     if kept and not windowing.panes:

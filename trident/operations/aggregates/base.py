@@ -2,16 +2,21 @@
 
 import dataclasses
 import decimal
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from pyspark.sql import Column
 from pyspark.sql import types as spark
 
 from trident.base.checks import check_whole_number
 from trident.base.errors import TopologyError
 from trident.base.short_texts import brief
 from trident.base.types import ddl, type_ddl
+from trident.expressions.tree import ColumnExpression
 from trident.operations.aggregators import CombinerAggregator, Native
+from trident.operations.expressions import Expression
+from trident.operations.functions import Filter
 
 INTEGRAL = (spark.ByteType, spark.ShortType, spark.IntegerType, spark.LongType)
 NUMERIC = (*INTEGRAL, spark.FloatType, spark.DoubleType, spark.DecimalType)
@@ -26,6 +31,9 @@ ORDERED = (
 )
 
 
+WhereLike = ColumnExpression | Expression | Column | Filter | Callable[..., Any] | None
+"""A condition of an aggregator: everything that `Stream.filter` takes without input fields."""
+
 NAMES = frozenset({"Average", "Count", "CountDistinct", "Max", "Min", "Quantiles", "Sum", "TopK"})
 """The class names of the first built-in aggregators. A stored state holds its aggregator's class name.
 
@@ -34,8 +42,18 @@ class of the same name would be taken for theirs. Do not add to this list.
 """
 
 
+@dataclass(frozen=True)
 class BuiltinAggregator(CombinerAggregator):
-    """The base class of the built-in aggregators. The types of the input fields determine the type of the output."""
+    """The base class of the built-in aggregators. The types of the input fields determine the type of the output.
+
+    With ``where=`` only the tuples that fulfil a condition are aggregated: an expression over the fields of the stream,
+    ``Count(where=col("price") < 100)``, or anything else that `Stream.filter` takes without input fields, such as a
+    function of a TridentTuple of all fields. A tuple for which an expression is null does not count. A group that has
+    tuples, but none that counts, has the result of no tuples. The verb that takes the aggregator computes the
+    condition; ``init`` does not heed it. Meaning: ``FILTER (WHERE ...)`` of SQL.
+    """
+
+    where: WhereLike = dataclasses.field(default=None, kw_only=True, repr=False, compare=False)
 
     native: ClassVar[Native | None] = None
     """Spark's name of the same aggregate; None if Spark has no aggregate with exactly the same results."""

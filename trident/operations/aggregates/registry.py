@@ -9,6 +9,7 @@ from trident.operations import aggregates
 from trident.operations.aggregates.base import BuiltinAggregator
 
 _FOREIGN = {
+    "countif": "Count(where=col('n') > 0)",
     "avg": "Average()",
     "mean": "Average()",
     "topk": "TopK(3)",

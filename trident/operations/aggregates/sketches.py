@@ -22,7 +22,7 @@ from trident.base.errors import TopologyError
 from trident.base.optional_packages import optional_package
 from trident.base.types import type_ddl
 from trident.base.values import to_python
-from trident.operations.aggregates.base import EXACT, NUMERIC, BuiltinAggregator, check_parameter, one_field
+from trident.operations.aggregates.base import EXACT, NUMERIC, BuiltinAggregator, WhereLike, check_parameter, one_field
 from trident.operations.aggregates.element_lists import Elements
 
 
@@ -143,7 +143,7 @@ class Quantiles(BuiltinAggregator):
     k: int
     gathers: ClassVar[bool] = True
 
-    def __init__(self, *ranks: float, k: int = 200) -> None:
+    def __init__(self, *ranks: float, k: int = 200, where: WhereLike = None) -> None:
         _library("Quantiles")
         wrong = [rank for rank in ranks if not isinstance(rank, int | float) or not 0 <= rank <= 1]
         if wrong or not ranks:
@@ -154,6 +154,7 @@ class Quantiles(BuiltinAggregator):
         check_whole_number("Quantiles: k", k, 8, 65535)
         object.__setattr__(self, "ranks", tuple(map(float, ranks)))
         object.__setattr__(self, "k", k)
+        object.__setattr__(self, "where", where)
 
     def init(self, tuple: Any) -> bytes:
         return self.gathered([tuple])
