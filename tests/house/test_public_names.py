@@ -18,12 +18,14 @@ import trident.testing
 
 
 def listed(module: ModuleType) -> dict[str, str]:
-    """Return the public names in the stub of a module, each with the module that it comes from."""
+    """Return the public names in the stub of a module, with the modules that they come from; no former names."""
     assert module.__file__ is not None
     tree = ast.parse(Path(module.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
     imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
     assert len(imports) == len(tree.body) - 1, "a stub has a docstring and imports, and nothing else"
-    names = {(str(name.asname), str(node.module)) for node in imports for name in node.names}
+    names = {
+        (str(name.asname), str(node.module)) for node in imports for name in node.names if name.asname == name.name
+    }
     return {name: home for name, home in names if not name.startswith("_")}
 
 

@@ -81,6 +81,7 @@ LEFT_OUT = (
         (
             "tests/demo/",
             "tests/house/test_java.py",
+            "tests/house/test_public_api.py",
             "tests/house/test_recipes.py",
             "tests/house/test_site.py",
             "tests/house/test_soak.py::test_a_soak_runs_only_while_minutes_are_left",

@@ -115,8 +115,11 @@ def owner_of(path: Path) -> Owner | None:
 
 def owner_in(path: str, record: dict[str, Any]) -> Owner:
     """Return the owner in a record. Raises OutputConflictError for a record of a later version."""
-    if record.get("format") != FORMAT:
-        raise OutputConflictError(f"{path} has a format that this version does not know: {record!r:.200}")
+    if (form := record.get("format")) != FORMAT:
+        raise OutputConflictError(
+            f"{path} has the format {form!r:.20}, and this version of the library reads the format {FORMAT} alone: use "
+            f"the version that wrote it, or give the output another path. Nothing was written"
+        )
     owner = {key: value for key, value in record.items() if key != "format"}
     return Owner(**{**owner, "partitions": tuple(owner["partitions"])})
 

@@ -1,0 +1,65 @@
+"""One driver of a program, in the present folder: ``python -m tests.compatibility.drive CASE PARTS [read]``."""
+
+import json
+import os
+import socket
+import sys
+from typing import Any
+
+from tests.compatibility.programs import CASES, NAME, Case, Places
+from trident import openTopology
+from trident.log import RedisLog
+from trident.run.running import RunningTopology
+from trident.testing.local import start_local
+
+CHECKPOINT = "checkpoint"
+
+
+def where(case: Case, places: Places) -> dict[str, Any]:
+    """Return the options that locate the log."""
+    if case.redisLog:
+        return {"name": NAME, "log": RedisLog(places.redis, requireDurable=False)}
+    return {"name": NAME, "checkpointLocation": CHECKPOINT}
+
+
+def started(case: Case, places: Places) -> RunningTopology:
+    """Start the program in the present folder, with its input so far."""
+    case.prepare(places.parts)
+    return start_local(case.topology(places), maxSpoutPending=1, **where(case, places))
+
+
+def entries(state: Any) -> list[list[str]]:
+    """Return the keys and values of a state in order, as texts of exact values."""
+    return sorted([repr(_plain(key)), repr(_plain(value))] for key, value in state.items())
+
+
+def _plain(value: Any) -> Any:
+    """Return a value without the order that a set does not have."""
+    if isinstance(value, list | tuple) and not hasattr(value, "_fields") and all(isinstance(v, int) for v in value):
+        return sorted(value)
+    return value
+
+
+def run(case: Case, places: Places) -> dict[str, Any]:
+    """Process all input that is there, and return the content of the states and the results of the outputs."""
+    with started(case, places) as running:
+        running.processAllAvailable(timeout=120)
+        states = {name: entries(running.state(name)) for name in case.states}
+    return {"states": states, "results": case.results(places)}
+
+
+def opened(case: Case, places: Places) -> dict[str, Any]:
+    """Return the content of the states as of the last committed batch, read without a driver."""
+    with openTopology(case.topology(places), **where(case, places)) as topology:
+        return {name: entries(topology.state(name)) for name in case.states}
+
+
+def main() -> None:
+    socket.gethostname = lambda: "golden"  # the log names the machine of its driver
+    case, parts = CASES[sys.argv[1]], int(sys.argv[2])
+    places = Places(parts, os.environ.get("GOLDEN_REDIS", ""), os.environ.get("GOLDEN_POSTGRES", ""))
+    print(json.dumps((opened if sys.argv[3:] == ["read"] else run)(case, places)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,26 @@
+"""A stored checkpoint, unpacked: its folder is the present one, its keys and tables are on servers of the tests."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.compatibility.programs import Case, Places
+from tests.compatibility.shelf import FOLDER, POSTGRES, REDIS, load_keys, load_tables, new_database, unpack
+
+
+def restored(
+    case: Case, archive: Path, request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> Places:
+    """Unpack an archive, and return the places of a program that has two parts of its input."""
+    unpack(archive, folder)
+    monkeypatch.chdir(folder / FOLDER)
+    redis = postgres = ""
+    if case.redis:
+        server = request.getfixturevalue("shared_redis")
+        load_keys(server.client, (folder / REDIS).read_text())
+        redis = server.url
+    if case.postgres:
+        tables = request.getfixturevalue("postgres")
+        postgres = new_database(tables, "golden")
+        load_tables(tables, "golden", (folder / POSTGRES).read_text())
+    return Places(2, redis, postgres)

@@ -1,0 +1,42 @@
+"""Checkpoints that earlier versions stored in the middle of a batch: this version reads them exactly and continues."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.compatibility.drive import opened, run
+from tests.compatibility.programs import BATCH, CASES, PART, Places, record
+from tests.compatibility.restored import restored
+from tests.compatibility.shelf import GOLDEN, versions
+
+pytestmark = pytest.mark.filterwarnings("ignore:state '.*' fsync is off:RuntimeWarning")
+
+STORED = [(version, name) for version in versions() for name in CASES if (GOLDEN / version / f"{name}.json").exists()]
+
+
+@pytest.mark.parametrize(("version", "name"), STORED, ids=lambda each: each)
+def test_a_stored_checkpoint_is_read_exactly_and_continues(
+    version: str, name: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case, expected = CASES[name], json.loads((GOLDEN / version / f"{name}.json").read_text())
+    places = restored(case, GOLDEN / version / f"{name}.tar.xz", request, tmp_path, monkeypatch)
+    assert opened(case, places) == expected["before"]  # as of the last committed batch, not of the one under way
+    assert run(case, Places(3, places.redis, places.postgres)) == expected["after"]
+
+
+def test_each_program_has_a_checkpoint_of_the_newest_version() -> None:
+    assert {name for version, name in STORED if version == versions()[-1]} == {*CASES}
+
+
+def test_the_stored_contents_are_those_of_the_input() -> None:
+    """What the files say is counted here once more, without the library."""
+    held = json.loads((GOLDEN / versions()[0] / "kinds.json").read_text())
+    for total, states in ((PART + BATCH, held["before"]), (3 * PART, held["after"]["states"])):
+        words = [record(seq) for seq in range(total)]
+        counts, sums = Counter(word for word, _ in words), Counter[str]()
+        for word, seq in words:
+            sums[word] += seq
+        for name, expected in (("counts", counts), ("sums", sums)):
+            assert states[name] == sorted([repr(word), repr(n)] for word, n in expected.items())
