@@ -29,6 +29,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each program that tests 
 sys.dont_write_bytecode = False
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else Spark takes whatever python3 is first on the path
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+os.environ["TRIDENT_START_DRIVER_ROWS"] = "0"  # tests of Spark have small batches, which the driver would compute
 os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED)  # for the Sparks of the programs that tests start too
 
 # No deadline, because what a machine does besides is no fault of the code. 40 examples where a test asks for no number.

@@ -200,6 +200,9 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
             Default 10,000,000.
         autoBytes : int
             With ``engine="auto"``: the most bytes that this process reads for a stage. Default 512 MB.
+        driverRows : int
+            With ``engine="spark"``: this process computes a stage that calls none of your code, from at most this many
+            tuples that it has in memory. Larger stages are Spark jobs. 0: every stage is a Spark job. Default 20,000.
         active : bool
             False: start INACTIVE. Frozen batches are committed, and states and DRPC functions answer, but no new batch
             is planned before ``running.activate()``. Default True.

@@ -17,7 +17,7 @@ from trident.compiler.columns.columns import Columns
 from trident.compiler.engine import REQUEST, Answer, Slot
 from trident.compiler.program import Group
 from trident.compiler.spark.engine import SparkEngine, SparkSlot
-from trident.compiler.spark.sessions import released
+from trident.compiler.spark.sessions import released, run_session
 from trident.compiler.stages import cut, cut_nodes
 from trident.frozen.results import StageResult
 from trident.plan.nodes import Node
@@ -53,7 +53,7 @@ class OnSpark:
 
     def __init__(self, spark: SparkSession) -> None:
         self.engine = SparkEngine(spark)
-        self.session = self.engine.slot(Group("none", (), ())).session
+        self.session = run_session(spark)
 
     def slot(self, group: Group) -> Slot:
         return SparkSlot(group, self.session, self.engine._sizes, self.engine)

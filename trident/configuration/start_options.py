@@ -78,6 +78,9 @@ class OptionValues:
     targetBatchSecs: float | None = _option(None, kinds.LIMIT, "size the batches so that each takes about this long")
     autoRows: int = _option(10_000_000, kinds.COUNT, 'engine="auto": the most tuples of a stage in this process')
     autoBytes: int = _option(1 << 29, kinds.COUNT, 'engine="auto": the most bytes of a stage in this process')
+    driverRows: int = _option(
+        20_000, kinds.SIZE, 'engine="spark": the most tuples of a stage without your code in this process'
+    )
     active: bool = _option(True, kinds.FLAG, "False: start INACTIVE, and plan no batch before `running.activate()`")
     parallelismHints: Mapping[str, int] | None = _option(None, kinds.HINTS, "numbers of partitions, by step")
     ledger: bool = _option(False, kinds.FLAG, "count rows between steps; fail a batch that lost or doubled one")
@@ -114,6 +117,7 @@ class StartOptions(TypedDict, total=False):
     targetBatchSecs: Duration | None
     autoRows: int
     autoBytes: int
+    driverRows: int
     active: bool
     parallelismHints: Mapping[str, int] | None
     ledger: bool

@@ -30,7 +30,7 @@ def engine_maker(
 
     def on_spark(settings: Settings) -> Engine:
         warn_of_unseen(topology, settings)
-        return _spark_engine(session_for(spark), settings, warm_up)
+        return _spark_engine(session_for(spark), settings, warm_up, settings.driverRows)
 
     def embedded(settings: Settings) -> Engine:
         return ArrowEngine(settings.ledger)
@@ -58,10 +58,12 @@ def warn_of_unseen(topology: TopologyPlan, settings: Settings) -> None:
         warnings.warn(text, RuntimeWarning, stacklevel=user_level())
 
 
-def _spark_engine(spark: "SparkSession", settings: Settings, warm_up: "WarmUp | None") -> "SparkEngine":
+def _spark_engine(
+    spark: "SparkSession", settings: Settings, warm_up: "WarmUp | None", driver_rows: int = 0
+) -> "SparkEngine":
     from trident.compiler.spark.engine import SparkEngine
 
-    return SparkEngine(spark, settings.files, warm_up=warm_up, ledger=settings.ledger)
+    return SparkEngine(spark, settings.files, warm_up=warm_up, ledger=settings.ledger, driver_rows=driver_rows)
 
 
 def _warm_engine(spark: "SparkSession | None", topology: TopologyPlan, settings: Settings) -> "SparkEngine":

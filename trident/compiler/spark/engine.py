@@ -20,7 +20,7 @@ from trident.compiler.carriers import CarrierPlan
 from trident.compiler.columns.dead_letters import Caught, Letters
 from trident.compiler.columns.function_errors import decoded
 from trident.compiler.columns.kernels import in_sql
-from trident.compiler.engine import Answer
+from trident.compiler.engine import Answer, Slot
 from trident.compiler.failed_tuples import Catcher
 from trident.compiler.layout import StageLayout, check_picklable, layout, stage_ends
 from trident.compiler.program import Group, RequestPlan, Stage
@@ -33,6 +33,7 @@ from trident.compiler.spark.reach import reachable
 from trident.compiler.spark.reports import Reports
 from trident.compiler.spark.request_steps import SparkSteps
 from trident.compiler.spark.sessions import Confs, Profile, Sizes, active_session_kept, released, run_session
+from trident.compiler.spark.small_stages import SmallStagesSlot, stages_without_user_code
 from trident.compiler.spark.stage_job import StageJob
 from trident.compiler.spark.state_puts import SparkPuts
 from trident.compiler.spark.warm_up import WarmUp
@@ -56,7 +57,8 @@ class SparkEngine:
     """An engine that runs stages as Spark jobs.
 
     The session `spark` is never changed: each slot works in a separate session. The executors write large results into
-    `folders`, if they reach these; else every result comes to the driver. With `ledger`, each job keeps a ledger.
+    `folders`, if they reach these; else every result comes to the driver. With `ledger`, each job keeps a ledger. The
+    driver computes stages of at most `driver_rows` tuples without user code.
     """
 
     name: EngineName = "spark"
@@ -68,8 +70,10 @@ class SparkEngine:
         inlineBytes: int = INLINE_BYTES,
         warm_up: WarmUp | None = None,
         ledger: bool = False,
+        driver_rows: int = 0,
     ) -> None:
         self._spark = spark
+        self._driver_rows = driver_rows
         self._secret = secrets.token_bytes(16) if ledger else None
         self._warm_up = warm_up
         self._folders = folders
@@ -79,9 +83,11 @@ class SparkEngine:
         self._steps = SparkSteps(spark)
         self.puts = None if self._folders is None else SparkPuts(spark, self._folders.files)
 
-    def slot(self, group: Group) -> "SparkSlot":
+    def slot(self, group: Group) -> Slot:
         """Return a new slot with a separate session. It runs the attempts of this group's batches, one at a time."""
-        return SparkSlot(group, run_session(self._spark), self._sizes, self)
+        on_spark = SparkSlot(group, run_session(self._spark), self._sizes, self)
+        stages = stages_without_user_code(group) if self._driver_rows else ()
+        return SmallStagesSlot(group, stages, self._driver_rows, on_spark, self._secret) if stages else on_spark
 
     @property
     def files_address(self) -> str:
