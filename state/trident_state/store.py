@@ -20,6 +20,7 @@ from trident_state.keys import encode_keys
 from trident_state.messages import Applied, FewFound, Found, GroupStatus, Put, StoreReport, Update
 from trident_state.parts import Part
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
+from trident_state.tags import StateTag
 
 
 class Home(Protocol):
@@ -224,6 +225,31 @@ class Dated(Protocol):
         Return None if that is before the first txid that is kept.
         """
         ...
+
+
+@runtime_checkable
+class Tagging(Protocol):
+    """A store that keeps txids under names until they are dropped, whatever else it forgets. Any process may do so."""
+
+    def tags(self) -> tuple[StateTag, ...] | None:
+        """Return the tags; None if this store keeps none. The state can be read as of the txid of each of them."""
+        ...
+
+    def tag(self, tag: StateTag) -> None:
+        """Keep the tag's txid under its name, durably. A tag that is there with the same txids changes nothing.
+
+        Raises SnapshotMovedError if the txid is not kept, TagExistsError if the name has another txid.
+        """
+        ...
+
+    def untag(self, name: str) -> None:
+        """Drop the tag of this name; one that is not there is no error."""
+        ...
+
+
+def tags_of(store: object) -> tuple[StateTag, ...] | None:
+    """Return the tags of a state; None if its store keeps none."""
+    return store.tags() if isinstance(store, Tagging) else None
 
 
 @runtime_checkable

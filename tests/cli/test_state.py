@@ -223,5 +223,5 @@ def test_the_last_batch_until_a_time_is_read(trident_: Run, tmp_path: Path) -> N
     assert lines(trident_("get", "wc", "counts", "dog", "--as-of", now)) == [{"key": "dog", "value": 2}]
     early = refused(trident_("get", "wc", "counts", "dog", "--as-of", "2001-01-01 10:00"), 1)
     assert "2001-01-01 10:00 is before the batches that are kept" in early
-    for wrong, message in (("soon", "is neither a txid nor a time"), ("2999-01-01", "has not come yet")):
+    for wrong, message in (("soon", "is neither a txid, a time such"), ("2999-01-01", "has not come yet")):
         assert message in refused(trident_("get", "wc", "counts", "dog", "--as-of", wrong), 2)

@@ -41,6 +41,7 @@ _PATHS = [
     "/metrics",
     "/drpc",
     "/state",
+    "/tags",
     "/topology",
     "/status",
     "/openapi.json",

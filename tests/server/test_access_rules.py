@@ -50,6 +50,7 @@ def test_a_token_may_be_for_some_functions_and_states_only(serving: Serving, mon
         assert told.json()["error"]["message"] == "this token allows only: POST /drpc/count, /state/counts"
         for path in (
             "/state",
+            "/tags",
             "/drpc",
             "/topology",
             "/status",

@@ -23,6 +23,7 @@ DOORS = [
     ("GET", "/drpc"),
     ("POST", "/drpc/count"),
     ("GET", "/state"),
+    ("GET", "/tags"),
     ("GET", "/state/counts"),
     ("POST", "/state/counts"),
     ("GET", "/state/counts/changes"),

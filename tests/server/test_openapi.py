@@ -38,6 +38,7 @@ def test_functions_and_states_are_described_with_their_types(serving: Serving) -
     assert described | {
         "/drpc",
         "/state",
+        "/tags",
         "/state/counts",
         "/state/counts/{key}",
         "/state/counts/changes",

@@ -22,7 +22,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, str]
     folder: Path = tmp_path_factory.mktemp("past")
     topology, feeder = TridentTopology(), FeederBatchSpout("word string")
     words = topology.newStream("words", feeder).groupBy("word")
-    words.persistentAggregate(DeltaMapState.opaque(folder / "tables"), Count(), "count", name="counts")
+    tables = DeltaMapState.opaque(folder / "tables")
+    words.persistentAggregate(tables, Count(), "count", name="counts", index="count")
     with start_local(topology, name="past", checkpointLocation=folder) as running:
         for batch in range(1, 8):
             feeder.feed(["dog", f"word {batch}"], wait=True, timeout=20)
@@ -84,6 +85,30 @@ def test_the_client(served: tuple[Any, str]) -> None:
         assert client.get("counts", "dog") == 7
         with pytest.raises(TxidNotKeptError, match="txid 99 has not been committed yet"):
             client.get("counts", "dog", asOf=99)
+
+
+@pytest.mark.parametrize("named", ["txid", "time", "tag"])
+def test_the_clients_top_lists_ranges_and_scans(served: tuple[Any, str], named: str) -> None:
+    running, url = served
+    with DRPCClient(url) as client:
+        if named == "tag":
+            running.tag("three", asOf=3)
+            (tag,) = client.tags()
+            assert (tag["name"], tag["txids"], tag["states"]) == ("three", {"words": 3}, ["counts", "counts.by.count"])
+        as_of = {"txid": 3, "time": datetime.fromisoformat(moment(running, 3)), "tag": "tag:three"}[named]
+        assert [tuple(row) for row in client.top("counts", 1, asOf=as_of)] == [("dog", 3)]
+        found = client.range("counts", prefix="word", limit=2, asOf=as_of)
+        assert [row.word for row in found] == ["word 1", "word 2"]
+        assert [row.word for row in client.range("counts", prefix="word", after=found.after, asOf=as_of)] == ["word 3"]
+        assert [row.word for row in client.by("counts", "count", 3, asOf=as_of)] == ["dog"]
+        pages = list(client.scan("counts", 3, asOf=as_of))
+        assert [len(page) for page in pages] == [3, 1]
+        assert sorted(tuple(row) for page in pages for row in page)[0] == ("dog", 3)
+        assert all(page.txids == {"words": 3} for page in [found, *pages])
+        assert client.top("counts", 1)[0][1] == 7
+        if named == "tag":
+            running.dropTag("three")
+            assert client.tags() == []
 
 
 @pytest.mark.parametrize(

@@ -39,11 +39,14 @@ from trident_state.store import (
     Paged,
     Scannable,
     Store,
+    Tagging,
     bind_reads,
     count_entries,
     read_few,
     scan_part,
+    tags_of,
 )
+from trident_state.tags import StateTag
 
 _T = TypeVar("_T")
 
@@ -156,6 +159,20 @@ class FollowedStore:
     def at(self, txid: int) -> ReadableStore:
         """Return the store for reads as of `txid`."""
         return self._store.at(txid) if isinstance(self._store, Historic) else self
+
+    def tags(self) -> tuple[StateTag, ...] | None:
+        """Return the tags of the state; None if the store keeps none."""
+        return tags_of(self._store)
+
+    def tag(self, tag: StateTag) -> None:
+        """Keep a txid under a name."""
+        if isinstance(self._store, Tagging):
+            self._store.tag(tag)
+
+    def untag(self, name: str) -> None:
+        """Drop a tag."""
+        if isinstance(self._store, Tagging):
+            self._store.untag(name)
 
     def last_written(self, time: float) -> int | None:
         """Return the last txid written until a time; None if the store does not know it."""

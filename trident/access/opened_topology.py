@@ -30,6 +30,7 @@ from trident.reads.committed_reads import Isolation
 from trident.reads.state_changes import StateChanges, expires
 from trident.reads.state_view import AsOfBatch, StateDescription, StateView
 from trident.reads.static_states import ReadableStore, close_statics, open_statics
+from trident.reads.tagging import Tagged, TopologyTags
 from trident.sql.queryable import Queryable
 from trident.sql.state_queries import StateQueries
 from trident_state.fingerprint import shown_shapes
@@ -310,7 +311,7 @@ class _OpenedSource:
         return {group: self.committed(group) for group in dict.fromkeys(self._groups.values())}
 
 
-class OpenedTopology(Ending, Queryable):
+class OpenedTopology(Ending, Queryable, Tagged):
     """A topology that `openTopology` opened for reading: its DRPC functions and its states.
 
     Every answer is as of the newest batch that all states of its group hold at that time. The object is a context
@@ -334,6 +335,7 @@ class OpenedTopology(Ending, Queryable):
         self.watched = WatchedTopology(name, topology, lambda: self.asOfTxid, self.commitTimes)
         """The view of this topology that a server's page reads."""
         self.queries = StateQueries(source, self.states, self.state)
+        self.tagging = TopologyTags(source, self.states, self.state)
         self.drpc = LocalDRPC(program.requests, source, timeout=timeout)
         """Ask the topology's DRPC functions: ``opened.drpc.execute("words", "cat dog")``."""
         self.metrics = MetricsRegistry()

@@ -270,6 +270,14 @@ class TxidNotKeptError(StateError):
         self.kept = kept
 
 
+class TagExistsError(StateError):
+    """A tag of this name exists already, with other txids. A tag does not move: drop it first, or give another name."""
+
+
+class TagNotFoundError(StateError):
+    """There is no tag of this name; the message lists those that there are."""
+
+
 class StateEndedError(StateError):
     """The state that a reader had opened was dropped, reset or recreated.
 

@@ -1,4 +1,4 @@
-"""The option ``--as-of``: a txid, or a time."""
+"""The option ``--as-of``: a txid, a time, or a tag."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -6,23 +6,25 @@ from typing import Any, TypeVar
 import click
 
 from trident.reads.moments import moment_of
+from trident.reads.tags import tag_name_of
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def as_of_option(command: _F) -> _F:
-    """Add the option by which a command reads as of an earlier batch, in `as_of`: an int, or the text of a time."""
-    text = "Read as of this batch, or of the last one committed until this time (UTC), if it is kept."
-    return click.option("--as-of", callback=_batch, metavar="TXID|TIME", help=text)(command)
+    """Add the option by which a command reads as of an earlier batch, in `as_of`: an int, or a text."""
+    text = "Read as of this batch, of the last one committed until this time (UTC) if it is kept, or of this tag."
+    return click.option("--as-of", callback=_batch, metavar="TXID|TIME|tag:NAME", help=text)(command)
 
 
 def _batch(ctx: click.Context, param: click.Parameter, value: str | None) -> int | str | None:
     if value is None or value.strip().isdecimal():
         return None if value is None else int(value)
     try:
-        known = moment_of(value)
+        known = tag_name_of(value) or moment_of(value)
     except ValueError as error:
         raise click.BadParameter(str(error), ctx, param) from None
     if known is None:
-        raise click.BadParameter(f"{value!r} is neither a txid nor a time such as '2026-11-26 09:00'", ctx, param)
+        expected = "a txid, a time such as '2026-11-26 09:00', nor a tag such as tag:month-end"
+        raise click.BadParameter(f"{value!r} is neither {expected}", ctx, param)
     return value

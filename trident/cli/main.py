@@ -16,6 +16,7 @@ from trident.cli.savepoint import fork, savepoint
 from trident.cli.serve import serve
 from trident.cli.sql import sql
 from trident.cli.state import state
+from trident.cli.tag import tag
 
 
 class _Commands(click.Group):
@@ -48,6 +49,7 @@ main.add_command(run)
 for command in (submit, resume, list_, activate, deactivate, rebalance, kill):
     main.add_command(command)
 main.add_command(state)
+main.add_command(tag)
 main.add_command(savepoint)
 main.add_command(fork)
 main.add_command(serve)

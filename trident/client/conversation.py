@@ -126,28 +126,31 @@ class Conversation:
 
         return self._request("POST", "/sql", limit, body, isPast=asOf is not None)
 
-    def top(self, state: str, n: int, by: str | None) -> Request:
+    def top(self, state: str, n: int, by: str | None, asOf: Any = None) -> Request:
         """Return the request for the entries with the greatest values."""
-        return self._entries(state, {"top": str(n)} | ({} if by is None else {"by": by}))
+        return self._entries(state, {"top": str(n)} | ({} if by is None else {"by": by}), asOf)
 
-    def range(self, state: str, ends: Mapping[str, Any], inclusive: str, limit: int, after: str | None) -> Request:
+    def range(
+        self, state: str, ends: Mapping[str, Any], inclusive: str, limit: int, after: str | None, asOf: Any = None
+    ) -> Request:
         """Return the request for a page of a range of keys: the one after the cursor `after`. An end may be None."""
         given = {"json": "true"} | {name: key_text(value) for name, value in ends.items() if value is not None}
         if "prefix" not in given or inclusive != "left":
             given["inclusive"] = inclusive
-        return self._entries(state, given | {"limit": str(limit)} | ({} if after is None else {"after": after}))
+        return self._entries(state, given | {"limit": str(limit)} | ({} if after is None else {"after": after}), asOf)
 
-    def by(self, state: str, fields: str, value: Any, limit: int, after: str | None) -> Request:
+    def by(self, state: str, fields: str, value: Any, limit: int, after: str | None, asOf: Any = None) -> Request:
         """Return the request for a page of the entries with a value in the fields of an index."""
         given = {"index": fields, "value": key_text(value), "json": "true", "limit": str(limit)}
-        return self._entries(state, given | ({} if after is None else {"after": after}))
+        return self._entries(state, given | ({} if after is None else {"after": after}), asOf)
 
-    def page(self, state: str, rows: int, after: str | None) -> Request:
+    def page(self, state: str, rows: int, after: str | None, asOf: Any = None) -> Request:
         """Return the request for the page of entries after the cursor `after`."""
-        return self._entries(state, {"limit": str(rows)} | ({} if after is None else {"after": after}))
+        return self._entries(state, {"limit": str(rows)} | ({} if after is None else {"after": after}), asOf)
 
-    def _entries(self, state: str, query: Mapping[str, str]) -> Request:
-        return self._request("GET", f"/state/{quote(state, safe='')}", self._timeout, None, query)
+    def _entries(self, state: str, query: Mapping[str, str], asOf: Any) -> Request:
+        given = {name: str(batch) for name, batch in _past(asOf).items()} | dict(query)
+        return self._request("GET", f"/state/{quote(state, safe='')}", self._timeout, None, given, asOf is not None)
 
     def functions(self) -> Request:
         """Return the request for the list of functions."""
@@ -156,6 +159,10 @@ class Conversation:
     def states(self) -> Request:
         """Return the request for the list of states."""
         return self._request("GET", "/state", self._timeout)
+
+    def tags(self) -> Request:
+        """Return the request for the list of tags."""
+        return self._request("GET", "/tags", self._timeout)
 
     def _request(
         self,

@@ -144,7 +144,7 @@ class DRPCClient:
     def get(self, state: str, key: Any, default: Any = None, *, asOf: int | str | datetime | None = None) -> Any:
         """Return the value of one key of a state; the default if nothing is stored.
 
-        `asOf` is an earlier batch, a txid or a time, as ``StateView.asOf`` takes it.
+        `asOf` is an earlier batch, a txid, a time or a tag, as ``StateView.asOf`` takes it.
         """
         values = self.multiGet(state, [key], asOf=asOf)
         return default if values[0] is None else values[0]
@@ -172,12 +172,12 @@ class DRPCClient:
         """
         return self._rows(self._conversation.sql(query, args, timeout, maxRows, asOf))
 
-    def top(self, state: str, n: int, by: str | None = None) -> ServedRows:
+    def top(self, state: str, n: int, by: str | None = None, *, asOf: int | str | datetime | None = None) -> ServedRows:
         """Return the `n` entries with the greatest values, as of one batch.
 
-        `by` is the field of the values to rank by.
+        `by` is the field of the values to rank by. `asOf` is an earlier batch; see ``StateView.asOf``.
         """
-        return self._rows(self._conversation.top(state, n, by))
+        return self._rows(self._conversation.top(state, n, by, asOf))
 
     def range(
         self,
@@ -189,24 +189,33 @@ class DRPCClient:
         inclusive: str = "left",
         limit: int = 100,
         after: str | None = None,
+        asOf: int | str | datetime | None = None,
     ) -> ServedRows:
         """Return the entries with keys from `low` up to but not including `high`, in order; see `StateView.range`.
 
         `prefix`, in place of `low` and `high`, is the beginning of a text key, or a tuple of values of the first key
-        fields. The result's `after` is the cursor of the next page, None after the last one.
+        fields. The result's `after` is the cursor of the next page, None after the last one. `asOf` is an earlier
+        batch; see ``StateView.asOf``.
         """
         ends = {"low": low, "high": high, "prefix": prefix}
-        return self._rows(self._conversation.range(state, ends, inclusive, limit, after))
+        return self._rows(self._conversation.range(state, ends, inclusive, limit, after, asOf))
 
     def by(
-        self, state: str, fields: FieldsLike, value: Any, *, limit: int = 100, after: str | None = None
+        self,
+        state: str,
+        fields: FieldsLike,
+        value: Any,
+        *,
+        limit: int = 100,
+        after: str | None = None,
+        asOf: int | str | datetime | None = None,
     ) -> ServedRows:
         """Return the entries with a value in the fields of an index, in the order of their keys; see `StateView.by`.
 
         For several fields the value is a tuple. The result's `after` is the cursor of the next page, None after the
-        last one.
+        last one. `asOf` is an earlier batch; see ``StateView.asOf``.
         """
-        return self._rows(self._conversation.by(state, ",".join(field_names(fields)), value, limit, after))
+        return self._rows(self._conversation.by(state, ",".join(field_names(fields)), value, limit, after, asOf))
 
     def functions(self) -> dict[str, str]:
         """Return the DRPC functions by name, each with its call: ``{"count": "count(word string)"}``."""
@@ -218,12 +227,23 @@ class DRPCClient:
         answer = self._ask(self._conversation.states())
         return list(answer.json()["states"])
 
-    def scan(self, state: str, pageRows: int = 1000) -> Iterator[ServedRows]:
-        """Yield all entries of a state in pages. Each page is as of the batch that it names."""
-        page = self._rows(self._conversation.page(state, pageRows, None))
+    def tags(self) -> list[dict[str, Any]]:
+        """Return the tags of the states, each with its name, txids and states; see ``RunningTopology.tag``."""
+        answer = self._ask(self._conversation.tags())
+        return list(answer.json()["tags"])
+
+    def scan(
+        self, state: str, pageRows: int = 1000, *, asOf: int | str | datetime | None = None
+    ) -> Iterator[ServedRows]:
+        """Yield all entries of a state in pages. Each page is as of the batch that it names.
+
+        With an earlier batch in `asOf`, all pages are as of it; see ``StateView.asOf``.
+        """
+        page = self._rows(self._conversation.page(state, pageRows, None, asOf))
         yield page
+        batch = None if asOf is None else page.asOfTxid
         while page.after is not None:
-            page = self._rows(self._conversation.page(state, pageRows, page.after))
+            page = self._rows(self._conversation.page(state, pageRows, page.after, batch))
             yield page
 
     def changes(self, state: str, after: int | str | None = None, snapshot: bool = False) -> "ServedChanges":

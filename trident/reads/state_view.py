@@ -42,6 +42,7 @@ from trident.reads.previous_reads import read_previous, txid_before
 from trident.reads.ranking import field_of, top_of_columns, top_of_values
 from trident.reads.state_mapping import StateMapping
 from trident.reads.state_range import StateRange
+from trident.reads.tags import TagName, tag_name_of, txid_of_tag
 from trident.reads.txid_reads import kept_txids, read_as_of
 from trident_state.key_order import KeyRange
 from trident_state.state_shape import StateKind, StateShape
@@ -53,7 +54,8 @@ _T = TypeVar("_T")
 
 AsOfBatch = int | str | datetime.datetime
 """``previous``: reads are as of the batch before the last committed one. A number: as of the batch with this txid.
-A time (a text in ISO 8601, or a datetime; without an offset in UTC): as of the last batch committed until then."""
+A time (a text in ISO 8601, or a datetime; without an offset in UTC): as of the last batch committed until then.
+``tag:month-end``: as of the batch that has this tag."""
 
 
 _SHOWN_ROWS = 10
@@ -141,12 +143,13 @@ class StateView(StateMapping):
         self.isolation: Isolation = "latest" if latest else "committed"
         self._batch = self._check_as_of(asOf, isolation)
 
-    def _check_as_of(self, asOf: AsOfBatch | None, isolation: str) -> int | str | Moment | None:
-        moment = None if asOf == "previous" else moment_of(asOf)
-        if not (asOf is None or asOf == "previous" or moment is not None or (type(asOf) is int and asOf >= 0)):
+    def _check_as_of(self, asOf: AsOfBatch | None, isolation: str) -> int | str | Moment | TagName | None:
+        named = None if asOf == "previous" else tag_name_of(asOf) or moment_of(asOf)
+        if not (asOf is None or asOf == "previous" or named is not None or (type(asOf) is int and asOf >= 0)):
             raise ValueError(
                 f"asOf={asOf!r}: expected 'previous', the batch before the last committed one; or a txid that is "
-                f"kept, a whole number; or a time, such as '2026-11-26 09:00'; or None for the last committed one"
+                f"kept, a whole number; or a time, such as '2026-11-26 09:00'; or a tag, such as 'tag:month-end'; or "
+                f"None for the last committed one"
             )
         if asOf is not None and self.kind is StateKind.NON_TRANSACTIONAL:
             raise StateError(
@@ -158,7 +161,7 @@ class StateView(StateMapping):
                 f"asOf={asOf!r} and isolation='latest' contradict each other: the latest values do not belong to "
                 f"one batch"
             )
-        return moment or asOf  # type: ignore[return-value]
+        return named or asOf  # type: ignore[return-value]
 
     @property
     def keyFields(self) -> pa.Schema:
@@ -563,10 +566,12 @@ class StateView(StateMapping):
 
     @property
     def _named(self) -> int | None:
-        """The txid that the caller named, by a number or a time; None for the last committed batch or the one before.
+        """The txid that the caller named, by a number, a time or a tag; None for the last one or the one before.
 
-        Raises TxidNotKeptError if the batch of a time is not kept.
+        Raises TxidNotKeptError if the batch of a time is not kept, TagNotFoundError if there is no such tag.
         """
+        if isinstance(self._batch, TagName):
+            return txid_of_tag(self._source, self.name, self._batch)
         if isinstance(self._batch, Moment):
             return txid_at(self._source, self.name, self._batch)
         return self._batch if isinstance(self._batch, int) else None
@@ -588,7 +593,8 @@ class StateView(StateMapping):
         ----------
         batch : int, str or datetime
             A txid, or a time: the last batch that was committed at or before it, by the driver's clock. A time is a
-            text in ISO 8601, such as ``"2026-11-26 09:00"``, or a datetime; without an offset it is in UTC.
+            text in ISO 8601, such as ``"2026-11-26 09:00"``, or a datetime; without an offset it is in UTC. Or a tag: a
+            text that begins with ``tag:``, such as ``"tag:month-end"``; see ``RunningTopology.tag``.
 
         Every state keeps its last committed batch, and the one before until the next one begins to commit. A state in
         memory that `openState` opened keeps all batches since its last snapshot, and a `DeltaMapState` as many as it
@@ -598,10 +604,12 @@ class StateView(StateMapping):
         ------
         TxidNotKeptError
             Raised by reads: the batch is not kept, or not committed; ``error.kept`` and the message name the range.
+        TagNotFoundError
+            Raised by reads: the state has no such tag. The message lists its tags.
         StateError
             The state is nonTransactional.
         ValueError
-            `batch` is neither a txid nor a time, or the time has not come yet.
+            `batch` is neither a txid nor a time nor a tag, or the time has not come yet.
 
         Examples
         --------

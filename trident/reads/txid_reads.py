@@ -13,7 +13,7 @@ from trident.reads.committed_reads import HeldReads, ReadSource, Snapshot
 from trident.reads.previous_reads import txid_before
 from trident.reads.static_states import ReadableStore
 from trident_state.state_shape import StateKind
-from trident_state.store import Historic
+from trident_state.store import Historic, tags_of
 
 _T = TypeVar("_T")
 
@@ -23,6 +23,11 @@ def kept_txids(source: ReadSource, state: str) -> range:
     store, committed = source.store(state), source.committed(source.group_of(state))
     first = store.kept_since() if isinstance(store, Historic) else txid_before(committed)
     return range(min(first, committed), committed + 1)
+
+
+def keeps(source: ReadSource, state: str, txid: int) -> bool:
+    """Return whether a state can be read now as of a txid: it is in the kept range, or has a tag."""
+    return txid in kept_txids(source, state) or any(tag.txid == txid for tag in tags_of(source.store(state)) or ())
 
 
 def read_as_of(source: ReadSource, states: Sequence[str], txid: int, body: Callable[[Snapshot], _T]) -> _T:
@@ -40,15 +45,19 @@ def read_as_of(source: ReadSource, states: Sequence[str], txid: int, body: Calla
 
 
 def _read_kept(source: ReadSource, states: Sequence[str], group: str, txid: int, body: Callable[[Snapshot], _T]) -> _T:
-    kept = range(0)
     for state in states:
-        kept = kept_txids(source, state)
-        if txid not in kept:
-            raise _not_kept(state, txid, kept)
+        check_kept(source, state, txid)
+    kept = kept_txids(source, states[0])
     try:
         return body(HeldReads(_PastSource(source, txid), {group: txid}, "committed"))
     except SnapshotMovedError as error:
         raise _not_kept(states[0], txid, range(min(txid + 1, kept[-1]), kept.stop)) from error
+
+
+def check_kept(source: ReadSource, state: str, txid: int) -> None:
+    """Raise TxidNotKeptError if a state cannot be read now as of a txid."""
+    if not keeps(source, state, txid):
+        raise _not_kept(state, txid, kept_txids(source, state))
 
 
 def _not_kept(state: str, txid: int, kept: range) -> TxidNotKeptError:
@@ -56,7 +65,7 @@ def _not_kept(state: str, txid: int, kept: range) -> TxidNotKeptError:
     return TxidNotKeptError(
         f"state {state!r}: txid {txid} {later}; the state can be read as of the txids {kept[0]} to {kept[-1]}. Read "
         f"without asOf for the last committed batch; to keep a batch, export it (trident state export), or keep the "
-        f"state in a store that keeps more batches",
+        f"state in a store that keeps more batches, and tags",
         kept,
     )
 

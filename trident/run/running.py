@@ -31,6 +31,7 @@ from trident.reads.commit_times import CommitTimes
 from trident.reads.committed_reads import Isolation
 from trident.reads.state_changes import StateChanges, expires
 from trident.reads.state_view import AsOfBatch, StateDescription, StateView
+from trident.reads.tagging import Tagged, TopologyTags
 from trident.recovery.savepoint import SavepointInfo, info_of
 from trident.run import registry, sigterm
 from trident.run.dead_letter_replay import Replay
@@ -60,7 +61,7 @@ _PATIENCE = 2.0
 """Seconds that the end of a run waits for listeners, and for writes to stores for which no commit turn waits."""
 
 
-class RunningTopology(Queryable):
+class RunningTopology(Queryable, Tagged):
     """A running topology: the handle that `TridentTopology.start` returns.
 
     As a context manager, it stops the run at the end of the block, and raises the error with which the run failed.
@@ -97,6 +98,7 @@ class RunningTopology(Queryable):
         self._watch = Watch(self._runs, begun.stores, context.log, begun.lease)
         self._read_source = source
         self.queries = StateQueries(source, self.states, self.state)
+        self.tagging = TopologyTags(source, self.states, self.state)
         self.drpc = LocalDRPC(
             begun.program.requests, self._read_source, context.engine.compile_request, settings.messageTimeoutSecs
         )

@@ -77,6 +77,7 @@ class _Answers:
             Door("/drpc", self._functions),
             Door("/drpc/{function}", self._execute, ("POST",)),
             Door("/state", self._states),
+            Door("/tags", self._tags),
             # One door for both methods, because an answer 405 must name all methods that the path allows.
             Door("/state/{state}", self._state, ("GET", "POST")),
             Door("/state/{state}/changes", self._feed.open),
@@ -190,6 +191,11 @@ class _Answers:
         described = [_described(self._served.state(name)) for name in self._served.states]
         return json_answer({"topology": self._served.name, "states": described})
 
+    async def _tags(self, request: Request) -> Response:
+        """Answer with the tags of the states."""
+        tags = await while_connected(request, self._in_thread(self._served.tags))
+        return json_answer({"tags": [jsonable(tag.asDict()) for tag in tags]})
+
     def _view(self, request: Request) -> StateView:
         name = request.path_params["state"]
         if name not in self._served.states:
@@ -199,7 +205,7 @@ class _Answers:
         return self._served.state(name)
 
     async def _past(self, view: StateView, asOf: int | str | None) -> StateView:
-        """Return a view as of the batch that a request names: a txid, or a time; None: the last committed batch."""
+        """Return a view as of the batch that a request names: a txid, a time or a tag; None: the last committed one."""
         if asOf is None:
             return view
         batch = int(asOf) if isinstance(asOf, str) and whole_number_in(asOf) is not None else asOf
@@ -207,7 +213,7 @@ class _Answers:
             past = view.asOf(batch)
         except ValueError as error:
             raise RequestError(400, "InvalidQuery", str(error)) from None
-        txid = await self._in_thread(lambda: past.asOfTxid)  # the txid of a time, of which all pages then are
+        txid = await self._in_thread(lambda: past.asOfTxid)  # of a time or a tag: all pages then are as of it
         return past if txid is None else view.asOf(txid)
 
     async def _get(self, request: Request) -> Response:

@@ -16,6 +16,7 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (errors.StateKeyNotFoundError, 404),
     (errors.StateEndedError, 410),
     (errors.TxidNotKeptError, 404),
+    (errors.TagNotFoundError, 404),
     (errors.DRPCArgumentError, 400),
     (errors.StateKeyError, 400),
     (errors.DRPCTimeoutError, 504),

@@ -64,6 +64,7 @@ def _paths(served: Served, limits: Limits) -> Iterable[tuple[str, dict[str, Any]
         yield f"/state/{name}/{{key}}", {"get": _get(view)}
         if served.group_of(name) is not None:
             yield f"/state/{name}/changes", {"get": _changes(name)}
+    yield "/tags", {"get": _operation("List the tags", _answer({"tags": {"type": "array"}}), [401, 403, 421, 503, 504])}
     yield "/sql", {"post": _sql(limits)}
     yield (
         "/healthz",
@@ -201,7 +202,8 @@ def _answer(properties: Mapping[str, Schema]) -> Schema:
 
 
 _TEXTS: Schema = {"type": "array", "items": {"type": "string"}}
-_AS_OF: Schema = {"type": ["integer", "string", "null"], "description": "a txid that is kept, or a time in ISO 8601"}
+_AS_OF_TEXT = "a txid that is kept, a time in ISO 8601, or tag: and the name of a tag"
+_AS_OF: Schema = {"type": ["integer", "string", "null"], "description": _AS_OF_TEXT}
 _TXIDS: Schema = {"type": "object", "additionalProperties": {"type": "integer"}}
 _TIMES: Schema = {"type": "object", "additionalProperties": {"type": ["string", "null"], "format": "date-time"}}
 _FRESH: dict[str, Schema] = {"asOfTxid": _TXIDS, "committedAt": _TIMES, "stalenessMs": {"type": ["integer", "null"]}}

@@ -8,6 +8,7 @@ from trident.reads.commit_times import CommitTimes
 from trident.reads.committed_reads import Isolation
 from trident.reads.state_changes import StateChanges
 from trident.reads.state_view import AsOfBatch, StateView
+from trident.reads.tagging import Tag
 from trident.server.watched import Watched
 from trident.sql.state_queries import StateQueries
 
@@ -49,6 +50,10 @@ class Served(Protocol):
 
     def state(self, name: str, isolation: Isolation = "committed", asOf: AsOfBatch | None = None) -> StateView:
         """Return a view of a state. Raises StateError if no state has this name."""
+        ...
+
+    def tags(self) -> list[Tag]:
+        """Return the tags of the states."""
         ...
 
     def changes(self, state: str) -> StateChanges:

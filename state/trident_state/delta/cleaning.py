@@ -8,8 +8,9 @@ from trident.base.attempt import Lease
 from trident.base.crash_points import reach
 from trident_state.delta.data_files import first_batch
 from trident_state.delta.past import PastFiles
-from trident_state.delta.record import COMPACTIONS, KEPT, TableVersion
+from trident_state.delta.record import COMPACTIONS, KEPT, TAGS, TableVersion
 from trident_state.delta.table import MovedError, StateTable
+from trident_state.delta.tags import path_of_tags
 
 
 class Keep(NamedTuple):
@@ -38,6 +39,7 @@ class Cleaner:
         before = time.time() - 3600 * keep.hours
         kept = self._first_kept(version, keep, round(1000 * before))
         needed = self._past.needed(version.files, kept, round(1000 * before))
+        needed |= version.tags.paths | {path_of_tags(version.tags.number)}
         # The file of a batch that is not committed yet may be as old.
         gone = [name for name in self._table.old_files(needed, before) if first_batch(name) <= version.marker]
         if kept == version.kept and not gone:
@@ -46,9 +48,9 @@ class Cleaner:
             version.compactions + 1
         )  # a merge that has slept for so long may name files that are to go: it collides
         try:
-            numbers, becomes = {KEPT: kept, COMPACTIONS: merges}, {"kept": kept, "compactions": merges}
-            self._table.commit(version, numbers, becomes)
-        except MovedError:  # another driver has the state now, or a merge came first; the files go another time
+            numbers = {KEPT: kept, COMPACTIONS: merges, TAGS: version.tags.number}  # a tag collides, too
+            self._table.commit(version, numbers, {"kept": kept, "compactions": merges})
+        except MovedError:  # another driver has the state now, or a merge or a tag came first; they go another time
             return
         reach("delta.kept")
         self._table.delete_named(gone)

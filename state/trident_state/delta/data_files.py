@@ -107,6 +107,18 @@ def runs_of(files: Iterable[DataFile]) -> list[list[DataFile]]:
     return [list(run) for _, run in groupby(files, key=lambda file: (file.low, file.high))]
 
 
+def make_durable(folder: TableFolder, name: str) -> None:
+    """Write a new file of a table to the disk, if the table is on one."""
+    if folder.local:
+        path = Path(folder.uri) / name
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        fsync_folder(path.parent)
+
+
 class FileFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     """The facts of a file that its footer has."""
 
@@ -161,14 +173,7 @@ class DataFiles:
             rows = min(ROW_GROUP, max(1, _GROUP_BYTES * len(table) // max(1, table.nbytes)))
             pq.write_table(table, sink, row_group_size=rows, use_dictionary=[self._columns.txid])
             size = sink.tell()
-        if self._folder.local:
-            path = Path(self._folder.uri) / file.path
-            handle = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
-            fsync_folder(path.parent)
+        make_durable(self._folder, file.path)
         return file._replace(size=size)
 
     def read(self, file: DataFile, buckets: Numbers) -> list[Rows]:

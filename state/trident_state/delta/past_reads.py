@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+import msgspec
 import pyarrow as pa
 
 from trident.base.errors import SnapshotMovedError
@@ -68,7 +69,10 @@ class PastReads:
     def _kept(self) -> Iterator[TableVersion]:
         version = self._look()
         if version is None or not version.kept_since <= self._txid <= version.marker:
-            raise SnapshotMovedError(f"{self._where} cannot be read as of txid {self._txid}: it is not kept")
+            tag = None if version is None else version.tags.at(self._txid)
+            if version is None or tag is None:
+                raise SnapshotMovedError(f"{self._where} cannot be read as of txid {self._txid}: it is not kept")
+            version = msgspec.structs.replace(version, files=tag.data_files(self._where))
         try:
             yield version
         except MissingFileError as error:

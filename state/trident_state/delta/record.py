@@ -3,8 +3,8 @@
 The properties say which state the table holds. The numbers are those of applications (the action ``txn``), which Delta
 keeps in checkpoints too, and of which two versions at the same time cannot set the same one: the txid of the last batch
 (the marker), the first txid that can be read, the epoch and the token of the driver that holds the state, the times by
-which values expire, the number of compactions, and a check of the files: no version that takes rows away without the
-state, such as Delta's RESTORE, keeps it right.
+which values expire, the number of compactions, the number of the file with the tags, and a check of the files: no
+version that takes rows away without the state, such as Delta's RESTORE, keeps it right.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,6 +16,7 @@ from trident.base.attempt import Lease
 from trident.base.errors import StateCorruptError, StateOwnedError
 from trident.files.delta_numbers import PIECES, pieces_of, text_of
 from trident_state.delta.data_files import DataFile
+from trident_state.delta.tags import NO_TAGS, TagSet
 from trident_state.expiry import Expiry
 from trident_state.incarnation import Incarnation
 from trident_state.messages import GroupStatus, StoreReport
@@ -25,6 +26,7 @@ FORMAT = "1"
 _PROPERTY = "trident."
 
 MARKER, EPOCH, DROPPED, COMPACTIONS, FILES, KEPT = "", "epoch", "dropped", "compactions", "files", "kept"
+TAGS = "tags"
 
 ReadNumber = Callable[[str], int | None]
 
@@ -57,6 +59,8 @@ class TableVersion(msgspec.Struct, frozen=True):
     """The data files, in the order of their batches."""
     kept: int | None = None
     """The first txid as of which the state can be read, as the upkeep has moved it; None in an older table."""
+    tags: TagSet = NO_TAGS
+    """The txids that are kept by name, whatever the upkeep does."""
 
     @property
     def kept_since(self) -> int:

@@ -41,6 +41,7 @@ from trident_state.delta.record import (
     FILES,
     KEPT,
     MARKER,
+    TAGS,
     TableVersion,
     changed_numbers,
     expiry_numbers,
@@ -49,6 +50,8 @@ from trident_state.delta.record import (
 )
 from trident_state.delta.shared_table import OpenBatch, OpenSnapshot, files_of
 from trident_state.delta.table import MovedError, StateTable
+from trident_state.delta.tagging import Tagger
+from trident_state.delta.tags import NO_TAGS
 from trident_state.delta.upkeep import Upkeep
 from trident_state.expiry import Expiry
 from trident_state.incarnation import Incarnation
@@ -58,6 +61,7 @@ from trident_state.messages import Applied, Found, GroupStatus, Put, StoreReport
 from trident_state.rules import check_not_beyond, check_reached
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 from trident_state.store import read_again
+from trident_state.tags import StateTag
 
 _TRIES = 20
 """The most times that a drop begins. It begins again if a driver wrote the state meanwhile."""
@@ -91,6 +95,7 @@ class DeltaStore:
         compactor = Compactor(beside, self._files, self._reads, self._columns, self._where)
         cleaner = Cleaner(beside, self._reads.past, keep, lambda: self._lease)
         self._ranges = RangeReads(self._reads, shape.entries)
+        self._tagger = Tagger(StateTable(folder, self._where), self._reads.past, self._tagged, self._where)
         self.upkeep = Upkeep(beside, compactor, cleaner, self._where)
         self._writing = threading.RLock()
         self._lease: Lease | None = None
@@ -119,7 +124,7 @@ class DeltaStore:
                     )
             else:
                 properties = properties_of(self._identity, self._shape, self._kind, self._rows, birth)
-                numbers = {MARKER: birth, DROPPED: 0, FILES: 0, KEPT: birth, **lease_numbers(lease)}
+                numbers = {MARKER: birth, DROPPED: 0, FILES: 0, KEPT: birth, TAGS: 0, **lease_numbers(lease)}
                 if version is not None:
                     numbers |= changed_numbers(expiry_numbers(version.expiry), expiry_numbers(Expiry()))
                 self._table.create(self._columns.schema, properties, numbers, version)
@@ -332,7 +337,9 @@ class DeltaStore:
 
     def _last(self) -> TableVersion | None:
         """Return the last version; None if there is no state. Raises the error of `Incarnation.check`."""
-        version = self._table.look()
+        return self._bound(self._table.look())
+
+    def _bound(self, version: TableVersion | None) -> TableVersion | None:
         if version is not None and version.dropped:
             version = None
         if self._incarnation is not None:
@@ -356,6 +363,22 @@ class DeltaStore:
     def at(self, txid: int) -> PastReads:
         """Return the state as of a txid that is kept."""
         return PastReads(self._last, self._reads, self._ranges, self._columns, txid, self._where)
+
+    def tags(self) -> tuple[StateTag, ...]:
+        """Return the tags; see `trident_state.store.Tagging`."""
+        version = self._last()
+        return () if version is None else version.tags.tags
+
+    def tag(self, tag: StateTag) -> None:
+        """Keep a txid under a name; see `trident_state.store.Tagging`."""
+        self._tagger.tag(tag)
+
+    def untag(self, name: str) -> None:
+        """Drop a tag; see `trident_state.store.Tagging`."""
+        self._tagger.untag(name)
+
+    def _tagged(self, version: TableVersion | None) -> TableVersion:
+        return self._present(self._bound(version))
 
     # --- end -------------------------------------------------------------------------------------------------
 
@@ -381,8 +404,8 @@ class DeltaStore:
             held = version.lease if lease is None else lease
             try:
                 merges = version.compactions + 1  # the files of a merge that comes first would stay in the table
-                numbers = {DROPPED: 1, COMPACTIONS: merges, **lease_numbers(held)}
-                becomes = {"dropped": True, "compactions": merges, "lease": held}
+                numbers = {DROPPED: 1, COMPACTIONS: merges, TAGS: 0, **lease_numbers(held)}
+                becomes = {"dropped": True, "compactions": merges, "lease": held, "tags": NO_TAGS}
                 return self._table.commit(version, numbers, becomes, everything=True)
             except MovedError:
                 moved = self._table.look()

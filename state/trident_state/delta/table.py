@@ -34,6 +34,7 @@ from trident_state.delta.record import (
     FILES,
     KEPT,
     MARKER,
+    TAGS,
     StateProperties,
     TableVersion,
     application,
@@ -41,6 +42,7 @@ from trident_state.delta.record import (
     read_lease,
     read_properties,
 )
+from trident_state.delta.tags import NO_TAGS, TagSet, is_tag_file, path_of_tags, read_tags
 
 _LOG = "_delta_log"
 _NEED = "DeltaMapState needs the package deltalake"
@@ -49,6 +51,10 @@ _REFUSED = ("403 Forbidden", "401 Unauthorized", "lacked the necessary privilege
 
 class MovedError(StateUnavailableError):
     """The table has a version after the one that a commit was to follow, and it sets a number that the commit sets."""
+
+
+class _ReplacedError(StateUnavailableError):
+    """A file of a version is missing, since the version was replaced, or the table is damaged."""
 
 
 class StateTable:
@@ -71,7 +77,11 @@ class StateTable:
         """
         with self._lock, self._calling():
             if self._held is None or not self._is_last(self._held.version, self._stamp):
-                self._held = self._load()
+                try:
+                    self._held = self._load()
+                except _ReplacedError:  # the tags were changed between two reads
+                    self._reader = None
+                    self._held = self._load()
             return self._held
 
     def _is_last(self, version: int, stamp: object) -> bool:
@@ -144,7 +154,14 @@ class StateTable:
             read_expiry(number),
             tuple(sorted(files)),
             number(KEPT),
+            self._tags(number(TAGS) or 0, known),
         )
+
+    def _tags(self, number: int, known: TableVersion | None) -> TagSet:
+        tags = read_tags(self.folder, number, NO_TAGS if known is None else known.tags, self._where)
+        if tags is None:
+            raise _ReplacedError(f"{self._where}: the file {path_of_tags(number)} of its table is missing")
+        return tags
 
     def check_safe(self) -> None:
         """Raise StateError if deltalake may replace another driver's version, because of a setting of this process."""
@@ -273,7 +290,7 @@ class StateTable:
             if dropped.dropped and stamp is not None:
                 for name in self.folder.names(""):
                     made = self.folder.stamp(name)
-                    if name.endswith(".parquet") and made is not None and made[1] < stamp[1]:
+                    if _is_ours(name) and made is not None and made[1] < stamp[1]:
                         self.folder.delete(name)
 
     # --- upkeep ----------------------------------------------------------------------------------------------
@@ -297,9 +314,9 @@ class StateTable:
             table.cleanup_metadata()
 
     def old_files(self, needed: Set[str], before: float) -> list[str]:
-        """Return the names of data files that are not among the `needed` ones and are older than a time (s)."""
+        """Return the names of files of data and tags that are not `needed` and are older than a time (s)."""
         with self._calling():
-            names = [name for name in self.folder.names("") if name.endswith(".parquet") and name not in needed]
+            names = [name for name in self.folder.names("") if _is_ours(name) and name not in needed]
             stamps = [self.folder.stamp(name) for name in names]
         return [name for name, made in zip(names, stamps, strict=True) if made is not None and made[1] < before * 1e9]
 
@@ -339,6 +356,10 @@ def _fsync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _is_ours(name: str) -> bool:
+    return name.endswith(".parquet") or is_tag_file(name)
 
 
 def _commit(version: int) -> str:
