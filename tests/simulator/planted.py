@@ -892,8 +892,8 @@ IN_TABLES = [
         "vacuum",
         "a merge that slept names files that were cleaned up",
         "state/trident_state/delta/cleaning.py",
-        "{KEPT: kept, COMPACTIONS: merges}",
-        "{KEPT: kept}",
+        "{KEPT: kept, COMPACTIONS: merges, TAGS",
+        "{KEPT: kept, TAGS",
         flow=DELTA,
     ),
     Fault(
@@ -916,8 +916,8 @@ IN_TABLES = [
         "drop",
         "a merge that comes first leaves its files in the table",
         "state/trident_state/delta/store.py",
-        "{DROPPED: 1, COMPACTIONS: merges, **lease_numbers(held)}",
-        "{DROPPED: 1, **lease_numbers(held)}",
+        "{DROPPED: 1, COMPACTIONS: merges, TAGS: 0, **lease_numbers(held)}",
+        "{DROPPED: 1, TAGS: 0, **lease_numbers(held)}",
         flow=DELTA_CHANGING,
     ),
     Fault(

@@ -174,7 +174,12 @@ class AsyncDRPCClient:
         return await self._rows(self._conversation.sql(query, args, timeout, maxRows, asOf))
 
     async def top(
-        self, state: str, n: int, by: str | None = None, *, asOf: int | str | datetime | None = None
+        self,
+        state: str,
+        n: int,
+        by: str | None = None,
+        *,
+        asOf: int | str | datetime | None = None,
     ) -> ServedRows:
         """Return the `n` entries with the greatest values, as of one batch.
 

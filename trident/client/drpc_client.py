@@ -172,7 +172,14 @@ class DRPCClient:
         """
         return self._rows(self._conversation.sql(query, args, timeout, maxRows, asOf))
 
-    def top(self, state: str, n: int, by: str | None = None, *, asOf: int | str | datetime | None = None) -> ServedRows:
+    def top(
+        self,
+        state: str,
+        n: int,
+        by: str | None = None,
+        *,
+        asOf: int | str | datetime | None = None,
+    ) -> ServedRows:
         """Return the `n` entries with the greatest values, as of one batch.
 
         `by` is the field of the values to rank by. `asOf` is an earlier batch; see ``StateView.asOf``.
