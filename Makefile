@@ -66,6 +66,9 @@ docs: $(READY) ## build the documentation as a site in build/site, to be opened 
 bench: $(READY) ## measure against Spark alone and hand-written code; ARGS=--quick for a first look
 	$(RUN) -m benchmarks $(ARGS)
 
+nexmark: $(READY) ## the queries of Nexmark on both engines beside Structured Streaming; ARGS="--check --events 20000": are all rows right?
+	$(RUN) -m benchmarks.nexmark $(ARGS)
+
 torture: $(READY) ## kill servers, drivers, workers and Spark for MINUTES=10, then in ROUNDS=200 around puts of executors; compare every count
 	$(RUN) -m tests.faults.torture $(or $(MINUTES),10)
 	$(RUN) -m tests.cluster.put_rounds $(or $(ROUNDS),200)
@@ -105,4 +108,4 @@ $(LOWEST)/.ready: pyproject.toml | $(UV)
 
 export NO_MKDOCS_2_WARNING := 1  # an advertisement for other tools
 
-.PHONY: help demo test test-all test-classic test-connect again soak check tools lowest format docs bench torture lock clean
+.PHONY: help demo test test-all test-classic test-connect again soak check tools lowest format docs bench nexmark torture lock clean

@@ -1,6 +1,5 @@
 """An idle topology on Spark runs no job, and takes next to nothing of a core; sized batches on Spark lose no row."""
 
-import os
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.processes import descendants
+from tests.support.processes import cpu_seconds
 from tests.support.spark import CONNECT
 from trident import Count, TridentTopology
 from trident.spouts import FileSpout, RateSpout
@@ -23,18 +22,6 @@ def counting(spout: object) -> TridentTopology:
     rows = topology.newStream("rows", spout).groupBy(field)
     rows.persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
     return topology
-
-
-def cpu_seconds() -> float:
-    """The CPU time of this process, of Spark's JVM and of its workers, so far."""
-    ticks = 0
-    for pid in (os.getpid(), *descendants(os.getpid())):
-        try:
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
-        except OSError:  # it has ended meanwhile
-            continue
-        ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 @pytest.mark.skipif(CONNECT, reason="a client cannot count its server's jobs")

@@ -58,6 +58,7 @@ LEFT_OUT = (
             "tests/commits/test_writers_spark.py",
             "tests/spouts/delta/test_on_spark.py",
             "tests/spouts/kafka/test_on_spark.py",
+            "tests/nexmark/test_nexmark.py::test_spark_gives",
             "tests/state/delta/test_on_spark.py",
         ),
         (
@@ -187,6 +188,7 @@ LEFT_OUT = (
             "tests/faults/test_disk.py",
             "tests/faults/test_guarantees.py",
             "tests/faults/test_kill_points",
+            "tests/nexmark/test_nexmark.py::test_a_killed",
             "tests/outputs/delta/test_changes.py::test_drivers_that_die_write_each_batch_once",
             "tests/reads/test_previous_reads.py",
             "tests/batches/test_attempts.py",

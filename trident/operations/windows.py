@@ -243,6 +243,7 @@ class SlidingEventTimeWindow(EventTimeWindow):
 class SessionWindow(_Window):
     """Windows of tuples that follow one another by less than `gap` of event time. Trident has no such windows.
 
+    Two tuples that are just `gap` apart are in two sessions; in Spark and Flink they are in one.
     A session ends `gap` after its last tuple. The watermark is the same as for a `TumblingEventTimeWindow`; a tuple is
     late if the watermark has reached the tuple's time plus the gap.
 
