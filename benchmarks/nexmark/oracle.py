@@ -34,6 +34,15 @@ def _sessions(apart: str) -> str:
         GROUP BY bidder, session HAVING until <= (SELECT bids FROM watermarks)"""
 
 
+def _by_price(aggregate: str) -> str:
+    """Return an aggregate of all bids, and by price."""
+    bands = ("price < 10000", "price >= 10000 AND price < 1000000", "price >= 1000000")
+    return ", ".join([aggregate, *(f"{aggregate} FILTER ({band})" for band in bands)])
+
+
+COUNTS = "COLUMNS('bids$'), len(COLUMNS('(bidders|auctions)$'))"
+"""The counts in a found row that has the different values."""
+
 ANSWERS = {
     "q0": Answer("SELECT auction, bidder, price, dateTime, extra FROM bids"),
     "q1": Answer("SELECT auction, bidder, 0.908 * price, dateTime, extra FROM bids"),
@@ -100,11 +109,25 @@ ANSWERS = {
                   dateTime, extra, len(regexp_extract_all(extra, 'c'))
            FROM bids WHERE 0.908 * price > 1000000 AND 0.908 * price < 50000000"""
     ),
+    "q15": Answer(
+        f"""SELECT {DAY} AS day, {_by_price("count(*)")}, {_by_price("count(DISTINCT bidder)")},
+                   {_by_price("count(DISTINCT auction)")} FROM bids GROUP BY day""",
+        f"SELECT day, {COUNTS} FROM found",
+    ),
+    "q16": Answer(
+        f"""SELECT channel, {DAY} AS day, max(strftime(dateTime, '%H:%M')), {_by_price("count(*)")},
+                   {_by_price("count(DISTINCT bidder)")}, {_by_price("count(DISTINCT auction)")}
+            FROM bids GROUP BY channel, day""",
+        f"SELECT channel, day, last, {COUNTS} FROM found",
+    ),
     "q17": Answer(
-        f"""SELECT auction, {DAY} AS day, count(*), count(*) FILTER (price < 10000),
-                   count(*) FILTER (price >= 10000 AND price < 1000000), count(*) FILTER (price >= 1000000),
-                   min(price), max(price), avg(price), sum(price)
+        f"""SELECT auction, {DAY} AS day, {_by_price("count(*)")}, min(price), max(price), avg(price), sum(price)
             FROM bids GROUP BY auction, day"""
+    ),
+    "q18": Answer(
+        """SELECT auction, bidder, dateTime, price, channel, url, extra FROM bids
+           QUALIFY row_number() OVER (PARTITION BY auction, bidder ORDER BY dateTime DESC) = 1""",
+        "SELECT auction, bidder, unnest(last, recursive := true) FROM found",
     ),
     "q19": Answer(
         """SELECT auction, price, dateTime, bidder, channel, url, extra FROM bids

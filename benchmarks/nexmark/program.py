@@ -26,7 +26,8 @@ def run(events: Events, query: str, engine: EngineName, folder: Path, spark: Spa
     nexmark = Nexmark(events, str(folder / "out"))
     getattr(queries, query)(nexmark)
     place = str(folder / "checkpoint")
-    with nexmark.topology.start(spark, engine=engine, name=query, checkpointLocation=place) as running:
+    session = None if engine == "embedded" else spark
+    with nexmark.topology.start(session, engine=engine, name=query, checkpointLocation=place) as running:
         running.processAllAvailable()
         if "result" in running.states:
             return running.state("result").toArrow()

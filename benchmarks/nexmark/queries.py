@@ -10,6 +10,7 @@ from benchmarks.nexmark.events import LATE, LONGEST
 from benchmarks.nexmark.tables import Nexmark
 from trident import (
     Average,
+    CollectSet,
     Count,
     Max,
     Min,
@@ -30,6 +31,12 @@ from trident.state import MemoryMapState
 
 MEMORY = MemoryMapState.opaque()
 EURO = lit(Decimal("0.908"))
+DAY, MINUTE = F.date_format("dateTime", "yyyy-MM-dd"), F.date_format("dateTime", "HH:mm")
+BANDS = {
+    "low": col("price") < 10_000,
+    "middle": (col("price") >= 10_000) & (col("price") < 1_000_000),
+    "high": col("price") >= 1_000_000,
+}
 EVER = ("-3650 days", "3650 days")
 """The interval of a join that has none."""
 
@@ -129,8 +136,7 @@ def q9(nexmark: Nexmark) -> None:
 def q10(nexmark: Nexmark) -> None:
     """Log the bids into folders by day and minute."""
     bids = nexmark.bids.project("auction, bidder, price, dateTime, extra")
-    bids = bids.each({"day": F.date_format("dateTime", "yyyy-MM-dd"), "minute": F.date_format("dateTime", "HH:mm")})
-    bids.writeParquet(nexmark.out, partitionBy="day, minute")
+    bids.each({"day": DAY, "minute": MINUTE}).writeParquet(nexmark.out, partitionBy="day, minute")
 
 
 def q11(nexmark: Nexmark) -> None:
@@ -169,20 +175,30 @@ def q14(nexmark: Nexmark) -> None:
     bids.project("auction, bidder, price, time, dateTime, extra, c").writeParquet(nexmark.out)
 
 
+def q15(nexmark: Nexmark) -> None:
+    """Count the bids, bidders and auctions of each day, also by price."""
+    statistics = {**_counts(), **_distinct("bidder"), **_distinct("auction")}
+    nexmark.bids.each({"day": DAY}).groupBy("day").persistentAggregate(MEMORY, statistics, name="result")
+
+
+def q16(nexmark: Nexmark) -> None:
+    """Count the bids, bidders and auctions of each channel and day, also by price."""
+    statistics = {"last": Max("minute"), **_counts(), **_distinct("bidder"), **_distinct("auction")}
+    bids = nexmark.bids.each({"day": DAY, "minute": MINUTE}).groupBy("channel, day")
+    bids.persistentAggregate(MEMORY, statistics, name="result")
+
+
 def q17(nexmark: Nexmark) -> None:
     """Give the statistics of each auction and day."""
-    bids = nexmark.bids.each({"day": F.date_format("dateTime", "yyyy-MM-dd"), **_ranks()})
-    statistics = {
-        "bids": Count(),
-        "low": Sum("low"),
-        "middle": Sum("middle"),
-        "high": Sum("high"),
-        "smallest": Min("price"),
-        "greatest": Max("price"),
-        "average": Average("price"),
-        "total": Sum("price"),
-    }
-    bids.groupBy("auction, day").persistentAggregate(MEMORY, statistics, name="result")
+    prices = {"least": Min("price"), "most": Max("price"), "mean": Average("price"), "total": Sum("price")}
+    bids = nexmark.bids.each({"day": DAY}).groupBy("auction, day")
+    bids.persistentAggregate(MEMORY, {**_counts(), **prices}, name="result")
+
+
+def q18(nexmark: Nexmark) -> None:
+    """Find the last bid of each bidder on each auction."""
+    bids = nexmark.bids.groupBy("auction, bidder")
+    bids.persistentAggregate(MEMORY, "dateTime, price, channel, url, extra", TopK(1), "last", name="result")
 
 
 def q19(nexmark: Nexmark) -> None:
@@ -244,10 +260,11 @@ def _in_time(nexmark: Nexmark) -> Stream:
     return pairs.filter(col("bidTime") <= col("expires"))
 
 
-def _ranks() -> dict[str, F.ColumnExpression]:
-    price = col("price")
-    return {
-        "low": when(price < 10_000, 1).otherwise(0),
-        "middle": when((price >= 10_000) & (price < 1_000_000), 1).otherwise(0),
-        "high": when(price >= 1_000_000, 1).otherwise(0),
-    }
+def _counts() -> dict[str, Count]:
+    return {"bids": Count(), **{f"{band}_bids": Count(where=prices) for band, prices in BANDS.items()}}
+
+
+def _distinct(field: str) -> dict[str, CollectSet]:
+    """Return the different values of a field, of all bids and by price."""
+    by_price = {f"{band}_{field}s": CollectSet(field, where=prices) for band, prices in BANDS.items()}
+    return {f"{field}s": CollectSet(field), **by_price}

@@ -113,19 +113,45 @@ def _q14(of: Tables) -> DataFrame:
     return bids.select("auction", "bidder", "price", time.alias("time"), "dateTime", "extra", c.alias("c"))
 
 
+def _q15(of: Tables) -> DataFrame:
+    return of.bids.groupBy(_day()).agg(*_counts(), *_distinct("bidder"), *_distinct("auction"))
+
+
+def _q16(of: Tables) -> DataFrame:
+    last = F.max(F.date_format("dateTime", "HH:mm"))
+    return of.bids.groupBy("channel", _day()).agg(last, *_counts(), *_distinct("bidder"), *_distinct("auction"))
+
+
 def _q17(of: Tables) -> DataFrame:
     price = F.col("price")
-    day = F.date_format("dateTime", "yyyy-MM-dd").alias("day")
-    return of.bids.groupBy("auction", day).agg(
-        F.count("*"),
-        F.count_if(price < 10_000),
-        F.count_if((price >= 10_000) & (price < 1_000_000)),
-        F.count_if(price >= 1_000_000),
-        F.min(price),
-        F.max(price),
-        F.avg(price),
-        F.sum(price),
-    )
+    return of.bids.groupBy("auction", _day()).agg(*_counts(), F.min(price), F.max(price), F.avg(price), F.sum(price))
+
+
+def _q18(of: Tables) -> DataFrame:
+    return of.bids.groupBy("auction", "bidder").agg(F.max_by(F.struct("price", "channel", "url", "extra"), "dateTime"))
+
+
+def _q19(of: Tables) -> DataFrame:
+    bid = F.struct("price", "dateTime", "bidder", "channel", "url", "extra")
+    return of.bids.groupBy("auction").agg(F.max_by(bid, "price", 10))
+
+
+def _day() -> Column:
+    return F.date_format("dateTime", "yyyy-MM-dd").alias("day")
+
+
+def _bands() -> list[Column]:
+    price = F.col("price")
+    return [F.lit(True), price < 10_000, (price >= 10_000) & (price < 1_000_000), price >= 1_000_000]
+
+
+def _counts() -> list[Column]:
+    return [F.count_if(band) for band in _bands()]
+
+
+def _distinct(field: str) -> list[Column]:
+    """Return the numbers of different values; a distinct aggregate is refused in a stream."""
+    return [F.size(F.collect_set(F.when(band, F.col(field)))) for band in _bands()]
 
 
 def _q20(of: Tables) -> DataFrame:
@@ -165,7 +191,14 @@ APPENDED: dict[str, Callable[[Tables], DataFrame]] = {
     "q21": _q21,
     "q22": _q22,
 }
-UPDATED: dict[str, Callable[[Tables], DataFrame]] = {"q12": _q12, "q17": _q17}
+UPDATED: dict[str, Callable[[Tables], DataFrame]] = {
+    "q12": _q12,
+    "q15": _q15,
+    "q16": _q16,
+    "q17": _q17,
+    "q18": _q18,
+    "q19": _q19,
+}
 
 
 def structured_streaming(spark: SparkSession, events: Events, query: str, folder: Path) -> pa.Table | None:

@@ -59,6 +59,8 @@ LEFT_OUT = (
             "tests/spouts/delta/test_on_spark.py",
             "tests/spouts/kafka/test_on_spark.py",
             "tests/nexmark/test_nexmark.py::test_spark_gives",
+            "tests/nexmark/test_yahoo.py::test_spark",
+            "tests/nexmark/test_yahoo.py::test_foreach_batch",
             "tests/state/delta/test_on_spark.py",
         ),
         (
