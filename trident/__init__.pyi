@@ -25,6 +25,7 @@ from trident.operations.aggregates.collect_set import CollectSet as CollectSet
 from trident.operations.aggregates.count import Count as Count
 from trident.operations.aggregates.extremes import Max as Max
 from trident.operations.aggregates.extremes import Min as Min
+from trident.operations.aggregates.latest import Latest as Latest
 from trident.operations.aggregates.median import Median as Median
 from trident.operations.aggregates.moments import StdDev as StdDev
 from trident.operations.aggregates.moments import StdDevPop as StdDevPop

@@ -157,6 +157,7 @@ def test_executors_store_and_emit_what_the_driver_does_byte_for_byte(
             stream.foreachArrow(taking, name=f"out{number}")
         grouped.persistentAggregate(state, "n", Joined(), "joined", name="joined")
         words.toTable("word", state, name="latest")
+        words.toTable("word", state, orderBy="n", name="newest")
         made.clear()
         events = run(topology, spark, tmp_path / writers)
         dropped.append([event["states"]["first"]["dropped"] for event in events])
@@ -167,7 +168,7 @@ def test_executors_store_and_emit_what_the_driver_does_byte_for_byte(
     assert emitted[0] == emitted[1]
     assert dropped[0] == dropped[1] == [270, 300, 300]
     assert len(stored[0]) > 50 and all(emitted[0])
-    assert len(made) == 7 * len(BATCHES), Counter(made)
+    assert len(made) == 8 * len(BATCHES), Counter(made)
 
 
 # --- what fails on the way ------------------------------------------------------------------------------------------

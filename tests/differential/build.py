@@ -1,5 +1,6 @@
 """A plan as a real topology. Every stream that nobody reads ends in a state, so that its tuples can be seen."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from tests.differential import functions as use
@@ -13,6 +14,7 @@ from trident import (
     First,
     FirstN,
     Last,
+    Latest,
     Max,
     MaxBy,
     Median,
@@ -45,6 +47,7 @@ AGGREGATORS: dict[str, Any] = {
     "Last": Last,
     "CollectList": CollectList,
     "CollectSet": CollectSet,
+    "Latest": Latest,
     "MaxBy": MaxBy,
     "MinBy": MinBy,
     "StdDev": StdDev,
@@ -55,6 +58,10 @@ AGGREGATORS: dict[str, Any] = {
     "TotalOfSeries": lambda: use.total_of_series,
     "SpreadOfSeries": lambda: use.spread_of_series,
 }
+
+
+def made(kind: str, inputs: Sequence[str]) -> Any:
+    return Latest(inputs[1]) if kind == "Latest" else AGGREGATORS[kind]()
 
 
 def nothing(*_: Any) -> None:
@@ -153,7 +160,7 @@ def _window(step: Step, of: list[Stream], native: bool) -> Stream:
 
 def _members(step: Step) -> dict[str, Any]:
     return {
-        name: (list(inputs), AGGREGATORS[kind]()) if inputs else AGGREGATORS[kind]()
+        name: (list(inputs), made(kind, inputs)) if inputs else AGGREGATORS[kind]()
         for name, (kind, inputs) in zip(step.args["names"], step.args["members"], strict=True)
     }
 

@@ -56,6 +56,7 @@ _SEVERAL: dict[str, tuple[tuple[str, ...], ...]] = {
     "Last": (("string", "long"),),
     "CollectList": (("string", "long"),),
     "CollectSet": (("string", "long"),),
+    "Latest": (("string", "long"), ("string", "long")),
     "MaxBy": (("string", "long"), ("string", "long")),
     "MinBy": (("string", "long"), ("string", "long")),
     "StdDev": (("long",),),
@@ -65,7 +66,7 @@ _SEVERAL: dict[str, tuple[tuple[str, ...], ...]] = {
     "TopK": (("long",),),
 }
 """Aggregators in a bundle, and the types of each of their inputs."""
-_IN_ORDER = ("First", "Last", "CollectList", "MaxBy", "MinBy")
+_IN_ORDER = ("First", "Last", "CollectList", "Latest", "MaxBy", "MinBy")
 _LOCAL = ("each", "map", "filter", "filterNull", "project", "drop", "rename", "peek", "part")
 
 

@@ -207,6 +207,9 @@ def described(kind: str, rows: list[Row]) -> Any:
             return there
         case "CollectSet":
             return sorted(set(there))
+        case "Latest":
+            able = [row for row in rows if row[1] is not None]
+            return max(reversed(able), key=lambda row: row[1]) if able else None  # of several the last
         case "MaxBy" | "MinBy":
             able = [row for row in rows if row[1] is not None]
             chosen = max if kind == "MaxBy" else min

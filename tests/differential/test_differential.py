@@ -86,7 +86,9 @@ def counted(rows: list[Row]) -> Counter[Row]:
 
 
 def shown(value: Any) -> Any:
-    """As groups and joins see it, without the last digits of a double; a list as a tuple."""
+    """As groups and joins see it, without the last digits of a double; a list or a struct as a tuple."""
+    if isinstance(value, dict):
+        return tuple(map(shown, value.values()))
     if isinstance(value, list):
         return tuple(map(shown, value))
     value = same(value)

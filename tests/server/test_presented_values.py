@@ -15,6 +15,7 @@ from trident import (
     DRPCClient,
     First,
     Last,
+    Latest,
     Max,
     MaxBy,
     Median,
@@ -45,6 +46,7 @@ SEVERAL: dict[str, Any] = {
     "words": CollectList("word"),
     "prices": CollectSet("price"),
     "best": ("price, word", TopK(2)),
+    "latest": ("word, d", Latest("d")),
 }
 
 

@@ -178,13 +178,17 @@ def _recent(history: list[Batch]) -> dict[str, Held | Waiting]:
 
 def _table(history: list[Batch]) -> dict[str, Held | Waiting]:
     latest: dict[str, int] = {}
+    newest: dict[str, dict[str, int]] = {}
     joined, own = list[tuple[str, int]](), list[tuple[str, int]]()
     for batch in history:
         joined += [(word, pair(seq, latest.get(word))) for word, seq in batch[OTHERS]]
         own += [(word, pair(seq, latest[word])) for word, seq in batch[NUMBERS] if word in latest]
         latest |= dict(batch[NUMBERS])
+        for word, seq in batch[NUMBERS]:
+            if word not in newest or score(seq) >= newest[word]["score"]:
+                newest[word] = {"seq": seq, "score": score(seq)}
     held = {word: {"seq": seq, "check": checksum(seq)} for word, seq in latest.items()}
-    return {"latest": held, "joined": _sums(joined), "own": _sums(own)}
+    return {"latest": held, "newest": newest, "joined": _sums(joined), "own": _sums(own)}
 
 
 def _changes(history: list[Batch]) -> dict[str, Held | Waiting]:
@@ -290,6 +294,7 @@ def _several(history: list[Batch]) -> dict[str, Held | Waiting]:
 
 def _described(numbers: list[int]) -> dict[str, Any]:
     mean = sum(numbers) / len(numbers)
+    latest = max(reversed(numbers), key=score)  # of several the last
     squares = sum((number - mean) ** 2 for number in numbers)
     return {
         "n": len(numbers),
@@ -305,6 +310,7 @@ def _described(numbers: list[int]) -> dict[str, Any]:
         "variance": rounded(squares / len(numbers)),
         "mean": rounded(mean),
         "best": sorted(numbers, reverse=True)[:2],
+        "latest": {"score": score(latest), "seq": latest},
         "odd": sum(number % 2 for number in numbers),
         "oddest": [number for number in sorted(numbers, reverse=True) if number % 2][:1],
         "middle": float(statistics.median(numbers)),

@@ -20,6 +20,7 @@ from trident import (
     Count,
     First,
     Last,
+    Latest,
     MapGet,
     Max,
     MaxBy,
@@ -97,10 +98,12 @@ def _recent(stream: Streams, topology: TridentTopology) -> None:
 
 
 def _table(stream: Streams, topology: TridentTopology) -> None:
-    """latest: the last tuple of each word. joined: what the other stream's tuples found there, or nothing; own: what
-    the table's own tuples found."""
+    """latest: the last tuple of each word. newest: the one with the greatest score. joined: what the other stream's
+    tuples found in latest, or nothing; own: what the table's own tuples found."""
     numbers = stream(NUMBERS).each("seq", checksum, "check long")
     latest = numbers.toTable("word", InWorld("latest"), name="latest")
+    scored = numbers.each("seq", score, "score long")
+    scored.toTable("word", InWorld("newest"), valueFields="seq, score", orderBy="score", name="newest")
     found = stream(OTHERS).joinTable(latest, "word", joinType="left", outputFields=["before", "checked"])
     _summed(found.each(["seq", "before"], pair, "check long"), "joined")
     own = numbers.project("word", "seq").joinTable(latest, "word", outputFields=["before", "checked"])
@@ -203,6 +206,7 @@ AGGREGATES: dict[str, Any] = {
     "middle": Median("seq"),
     "mean": Average("seq"),
     "best": ("seq", TopK(2)),
+    "latest": ("score, seq", Latest("score")),
     "odd": Count(where=col("seq") % 2 == 1),
     "oddest": ("seq", TopK(1, where=col("seq") % 2 == 1)),
 }

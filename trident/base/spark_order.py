@@ -1,6 +1,6 @@
-"""Spark's order of the values of Arrow columns: NaN is greater than every number and equal to NaN, and -0.0 is 0.0."""
+"""Spark's order of values: NaN is greater than every number and equal to NaN, -0.0 is 0.0, and a null is the least."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,19 @@ def exceeds(a: pa.Array, b: pa.Array) -> pa.Array:
     return greater
 
 
+def rank_of(value: Any) -> tuple[Any, ...]:
+    """Return a sort key for a value, or for a tuple of values, which are compared one after the other.
+
+    >>> sorted([float("nan"), 2.0, None, 7.0], key=rank_of)
+    [None, 2.0, 7.0, nan]
+    """
+    if isinstance(value, tuple):  # a Row is a tuple, too
+        return tuple(map(rank_of, value))
+    if value is None:
+        return (0,)
+    return (1, value) if value == value else (2,)
+
+
 def chosen(of_b: npt.NDArray[np.bool_], a: pa.Array, b: pa.Array) -> pa.Array:
     """Return the rows of `b` in which `of_b` is true, and the other rows of `a`. The values may be of any type.
 
@@ -33,16 +46,20 @@ def chosen(of_b: npt.NDArray[np.bool_], a: pa.Array, b: pa.Array) -> pa.Array:
     return pa.concat_arrays([a, b]).take(pa.array(np.arange(len(a)) + len(a) * of_b))
 
 
-def ranked(*keys: Key) -> npt.NDArray[np.int64]:
+def ranked(*keys: Key, nulls_least: bool = False) -> npt.NDArray[np.int64]:
     """Return the rows in the order of these keys, the most important key first. Nulls are last, in either direction.
 
-    Rows whose keys are equal keep their order.
+    With `nulls_least` they are first if a key ascends. Rows whose keys are equal keep
+    their order.
 
     >>> ranked((pa.array([1.0, None, float("nan"), 2.0]), "descending")).tolist()
     [2, 3, 0, 1]
     """
     columns, sort = dict[str, pa.Array](), list[tuple[str, str]]()
     for array, order in keys:
+        if nulls_least and order == "ascending" and array.null_count:
+            sort.append((str(len(columns)), order))
+            columns[str(len(columns))] = array.is_valid().cast(pa.int8())
         if kinds.is_floating(array.type) and order == "descending":  # Arrow sorts NaN after all numbers either way
             sort.append((str(len(columns)), order))
             columns[str(len(columns))] = pc.is_nan(array).cast(pa.int8())

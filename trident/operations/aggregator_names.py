@@ -32,7 +32,8 @@ def aggregator_name(aggregator: object) -> str:
     kind = type(aggregator)
     name = kind.__qualname__.rpartition("<locals>.")[2]
     if kind.__module__.startswith("trident.operations."):
-        return name if name in NAMES else f"trident.{name}"
+        variant = f" {aggregator.variant}" if isinstance(aggregator, BuiltinAggregator) and aggregator.variant else ""
+        return f"{name}{variant}" if name in NAMES else f"trident.{name}{variant}"
     foreign = not isinstance(aggregator, BuiltinAggregator)
     return f"{kind.__module__}.{name}" if foreign and name in NAMES else name
 

@@ -31,6 +31,9 @@ class LastOfKey(ColumnUpdater):
     With `change`, the field with the kind of a change, a key leaves the state whose last tuple takes its row away. With
     `consolidated`, the tuples are the changes of a state, where each row is taken away once and added once in a batch:
     then a key leaves only if no tuple adds a row, because several rows may exchange their keys.
+
+    With `order`, one of the `values`, a tuple that is less by this field does not replace a greater one, nor a stored
+    row that is greater. A null is the least value.
     """
 
     replaces: ClassVar[bool] = True
@@ -38,3 +41,4 @@ class LastOfKey(ColumnUpdater):
     values: tuple[str, ...]
     change: str | None = None
     consolidated: bool = False
+    order: str | None = None

@@ -5,6 +5,7 @@ from typing import Any, Generic
 
 from pyspark.sql.types import StructField, StructType
 
+from trident.base.errors import FieldNotFoundError
 from trident.base.names import FieldsLike, brief, did_you_mean
 from trident.base.step import Step
 from trident.base.types import ddl, select
@@ -12,6 +13,7 @@ from trident.operations.column_updaters import LastOfKey
 from trident.operations.functions import Query
 from trident.operations.output_fields import OutputsLike
 from trident.operations.query_functions import MapGet
+from trident.operations.selections import check_ordered
 from trident.operations.upserts import SourceKey
 from trident.plan import joins, nodes, rules
 from trident.plan.change_order import consolidated, disordered
@@ -45,6 +47,7 @@ class TableVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
         stateFactory: object = None,
         *,
         valueFields: FieldsLike | None = None,
+        orderBy: str | None = None,
         name: str | None = None,
         evolve: EvolveLike = None,
         initialState: object = None,
@@ -67,6 +70,10 @@ class TableVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
             when no tuple with it has come for that time.
         valueFields : str or list of str, optional
             The fields to keep. Omitted: all other fields. The state's value is the struct ``latest`` of them.
+        orderBy : str, optional
+            A field that is kept, such as the event time: a tuple that is less by it than the stored row does not
+            replace the row, in whichever order the tuples come, and is not in `newValuesStream`. Of equal ones the last
+            tuple counts; a null is the least value. Omitted: the order of the tuples alone.
         name : str, optional
             The state's name, its identity over restarts; ``<stream>.latest`` if omitted.
         evolve : Evolution or list of Evolution, optional
@@ -92,7 +99,9 @@ class TableVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
         >>> users.toTable("id")
         TridentState('users.latest': id bigint, latest struct<name:string,city:string>; opaque)
         """
-        table = add_table(self, keyFields, stateFactory, valueFields, name, None, evolve, initialState, backfill)
+        table = add_table(
+            self, keyFields, stateFactory, valueFields, name, None, evolve, initialState, backfill, orderBy=orderBy
+        )
         return with_indexes(self._state_of(table), index)
 
     def joinTable(
@@ -169,6 +178,7 @@ def add_table(
     initialState: object = None,
     backfill: object = False,
     of_upserts: bool = False,
+    orderBy: object = None,
 ) -> nodes.PartitionPersist:
     """Add the step that keeps the latest tuple of each key. `change` is the field with the kind of a change.
 
@@ -188,12 +198,13 @@ def add_table(
     factory = factory_or_memory(stateFactory, step, _TABLE)
     rules.check_comparable(keys, step)
     values = _values(stream, valueFields, (*keys.names, change), step)
+    order = None if orderBy is None else _order(orderBy, keys, values, step)
     spec = state_spec(stream._register, name, factory, step, default=f"{stream._label}.latest")
     inputs = tuple(dict.fromkeys([*keys.names, *values.names, *([change] if change else [])]))
     node = nodes.PartitionPersist(
         add_check(stream, keys.names, SourceKey(tuple(keys.names)), step, ".key") if of_upserts else stream._node,
         inputs,
-        LastOfKey(step.called, tuple(values.names), change, of_states),
+        LastOfKey(step.called, tuple(values.names), change, of_states, order),
         select(stream.schema, inputs),
         keys,
         spec,
@@ -202,6 +213,23 @@ def add_table(
     node = with_past(node, evolve, initialState, backfill, step)
     stream._register.add(stream._label, node)
     return node
+
+
+def _order(orderBy: object, keys: StructType, values: StructType, step: Step) -> str:
+    """Return the checked field by which a table's rows are ordered: one of its values."""
+    if not isinstance(orderBy, str):
+        raise step.wrong(f"orderBy={brief(orderBy)}: expected the name of one field, such as 'at'")
+    if orderBy in keys.names:
+        raise step.wrong(f"orderBy={orderBy!r} is a field of the key, so all rows of a key are equal by it")
+    if orderBy not in values.names:
+        near = did_you_mean(orderBy, values.names)
+        raise step.error(
+            FieldNotFoundError,
+            f"orderBy={orderBy!r} is not among the fields that the table keeps ({ddl(values)}){near}; it is compared "
+            f"with the stored row, so add it to valueFields",
+        )
+    check_ordered(values[orderBy], "; order by another field", step)
+    return orderBy
 
 
 def check_order(node: nodes.Node, keys: Sequence[str], step: Step) -> None:

@@ -5,6 +5,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trident.base.changes import adding
+from trident.base.spark_order import exceeds, ranked
 from trident.base.types import arrow_schema
 from trident.base.values import conform
 from trident.compiler.states.overlay import Stored
@@ -21,16 +22,19 @@ def last_of_key(node: PartitionPersist) -> RunWindow:
     """Return the function that puts the last tuple of each key in a batch into the state."""
     assert isinstance(node.updating, LastOfKey)
     names, change, shape = node.updating.values, node.updating.change, shape_of(node)
-    consolidated = node.updating.consolidated
+    consolidated, order = node.updating.consolidated, node.updating.order
     puts = shape.keys.append(pa.field(node.schema.names[-1], shape.value))
     leaving = nullable(arrow_schema(node.outputs))
 
     def update(table: pa.Table, stored: Stored, batch: WindowBatch) -> Updated:
-        del stored, batch
+        del batch
         tuples = conform(table.select(leaving.names), leaving)
         if change is not None and consolidated:
             tuples = _added_last(tuples, change)
-        tuples = tuples.take(pa.array(last_rows(tuples.select(shape.keys.names))))
+        if order is None:
+            tuples = tuples.take(pa.array(last_rows(tuples.select(shape.keys.names))))
+        else:
+            tuples = _newest(tuples, shape.keys.names, order, stored)
         fields = [one_chunk(tuples.column(name)) for name in names]
         value = pa.StructArray.from_arrays(fields, fields=list(shape.value), mask=_gone(tuples, change))
         keys = [tuples.column(name) for name in shape.keys.names]
@@ -52,9 +56,22 @@ def _added_last(tuples: pa.Table, change: str) -> pa.Table:
     return tuples.take(pa.array(np.argsort(adds, kind="stable")))
 
 
-def last_rows(keys: pa.Table) -> "np.typing.NDArray[np.int64]":
-    """Return the row of each key's last tuple, in ascending order."""
+def _newest(tuples: pa.Table, keys: list[str], order: str, stored: Stored) -> pa.Table:
+    """Return each key's greatest tuple by a field, unless the stored row is greater. Of equal ones the last counts."""
+    by = ranked((one_chunk(tuples.column(order)), "ascending"), nulls_least=True)
+    tuples = tuples.take(pa.array(last_rows(tuples.select(keys), by)))
+    if not tuples.num_rows:
+        return tuples
+    before = pc.struct_field(stored.read(tuples.select(keys)), order)
+    newer = one_chunk(tuples.column(order))
+    stays = pc.or_(exceeds(before, newer).fill_null(False), pc.and_(before.is_valid(), newer.is_null()))
+    return tuples.filter(pc.invert(stays))
+
+
+def last_rows(keys: pa.Table, order: "np.typing.NDArray[np.int64] | None" = None) -> "np.typing.NDArray[np.int64]":
+    """Return the row of each key's last tuple, in ascending order. `order` has the rows in another order."""
     encoded = pc.dictionary_encode(one_chunk(encode_keys(keys)))
     last = np.zeros(len(encoded.dictionary), np.int64)
-    last[encoded.indices.to_numpy()] = np.arange(keys.num_rows)  # of several rows of a key the last one stays
+    rows = np.arange(keys.num_rows) if order is None else order
+    last[encoded.indices.to_numpy()[rows]] = rows  # of several rows of a key the last one stays
     return np.sort(last)

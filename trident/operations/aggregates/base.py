@@ -73,6 +73,11 @@ class BuiltinAggregator(CombinerAggregator):
     its program, by the name of the class alone."""
 
     @property
+    def variant(self) -> str:
+        """A text on the parameters that accumulators depend on, which stores keep with the name; "" if none."""
+        return ""
+
+    @property
     def inputFields(self) -> tuple[str, ...] | None:
         """The input fields that the aggregator names itself, as in ``Sum("price")``; None if the verb names them."""
         return None

@@ -33,9 +33,12 @@ class Elements(NamedTuple):
         valid = test.is_valid()
         return cls(values.filter(valid), groups[valid.to_numpy(zero_copy_only=False)])
 
-    def ranked(self, *keys: Key) -> Self:
-        """Return the elements list by list, and in each list in the order of these keys, which have a row for each."""
-        return self.take(ranked((pa.array(self.lists), "ascending"), *keys))
+    def ranked(self, *keys: Key, nulls_least: bool = False) -> Self:
+        """Return the elements list by list, and in each list in the order of these keys, which have a row for each.
+
+        Nulls are last, or with `nulls_least` first where a key ascends.
+        """
+        return self.take(ranked((pa.array(self.lists), "ascending"), *keys, nulls_least=nulls_least))
 
     def take(self, rows: Numbers) -> Self:
         """Return the elements of these rows, in this order."""

@@ -5,6 +5,7 @@ and the tuple's number in the batch. If a combiner sees single tuples, as in a w
 Then accumulators are combined in the order of their tuples, and of two equal positions the first one is earlier.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import itemgetter
@@ -17,12 +18,17 @@ from pyspark.sql import types as spark
 from trident.base.checks import check_flag
 from trident.base.errors import TopologyError
 from trident.base.short_texts import brief
-from trident.base.spark_order import Key, chosen, exceeds, ranked
+from trident.base.spark_order import Key, chosen, exceeds, rank_of, ranked
 from trident.base.types import ddl, type_ddl
 from trident.operations.aggregates.base import ORDERED, BuiltinAggregator, OneFieldAggregator
 from trident.operations.aggregates.element_lists import Elements
 
-_POSITION = [spark.StructField("batch", spark.LongType()), spark.StructField("at", spark.LongType())]
+POSITION = [spark.StructField("batch", spark.LongType()), spark.StructField("at", spark.LongType())]
+
+
+def nullable_fields(fields: Iterable[spark.StructField]) -> spark.StructType:
+    """Return these fields, all nullable, as the type of a struct."""
+    return spark.StructType([spark.StructField(field.name, field.dataType) for field in fields])
 
 
 def _any_field(name: str, inputs: spark.StructType) -> str:
@@ -85,13 +91,13 @@ class First(OneFieldAggregator):
 
     def combineColumn(self, a: pa.Array, b: pa.Array) -> pa.Array:
         """Return the accumulators of `a` and `b` together, row by row."""
-        return chosen(_is_before(b, a) != self.last, a, b)
+        return chosen(is_before(b, a) != self.last, a, b)
 
     def problem(self, inputs: spark.StructType) -> str:
         return _any_field(type(self).__name__, inputs)
 
     def type_of(self, inputs: spark.StructType) -> spark.DataType:
-        return spark.StructType([*_POSITION, spark.StructField("value", inputs.fields[0].dataType)])
+        return spark.StructType([*POSITION, spark.StructField("value", inputs.fields[0].dataType)])
 
     def presented_type(self, accumulator: spark.DataType) -> spark.DataType:
         return accumulator["value"].dataType  # type: ignore[index, no-any-return]
@@ -169,7 +175,7 @@ class CollectList(OneFieldAggregator):
 
     def type_of(self, inputs: spark.StructType) -> spark.DataType:
         values = spark.StructField("values", spark.ArrayType(inputs.fields[0].dataType))
-        return spark.ArrayType(spark.StructType([*_POSITION, values]))
+        return spark.ArrayType(spark.StructType([*POSITION, values]))
 
     def presented_type(self, accumulator: spark.DataType) -> spark.DataType:
         return accumulator.elementType["values"].dataType  # type: ignore[attr-defined, no-any-return]
@@ -179,9 +185,11 @@ class CollectList(OneFieldAggregator):
 class MaxBy(BuiltinAggregator):
     """The value of one field in the tuple in which another field is greatest, as Spark's ``max_by``.
 
-    ``MaxBy("city", "temperature")`` gives the city of the highest temperature. Tuples with a null in the second field
-    are skipped; the value may be null. NaN is greater than every number (Spark's order). Of several tuples with the
-    greatest value the first one counts, in the order of `First`. Without any tuple the result is null.
+    ``MaxBy("city", "temperature")`` gives the city of the highest temperature. For a list of fields the value is a
+    struct, ``MaxBy(["city", "at"], "temperature")``, as for Spark's ``max_by`` of a struct. Tuples with a null in the
+    field that orders are skipped; the value may be null. NaN is greater than every number (Spark's order). Of several
+    tuples with the greatest value the first one counts, in the order of `First`; `Latest` takes the last one. Without
+    any tuple the result is null.
 
     >>> hottest = MaxBy()
     >>> hottest.present(hottest.combine(hottest.init(("oslo", 7)), hottest.init(("rome", 21))))
@@ -192,31 +200,37 @@ class MaxBy(BuiltinAggregator):
 
     idempotent: ClassVar[bool] = True
 
-    field: str | None = None
+    field: str | Sequence[str] | None = None
     by: str | None = None
     ordered: ClassVar[bool] = True
     greatest: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         name = type(self).__name__
-        for given in (self.field, self.by):
+        several = isinstance(self.field, list | tuple) and bool(self.field)
+        for given in (*(self.field if several else [self.field]), self.by):  # type: ignore[misc]
             if given is not None and not isinstance(given, str):
                 raise TopologyError(f"{name}: {brief(given)} is not a field; write {name}('value', 'by')")
+        if several:
+            object.__setattr__(self, "field", tuple(self.field))  # type: ignore[arg-type]
         if (self.field is None) != (self.by is None):
             problem = f"{name}({self.field or self.by!r}) names one field, but takes two"
             raise TopologyError(f"{problem}: {name}('value', 'by'), or none if the verb names them")
 
     @property
     def inputFields(self) -> tuple[str, ...] | None:
-        return None if self.field is None or self.by is None else (self.field, self.by)
+        if self.field is None or self.by is None:
+            return None
+        return (self.field, self.by) if isinstance(self.field, str) else (*self.field, self.by)
 
     def init(self, tuple: Any) -> Any:
-        return None if tuple[1] is None else (0, 0, tuple[1], tuple[0])
+        *values, by = tuple
+        return None if by is None else (0, 0, by, values[0] if len(values) == 1 else (*values,))
 
     def combine(self, a: Any, b: Any) -> Any:
         if a is None or b is None:
             return b if a is None else a
-        one, other = _rank(a[2]), _rank(b[2])
+        one, other = rank_of(a[2]), rank_of(b[2])
         if one != other:
             return b if (other > one) == self.greatest else a
         return b if tuple(b[:2]) < tuple(a[:2]) else a
@@ -230,38 +244,39 @@ class MaxBy(BuiltinAggregator):
 
     def initColumn(self, columns: pa.RecordBatch, groups: Any, count: int) -> pa.Array:
         """Return the accumulators of `count` groups."""
-        by = columns.column(1)
+        *values, by = columns.columns[:-2]
         rows = np.flatnonzero(by.is_valid().to_numpy(zero_copy_only=False))
         taken = pa.array(rows)
         of_by: Key = (by.take(taken), "descending" if self.greatest else "ascending")
-        at: Key = (columns.column(3).take(taken), "ascending")
+        at: Key = (columns.columns[-1].take(taken), "ascending")
         rows = rows[ranked((pa.array(groups[rows]), "ascending"), of_by, at)]
-        return _picked(columns, [by, columns.column(0)], _ends(groups, rows, count, last=False))
+        names = columns.schema.names[: len(values)]
+        value = values[0] if len(values) == 1 else pa.StructArray.from_arrays(values, names=names)
+        return _picked(columns, [by, value], _ends(groups, rows, count, last=False))
 
     def combineColumn(self, a: pa.Array, b: pa.Array) -> pa.Array:
         """Return the accumulators of `a` and `b` together, row by row."""
         one, other = a.field(2), b.field(2)
-        less, greater = _mask(exceeds(one, other)), _mask(exceeds(other, one))
+        less, greater = mask_of(exceeds(one, other)), mask_of(exceeds(other, one))
         better, worse = (greater, less) if self.greatest else (less, greater)
-        return chosen(better | (~worse & _is_before(b, a)), a, b)
+        return chosen(better | (~worse & is_before(b, a)), a, b)
 
     def problem(self, inputs: spark.StructType) -> str:
         name = type(self).__name__
-        if len(inputs.fields) != 2:
+        if len(inputs.fields) != 2 and not isinstance(self.field, tuple):
             given = f"not {len(inputs.fields)} ({ddl(inputs)})"
             return (
                 f"{name} takes two input fields, the value and the field that orders it, {given}: {name}('value', 'by')"
             )
-        by = inputs.fields[1]
+        by = inputs.fields[-1]
         if isinstance(by.dataType, ORDERED):
             return ""
         return f"{name} compares values, but {by.name!r} is {type_ddl(by.dataType)}, which has no order"
 
     def type_of(self, inputs: spark.StructType) -> spark.DataType:
-        value, by = inputs.fields
-        return spark.StructType(
-            [*_POSITION, spark.StructField("by", by.dataType), spark.StructField("value", value.dataType)]
-        )
+        *values, by = inputs.fields
+        kind = values[0].dataType if len(values) == 1 else nullable_fields(values)
+        return spark.StructType([*POSITION, spark.StructField("by", by.dataType), spark.StructField("value", kind)])
 
     def presented_type(self, accumulator: spark.DataType) -> spark.DataType:
         return accumulator["value"].dataType  # type: ignore[index, no-any-return]
@@ -281,11 +296,6 @@ class MinBy(MaxBy):
     greatest: ClassVar[bool] = False
 
 
-def _rank(value: Any) -> tuple[Any, ...]:
-    """Return a sort key for a value in Spark's order: NaN is greater than every number."""
-    return (0, value) if value == value else (1,)
-
-
 def _ends(groups: Any, rows: Any, count: int, last: bool) -> Any:
     """Return the first (with `last`: the last) of `rows` in each of `count` groups; -1 for a group without rows."""
     picked = np.full(count, -1, np.int64)
@@ -303,11 +313,11 @@ def _picked(columns: pa.RecordBatch, values: list[pa.Array], rows: Any) -> pa.Ar
     return pa.StructArray.from_arrays([each.take(indices) for each in (*position, *values)], names=names, mask=mask)
 
 
-def _mask(rows: pa.Array) -> Any:
+def mask_of(rows: pa.Array) -> Any:
     return rows.to_numpy(zero_copy_only=False)
 
 
-def _is_before(a: pa.Array, b: pa.Array) -> Any:
+def is_before(a: pa.Array, b: pa.Array) -> Any:
     """Return whether the position of `a` is before that of `b`, row by row."""
     (batch, at), (of_b, at_b) = ([each.field(n).to_numpy() for n in (0, 1)] for each in (a, b))
     return (batch < of_b) | ((batch == of_b) & (at < at_b))

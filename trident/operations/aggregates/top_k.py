@@ -1,4 +1,4 @@
-"""The aggregator TopK: the greatest values, exactly."""
+"""The aggregator TopK: the greatest values, or the least ones, exactly."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,8 +9,10 @@ import pyarrow as pa
 from pyarrow import types as kinds
 from pyspark.sql import types as spark
 
-from trident.base.spark_order import Key
-from trident.base.types import type_ddl
+from trident.base.errors import TopologyError
+from trident.base.short_texts import brief
+from trident.base.spark_order import Key, rank_of
+from trident.base.types import ddl, type_ddl
 from trident.operations.aggregates.base import ORDERED, BuiltinAggregator, check_parameter
 from trident.operations.aggregates.element_lists import Elements
 
@@ -28,10 +30,14 @@ class TopK(BuiltinAggregator):
     is the least value. NaN is greater than every number (Spark's order). If `k` grows between two starts, a state still
     holds only the values that the smaller `k` kept for existing keys.
 
+    ``ascending=True`` gives the `k` least values, the least first. For several fields a list has a direction for each,
+    as in ``orderBy`` of PySpark: ``TopK(1, ascending=[False, True])`` over ``"price, at"`` gives the highest price, and
+    of several such tuples the earliest. A state of another order is refused at a start.
+
     Raises
     ------
     TopologyError
-        If `k` is not a whole number of at least 1.
+        If `k` is not a whole number of at least 1, or `ascending` is neither a bool nor a list of them.
 
     >>> top = TopK(2)
     >>> top.combine(top.combine([3, 1], top.init((7,))), top.init((None,)))
@@ -39,16 +45,34 @@ class TopK(BuiltinAggregator):
     """
 
     k: int
+    ascending: bool | Sequence[bool] = False
     gathers: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_parameter("TopK", "k", self.k)
+        directions = [self.ascending] if isinstance(self.ascending, bool) else self.ascending
+        if not isinstance(directions, list | tuple) or not all(isinstance(each, bool) for each in directions):
+            problem = f"TopK: ascending={brief(self.ascending)}: expected True, False, or a list of them"
+            raise TopologyError(f"{problem} with one for each field, such as [False, True]")
+        if not isinstance(self.ascending, bool):
+            object.__setattr__(self, "ascending", tuple(directions))
+
+    @property
+    def variant(self) -> str:
+        directions = self._directions(1)
+        if not any(directions):
+            return ""
+        return "ascending" if all(directions) else f"by {''.join('+' if each else '-' for each in directions)}"
+
+    def _directions(self, fields: int) -> Sequence[bool]:
+        """Return for each field whether it ascends."""
+        return [self.ascending] * fields if isinstance(self.ascending, bool) else self.ascending
 
     def init(self, tuple: Any) -> list[Any]:
         return self.gathered([tuple])
 
     def combine(self, a: Any, b: Any) -> Any:
-        return nlargest(self.k, [*a, *b], key=_rank)
+        return self._first([*a, *b])
 
     def zero(self) -> list[Any]:
         return []
@@ -56,7 +80,19 @@ class TopK(BuiltinAggregator):
     def gathered(self, tuples: Sequence[tuple[Any, ...]]) -> list[Any]:
         one_field = len(tuples[0]) == 1
         values = [row[0] if one_field else tuple(row) for row in tuples if row[0] is not None]
-        return nlargest(self.k, values, key=_rank)
+        return self._first(values)
+
+    def _first(self, values: list[Any]) -> list[Any]:
+        """Return the first `k` of these values, or of these tuples, in the order."""
+        if not self.ascending:
+            return nlargest(self.k, values, key=rank_of)
+        several = bool(values) and isinstance(values[0], tuple)
+        directions = self._directions(len(values[0]) if several else 1)
+        for at, ascends in reversed(list(enumerate(directions))):  # a later sort keeps the order of equal values
+            ranks = [rank_of(value[at] if several else value) for value in values]
+            rows = sorted(range(len(values)), key=ranks.__getitem__, reverse=not ascends)
+            values = [values[row] for row in rows]
+        return values[: self.k]
 
     def initColumn(self, columns: pa.RecordBatch, groups: Any, count: int) -> pa.Array:
         """Return the accumulators of `count` groups."""
@@ -72,12 +108,16 @@ class TopK(BuiltinAggregator):
         """Return the greatest elements of each list as a column of `count` lists."""
         values = elements.values
         fields = values.flatten() if kinds.is_struct(values.type) else [values]
-        keys: list[Key] = [(field, "descending") for field in fields]
-        return elements.ranked(*keys).first(self.k).column(count, kind)
+        ascends = self._directions(len(fields))
+        keys: list[Key] = [(f, "ascending" if up else "descending") for f, up in zip(fields, ascends, strict=True)]
+        return elements.ranked(*keys, nulls_least=True).first(self.k).column(count, kind)
 
     def problem(self, inputs: spark.StructType) -> str:
         if not inputs.fields:
             return "TopK compares values; name the field before the aggregator"
+        if not isinstance(self.ascending, bool) and len(self.ascending) != len(inputs.fields):
+            given = f"ascending={list(self.ascending)} has {len(self.ascending)}"
+            return f"TopK orders by {len(inputs.fields)} fields ({ddl(inputs)}), but {given}; give one for each field"
         for field in inputs.fields:
             if not isinstance(field.dataType, ORDERED):
                 return f"TopK compares values, and {field.name!r} is {type_ddl(field.dataType)}: leave it out"
@@ -87,12 +127,3 @@ class TopK(BuiltinAggregator):
         if len(inputs.fields) == 1:
             return spark.ArrayType(inputs.fields[0].dataType)
         return spark.ArrayType(spark.StructType([spark.StructField(f.name, f.dataType) for f in inputs.fields]))
-
-
-def _rank(value: Any) -> tuple[Any, ...]:
-    """Return a sort key for a value in Spark's order: null, numbers, NaN."""
-    if isinstance(value, tuple):  # a Row is a tuple, too
-        return tuple(map(_rank, value))
-    if value is None:
-        return (0,)
-    return (1, value) if value == value else (2,)
