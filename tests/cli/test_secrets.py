@@ -25,7 +25,7 @@ PLAIN = {
     "--allowed-host --host --name --profile --prefix --log-prefix --checkpoint --files-location": "names and places",
     "--state --by --master --include": "names and places, too",
     "--low --high --begins": "keys of a range",
-    "--as-of": "a txid or a time",
+    "--as-of --program": "a txid, a time or a tag; the name of a module",
     "--to-checkpoint --to-log-prefix --to-files-location --own-output --anew": "those of a fork",
 }
 """The options that take any text, and what they take: no secret."""

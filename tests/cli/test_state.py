@@ -225,3 +225,41 @@ def test_the_last_batch_until_a_time_is_read(trident_: Run, tmp_path: Path) -> N
     assert "2001-01-01 10:00 is before the batches that are kept" in early
     for wrong, message in (("soon", "is neither a txid, a time such"), ("2999-01-01", "has not come yet")):
         assert message in refused(trident_("get", "wc", "counts", "dog", "--as-of", wrong), 2)
+
+
+PROGRAM = """
+from trident import Average, TridentTopology
+from trident.spouts import FixedBatchSpout
+from trident.state import {factory}
+
+topology = TridentTopology()
+batches = [[("dog", 1), ("cat", 2)], [("dog", 4)]]
+words = topology.newStream("words", FixedBatchSpout("word string, n long", batches)).groupBy("word")
+words.persistentAggregate({factory}.opaque("states"), Average("n"), "mean", name="means", index="mean")
+"""
+
+
+@pytest.mark.parametrize("factory", ["DeltaMapState", "SqliteMapState"])
+def test_a_program_says_where_its_states_are(
+    trident_: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, factory: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    module, text = f"means_in_{factory.lower()}", PROGRAM.replace("{factory}", factory)
+    Path(f"{module}.py").write_text(text)
+    names: dict[str, Any] = {}
+    exec(text, names)  # noqa: S102
+    with names["topology"].start(engine="embedded", name="m", checkpointLocation=tmp_path) as running:
+        running.processAllAvailable()
+    state = ("m", "means", "--program", f"{module}:topology")
+    assert lines(trident_("get", *state, "dog", "cat")) == [{"key": "dog", "value": 2.5}, {"key": "cat", "value": 2.0}]
+    assert lines(trident_("get", *state, "dog", "--previous")) == [{"key": "dog", "value": 1.0}]
+    assert lines(trident_("range", *state, "--low", "d")) == [{"word": "dog", "mean": 2.5}]
+    assert lines(trident_("scan", *state, "--limit", "1"))[0]["mean"] in (2.5, 2.0)
+    assert lines(trident_("by", "m", "means", "mean", "2.5", "--program", f"{module}:topology"))[0]["word"] == "dog"
+    assert trident_("export", "m", "means", "x.csv", "--program", f"{module}:topology").exit_code == 0
+    assert Path("x.csv").read_text().splitlines()[0] == '"word","mean"'
+    assert "no state 'maens'; did you mean 'means'?" in refused(trident_("get", "m", "maens", "dog", *state[2:]))
+    assert "expected module:topology" in refused(trident_("get", "m", "means", "dog", "--program", "x"), 2)
+    assert "leave --url out" in refused(trident_("get", *state, "dog", "--url", "redis://nowhere"), 2)
+    assert "in a shell --program" in refused(trident_("get", "m", "means", "dog"))

@@ -62,6 +62,8 @@ def test_tags_are_made_read_listed_and_dropped(trident_: Callable[..., Result]) 
     assert "has no tag 'frist'; did you mean 'first'?" in refused(trident_(*asked, "--as-of", "tag:frist"))
     assert refused(trident_("tag", "drop", *here, "first")).endswith("Aborted!\n")
     assert done(trident_("tag", "drop", *here, "first", "--yes")) == []
+    get = ("state", "get", "wc", "counts", "--program", "tagged_program:topology")
+    assert done(trident_(*get, "dog", "--as-of", "tag:last")) == [{"key": "dog", "value": 2}]
     done(trident_("tag", "drop", *here, "last", "--yes"))
     assert trident_("tag", "list", *here).stderr == "no tags of wc\n"
     assert "TagNotFoundError: no tag 'last'" in refused(trident_("tag", "drop", *here, "last", "--yes"))

@@ -176,7 +176,8 @@ def _open_in_memory(
         if not log.manifest(state):
             raise StateError(
                 f"state {state!r} of topology {topology!r} is not in this checkpoint, which has only its log: the "
-                f"state is on a server. Give url= for a state in Redis, or factory= for your own store"
+                f"state is on a server or in a table. Give url= for a state in Redis, or factory= (in a shell "
+                f"--program) for a Delta table, a database or your own store"
             )
         # The first replica only reads the manifest, which names the combiner that the second replica needs.
         place = location.place(topology, log)

@@ -80,14 +80,17 @@ class TlsArguments:
         raise click.UsageError("TLS needs both --tls-cert and --tls-key")
 
 
-def _checked(ctx: click.Context, param: click.Parameter, value: str) -> str:
+def checked_program(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Return the text MODULE:TOPOLOGY. Raises BadParameter for another text."""
+    if value is None:
+        return None
     module, _, attribute = value.partition(":")
     if not module or not attribute:
         raise click.BadParameter(f"{value!r}: expected module:topology, such as counts:topology")
     return value
 
 
-program_argument = click.argument("program", metavar="MODULE:TOPOLOGY", callback=_checked)
+program_argument = click.argument("program", metavar="MODULE:TOPOLOGY", callback=checked_program)
 
 _PROGRAM = (
     program_argument,

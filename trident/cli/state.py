@@ -1,7 +1,7 @@
 """``trident state list|get|scan|range|by|export|drop``."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,26 +9,30 @@ import click
 
 from trident.access.export import FORMATS, export_state, rows_of
 from trident.access.listing import StateInfo, listStates
-from trident.access.opened_state import OpenedState
+from trident.access.opened_topology import OpenedTopology, openTopology
 from trident.access.opening import openState
 from trident.access.removal import dropState
 from trident.base.errors import StateKeyError
 from trident.base.names import field_names
 from trident.cli.as_of import as_of_option
-from trident.cli.locations import location_options, read_locations
+from trident.cli.locations import files_at, location_options, read_locations
 from trident.cli.output import format_option, show
+from trident.cli.program_options import came, checked_program, log_at
+from trident.cluster.program import load_topology
 from trident.reads.committed_reads import Isolation
 from trident.reads.keys_from_json import beginning_of_text, key_of_text
-from trident.reads.state_view import AsOfBatch
+from trident.reads.state_view import AsOfBatch, StateView
 
 NOT_FOUND = 3
 
 
 def _isolation(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that choose the batch as of which a command reads."""
+    """Add the options that choose the state's program, and the batch as of which a command reads."""
+    help_ = "Read the state with this program, which says where the state is, and presents its values."
+    program = click.option("--program", metavar="MODULE:TOPOLOGY", callback=checked_program, help=help_)
     previous = click.option("--previous", is_flag=True, help="Read as of the batch before the last committed one.")
     latest = click.option("--latest", is_flag=True, help="Read the last written values, committed or not.")
-    return latest(previous(as_of_option(command)))
+    return program(latest(previous(as_of_option(command))))
 
 
 @click.group()
@@ -219,10 +223,29 @@ def drop(topology: str, name: str, force: bool, yes: bool, **location: Any) -> N
 
 def _open(
     topology: str, name: str, latest: bool, previous: bool, location: dict[str, Any]
-) -> AbstractContextManager[OpenedState]:
+) -> AbstractContextManager[StateView]:
     named: AsOfBatch | None = location.pop("as_of")
+    program: str | None = location.pop("program")
     if latest + previous + (named is not None) > 1:
         raise click.UsageError("--latest, --previous and --as-of contradict each other; give one of them")
     isolation: Isolation = "latest" if latest else "committed"
     asOf = "previous" if previous else named
+    if program is not None:
+        return _in_program(program, topology, location, lambda opened: opened.state(name, isolation, asOf))
     return openState(topology, name, isolation=isolation, asOf=asOf, **read_locations(**location))
+
+
+@contextmanager
+def _in_program(
+    program: str, topology: str, location: dict[str, Any], view: Callable[[OpenedTopology], StateView]
+) -> Iterator[StateView]:
+    """Yield a state that is where its program says, such as a Delta table, a database or a user's own store."""
+    if location.pop("url") is not None and came("url"):
+        raise click.UsageError("--program says where the state is: leave --url out")
+    del location["prefix"]
+    log = log_at(location.pop("log_url"), location.pop("log_prefix"))
+    files = files_at(location.pop("files_location"), location.pop("files_storage"))
+    checkpoint: str | None = location.pop("checkpoint")
+    opened = openTopology(load_topology(program), name=topology, checkpointLocation=checkpoint, log=log, **files)
+    with opened:
+        yield view(opened)
