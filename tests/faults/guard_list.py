@@ -2298,6 +2298,22 @@ GUARDS = [
         "tests/state/delta/test_history.py -k 'replaced_driver and False'",
     ),
     Guard(
+        "a new index, no batch under way",
+        "an index that is added to a state with rows lacks a batch that was frozen and not committed",
+        "trident/recovery/index_filling.py",
+        "    if history.frozen:",
+        "    if False:",
+        "tests/run/test_indexes.py -k last_batch_of_the_former_program",
+    ),
+    Guard(
+        "a new index of a complete state",
+        "an index that is added to a state begins without the rows of batches that the state has lost and gets again",
+        "trident/recovery/index_filling.py",
+        "if any(group.marker != index.last for group in report.groups):",
+        "if False:",
+        "tests/run/test_indexes.py -k lacks_batches",
+    ),
+    Guard(
         "delta state, files of tags",
         "the upkeep deletes files that a tag names",
         "state/trident_state/delta/cleaning.py",

@@ -1,5 +1,6 @@
 """Indexes of states by a field: each read by a field finds the rows that a filter of the whole state finds."""
 
+import shutil
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -29,7 +30,7 @@ from trident.state import (
     RedisMapState,
     SqliteMapState,
 )
-from trident.testing import CRASH, CRASH_POINTS, FAIL, TestSource, run_through
+from trident.testing import CRASH, CRASH_POINTS, FAIL, DriverCrashedError, TestSource, crash_at, run_through
 from trident.testing.local import start_local
 
 pytestmark = pytest.mark.usefixtures("nothing_left_running")
@@ -325,14 +326,124 @@ def test_a_query_of_an_index_names_one_that_is_there() -> None:
         asked.stateQuery(table, "place", IndexGet("g"), "id, g", asOf="committed")
 
 
-def test_a_state_that_has_rows_already_gets_no_index_that_lacks_them(tmp_path: Path) -> None:
-    def program(index: Any) -> TridentTopology:
-        topology = TridentTopology()
-        stream = topology.newStream("s", FixedBatchSpout("id long, g string", [[(1, "a")]]))
-        stream.toTable("id", name="rows", index=index)
-        return topology
+def later(spout: Any, state: Any, index: bool) -> TridentTopology:
+    """Return tables whose indexes a later program adds."""
+    topology = TridentTopology()
+    changes = topology.newStream("s", spout).asChanges("kind")
+    names: Any = {"rows": ["g", "v", ("v", "g")], "counts": "n", "means": "mean"} if index else {}
+    changes.toTable("id", state, name="rows", index=names.get("rows"))
+    changes.groupBy("v").persistentAggregate(state, Count(), "n", name="counts", index=names.get("counts"))
+    means = changes.groupBy("g")
+    means.persistentAggregate(state, "v", Average(), "mean", name="means", index=names.get("means"))
+    return topology
 
-    with start_local(program(None), name="t", checkpointLocation=tmp_path) as running:
+
+def check_later(view: Callable[[str], StateView], rows: Mapping[int, Any]) -> None:
+    check(view, rows)
+    means = dict(view("means").items())
+    for mean in {*means.values(), 1.5, None}:
+        found = {g for g, each in means.items() if each == mean}
+        assert set(_ids(view("means").by("mean", mean))) == found
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_an_index_of_a_state_with_rows_begins_with_them(place: str, make: Make, tmp_path: Path) -> None:
+    history, state = History(9), make(f"{place} opaque")
+    for index in (False, True, True):
+        feeder = FeederBatchSpout(FIELDS)
+        with start_local(later(feeder, state, index), name=f"later.{place}", checkpointLocation=tmp_path) as running:
+            if index:
+                check_later(running.state, history.rows)
+            for _ in range(2):
+                feeder.feed(history.grow(1, 30).batches[-1], wait=True, timeout=20)
+                if index:
+                    check_later(running.state, history.rows)
+                    check_later(lambda name: running.state(name, asOf="previous"), history.after[-2])
+    if place != "memory":
+        return
+    with openTopology(
+        later(FeederBatchSpout(FIELDS), state, True), name="later.memory", checkpointLocation=tmp_path
+    ) as o:
+        check_later(o.state, history.rows)
+
+
+STARTS = ("start.log.taken", "start.state.born", "start.state.created", "start.state.acquired", "start.states.founded")
+
+
+@pytest.mark.parametrize("point", STARTS)
+@pytest.mark.parametrize("place", ["memory", "sqlite", "delta"])
+def test_a_start_that_dies_while_it_fills_an_index_is_finished_by_the_next(
+    place: str, point: str, make: Make, tmp_path: Path
+) -> None:
+    class Died(BaseException):
+        pass
+
+    def die(reached: str) -> None:
+        if reached == point:
+            raise Died
+
+    history, state = History(3), make(f"{place} opaque")
+
+    def started(index: bool, batches: int) -> None:
+        feeder = FeederBatchSpout(FIELDS)
+        with start_local(later(feeder, state, index), name="t", checkpointLocation=tmp_path) as running:
+            for _ in range(batches):
+                feeder.feed(history.grow(1, 30).batches[-1], wait=True, timeout=20)
+            if index:
+                check_later(running.state, history.rows)
+
+    started(False, 3)
+    for between in (False, True):  # a former program that comes between changes the rows once more
+        crash_points.listen(die)
+        try:
+            with pytest.raises(Died):
+                started(True, 0)
+        finally:
+            crash_points.listen(None)
+        if between or point == "start.states.founded":
+            break
+        started(False, 1)
+    started(True, 0)
+    started(True, 2)
+
+
+def grown(source: Any, state: Any, index: Any) -> TridentTopology:
+    """Return a table whose index a later program adds."""
+    topology = TridentTopology()
+    topology.newStream("s", source).toTable("id", state, name="rows", index=index)
+    return topology
+
+
+ROWS = [[(1, "a")], [(1, "b"), (2, "b")]]
+
+
+def run_grown(folder: Path, batches: int, state: Any, index: Any = None) -> list[int]:
+    """Run the program until it has so many batches, and return the ids of "b" by the index, if it has one."""
+    spout = FixedBatchSpout("id long, g string", ROWS[:batches])
+    with start_local(grown(spout, state, index), name="t", checkpointLocation=folder) as running:
         running.processAllAvailable(timeout=20)
-    with pytest.raises(CodeChangedError, match="'rows.by.g' is new, and is an index of state 'rows'"):
-        start_local(program("g"), name="t", checkpointLocation=tmp_path)
+        return _ids(running.state("rows").by("g", "b")) if index else []
+
+
+def test_an_index_waits_for_the_last_batch_of_the_former_program(tmp_path: Path) -> None:
+    state = MemoryMapState.opaque()
+    run_grown(tmp_path, 1, state)
+    with crash_at("freeze.after"), pytest.raises(DriverCrashedError):
+        run_grown(tmp_path, 2, state)
+    with pytest.raises(CodeChangedError, match=r"is a new index of state 'rows', which has rows, and batch 2 waits"):
+        run_grown(tmp_path, 2, state, "g")
+    run_grown(tmp_path, 2, state)
+    assert run_grown(tmp_path, 2, state, "g") == [1, 2]
+
+
+def test_an_index_is_not_filled_from_a_state_that_lacks_batches(tmp_path: Path) -> None:
+    """The state is an older copy, which the former program completes from the log."""
+    state, log, file, copy = SqliteMapState.opaque(tmp_path / "s"), tmp_path / "log", tmp_path / "s", tmp_path / "copy"
+    run_grown(log, 1, state)
+    shutil.copy(file, copy)
+    run_grown(log, 2, state)
+    shutil.copy(copy, file)
+    with pytest.raises(CodeChangedError, match="and state 'rows' lacks batches up to 2. Start the previous program"):
+        run_grown(log, 2, state, "g")
+    run_grown(log, 2, state)
+    assert run_grown(log, 2, state, "g") == [1, 2]

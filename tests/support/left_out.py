@@ -213,6 +213,8 @@ LEFT_OUT = (
             "tests/access/test_dropped_while_open.py",
             "tests/access/test_restored_log.py",
             "tests/run/test_indexes.py::test_each_store",
+            "tests/run/test_indexes.py::test_a_start_that_dies",
+            "tests/run/test_indexes.py::test_an_index_of_a_state_with_rows",
             "tests/batches/test_waiting_sources.py",
             "tests/cli/test_run.py",
             "tests/compiler/test_aggregates.py",

@@ -18,7 +18,7 @@ from pyspark.sql.types import ArrayType, DataType, StructType
 from trident.base.types import arrow_schema
 from trident.operations.aggregates.base import BuiltinAggregator
 from trident.operations.column_functions import ColumnFunction
-from trident.operations.retractions import KeepingTuples, Retracting, RetractingKept
+from trident.operations.retractions import KeepingTuples, RetractingKept
 from trident_state.keys import encode_keys, hash_keys
 
 PARTS = 16
@@ -58,7 +58,7 @@ class PartOf(ColumnFunction):
         (part,) = self._parts([pa.array([value], field.type) for value, field in zip(key, self._fields, strict=True)])
         return int(part)
 
-    def columns(self, inputs: Sequence[pa.Array]) -> list[pa.Array] | None:
+    def columns(self, inputs: Sequence[pa.Array]) -> list[pa.Array]:
         return [pa.array(self._parts(inputs), pa.int64())]
 
     def _parts(self, inputs: Sequence[pa.Array]) -> Any:
@@ -89,7 +89,7 @@ class Keys(BuiltinAggregator):
         return ArrayType(inputs)
 
 
-def keys_over_changes(keys: StructType) -> Retracting:
+def keys_over_changes(keys: StructType) -> RetractingKept:
     """Return the aggregator of an index of a table with these key fields."""
     keeping = KeepingTuples(Keys(), keys)
     return RetractingKept(keeping, tuple(keys.names), keeping.type_of(keys), ArrayType(keys))

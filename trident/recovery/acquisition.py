@@ -54,6 +54,7 @@ from trident.recovery.folder_owner import take_objects
 from trident.recovery.fork_origin import check_fork
 from trident.recovery.group_membership import Membership, join_log
 from trident.recovery.incarnations import check_incarnation, of_another_life
+from trident.recovery.index_filling import NewIndex, check_no_waiting, content_of_index, new_indexes
 from trident.recovery.initial_content import content_of
 from trident.recovery.program_compatibility import Names, match_waiting_batches
 from trident.recovery.readers_of_changes import check_readers
@@ -189,6 +190,8 @@ class _Progress:
     noted: Mapping[str, Birth]
     births: dict[str, Birth]
     pending: Pending
+    indexes: tuple[NewIndex, ...]
+    """The new indexes of states that have rows."""
 
     @property
     def known(self) -> dict[str, Birth]:
@@ -204,18 +207,20 @@ class _Progress:
         histories = {g.name: log.history(g.name) if g.name in known else History(begin_after[g.name]) for g in groups}
         noted = log.births()
         pending = pending_backfills(joined.program, joined.members, log)
-        births = dict[str, Birth]()
+        births, indexes = dict[str, Birth](), list[NewIndex]()
         for group in groups:
             last, known_states = histories[group.name].last_frozen, _founded(noted)
+            indexes += new_indexes(joined.program, group, known_states, last)
+            of_rows = {index.node.state.name for index in indexes}
             for node in group.states:
                 name, birth = node.state.name, noted.get(node.state.name)
-                begins_filled = node.state.initial is not None or name in pending
+                begins_filled = node.state.initial is not None or name in pending or name in of_rows
                 filled = joined.program.shapes[name].fingerprint if begins_filled else ""
                 new = Birth(group.name, last, epoch, filled=filled)
                 # A content that no store has yet is read again, because a store may have refused it.
                 goes_on = name in known_states or (birth == new and not filled)
                 births[name] = birth if birth is not None and goes_on else new
-        return cls(histories, noted, births, pending)
+        return cls(histories, noted, births, pending, tuple(indexes))
 
     def waiting(self, program: Program, log: TransactionLog, settings: Settings) -> dict[str, dict[int, Names]]:
         """Return the names of outputs by group and waiting batch, as `match_waiting_batches` does.
@@ -224,6 +229,8 @@ class _Progress:
         """
         _check_groups_known(program, log)
         check_readers(program, self.births, log, settings)
+        for index in self.indexes:
+            check_no_waiting(index, self.histories[self.births[index.node.state.name].group])
         check_steps(program, self.births, self.histories, log, settings)
         return match_waiting_batches(program, self.histories, log, self.known, settings)
 
@@ -267,6 +274,7 @@ def _take_states(
     _begin_again(program, stores, births, lease)
     first = FirstContents(log, settings, births)
     contents = _initial_contents(program, births)
+    contents += [(each.node, content_of_index(each, program, stores[each.state])) for each in progress.indexes]
     contents += evolve_stores(program, stores, histories, progress.noted, first, lease)
     contents += _backfilled(program, progress.pending, fill)
     if joined.changed:

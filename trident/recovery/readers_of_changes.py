@@ -11,7 +11,6 @@ from trident.compiler.program import Group, Program
 from trident.configuration.settings import Settings
 from trident.log.group_records import History
 from trident.log.protocol import Birth, LogReading, OutputProgress
-from trident.operations.references import has_index_name
 from trident.plan.change_order import changed_states
 from trident.plan.nodes import Node, Sink, StateWriter, sources_of
 from trident.plan.sinks import sink_traits
@@ -29,13 +28,13 @@ def check_readers(program: Program, births: Mapping[str, Birth], log: LogReading
         for reader in group.states:
             for name in _changed(reader, births):
                 own, other = births[reader.state.name], births[name]
-                if _has_more(other, own):
+                if has_more(other, own):
                     raise _newer(reader, name, other, settings)
-                if _has_more(own, other) and name in behind.get(reader.state.name, {name}):
+                if has_more(own, other) and name in behind.get(reader.state.name, {name}):
                     raise _older(reader, name, settings)
 
 
-def _has_more(one: Birth, other: Birth) -> bool:
+def has_more(one: Birth, other: Birth) -> bool:
     """Return whether a state has rows that another state, which is connected with it, began without.
 
     In a fork states that existed and new states have the same txid. There the content tells them apart.
@@ -110,13 +109,6 @@ def _changed(step: Node, births: Mapping[str, Birth]) -> list[str]:
 
 def _newer(reader: StateWriter, name: str, other: Birth, settings: Settings) -> CodeChangedError:
     new = reader.state.name
-    if has_index_name(new, name):
-        return CodeChangedError(
-            f"{reader.step} ({reader.site.location}): state {new!r} is new, and is an index of state {name!r}, which "
-            f"has rows since txid {other.txid} that would be missing in it. Remove index=, or the join by its fields; "
-            f"or give state {name!r} another name and backfill=True, so that both begin together; or "
-            f"{settings.way_out}. Nothing was written"
-        )
     return CodeChangedError(
         f"{reader.step} ({reader.site.location}): state {new!r} is new, and is made of the changes of state {name!r}, "
         f"which has rows since txid {other.txid}. Their next changes would take away rows that {new!r} never got. Give "

@@ -1,0 +1,126 @@
+"""Indexes that are new although their state has rows: each begins with the entries of all these rows.
+
+Such an index is born after the last batch of its state, with a content, as a state with an InitialState is. The content
+is what the insertion of each row would have made of it. The state must be complete for that, with no batch under way.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from trident.base.errors import CodeChangedError
+from trident.base.types import spark_schema
+from trident.compiler.program import Group, Program
+from trident.compiler.states.table_changes import compile_changes
+from trident.log.group_records import History
+from trident.log.protocol import Birth
+from trident.operations.references import PartOf, keys_over_changes
+from trident.plan.nodes import Node, StateWriter, TableChanges, sources_of
+from trident.reads.indexes import index_of_shape
+from trident.recovery.readers_of_changes import has_more
+from trident_state.binary import one_chunk
+from trident_state.keys import decode_keys, encode_keys
+from trident_state.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class NewIndex:
+    """An index that begins with the entries of its state's rows. `changes` is the step that gives the changes of it."""
+
+    node: StateWriter
+    changes: TableChanges
+    last: int
+    """The txid of the state's last batch."""
+
+    @property
+    def state(self) -> str:
+        """The name of the state whose index it is."""
+        return self.changes.table.state.name
+
+
+def new_indexes(program: Program, group: Group, births: Mapping[str, Birth], last: int) -> Iterator[NewIndex]:
+    """Yield the indexes of a group that are new, and of states with rows. `births` are the founded births in the log.
+
+    `last`: the group's last frozen batch.
+    """
+    for node in group.states:
+        changes = _changes_of(node)
+        if node.state.name in births or changes is None or changes.other is not None:
+            continue
+        name, shapes = changes.table.state.name, program.shapes
+        birth, own = births.get(name), shapes.get(name)
+        if (
+            birth is None
+            or own is None
+            or index_of_shape(name, own.keys, node.state.name, shapes[node.state.name]) is None
+        ):
+            continue
+        if has_more(birth, Birth(group.name, last)):
+            yield NewIndex(node, changes, last)
+
+
+def check_no_waiting(index: NewIndex, history: History) -> None:
+    """Raise CodeChangedError if a batch waits to be committed: the state has no values as of it yet."""
+    if history.frozen:
+        raise _not_now(index, f"batch {history.frozen[0]} waits to be committed")
+
+
+def content_of_index(index: NewIndex, program: Program, store: Store) -> pa.Table:
+    """Return the content with which an index begins. `store` is that of its state.
+
+    Raises CodeChangedError if the store lacks batches, or has another shape than the program declares; and the errors
+    of the state's aggregator, which presents the values.
+    """
+    report, shape = store.report(), program.shapes[index.node.state.name]
+    if any(group.marker != index.last for group in report.groups):
+        raise _not_now(index, f"state {index.state!r} lacks batches up to {index.last}")
+    if report.fingerprint != program.shapes[index.state].fingerprint:
+        raise _not_now(index, f"state {index.state!r} has the shape of a former program")
+    own = program.shapes[index.state].keys
+    made, parts = compile_changes(index.changes), PartOf(spark_schema(own))
+    rows = [_rows(made, parts, page, shape.keys) for page in store.scan(index.last)]
+    entries = pa.concat_tables(rows) if rows else None
+    if entries is None or not entries.num_rows:
+        return shape.entries.empty_table()
+    count = len(shape.keys)
+    places = encode_keys(entries.select(list(range(count))).combine_chunks()).dictionary_encode()
+    kept = entries.select(list(range(count, entries.num_columns))).combine_chunks().to_batches()[0]
+    aggregator = keys_over_changes(spark_schema(own))
+    values = aggregator.initColumn(kept, places.indices.to_numpy(), len(places.dictionary))
+    return decode_keys(places.dictionary, shape.keys).append_column("value", values)
+
+
+def _rows(changes: Callable[..., pa.Table], parts: PartOf, page: pa.Table, index: pa.Schema) -> pa.Table:
+    """Return the entries of a page's rows: the key fields of the index, then the key of the row, and the kind."""
+    values, keys = one_chunk(page.column(page.num_columns - 1)), page.select(list(range(page.num_columns - 1)))
+    after: Mapping[bool, pa.Array] = {True: values, False: pa.nulls(len(values), values.type)}
+    inserted = changes([keys], lambda state, asked: after[True], lambda state, asked: after[False])
+    own = [one_chunk(inserted.column(name)) for name in keys.column_names]
+    part = parts.columns(own)[0]
+    fields = [one_chunk(inserted.column(name)) for name in index.names[:-1]]
+    kind = one_chunk(inserted.column(inserted.num_columns - 1))
+    columns = [column.cast(field.type) for column, field in zip([*fields, part], index, strict=True)]
+    return pa.Table.from_arrays([*columns, *own, kind], [str(at) for at in range(len(columns) + len(own) + 1)])
+
+
+def _changes_of(node: Node) -> TableChanges | None:
+    """Return the step with the changes that a state is made of, if it is made of the changes of one state alone."""
+    while True:
+        sources = sources_of(node)
+        if len(sources) != 1:
+            return None
+        node = sources[0]
+        if isinstance(node, TableChanges):
+            return node
+        if isinstance(node, StateWriter):
+            return None
+
+
+def _not_now(index: NewIndex, why: str) -> CodeChangedError:
+    node = index.node
+    return CodeChangedError(
+        f"{node.step} ({node.site.location}): state {node.state.name!r} is a new index of state {index.state!r}, which "
+        f"has rows, and {why}. Start the previous program once and stop it, which completes the state, then this one. "
+        f"Nothing was written"
+    )
