@@ -14,6 +14,7 @@ from benchmarks.rows.auto import auto
 from benchmarks.rows.bad_tuples import bad_tuples
 from benchmarks.rows.carrier import carrier
 from benchmarks.rows.changes import changes
+from benchmarks.rows.delta_state import delta_state
 from benchmarks.rows.drpc import drpc
 from benchmarks.rows.embedded import embedded
 from benchmarks.rows.expressions import expressions
@@ -74,6 +75,7 @@ FAMILIES: dict[str, Callable[[Bench, Workload], Iterator[Row]]] = {
     "keys.redis": lambda bench, load: keys(bench, "redis"),
     "state": state_cost,
     "carrier": carrier,
+    "delta-state": delta_state,
     "tracking": tracking,
     "kafka": kafka,
     "jdbc": jdbc,
