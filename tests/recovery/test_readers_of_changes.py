@@ -110,16 +110,11 @@ def test_a_table_that_was_dropped_alone_is_told(tmp_path: Path) -> None:
         assert run(tables(2, summed), tmp_path, "totals") == [{"y": 3}]
 
 
-def test_the_index_of_a_join_that_was_dropped_is_told_with_a_way_out_that_exists(tmp_path: Path) -> None:
-    """No call of the user's program declares it, so it cannot be given values."""
+def test_the_index_of_a_join_that_was_dropped_is_filled_again(tmp_path: Path) -> None:
     run(tables(1, joined), tmp_path)
     dropState("t", "table.by.g", checkpointLocation=tmp_path)
-    with pytest.raises(
-        CodeChangedError, match="state 'table.by.g' is new, .* Remove index=, or the join by its"
-    ) as told:
-        run(tables(2, joined), tmp_path)
-    assert "give state 'table' another name and backfill=True" in str(told.value)
-    assert "initialState" not in str(told.value)
+    expected = run(tables(2, joined), tmp_path / "whole", "joined", "table.by.g")
+    assert run(tables(2, joined), tmp_path, "joined", "table.by.g") == expected
 
 
 def of_both(topology: TridentTopology, table: Any) -> None:

@@ -88,18 +88,23 @@ class TopologyTags:
             self._store(state).untag(name)
 
     def _chosen(self, states: Iterable[str] | None) -> list[str]:
-        named = [states] if isinstance(states, str) else list(self._states if states is None else states)
-        for state in named:
-            if state not in self._states:
-                raise StateNotFoundError(
-                    f"no state {state!r}{did_you_mean(state, self._states)}; the states are {', '.join(self._states)}"
-                )
-        refused = [state for state in named if tags_of(self._source.store(state)) is None]
-        able = [state for state in named if state not in refused]
-        if refused or not able:
+        named = self._named(states)
+        able = [state for state in named if tags_of(self._source.store(state)) is not None]
+        if not named:
+            raise StateError("the topology has no state to tag")
+        if len(able) < len(named):
             hint = f". Name the states to tag: states={able}" if able and states is None else ""
-            raise StateError(f"{keeps_no_tags(refused)}{hint}" if named else "the topology has no state to tag")
-        return sorted(set(able))
+            raise StateError(f"{keeps_no_tags([state for state in named if state not in able])}{hint}")
+        return able
+
+    def _named(self, states: Iterable[str] | None) -> list[str]:
+        named = [states] if isinstance(states, str) else list(self._states if states is None else states)
+        unknown = next((state for state in named if state not in self._states), None)
+        if unknown is not None:
+            raise StateNotFoundError(
+                f"no state {unknown!r}{did_you_mean(unknown, self._states)}; the states are {', '.join(self._states)}"
+            )
+        return sorted(set(named))
 
     def _txids(self, states: Sequence[str], asOf: AsOfBatch | None) -> dict[str, int]:
         """Return the txid of each batch group as of which to tag. The first state of a group decides."""

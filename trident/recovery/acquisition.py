@@ -210,11 +210,12 @@ class _Progress:
         births, indexes = dict[str, Birth](), list[NewIndex]()
         for group in groups:
             last, known_states = histories[group.name].last_frozen, _founded(noted)
-            indexes += new_indexes(joined.program, group, known_states, last)
-            of_rows = {index.node.state.name for index in indexes}
+            filling = [*new_indexes(joined.program, group, known_states, last)]
+            indexes += filling
+            with_rows = {*pending, *(index.node.state.name for index in filling)}
             for node in group.states:
                 name, birth = node.state.name, noted.get(node.state.name)
-                begins_filled = node.state.initial is not None or name in pending or name in of_rows
+                begins_filled = node.state.initial is not None or name in with_rows
                 filled = joined.program.shapes[name].fingerprint if begins_filled else ""
                 new = Birth(group.name, last, epoch, filled=filled)
                 # A content that no store has yet is read again, because a store may have refused it.
