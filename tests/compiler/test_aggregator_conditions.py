@@ -69,10 +69,11 @@ EACH: dict[str, Callable[[Any], Any]] = {
     "latest": lambda where: ("n, x, word", Latest("n, x", where=where)),
     "best": lambda where: ("n, word", TopK(2, where=where)),
     "distinct": lambda where: ("n, word", CountDistinct(where=where)),
+    "exactly": lambda where: ("n, word", CountDistinct(exact=True, where=where)),
     "ranks": lambda where: ("n", Quantiles(0.0, 1.0, where=where)),
 }
 CHEAP = (col("n") % 3 == 1) & (col("word") != "eve")
-EMPTY = {"count": 0, "sum": 0, "distinct": 0, "everything": [], "words": [], "best": []}
+EMPTY = {"count": 0, "sum": 0, "distinct": 0, "exactly": 0, "everything": [], "words": [], "best": []}
 
 
 def holds(row: tuple[Any, ...]) -> bool:

@@ -22,6 +22,7 @@ _FOREIGN = {
     "var": "Variance()",
     "varsamp": "Variance()",
     "approxcountdistinct": "CountDistinct()",
+    "countdistinct": "CountDistinct(exact=True)",
     "percentile": "Median()",
     "percentileapprox": "Quantiles(0.5)",
     "quantiles": "Quantiles(0.5)",

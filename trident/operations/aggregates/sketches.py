@@ -11,38 +11,45 @@ import decimal
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy
 import pyarrow as pa
 from pyspark.sql import types as spark
 
-from trident.base.checks import check_whole_number
+from trident.base.checks import check_flag, check_whole_number
 from trident.base.errors import TopologyError
 from trident.base.optional_packages import optional_package
 from trident.base.types import type_ddl
 from trident.base.values import to_python
 from trident.operations.aggregates.base import EXACT, NUMERIC, BuiltinAggregator, WhereLike, check_parameter, one_field
 from trident.operations.aggregates.element_lists import Elements
+from trident.operations.aggregates.exact_distinct import ExactDistinct
 
 
 @dataclass(frozen=True)
 class CountDistinct(BuiltinAggregator):
-    """An estimate of the number of distinct values of a field, or of distinct tuples of several fields (an HLL sketch).
+    """The number of distinct values of a field, or of distinct tuples of several fields: an estimate, or exact.
 
-    The standard error is 1.04 / sqrt(2^lgK), 1.6 % for ``lgK=12``; small counts are exact or nearly so. A sketch takes
-    at most 2^lgK / 2 bytes, 2 kB by default. Tuples with a null are skipped, as in ``count(DISTINCT ...)`` of SQL.
-    Numbers are equal if they are equal in Spark. Sketches combine in any order, over partitions, batches and drivers.
+    Tuples with a null are skipped, as in ``count(DISTINCT ...)`` of SQL. Numbers are equal if they are equal in Spark.
     The output is a bigint.
+
+    The estimate is that of an HLL sketch. Its standard error is 1.04 / sqrt(2^lgK), 1.6 % for ``lgK=12``; small counts
+    are exact or nearly so. A sketch takes at most 2^lgK / 2 bytes, 2 kB by default. Sketches combine in any order, over
+    partitions, batches and drivers.
+
+    With ``exact=True`` the number is exact: a group keeps its distinct values, an array that grows with each new value,
+    and each change of a key in a state writes its whole array. It needs no extra package. A state of the one form is
+    refused for the other. Meaning: ``count_distinct`` of PySpark; without `exact`, ``approx_count_distinct``.
 
     Raises
     ------
     MissingPackageError
-        If the extra ``sketches`` is not installed.
+        If the extra ``sketches`` is not installed, without `exact`.
     TopologyError
-        If `lgK` is not a whole number from 4 to 21.
+        If `lgK` is not a whole number from 4 to 21, or is given with `exact`.
 
-    >>> distinct = CountDistinct()
+    >>> distinct = CountDistinct(exact=True)
     >>> three = distinct.combine(distinct.gathered([("dog",), ("cat",)]), distinct.gathered([("dog",), ("ox",)]))
     >>> distinct.present(three)
     3
@@ -51,14 +58,66 @@ class CountDistinct(BuiltinAggregator):
     idempotent: ClassVar[bool] = True
 
     lgK: int = 12
+    exact: bool = False
     gathers: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        _library("CountDistinct")
-        check_parameter("CountDistinct", "lgK", self.lgK, 4, 21)
+        check_flag("CountDistinct: exact", self.exact)
+        if self.exact and self.lgK != 12:
+            raise TopologyError(f"CountDistinct: lgK={self.lgK!r} is the size of a sketch, and exact=True has none")
+        if not self.exact:
+            _library("CountDistinct")
+            check_parameter("CountDistinct", "lgK", self.lgK, 4, 21)
+        object.__setattr__(self, "_form", ExactDistinct() if self.exact else _DistinctSketch(self.lgK))
 
-    def init(self, tuple: Any) -> bytes:
-        return self.gathered([tuple])
+    @property
+    def variant(self) -> str:
+        return "exact" if self.exact else ""
+
+    def init(self, tuple: Any) -> Any:
+        return self._form.gathered([tuple])
+
+    def combine(self, a: Any, b: Any) -> Any:
+        return self._form.combine(a, b)
+
+    def zero(self) -> Any:
+        return self._form.gathered([])
+
+    def present(self, acc: Any) -> int:
+        """Return the number."""
+        return self._form.present(acc)
+
+    def gathered(self, tuples: Sequence[tuple[Any, ...]]) -> Any:
+        return self._form.gathered(tuples)
+
+    def initColumn(self, columns: pa.RecordBatch, groups: Any, count: int) -> pa.Array:
+        """Return the accumulators of `count` groups."""
+        return self._form.initColumn(columns, groups, count)
+
+    def combineColumn(self, a: pa.Array, b: pa.Array) -> pa.Array:
+        """Return the accumulators of `a` and `b` together, row by row."""
+        return self._form.combineColumn(a, b)
+
+    def problem(self, inputs: spark.StructType) -> str:
+        if not inputs.fields:
+            return "CountDistinct counts distinct values; name the fields before the aggregator"
+        return self._form.problem(inputs)
+
+    def type_of(self, inputs: spark.StructType) -> spark.DataType:
+        return self._form.type_of(inputs)
+
+    if TYPE_CHECKING:
+
+        @property
+        def _form(self) -> "ExactDistinct | _DistinctSketch":
+            """The accumulators and their functions."""
+
+
+@dataclass(frozen=True)
+class _DistinctSketch:
+    """The accumulators that estimate the number of distinct values."""
+
+    lgK: int
 
     def combine(self, a: bytes, b: bytes) -> bytes:
         library = _library("CountDistinct")
@@ -66,9 +125,6 @@ class CountDistinct(BuiltinAggregator):
         union.update(library.hll_sketch.deserialize(a))
         union.update(library.hll_sketch.deserialize(b))
         return _compact(union.get_result(library.tgt_hll_type.HLL_4))
-
-    def zero(self) -> bytes:
-        return self.gathered([])
 
     def present(self, acc: bytes) -> int:
         """Return the estimate."""
@@ -106,8 +162,6 @@ class CountDistinct(BuiltinAggregator):
         return _compacts(unions)
 
     def problem(self, inputs: spark.StructType) -> str:
-        if not inputs.fields:
-            return "CountDistinct counts distinct values; name the fields before the aggregator"
         for field in inputs.fields:
             if "map<" in type_ddl(field.dataType):
                 return f"CountDistinct cannot compare maps, and {field.name!r} is {type_ddl(field.dataType)}"
