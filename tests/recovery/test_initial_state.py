@@ -207,3 +207,26 @@ def test_a_state_that_began_with_a_content_gets_another_shape(tmp_path: Path) ->
     batches = [*BATCHES, [("z", 3)]]
     now = run(sales(None, how=how, batches=batches, evolve=evolve), tmp_path)
     assert {key: tuple(value) for key, value in now.items()} == {"a": (12, 0), "b": (1, 0), "z": (21, 3)}
+
+
+@pytest.mark.parametrize("bundle", [False, True])
+def test_a_program_that_changes_a_lost_content_is_refused_and_leaves_it_to_the_former_one(
+    bundle: bool, tmp_path: Path, shared_redis: RedisServer
+) -> None:
+    """A start changes nothing before a batch is frozen: so the former program may go on after each start of this one."""
+    rows = list[tuple[str, int]]()
+    spout = PollingSpout("shop string, price long", {"p": lambda at, limit: (rows[at or 0 :], len(rows))})
+    state = RedisMapState.opaque(shared_redis.url, buckets=8)
+    former = sales(KNOWN, state, batches=spout)
+    how: Any = {"n": Count(), "total": Sum("price")} if bundle else Sum()
+    evolve = Evolution("long", lambda n: (n, 2 * n) if bundle else 2 * n, by="Count")
+    changed = sales(KNOWN, state, how=how, batches=spout, evolve=evolve)
+    assert run(former, tmp_path) == {"a": 10, "z": 20}
+    shared_redis.client.flushall()
+    with pytest.raises(StateError, match="Start the previous program"):
+        run(changed, tmp_path)
+    assert run(former, tmp_path) == {"a": 10, "z": 20}
+    rows.append(("a", 3))
+    now = run(changed, tmp_path)
+    expected = {"a": (11, 23), "z": (20, 40)} if bundle else {"a": 23, "z": 40}
+    assert {key: tuple(value) if bundle else value for key, value in now.items()} == expected

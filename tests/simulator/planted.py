@@ -168,8 +168,8 @@ FAULTS = [
         "upserts",
         "the first message of a word in a batch decides",
         "trident/compiler/states/latest.py",
-        "    last[encoded.indices.to_numpy()] = np.arange(keys.num_rows)",
-        "    last[encoded.indices.to_numpy()[::-1]] = np.arange(keys.num_rows)[::-1]",
+        "    last[encoded.indices.to_numpy()[rows]] = rows",
+        "    last[encoded.indices.to_numpy()[rows[::-1]]] = rows[::-1]",
         flow="upserts",
     ),
     Fault(

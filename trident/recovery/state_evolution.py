@@ -77,7 +77,13 @@ def evolve_stores(
 
 
 def _unborn(name: str, report: StoreReport, birth: Birth, history: History, contents: FirstContents) -> pa.Table | None:
-    """Return the content of a state that has no store and no batch after its birth; None for any other state."""
+    """Return the content of a state of a fork that has no store and no batch after its birth; None for any other state.
+
+    A store elsewhere that lost its content gets it by the former program: a start of this one would change the log, and
+    so shut the former program out before a batch is frozen.
+    """
+    if contents.log.origin() is None:
+        return None
     content = contents.log.content(name, birth.txid)
     if report.identity is not None or content is None or history.last_frozen > birth.txid:
         return None
