@@ -213,7 +213,7 @@ def test_a_state_that_began_with_a_content_gets_another_shape(tmp_path: Path) ->
 def test_a_program_that_changes_a_lost_content_is_refused_and_leaves_it_to_the_former_one(
     bundle: bool, tmp_path: Path, shared_redis: RedisServer
 ) -> None:
-    """A start changes nothing before a batch is frozen: so the former program may go on after each start of this one."""
+    """A start changes nothing before a batch is frozen, so the former program may go on after a start of this one."""
     rows = list[tuple[str, int]]()
     spout = PollingSpout("shop string, price long", {"p": lambda at, limit: (rows[at or 0 :], len(rows))})
     state = RedisMapState.opaque(shared_redis.url, buckets=8)
