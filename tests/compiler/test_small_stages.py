@@ -60,10 +60,11 @@ def sink(stream: Stream) -> object:
         lambda s: s.groupBy("k").persistentAggregate(STATE, "n", Sum(), "sum", name="a"),
         lambda s: s.groupBy("k").persistentAggregate(STATE, {"a": Average("n"), "t": ("n", TopK(3))}, name="a"),
         lambda s: sink(s.groupBy("k").aggregate(MaxBy("k", "n"), "best")),
+        lambda s: s.groupBy("k").persistentAggregate(STATE, {"a": Count(where=col("n") > 1), "b": Sum("n")}, name="a"),
         lambda s: sink(s.join(s.groupBy("k").aggregate("n", Max(), "best"), ["k"], ["k2", "n", "best"])),
         lambda s: sink(s.partitionBy("k").project("n").merge(s.project("n"))),
     ],
-    ids=["expressions", "native", "bundle", "maxBy", "join", "partitions"],
+    ids=["expressions", "native", "bundle", "maxBy", "where", "join", "partitions"],
 )
 def test_a_stage_whose_steps_are_all_of_the_library_qualifies(steps: Steps) -> None:
     assert qualifying(steps) == [1]
@@ -76,12 +77,23 @@ def test_a_stage_whose_steps_are_all_of_the_library_qualifies(steps: Steps) -> N
         lambda s: sink(s.filter("n", lambda n: n > 1)),
         lambda s: sink(s.each("n", expr("n + 1"), "m long")),
         lambda s: sink(s.groupBy("k").aggregate("n", OwnSum(), "sum")),
+        lambda s: sink(s.groupBy("k").aggregate(Sum("n", where=lambda n: n > 1), "sum")),
         lambda s: sink(s.partitionAggregate("n", Sum(), "sum")),
         lambda s: sink(s.peek(print)),
         lambda s: sink(s.transform(lambda frame: frame)),
         lambda s: sink(s.partition(lambda tuple, partitions: 0)),
     ],
-    ids=["function", "filter", "expr", "own combiner", "by partition", "peek", "transform", "own partitions"],
+    ids=[
+        "function",
+        "filter",
+        "expr",
+        "own combiner",
+        "own condition",
+        "by partition",
+        "peek",
+        "transform",
+        "own partitions",
+    ],
 )
 def test_a_stage_with_code_of_the_user_or_by_partition_runs_on_spark(steps: Steps) -> None:
     assert qualifying(steps) == []

@@ -22,6 +22,7 @@ from trident.compiler.program import Group, Stage
 from trident.frozen.results import StageResult
 from trident.operations.aggregates.registry import builtin_classes
 from trident.operations.aggregators import AnyAggregation
+from trident.operations.filtered_aggregators import CountWhere, Filtered
 from trident.plan.nodes import Aggregate, Node, PersistentAggregate, Pick, WindowPanes
 from trident.plan.traits import PYTHON, has_python_form, traits_of
 from trident_spouts.emission import ArrowEmission
@@ -60,7 +61,8 @@ def _is_of_the_library(node: Node) -> bool:
 
 
 def _is_builtin(how: AnyAggregation) -> bool:
-    return type(how.aggregator) in builtin_classes()
+    aggregator = how.aggregator.inner if isinstance(how.aggregator, Filtered) else how.aggregator
+    return type(aggregator) in (*builtin_classes(), CountWhere)
 
 
 class SmallStagesSlot:
