@@ -30,6 +30,7 @@ from trident.compiler.arrow.engine import ArrowSlot
 from trident.compiler.spark import small_stages
 from trident.compiler.spark.small_stages import SmallStagesSlot, stages_without_user_code
 from trident.compiler.stages import cut
+from trident.plan.topology_protocol import EngineName
 from trident.spouts import FeederBatchSpout, FixedBatchSpout
 from trident.state import MemoryMapState
 
@@ -130,11 +131,11 @@ def engines_of(running: Any) -> list[str]:
     return [event["engine"] for event in running.recentProgress if event["event"] == "committed"]
 
 
-def run(engine: str, rows: int, spark: SparkSession | None, folder: Path) -> tuple[list[Any], list[str]]:
+def run(engine: EngineName, rows: int, spark: SparkSession | None, folder: Path) -> tuple[list[Any], list[str]]:
     taken: list[Any] = []
     options: dict[str, Any] = {"driverRows": rows} if engine == "spark" else {}
     topology = hot(bids(), taken)
-    with topology.start(spark, engine=engine, availableNow=True, checkpointLocation=folder, **options) as running:  # type: ignore[call-overload]
+    with topology.start(spark, engine=engine, availableNow=True, checkpointLocation=folder, **options) as running:
         running.awaitTermination(timeout=120)
         events = [event for event in running.recentProgress if event["event"] == "committed"]
     return sorted(taken, key=str), [event["engine"] for event in events]
