@@ -48,7 +48,8 @@ class FixedBatchSpout:
     FixedBatchSpout('word string, n bigint', 2 batches, 2 rows)
     >>> FixedBatchSpout("line string", [["the cow"], [None, 5]])
     Traceback (most recent call last):
-    trident.base.errors.SpoutContractError: FixedBatchSpout, batch 1, row 1, field 'line': expected string, got 5 (int)
+    trident_client.errors.SpoutContractError: FixedBatchSpout, batch 1, row 1, field 'line': \
+expected string, got 5 (int)
 
     Notes
     -----

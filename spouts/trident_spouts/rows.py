@@ -58,7 +58,8 @@ def table_of(rows: RowsLike, schema: StructType, where: str) -> pa.Table:
     [{'word': 'a', 'n': 1}, {'word': 'b', 'n': None}]
     >>> table_of(["a", 7], read_schema("word string"), "FixedBatchSpout, batch 0")
     Traceback (most recent call last):
-    trident.base.errors.SpoutContractError: FixedBatchSpout, batch 0, row 1, field 'word': expected string, got 7 (int)
+    trident_client.errors.SpoutContractError: FixedBatchSpout, batch 0, row 1, field 'word': \
+expected string, got 7 (int)
     """
     if is_pandas(rows):
         table = _from_pandas(rows, schema, where)

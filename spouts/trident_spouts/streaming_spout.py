@@ -67,7 +67,7 @@ class StreamingSpout:
     --------
     >>> StreamingSpout("orders", "checkpoint")
     Traceback (most recent call last):
-    trident.base.errors.TopologyError: StreamingSpout: frame='orders' (str): expected a streaming DataFrame, made by \
+    trident_client.errors.TopologyError: StreamingSpout: frame='orders' (str): expected a streaming DataFrame, made by \
 spark.readStream
     """
 

@@ -45,7 +45,8 @@ def check_wait_strategy(strategy: object) -> WaitStrategy | None:
 
     >>> check_wait_strategy(1)
     Traceback (most recent call last):
-    trident.base.errors.TopologyError: waitStrategy=1: expected an object that extends WaitStrategy (of trident.spouts)
+    trident_client.errors.TopologyError: waitStrategy=1: \
+expected an object that extends WaitStrategy (of trident.spouts)
     """
     if strategy is None or isinstance(strategy, WaitStrategy):
         return strategy

@@ -25,7 +25,7 @@ RETURNED = (
     "trident.access.opened_state.OpenedState",
     "trident.access.opened_topology.OpenedTopology",
     "trident.client.answers.ServedRows",
-    "trident.client.changes.Change",
+    "trident_client.changes.Change",
     "trident.configuration.start_options.StartOptions",
     "trident.drpc.local.DRPCResult",
     "trident.drpc.local.LocalDRPC",
@@ -46,7 +46,7 @@ _MARK = re.compile(r"  # deprecated since (\d+)\.(\d+)$")
 def listing() -> str:
     """Return all public names of the library with their signatures, in order."""
     loader = griffe.GriffeLoader(search_paths=[str(ROOT / each) for each in (".", "state", "spouts")])
-    for package in ("trident", "trident_state", "trident_spouts"):
+    for package in ("trident", "trident_client", "trident_state", "trident_spouts"):
         loader.load(package)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -173,7 +173,7 @@ def test_errors_travel_as_text_and_come_back_typed() -> None:
 
 
 def test_errors_of_ours_are_known_without_a_mark() -> None:
-    text = "Traceback\n  File x\ntrident.base.errors.MalformedInputError: a.txt, byte 17: no UTF-8\n SQLSTATE: 38000"
+    text = "Traceback\n  File x\ntrident_client.errors.MalformedInputError: a.txt, byte 17: no UTF-8\n SQLSTATE: 38000"
     back = decoded(text)
     assert isinstance(back, MalformedInputError) and str(back) == "a.txt, byte 17: no UTF-8"
     assert decoded("java.lang.OutOfMemoryError: heap") is None

@@ -2860,7 +2860,7 @@ GUARDS = [
     Guard(
         "feed, parts",
         "a snapshot that begins again keeps keys of its first try that were removed since",
-        "trident/client/changes.py",
+        "trident_client/changes.py",
         'if told["first"]:',
         "if False:",
         "tests/server/test_feed.py -k begins_again_has_nothing",
@@ -2868,7 +2868,7 @@ GUARDS = [
     Guard(
         "client, what it has seen",
         "a client reads less than before from a server that does not know to wait",
-        "trident/client/conversation.py",
+        "trident_client/conversation.py",
         "if shown.get(group, txid) < txid}",
         "if False}",
         "tests/server/test_never_back.py -k does_not_know",

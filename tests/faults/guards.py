@@ -21,7 +21,7 @@ from pathlib import Path
 from tests.faults.guard_list import GUARDS, Guard
 
 ROOT = Path(__file__).parents[2]
-COPIED = ("trident", "state", "spouts", "tests", "docs", "pyproject.toml", "README.md")
+COPIED = ("trident", "trident_client", "state", "spouts", "tests", "docs", "pyproject.toml", "README.md")
 WORKERS = 2
 PATIENCE = 300.0
 """Seconds that the tests of one guard may take."""

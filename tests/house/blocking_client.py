@@ -1,19 +1,23 @@
-"""Writes `trident/client/drpc_client.py`, the client that blocks, from `async_drpc_client.py`.
+"""Writes the clients that block from the clients for asyncio, in `trident_client` and in `trident/client`.
 
 To run it: ``python -m tests.house.blocking_client``. The two clients differ only in the words of `_WORDS`, so only one
 of them is written by hand. `test_blocking_client.py` fails while the written file is another one.
 """
 
 import re
+from pathlib import Path
 
 from tests.house.sources import ROOT
 
-SOURCE = ROOT / "trident" / "client" / "async_drpc_client.py"
-TARGET = ROOT / "trident" / "client" / "drpc_client.py"
+FILES = {
+    ROOT / "trident_client" / "async_client.py": ROOT / "trident_client" / "client.py",
+    ROOT / "trident" / "client" / "async_drpc_client.py": ROOT / "trident" / "client" / "drpc_client.py",
+}
+"""The files that are written by hand, each with the one that is written from it."""
 
 _HEADER = (
     '"""DRPCClient: a client for the DRPC functions and states of a topology that a server answers over HTTP.\n\n'
-    "`python -m tests.house.blocking_client` writes this file from `async_drpc_client.py`. Change that one.\n"
+    "`python -m tests.house.blocking_client` writes this file from `{}`. Change that one.\n"
     '"""'
 )
 
@@ -27,6 +31,7 @@ _WORDS = {
     r"AsyncGenerator, AsyncIterator, Iterable": "Generator, Iterable, Iterator",
     r"\b(async|await) ": "",
     r"\bAsync(?=[A-Z])": "",
+    r"\basync_(?=client)": "",
     r"\banext\(": "next(",
     r"__a(enter|exit|next)__": r"__\1__",
     r"\ba(close|read|iter_lines)\b": r"\1",
@@ -34,13 +39,15 @@ _WORDS = {
 """Patterns of the source, and their texts in the target, in the order in which they are replaced."""
 
 
-def blocking(source: str) -> str:
-    """Return the text of the client that blocks."""
-    text = re.sub(r'\A""".*?"""', lambda _: _HEADER, source, count=1, flags=re.DOTALL)
+def blocking(file: Path) -> str:
+    """Return the text of the client that blocks, for the file of the other one."""
+    source = file.read_text(encoding="utf-8")
+    text = re.sub(r'\A""".*?"""', lambda _: _HEADER.format(file.name), source, count=1, flags=re.DOTALL)
     for pattern, word in _WORDS.items():
         text = re.sub(pattern, word, text, flags=re.MULTILINE)
     return text
 
 
 if __name__ == "__main__":
-    TARGET.write_text(blocking(SOURCE.read_text(encoding="utf-8")), encoding="utf-8")
+    for written, target in FILES.items():
+        target.write_text(blocking(written), encoding="utf-8")

@@ -5,7 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-SOURCE_ROOTS = {"trident": ROOT, "trident_state": ROOT / "state", "trident_spouts": ROOT / "spouts"}
+SOURCE_ROOTS = {
+    "trident": ROOT,
+    "trident_client": ROOT,
+    "trident_state": ROOT / "state",
+    "trident_spouts": ROOT / "spouts",
+}
 
 
 def library() -> dict[str, Path]:

@@ -1,8 +1,12 @@
 """The client that blocks is the asyncio client, without asyncio."""
 
-from tests.house.blocking_client import SOURCE, TARGET, blocking
+from pathlib import Path
+
+import pytest
+
+from tests.house.blocking_client import FILES, blocking
 
 
-def test_the_client_that_blocks_is_written_from_the_other_one() -> None:
-    expected = blocking(SOURCE.read_text(encoding="utf-8"))
-    assert TARGET.read_text(encoding="utf-8") == expected, "run: python -m tests.house.blocking_client"
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_the_client_that_blocks_is_written_from_the_other_one(file: Path) -> None:
+    assert FILES[file].read_text(encoding="utf-8") == blocking(file), "run: python -m tests.house.blocking_client"

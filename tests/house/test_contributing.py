@@ -39,5 +39,7 @@ def _exists(path: str) -> bool:
 
 def _files(path: str) -> list[Path]:
     """Return the files of this path. A recipe may leave out the folder of a file that it has named before."""
-    below = [each for root in ("trident", "state", "spouts", "tests") for each in (ROOT / root).rglob(path)]
+    below = [
+        each for root in ("trident", "trident_client", "state", "spouts", "tests") for each in (ROOT / root).rglob(path)
+    ]
     return [each for each in (ROOT / path, *below) if each.is_file()]

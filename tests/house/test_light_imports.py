@@ -13,6 +13,9 @@ HEAVY = (
 )
 """Modules that ``import trident`` may not load: each costs milliseconds, and a program may not need it."""
 
+NOT_FOR_A_CLIENT = ("trident", "pyspark", "pyarrow", "numpy", "pandas", "msgspec", "redis", "IPython")
+"""Modules that the clients of ``trident_client`` never load."""
+
 NOT_TO_DECLARE = ("redis", "psycopg", "starlette", "uvicorn", "httpx", "prometheus_client", "click", "IPython")
 """Modules that a program may not load before it uses them. pyspark (its types) and pyarrow are what it is built of, and
 pyarrow imports pandas when it makes its first array of Python values."""
@@ -41,10 +44,12 @@ with topology.start(name="light", engine="embedded") as running:
     ("program", "kept_out"),
     [
         ("import trident, trident.errors, trident.functions, trident.spouts, trident.state, trident.testing", HEAVY),
+        ("import trident_client, trident_client.errors", HEAVY),
+        ("from trident_client import AsyncDRPCClient, DRPCClient, ServedRows", NOT_FOR_A_CLIENT),
         (DECLARED, NOT_TO_DECLARE),
         (DECLARED + RUN, NOT_TO_RUN),
     ],
-    ids=["import", "declare", "run"],
+    ids=["import", "import the client", "use the client", "declare", "run"],
 )
 def test_no_program_loads_what_it_does_not_use(program: str, kept_out: tuple[str, ...]) -> None:
     asked = f"{program}\nimport sys\nprint(*({{*{kept_out!r}}} & {{*sys.modules}}))"

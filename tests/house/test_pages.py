@@ -137,7 +137,10 @@ def test_the_index_leads_to_every_page_of_the_guide() -> None:
 
 
 def test_every_file_and_folder_of_the_code_that_a_page_names_is_there() -> None:
-    roots = [ROOT / name for name in ("trident", "state", "spouts", "tests", "benchmarks", "notebooks", "docs")]
+    roots = [
+        ROOT / name
+        for name in ("trident", "trident_client", "state", "spouts", "tests", "benchmarks", "notebooks", "docs")
+    ]
     there = {f"/{path.relative_to(ROOT).as_posix()}" for root in roots for path in (root, *root.rglob("*"))}
     absent = []
     for page in PAGES:
@@ -153,7 +156,11 @@ def test_every_file_and_folder_of_the_code_that_a_page_names_is_there() -> None:
 
 def test_no_page_or_docstring_for_users_imports_what_is_not_in_the_wheel() -> None:
     users = [*sorted((ROOT / "docs" / "guide").glob("*.md")), ROOT / "README.md", ROOT / "docs" / "index.md"]
-    packages = [path for root in ("trident", "state", "spouts") for path in sorted((ROOT / root).rglob("*.py"))]
+    packages = [
+        path
+        for root in ("trident", "trident_client", "state", "spouts")
+        for path in sorted((ROOT / root).rglob("*.py"))
+    ]
     found = [
         f"{path.relative_to(ROOT)}: {line.strip()}"
         for path in [*users, *packages]

@@ -74,7 +74,7 @@ def test_what_a_program_needs_is_in_the_wheel(installed: Path, tmp_path: Path) -
         cwd=tmp_path, env=_environment(installed), capture_output=True, text=True, timeout=120, check=True,
     )  # fmt: skip
     assert ran.stdout.split() == [str(installed / "trident" / "__init__.py"), "136"]
-    for package in ("trident", "trident_state", "trident_spouts"):
+    for package in ("trident", "trident_client", "trident_state", "trident_spouts"):
         assert (installed / package / "py.typed").exists()
 
 

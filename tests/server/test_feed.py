@@ -21,7 +21,6 @@ from tests.support.server import RedisServer
 from tests.support.soak import Soak
 from tests.support.waiting import wait_until
 from trident import AsyncDRPCClient, Count, DRPCClient, TridentTopology, dropState, openTopology
-from trident.client.changes import Event, EventReader
 from trident.errors import (
     ChangesMissedError,
     SnapshotMovedError,
@@ -36,6 +35,7 @@ from trident.server.access_rules import Rights
 from trident.server.http_server import Server, serve
 from trident.spouts import FeederBatchSpout
 from trident.state import MemoryMapState, RedisMapState, StateFactory
+from trident_client.changes import Event, EventReader
 
 
 @contextlib.contextmanager

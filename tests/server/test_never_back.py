@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import trident_client
 from tests.server.counting import counting
 from trident import AsyncDRPCClient, DRPCClient, openTopology
 from trident.errors import ServerError
@@ -52,7 +53,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str
         yield first.url, second.url
 
 
-def turn(client: DRPCClient | AsyncDRPCClient, url: str) -> None:
+def turn(client: Any, url: str) -> None:
     """Send the next request to another server, as a balancer does."""
     client._http.base_url = client._conversation.options["base_url"] = url
 
@@ -90,15 +91,16 @@ def test_no_call_of_the_other_client_goes_back(servers: tuple[str, str], name: s
         asyncio.run(ask())
 
 
+@pytest.mark.parametrize("blocking", [DRPCClient, trident_client.DRPCClient], ids=["arrow", "plain"])
 @pytest.mark.parametrize("name", [name for name in CALLS if name != "changes"])
 def test_an_answer_of_a_server_that_does_not_know_to_wait_is_none(
-    servers: tuple[str, str], name: str, monkeypatch: pytest.MonkeyPatch
+    servers: tuple[str, str], name: str, blocking: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def at_once(waiting: Any, request: Any, least: Any, timeout: float) -> dict[str, int]:
         return {}
 
     monkeypatch.setattr("trident.server.waiting.Waiting.reach", at_once)
-    with DRPCClient(servers[0], timeout=0.3) as client:
+    with blocking(servers[0], timeout=0.3) as client:
         client.top("counts", 1)
         turn(client, servers[1])
         with pytest.raises(

@@ -83,6 +83,7 @@ LEFT_OUT = (
         "runs a whole program, a browser, or the tools that build the package and its pages",
         (
             "tests/demo/",
+            "tests/house/test_client_wheel.py",
             "tests/house/test_java.py",
             "tests/house/test_public_api.py",
             "tests/house/test_recipes.py",

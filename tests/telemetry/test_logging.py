@@ -17,7 +17,12 @@ from trident.state import MemoryMapState
 from trident.testing import CRASH, FAIL, DriverCrashedError, ManualClock, TestSource, start_local
 
 ROOT = Path(__file__).parents[2]
-SOURCES = [ROOT / "trident", ROOT / "state" / "trident_state", ROOT / "spouts" / "trident_spouts"]
+SOURCES = [
+    ROOT / "trident",
+    ROOT / "trident_client",
+    ROOT / "state" / "trident_state",
+    ROOT / "spouts" / "trident_spouts",
+]
 
 
 def counting(source: Any) -> TridentTopology:

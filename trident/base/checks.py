@@ -20,7 +20,7 @@ def check_whole_number(
 
     >>> check_whole_number("k", 0)
     Traceback (most recent call last):
-    trident.base.errors.TopologyError: k=0: expected a whole number of at least 1
+    trident_client.errors.TopologyError: k=0: expected a whole number of at least 1
     """
     # Python takes a bool for an int, but a bool in place of a number is always a mistake.
     if not isinstance(value, int) or isinstance(value, bool) or value < least or (most is not None and value > most):
@@ -43,7 +43,7 @@ def check_flag(name: str, value: object) -> bool:
 
     >>> check_flag("header", "no")
     Traceback (most recent call last):
-    trident.base.errors.TopologyError: header='no': expected True or False
+    trident_client.errors.TopologyError: header='no': expected True or False
     """
     if not isinstance(value, bool):
         raise TopologyError(f"{name}={brief(value)}: expected True or False")
@@ -55,7 +55,7 @@ def check_choice(name: str, value: object, choices: Collection[str]) -> None:
 
     >>> check_choice("KafkaSpout: kind", "exact", ["transactional", "opaque"])
     Traceback (most recent call last):
-    trident.base.errors.TopologyError: KafkaSpout: kind='exact' is not one of 'transactional', 'opaque'
+    trident_client.errors.TopologyError: KafkaSpout: kind='exact' is not one of 'transactional', 'opaque'
     """
     if value not in choices:
         raise TopologyError(f"{name}={brief(value)} is not one of {', '.join(map(repr, choices))}")

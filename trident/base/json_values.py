@@ -16,9 +16,10 @@ from typing import Any
 import numpy
 import pyarrow as pa
 from pyarrow import types as kinds
-from pyspark.sql import Row
 
 from trident.base.short_texts import short_repr
+from trident_client.json_values import jsonable as jsonable
+from trident_client.json_values import to_json as to_json
 
 _NO_NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _FINER = re.compile(r"[.,][0-9]{6}[0-9]*[1-9]")
@@ -129,49 +130,6 @@ def read_time(text: str) -> datetime.datetime:
     if _FINER.search(text):  # Python would drop these digits
         raise ValueError(f"{text!r} is finer than a microsecond")
     return datetime.datetime.fromisoformat(text)
-
-
-def to_json(value: Any) -> str:
-    """Return any value of a state as one line of JSON.
-
-    >>> to_json(Row(day=datetime.date(2024, 2, 29), share=math.inf, raw=b"..."))
-    '{"day": "2024-02-29", "share": "Infinity", "raw": "Li4u"}'
-    """
-    return json.dumps(jsonable(value), default=str, ensure_ascii=False)
-
-
-def jsonable(value: Any) -> Any:
-    """Return a value of a state as dicts, lists, texts, numbers, bools and None.
-
-    NumPy's numbers and texts become Python's: a key often comes from a DataFrame.
-
-    >>> jsonable([numpy.int64(7), numpy.str_("dog")])
-    [7, 'dog']
-    """
-    if isinstance(value, numpy.generic):
-        return _of_numpy(value)
-    if value is None or isinstance(value, str | bool | int):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else _no_number(value)
-    if isinstance(value, Row):  # a Row is a tuple, which JSON would write as a list
-        return {name: jsonable(item) for name, item in value.asDict().items()}
-    if isinstance(value, dict):
-        return {key if isinstance(key, str) else to_json(key): jsonable(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [jsonable(item) for item in value]
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    return value.isoformat() if hasattr(value, "isoformat") else str(value)
-
-
-def _of_numpy(value: numpy.generic) -> Any:
-    # A NumPy time may be finer than Python's. Its text is then refused, but a conversion would truncate it.
-    return str(value) if isinstance(value, numpy.datetime64 | numpy.timedelta64) else jsonable(value.item())
-
-
-def _no_number(value: float) -> str:
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 _PLAIN = {kind.id for kind in (pa.string(), pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64())}

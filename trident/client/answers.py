@@ -1,21 +1,15 @@
-"""Requests to a server and its answers, without network code: both clients share them."""
+"""Answers of a server as Arrow tables, with PySpark's Rows."""
 
+import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 
-from trident.base import errors
 from trident.base.answer_rows import AnswerRows
-from trident.base.json_values import jsonable
-
-ARROW = "application/vnd.apache.arrow.stream"
-
-SAFE_STATUSES = (429, 503)
-"""Statuses after which the same request is repeated, because the server may soon be able to answer."""
+from trident_client.answers import times_of
 
 
 class ServedRows(AnswerRows):
@@ -44,77 +38,53 @@ class ServedRows(AnswerRows):
         super().__init__(table, txids)
 
 
-class Session:
-    """The newest txids that a client has seen.
+class ArrowAnswers:
+    """Answers in Arrow, which have the types of the fields."""
 
-    Later answers never show an older batch, even if another server answers.
+    accept, feed = "application/vnd.apache.arrow.stream", "arrow"
+
+    def txids(self, content: bytes, headers: Mapping[str, str]) -> dict[str, int]:
+        return dict(json.loads(headers.get("trident-as-of-txid", "{}")))
+
+    def rows(self, content: bytes, headers: Mapping[str, str]) -> ServedRows:
+        table = pa.ipc.open_stream(content).read_all()
+        times = times_of(json.loads(headers.get("trident-committed-at", "{}")))
+        staleness = json.loads(headers.get("trident-staleness-ms", "null"))
+        return ServedRows(table, self.txids(content, headers), headers.get("trident-after"), times, staleness)
+
+    def changes(self, parts: Sequence[Mapping[str, Any]], snapshot: bool) -> tuple[ServedRows, ServedRows]:
+        tables = [(_table(part["entries"]), _table(part["gone"])) for part in parts]
+        entries, removed = tables[0] if len(tables) == 1 else _folded(tables)
+        return ServedRows(entries, {}), ServedRows(removed.slice(0, 0) if snapshot else removed, {})
+
+
+def _table(text: str) -> pa.Table:
+    return pa.ipc.open_stream(base64.b64decode(text)).read_all()
+
+
+def _folded(tables: list[tuple[pa.Table, pa.Table]]) -> tuple[pa.Table, pa.Table]:
+    """Return the entries and the removed keys of several parts.
+
+    For each key, the last part that has the key decides.
     """
-
-    def __init__(self) -> None:
-        self._seen: dict[str, int] = {}
-
-    @property
-    def least(self) -> dict[str, int]:
-        """The least txids that the next answer must show, by batch group."""
-        return dict(self._seen)
-
-    def note(self, txids: Mapping[str, int]) -> None:
-        for group, txid in txids.items():
-            self._seen[group] = max(txid, self._seen.get(group, txid))
-
-
-def key_text(key: Any) -> str:
-    """Return a key, or the first fields of one as a tuple, in JSON.
-
-    >>> key_text("dog"), key_text(7), key_text(("dog", 7)), key_text(float("nan"))
-    ('"dog"', '7', '["dog", 7]', '"NaN"')
-    """
-    return json.dumps(jsonable(list(key) if isinstance(key, tuple) else key))
+    fields = tables[0][1].column_names
+    entries = pa.concat_tables([table for table, _ in tables], promote_options="permissive")
+    removed = pa.concat_tables([table for _, table in tables])
+    places: dict[Any, tuple[bool, int]] = {}
+    at = gone = 0
+    for table, keys in tables:
+        for key in _keys(table, fields):
+            places[key] = (True, at)
+            at += 1
+        for key in _keys(keys, fields):
+            places[key] = (False, gone)
+            gone += 1
+    kept = pa.array([row for there, row in places.values() if there], pa.int64())
+    lost = pa.array([row for there, row in places.values() if not there], pa.int64())
+    return entries.take(kept), removed.take(lost)
 
 
-def read_table(content: bytes, headers: Mapping[str, str]) -> ServedRows:
-    """Return the rows in an answer that is an Arrow stream."""
-    table = pa.ipc.open_stream(content).read_all()
-    txids = json.loads(headers.get("trident-as-of-txid", "{}"))
-    told = json.loads(headers.get("trident-committed-at", "{}"))
-    times = {group: None if time is None else datetime.fromisoformat(time) for group, time in told.items()}
-    staleness = json.loads(headers.get("trident-staleness-ms", "null"))
-    return ServedRows(table, txids, headers.get("trident-after"), times, staleness)
-
-
-def error_of(status: int, content: bytes, url: str) -> Exception:
-    """Return the error that an answer describes. It has the server's error type, if this library has that type."""
-    try:
-        told: dict[str, Any] = msgspec.json.decode(content)["error"]
-        kind, message = str(told["type"]), str(told["message"])
-    except (msgspec.DecodeError, KeyError, TypeError):
-        kind, message = "", content[:200].decode(errors="replace") or f"status {status}"
-    found = getattr(errors, kind, None)
-    if isinstance(found, type) and issubclass(found, errors.TridentError):
-        return found(message)
-    if status in SAFE_STATUSES:
-        return errors.ServerUnavailableError(f"{url}: {message}")
-    return errors.ServerError(f"{url}: {kind or status}: {message}")
-
-
-def call_body(args: Sequence[Any], named: Mapping[str, Any], timeout: float | None, least: Mapping[str, int]) -> bytes:
-    """Return the body of a DRPC request.
-
-    Raises DRPCArgumentError if arguments are given both by position and by name.
-    """
-    if args and named:
-        raise errors.DRPCArgumentError("give all arguments by position, or all by name")
-    body: dict[str, Any] = {"args": list(args) if args else dict(named)}
-    if timeout is not None:
-        body["timeout"] = timeout
-    if least:
-        body["minTxid"] = dict(least)
-    return json_body(body)
-
-
-def json_body(content: Any) -> bytes:
-    """Return a request's body as JSON.
-
-    Dates, times, decimals and binary values are text, in the form the server reads.
-    """
-    return msgspec.json.encode(jsonable(content))
+def _keys(table: pa.Table, fields: list[str]) -> Iterator[Any]:
+    """Yield each row's key as text, by which equal keys in several parts are found."""
+    columns = [table.column(field).to_pylist() for field in fields]
+    return map(repr, zip(*columns, strict=True)) if columns else iter([()] * table.num_rows)

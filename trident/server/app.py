@@ -29,7 +29,7 @@ from trident.server.limits import Limits
 from trident.server.openapi import description
 from trident.server.part_queries import PART_PARAMETERS, part_of_query
 from trident.server.request_record import Ledger
-from trident.server.row_answers import row_answer, wants_arrow
+from trident.server.row_answers import row_answer, wants_table
 from trident.server.served import Served
 from trident.server.sql_answers import SqlAnswers
 from trident.server.state_feed import StateFeed
@@ -173,7 +173,7 @@ class _Answers:
         await self._waiting.reach(request, call.minTxid, timeout)
         result = await while_connected(request, self._desks[function.name].ask(values, timeout))
         fresh = await self._freshness.of(result.txids)
-        if wants_arrow(request):
+        if wants_table(request):
             return row_answer(request, result.toArrow(), fresh)
         return json_answer({"fields": result.fields, "rows": bodies.json_values(result, function.answers), **fresh})
 
@@ -251,7 +251,7 @@ class _Answers:
         view = await self._past(view, wanted.asOf)
         values, txid = await while_connected(request, self._in_thread(lambda: view.multiGetWithTxid(keys)))
         fresh = await self._freshness.of(self._txids(view, txid))
-        if bodies.ARROW in request.headers.get("accept", ""):
+        if wants_table(request):
             return row_answer(request, pa.table({"value": view.asColumn(values)}), fresh)
         return json_answer({"values": [jsonable(value) for value in values], **fresh})
 

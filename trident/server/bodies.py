@@ -7,10 +7,12 @@ import msgspec
 import pyarrow as pa
 
 from trident.base.json_values import is_plain, jsonable
-from trident.base.values import to_python
+from trident.base.values import to_python, type_name
 from trident.server.errors import RequestError
 
 ARROW = "application/vnd.apache.arrow.stream"
+TYPED = "application/vnd.trident.rows+json"
+"""JSON with the types of the fields, for clients without Arrow."""
 JSON = "application/json"
 
 _T = TypeVar("_T")
@@ -59,6 +61,11 @@ def json_body(content: Any) -> bytes:
 def json_rows(table: pa.Table) -> list[list[Any]]:
     """Return the rows of a table, each as a list of JSON values."""
     return json_values(zip(*map(to_python, table.columns), strict=True), table.schema)
+
+
+def types_of(table: pa.Table) -> list[str]:
+    """Return the types of a table's fields in the form in which users declare them."""
+    return list(map(type_name, table.schema.types))
 
 
 def json_values(rows: Iterable[Sequence[Any]], schema: pa.Schema) -> list[list[Any]]:

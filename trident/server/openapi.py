@@ -157,7 +157,7 @@ def _changes(state: str) -> dict[str, Any]:
     asked: dict[str, Schema] = {
         "after": {"type": "string", "description": "a txid, or the id of an event"},
         "snapshot": {"enum": ["true", "false"]},
-        "rows": {"enum": ["json", "arrow"]},
+        "rows": {"enum": ["json", "arrow", "typed"]},
     }
     operation = _operation(
         f"Follow the changes that batches make to state {state}, as an endless stream of events",

@@ -80,16 +80,16 @@ class StateFeed:
             raise RequestError(
                 404, "StateNotFound", f"no state {name!r}; the states are {', '.join(self._served.states)}"
             )
-        place, snapshot, arrow = _read_query(request.headers.get("last-event-id") or asked.get("after"), asked)
+        place, snapshot, form = _read_query(request.headers.get("last-event-id") or asked.get("after"), asked)
         give_back = self._places.demand(visit_of(request).holder)
         try:
-            return await self._opened(request, name, place, snapshot, arrow, give_back)
+            return await self._opened(request, name, place, snapshot, form, give_back)
         except BaseException:
             give_back()
             raise
 
     async def _opened(
-        self, request: Request, name: str, place: Position | None, snapshot: bool, arrow: bool, give_back: GiveBack
+        self, request: Request, name: str, place: Position | None, snapshot: bool, form: str, give_back: GiveBack
     ) -> EventStream:
         await self._waiting.reach(request, {}, self._limits.timeoutSecs)
         try:
@@ -99,7 +99,7 @@ class StateFeed:
         except TridentError as error:
             raise RequestError(400, type(error).__name__, str(error)) from None
         began = await self._in_thread(lambda: changes.begin(place))
-        reader = _Reader(name, changes, began, snapshot and place is None, arrow)
+        reader = _Reader(name, changes, began, snapshot and place is None, form)
         self._count_readers(name, 1)
 
         def end() -> None:
@@ -193,11 +193,16 @@ class StateFeed:
         committed = await self._committed_at(reader, part.txid)
         body: dict[str, Any] = {"after": part.after, "txid": part.txid, "committedAt": committed}
         body |= {"first": first, "last": part.last}
-        if reader.arrow:
+        if reader.form == "arrow":
             body |= {"entries": _arrow(part.entries), "gone": _arrow(part.removed)}
         else:
             body |= {
                 "fields": part.entries.column_names,
+                **(
+                    {"types": bodies.types_of(part.entries), "keys": part.removed.column_names}
+                    if reader.form == "typed"
+                    else {}
+                ),
                 "rows": bodies.json_rows(part.entries),
                 "removed": bodies.json_rows(part.removed) if part.removed.num_columns else [[]] * part.removed.num_rows,
             }
@@ -233,16 +238,16 @@ class StateFeed:
 class _Reader:
     """A reader: its position, the last txid that was reported to it, and whether it gets a snapshot next."""
 
-    def __init__(self, state: str, changes: StateChanges, place: Position, snapshot: bool, arrow: bool) -> None:
-        self.state, self.changes, self.place, self.snapshot, self.arrow = state, changes, place, snapshot, arrow
+    def __init__(self, state: str, changes: StateChanges, place: Position, snapshot: bool, form: str) -> None:
+        self.state, self.changes, self.place, self.snapshot, self.form = state, changes, place, snapshot, form
         self.told = -1
         """The last txid that was reported to the reader."""
         self.spoke = -_POSITION_SECONDS
         """The monotonic time at which the last event was sent."""
 
 
-def _read_query(known: str | None, asked: Any) -> tuple[Position | None, bool, bool]:
-    """Return the reader's position, whether it wants a snapshot, and whether it wants Arrow.
+def _read_query(known: str | None, asked: Any) -> tuple[Position | None, bool, str]:
+    """Return the reader's position, whether it wants a snapshot, and the form of its rows.
 
     Raises RequestError if the query is wrong.
     """
@@ -254,7 +259,7 @@ def _read_query(known: str | None, asked: Any) -> tuple[Position | None, bool, b
         raise RequestError(
             400, "InvalidQuery", f"{twice[0]} is given {len(asked.getlist(twice[0]))} times; give it once"
         )
-    for name, accepted in (("snapshot", ("true", "false")), ("rows", ("json", "arrow"))):
+    for name, accepted in (("snapshot", ("true", "false")), ("rows", ("json", "arrow", "typed"))):
         if asked.get(name, accepted[0]) not in accepted:
             raise RequestError(400, "InvalidQuery", f"{name}={asked[name]!r}: expected {' or '.join(accepted)}")
     snapshot = asked.get("snapshot") == "true"
@@ -264,7 +269,7 @@ def _read_query(known: str | None, asked: Any) -> tuple[Position | None, bool, b
         raise RequestError(
             400, "InvalidQuery", f"after={known!r}: expected a txid, or the id of an event of this feed"
         ) from None
-    return place, snapshot, asked.get("rows") == "arrow"
+    return place, snapshot, asked.get("rows", "json")
 
 
 def _arrow(table: pa.Table) -> str:

@@ -29,7 +29,7 @@ class Address:
 
         >>> Address("env:NOT_SET_ANYWHERE", None, None, 5).connect()
         Traceback (most recent call last):
-        trident.base.errors.SourceUnreadableError: JdbcSpout: url='env:NOT_SET_ANYWHERE': the environment variable \
+        trident_client.errors.SourceUnreadableError: JdbcSpout: url='env:NOT_SET_ANYWHERE': the environment variable \
 NOT_SET_ANYWHERE is not set
         """
         given = (self.url, self.user, self.password, self.connect_timeout)

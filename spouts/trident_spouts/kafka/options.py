@@ -101,7 +101,7 @@ def resolved(name: str, value: Option, error: Callable[[str], Exception] = _refu
 
     >>> resolved("sasl.password", "env:NOT_SET_ANYWHERE")
     Traceback (most recent call last):
-    trident.base.errors.TopologyError: KafkaSpout: sasl.password='env:NOT_SET_ANYWHERE': the environment variable \
+    trident_client.errors.TopologyError: KafkaSpout: sasl.password='env:NOT_SET_ANYWHERE': the environment variable \
 NOT_SET_ANYWHERE is not set
     """
     return read_secret(name, value, error) if isinstance(value, str) else value

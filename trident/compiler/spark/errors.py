@@ -40,7 +40,7 @@ _UNREADABLE = re.compile(r"\[(FAILED_READ_FILE[^\]]*|PATH_NOT_FOUND)\] ([^\n]*)"
 _OTHER_TYPE = "PARQUET_COLUMN_DATA_TYPE_MISMATCH"
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
 _OTHER_PYTHON = re.compile(r"\[PYTHON_VERSION_MISMATCH\] ([^\n]*)")
-_OURS = ("trident", "trident_state", "trident_spouts", "msgspec", "pandas", "pyarrow")
+_OURS = ("trident", "trident_client", "trident_state", "trident_spouts", "msgspec", "pandas", "pyarrow")
 _SAME_PYTHON = (
     "set PYSPARK_PYTHON to a Python of the same version that has the library, before the session is made; "
     f"for a local session that is {sys.executable}"

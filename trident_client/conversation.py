@@ -4,31 +4,21 @@ import json
 import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple
 from urllib.parse import quote, unquote
 
-from trident.base.durations import Duration, read_limit
-from trident.base.errors import MissingPackageError, ServerError, ServerUnavailableError, TopologyError
-from trident.base.secrets import read_secret
-from trident.client.answers import (
-    ARROW,
-    SAFE_STATUSES,
-    ServedRows,
-    Session,
-    call_body,
-    error_of,
-    json_body,
-    key_text,
-    read_table,
-)
-from trident.client.changes import QUIET_SECONDS, Change, ChangesReader
+from trident_client.answers import SAFE_STATUSES, AnswerForm, RowsT, Session, call_body, error_of, json_body, key_text
+from trident_client.changes import QUIET_SECONDS, Change, ChangesReader
+from trident_client.durations import Duration, read_limit
+from trident_client.errors import MissingPackageError, ServerError, ServerUnavailableError, TopologyError
+from trident_client.secrets import read_secret
 
 TIMEOUT = 30.0
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 1.0
 _NETWORK_SECS = 5.0
 """The seconds that a client waits longer than the server, so that the server's answer about a timeout arrives first."""
-_HEADERS = {"content-type": "application/json", "accept": ARROW}
+_HEADERS = {"content-type": "application/json"}
 
 
 class Request(NamedTuple):
@@ -51,24 +41,30 @@ class Request(NamedTuple):
         """The least txids that the answer must show."""
         return {} if self.isPast else self.least
 
-    def sent(self) -> dict[str, Any]:
-        """Return the arguments of httpx's ``request``."""
+    def sent(self, accept: str) -> dict[str, Any]:
+        """Return the arguments of httpx's ``request`` for an answer of this media type."""
         content = None if self.body is None else self.body(self.least)
         return {
             "method": self.method,
             "url": self.path,
             "content": content,
             "params": self.query,
-            "headers": _HEADERS | _least_header(self.least),
+            "headers": _HEADERS | {"accept": accept} | _least_header(self.least),
             "timeout": self.limit + _NETWORK_SECS,
         }
 
 
-class Conversation:
+class Conversation(Generic[RowsT]):
     """Makes the requests of one client and reads the answers. Any thread may call."""
 
     def __init__(
-        self, url: str, token: str | None, timeout: Duration, ca: str | None, cert: tuple[str, str] | None
+        self,
+        form: AnswerForm[RowsT],
+        url: str,
+        token: str | None,
+        timeout: Duration,
+        ca: str | None,
+        cert: tuple[str, str] | None,
     ) -> None:
         try:
             import httpx
@@ -78,6 +74,7 @@ class Conversation:
         assert limit is not None
         secret = None if token is None else read_secret("token", token)
         headers = {} if secret is None else {"authorization": f"Bearer {secret}"}
+        self.form = form
         self.url = url
         self.httpx = httpx
         verify = True if ca is None and cert is None else _tls_context(ca, cert)
@@ -175,7 +172,7 @@ class Conversation:
     ) -> Request:
         return Request(method, path, limit, self._session.least, body, query, isPast)
 
-    def stream(self, reader: ChangesReader) -> dict[str, Any]:
+    def stream(self, reader: ChangesReader[RowsT]) -> dict[str, Any]:
         """Return the arguments of httpx's ``stream`` for the changes of a state.
 
         A reader that continues at a given position gets the changes after it. A reader without a position begins with a
@@ -186,7 +183,7 @@ class Conversation:
         least = self._session.least if reader.position is None else {}
         return {**sent, "headers": sent["headers"] | _least_header(least), "timeout": timeout}
 
-    def note_change(self, response: Any, change: Change) -> None:
+    def note_change(self, response: Any, change: Change[RowsT]) -> None:
         """Record a change from a feed. Later answers will show at least its batch."""
         group = response.headers.get("trident-group")
         if group is not None:
@@ -198,9 +195,9 @@ class Conversation:
 
     # --- answers -------------------------------------------------------------------------------------------------
 
-    def rows(self, response: Any) -> ServedRows:
+    def rows(self, response: Any) -> RowsT:
         """Return the rows of an answer. Later answers will show at least the same batches."""
-        rows = read_table(response.content, response.headers)
+        rows = self.form.rows(response.content, response.headers)
         self._session.note(rows.txids)
         return rows
 
@@ -211,7 +208,7 @@ class Conversation:
         count as an answer: it may come from a cache between client and server.
         """
         if response.status_code == 200:
-            shown = json.loads(response.headers.get("trident-as-of-txid", "{}"))
+            shown = self.form.txids(response.content, response.headers) if least else {}
             behind = {group: txid for group, txid in least.items() if shown.get(group, txid) < txid}
             return (
                 ServerError(f"{self.url}: Behind: the server is at {shown}, but the request needs {behind}")

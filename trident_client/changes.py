@@ -1,17 +1,13 @@
 """The changes of a state as a client gets them: lines are parsed to events, and parts are joined to whole changes."""
 
-import base64
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple
 from urllib.parse import quote
 
-import pyarrow as pa
-
-from trident.base import errors
-from trident.client.answers import ServedRows
+from trident_client import errors
+from trident_client.answers import AnswerForm, RowsT
 
 QUIET_SECONDS = 45.0
 """The seconds without an event after which a client gives up a connection. A server sends an event at least every 15
@@ -19,7 +15,7 @@ seconds."""
 
 
 @dataclass(frozen=True)
-class Change:
+class Change(Generic[RowsT]):
     """The changes of a state by one or more batches.
 
     Attributes
@@ -34,8 +30,8 @@ class Change:
     after: int
     txid: int
     committedAt: datetime | None
-    rows: ServedRows
-    removed: ServedRows
+    rows: RowsT
+    removed: RowsT
     snapshot: bool
     position: str
 
@@ -71,10 +67,10 @@ class EventReader:
         return Event(fields.get("event", "message"), fields["data"], fields.get("id"))
 
 
-class ChangesReader:
+class ChangesReader(Generic[RowsT]):
     """One reader's position in the changes of a state, and the parts of the current change that have arrived so far."""
 
-    def __init__(self, state: str, after: int | str | None, snapshot: bool) -> None:
+    def __init__(self, form: AnswerForm[RowsT], state: str, after: int | str | None, snapshot: bool) -> None:
         if after is not None and snapshot:
             raise errors.TopologyError(
                 "give either after= or snapshot=True, not both: a snapshot has no start position"
@@ -82,7 +78,7 @@ class ChangesReader:
         if isinstance(after, bool) or not isinstance(after, int | str | None):
             raise errors.TopologyError(f"after={after!r}: expected a txid, or the position of a change")
         self._path = f"/state/{quote(state, safe='')}/changes"
-        self._snapshots = snapshot
+        self._form, self._snapshots = form, snapshot
         self.position: str | None = None if after is None else str(after)
         """The position after the last change that was read. Batches without changes also advance it."""
         self._parts: list[dict[str, Any]] = []
@@ -90,14 +86,14 @@ class ChangesReader:
     def sent(self) -> dict[str, Any]:
         """Return the arguments of httpx's ``stream``. Drop parts of a change that came from a broken connection."""
         self._parts = []
-        query = {"rows": "arrow"}
+        query = {"rows": self._form.feed}
         if self.position is not None:
             query["after"] = self.position
         elif self._snapshots:
             query["snapshot"] = "true"
         return {"method": "GET", "url": self._path, "params": query, "headers": {"accept": "text/event-stream"}}
 
-    def take(self, event: Event) -> Change | None:
+    def take(self, event: Event) -> Change[RowsT] | None:
         """Return the change that this event completes; None if the change is not complete.
 
         Raises StateEndedError after a drop or a reset, and ChangesMissedError if changes were missed, unless this
@@ -125,53 +121,10 @@ class ChangesReader:
                 return self._joined(event.kind == "snapshot", event.id)
         return None
 
-    def _joined(self, snapshot: bool, position: str) -> Change:
-        """Return all parts as one change. A later part replaces the value of an earlier part for the same key."""
+    def _joined(self, snapshot: bool, position: str) -> Change[RowsT]:
+        """Return all parts as one change."""
         parts, self._parts = self._parts, []
         last = parts[-1]
-        tables = [(_table(part["entries"]), _table(part["gone"])) for part in parts]
         committed = None if last["committedAt"] is None else datetime.fromisoformat(last["committedAt"])
-        entries, removed = tables[0] if len(tables) == 1 else _folded(tables)
-        if snapshot:
-            removed = removed.slice(0, 0)
-        return Change(
-            parts[0]["after"],
-            last["txid"],
-            committed,
-            ServedRows(entries, {}),
-            ServedRows(removed, {}),
-            snapshot,
-            position,
-        )
-
-
-def _table(text: str) -> pa.Table:
-    return pa.ipc.open_stream(base64.b64decode(text)).read_all()
-
-
-def _folded(tables: list[tuple[pa.Table, pa.Table]]) -> tuple[pa.Table, pa.Table]:
-    """Return the entries and the removed keys of several parts.
-
-    For each key, the last part that has the key decides.
-    """
-    fields = tables[0][1].column_names
-    entries = pa.concat_tables([table for table, _ in tables], promote_options="permissive")
-    removed = pa.concat_tables([table for _, table in tables])
-    places: dict[Any, tuple[bool, int]] = {}
-    at = gone = 0
-    for table, keys in tables:
-        for key in _keys(table, fields):
-            places[key] = (True, at)
-            at += 1
-        for key in _keys(keys, fields):
-            places[key] = (False, gone)
-            gone += 1
-    kept = pa.array([row for there, row in places.values() if there], pa.int64())
-    lost = pa.array([row for there, row in places.values() if not there], pa.int64())
-    return entries.take(kept), removed.take(lost)
-
-
-def _keys(table: pa.Table, fields: list[str]) -> Iterator[Any]:
-    """Yield each row's key as text, by which equal keys in several parts are found."""
-    columns = [table.column(field).to_pylist() for field in fields]
-    return map(repr, zip(*columns, strict=True)) if columns else iter([()] * table.num_rows)
+        entries, removed = self._form.changes(parts, snapshot)
+        return Change(parts[0]["after"], last["txid"], committed, entries, removed, snapshot, position)

@@ -1,0 +1,369 @@
+"""AsyncDRPCClient: a client of a served topology for asyncio programs.
+
+`python -m tests.house.blocking_client` writes `client.py` from this file. Change this file, and run that command.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Generic, Self
+from weakref import WeakSet
+
+from trident_client.answers import AnswerForm, JsonAnswers, RowsT, ServedRows
+from trident_client.changes import Change, ChangesReader, EventReader
+from trident_client.conversation import TIMEOUT, Conversation, Patience, Request
+from trident_client.durations import Duration
+from trident_client.names import FieldsLike, field_names
+
+
+class AsyncServedChanges(AsyncIterator[Change[RowsT]], Generic[RowsT]):
+    """The iterator that `AsyncDRPCClient.changes` returns. One task at a time may use it."""
+
+    def __init__(self, http: Any, conversation: Conversation[RowsT], reader: ChangesReader[RowsT]) -> None:
+        self._reader = reader
+        self._changes = _changes(http, conversation, reader)  # no reference cycle: dropping it closes it
+
+    @property
+    def position(self) -> str | None:
+        """The position after the last change that was read, from which another iterator can continue.
+
+        Batches without changes also advance it.
+        """
+        return self._reader.position
+
+    async def __anext__(self) -> Change[RowsT]:
+        return await anext(self._changes)
+
+    async def aclose(self) -> None:
+        """End the connection. The position stays valid."""
+        await self._changes.aclose()
+
+
+async def _changes(
+    http: Any,
+    conversation: Conversation[RowsT],
+    reader: ChangesReader[RowsT],
+) -> AsyncGenerator[Change[RowsT]]:
+    """Yield the changes of a state. The feed closes its client `http` at its end."""
+    patience = conversation.patience()
+    async with http:
+        while True:
+            error: Exception | None = None
+            connected = False
+            try:
+                async with http.stream(**conversation.stream(reader)) as response:
+                    if response.status_code != 200:
+                        await response.aread()
+                    if (error := conversation.outcome(response, {})) is None:
+                        connected, events = True, EventReader()
+                        async for line in response.aiter_lines():
+                            if (event := events.take(line)) is None:
+                                continue
+                            if (change := reader.take(event)) is not None:
+                                conversation.note_change(response, change)
+                                yield change
+            except conversation.unreachable as unreachable:
+                error = conversation.no_answer(unreachable)
+            if connected:  # from here on the client waits for a server to answer
+                patience = conversation.patience()
+            # A stream ends without an error if its server ends, or if the server disconnects a slow reader.
+            error = error or conversation.no_answer(EOFError("the server ended the stream of changes"))
+            await asyncio.sleep(patience.next(error))
+
+
+class AsyncClient(Generic[RowsT]):
+    """The requests of `AsyncDRPCClient`, for any form of the answers."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        timeout: Duration = TIMEOUT,
+        ca: str | None = None,
+        cert: tuple[str, str] | None = None,
+    ) -> None:
+        self._conversation = Conversation(self._form(), url, token, timeout, ca, cert)
+        self._http = self._connections()
+        self._feeds = WeakSet[Any]()
+        """The HTTP clients of feeds. Each feed has a separate client, because the garbage collector may end a feed
+        within any request, and a request holds the lock of its client's connections."""
+        self.url = url
+
+    async def execute(self, function: str, /, *args: Any, timeout: Duration | None = None, **named: Any) -> RowsT:
+        """Ask a DRPC function, and return its rows; see `LocalDRPC.execute` for arguments and errors.
+
+        Raises
+        ------
+        ServerUnavailableError
+            The server does not answer within the timeout.
+        """
+        return await self._rows(self._conversation.execute(function, args, named, timeout))
+
+    async def get(self, state: str, key: Any, default: Any = None, *, asOf: int | str | datetime | None = None) -> Any:
+        """Return the value of one key of a state; the default if nothing is stored.
+
+        `asOf` is an earlier batch, a txid, a time or a tag, as ``StateView.asOf`` takes it.
+        """
+        values = await self.multiGet(state, [key], asOf=asOf)
+        return default if values[0] is None else values[0]
+
+    async def multiGet(self, state: str, keys: Iterable[Any], *, asOf: int | str | datetime | None = None) -> list[Any]:
+        """Return one value for each key, all as of one batch; None if nothing is stored.
+
+        A key is a value, or a tuple of several key fields' values. `asOf` is an earlier batch; see ``StateView.asOf``.
+        """
+        return [row.value for row in await self._rows(self._conversation.keys(state, keys, asOf))]
+
+    async def sql(
+        self,
+        query: str,
+        args: Sequence[Any] | Mapping[str, Any] | None = None,
+        *,
+        timeout: Duration | None = None,
+        maxRows: int | None = None,
+        asOf: int | str | datetime | None = None,
+    ) -> RowsT:
+        """Run a SQL query over the states, as of one committed txid of each batch group.
+
+        Arguments and errors are those of ``running.sql``. The server's limits are the greatest that a query may have,
+        and its defaults. Arguments are sent as JSON: a date is a text there, so write ``cast(? as date)``.
+        """
+        return await self._rows(self._conversation.sql(query, args, timeout, maxRows, asOf))
+
+    async def top(
+        self,
+        state: str,
+        n: int,
+        by: str | None = None,
+        *,
+        asOf: int | str | datetime | None = None,
+    ) -> RowsT:
+        """Return the `n` entries with the greatest values, as of one batch.
+
+        `by` is the field of the values to rank by. `asOf` is an earlier batch; see ``StateView.asOf``.
+        """
+        return await self._rows(self._conversation.top(state, n, by, asOf))
+
+    async def range(
+        self,
+        state: str,
+        low: Any = None,
+        high: Any = None,
+        *,
+        prefix: Any = None,
+        inclusive: str = "left",
+        limit: int = 100,
+        after: str | None = None,
+        asOf: int | str | datetime | None = None,
+    ) -> RowsT:
+        """Return the entries with keys from `low` up to but not including `high`, in order; see `StateView.range`.
+
+        `prefix`, in place of `low` and `high`, is the beginning of a text key, or a tuple of values of the first key
+        fields. The result's `after` is the cursor of the next page, None after the last one. `asOf` is an earlier
+        batch; see ``StateView.asOf``.
+        """
+        ends = {"low": low, "high": high, "prefix": prefix}
+        return await self._rows(self._conversation.range(state, ends, inclusive, limit, after, asOf))
+
+    async def by(
+        self,
+        state: str,
+        fields: FieldsLike,
+        value: Any,
+        *,
+        limit: int = 100,
+        after: str | None = None,
+        asOf: int | str | datetime | None = None,
+    ) -> RowsT:
+        """Return the entries with a value in the fields of an index, in the order of their keys; see `StateView.by`.
+
+        For several fields the value is a tuple. The result's `after` is the cursor of the next page, None after the
+        last one. `asOf` is an earlier batch; see ``StateView.asOf``.
+        """
+        return await self._rows(self._conversation.by(state, ",".join(field_names(fields)), value, limit, after, asOf))
+
+    async def functions(self) -> dict[str, str]:
+        """Return the DRPC functions by name, each with its call: ``{"count": "count(word string)"}``."""
+        answer = await self._ask(self._conversation.functions())
+        return dict(answer.json()["functions"])
+
+    async def states(self) -> list[dict[str, Any]]:
+        """Return the states, each with its name, its kind, and the types of its key fields and value."""
+        answer = await self._ask(self._conversation.states())
+        return list(answer.json()["states"])
+
+    async def tags(self) -> list[dict[str, Any]]:
+        """Return the tags of the states, each with its name, txids and states; see ``RunningTopology.tag``."""
+        answer = await self._ask(self._conversation.tags())
+        return list(answer.json()["tags"])
+
+    async def scan(
+        self,
+        state: str,
+        pageRows: int = 1000,
+        *,
+        asOf: int | str | datetime | None = None,
+    ) -> AsyncIterator[RowsT]:
+        """Yield all entries of a state in pages. Each page is as of the batch that it names.
+
+        With an earlier batch in `asOf`, all pages are as of it; see ``StateView.asOf``.
+        """
+        page = await self._rows(self._conversation.page(state, pageRows, None, asOf))
+        yield page
+        batch = None if asOf is None else page.asOfTxid
+        while page.after is not None:
+            page = await self._rows(self._conversation.page(state, pageRows, page.after, batch))
+            yield page
+
+    def changes(self, state: str, after: int | str | None = None, snapshot: bool = False) -> AsyncServedChanges[RowsT]:
+        """Return an iterator over the changes of a state, from now on or after the batch `after`.
+
+        Each change has the keys that changed, with their new values, as of the batch `txid`. It usually covers one
+        batch, or several if the reader was late. Applied in their order, the changes give the state as of each `txid`:
+        no change is left out, and none comes twice. The iterator waits for the next change. If the connection breaks,
+        it connects again and continues after the last change. Another iterator can continue at its `position`, which
+        advances even if a batch changes nothing.
+
+        Parameters
+        ----------
+        state : str
+            The state's name; an opaque or transactional state, without ttlSecs.
+        after : int or str, optional
+            The `position` of a change, or a txid. After a drop or a reset of the state, an old position is refused,
+            whereas an old txid would be mistaken for a txid of the new state.
+        snapshot : bool
+            Begin with the whole state as one change (its `snapshot` is true). If the log no longer keeps the changes
+            that this reader missed, send the whole state again.
+
+        Raises
+        ------
+        StateEndedError
+            The state was dropped or reset, perhaps while the iterator waited; a copy made from the changes is no longer
+            valid.
+        ChangesMissedError
+            The log no longer keeps the batches that this reader lacks, and `snapshot` is false.
+        StateError
+            The state is nonTransactional or has ttlSecs, or the server has no log.
+        ServerUnavailableError
+            No server has answered for the client's timeout. The `position` stays valid.
+
+        Examples
+        --------
+        >>> import asyncio
+        >>> from trident import AsyncDRPCClient, Count, TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> from trident.state import MemoryMapState
+        >>> topology = TridentTopology()
+        >>> words = topology.newStream("words", FixedBatchSpout("word string", [["dog", "cat"]]))
+        >>> _ = words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+        >>> async def first(url):
+        ...     async with AsyncDRPCClient(url) as client:
+        ...         async for change in client.changes("counts", snapshot=True):
+        ...             return change.txid, sorted(change.rows), change.snapshot
+        >>> with topology.start(engine="embedded", name="changes") as running, running.serve() as server:
+        ...     running.processAllAvailable()
+        ...     print(asyncio.run(first(server.url)))
+        (1, [Row(word='cat', count=1), Row(word='dog', count=1)], True)
+        """
+        http = self._connections()
+        self._feeds.add(http)
+        reader = ChangesReader(self._conversation.form, state, after, snapshot)
+        return AsyncServedChanges(http, self._conversation, reader)
+
+    def _form(self) -> AnswerForm[RowsT]:
+        """Return the form of the answers."""
+        raise NotImplementedError
+
+    def _connections(self) -> Any:
+        return self._conversation.httpx.AsyncClient(**self._conversation.options)
+
+    async def _rows(self, request: Request) -> RowsT:
+        return self._conversation.rows(await self._ask(request))
+
+    async def _ask(self, request: Request) -> Any:
+        """Return the answer to a request.
+
+        While the server cannot answer, send the request again, within its time limit.
+        """
+        conversation, patience = self._conversation, Patience(request.limit)
+        error: Exception | None
+        while True:
+            try:
+                response = await self._http.request(**request.sent(conversation.form.accept))
+            except conversation.unreachable as unreachable:
+                error = conversation.no_answer(unreachable)
+            else:
+                if (error := conversation.outcome(response, request.shown)) is None:
+                    return response
+            await asyncio.sleep(patience.next(error))
+
+    async def close(self) -> None:
+        """Close the connections."""
+        for http in (self._http, *self._feeds):
+            await http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url!r})"
+
+
+class AsyncDRPCClient(AsyncClient[ServedRows]):
+    """Asks the DRPC functions and states of a topology over HTTP. Many tasks of one event loop may ask at once.
+
+    Its answers never go back: each shows at least the batches that earlier answers to this client showed. A request is
+    repeated while the server says that it cannot answer yet, which is safe because requests only read.
+
+    Source of the meaning: ``org.apache.storm.utils.DRPCClient``.
+
+    Parameters
+    ----------
+    url : str
+        The server's address, ``"http://host:port"``.
+    token : str, optional
+        The server's token, or ``env:NAME`` or ``file:path`` that holds it.
+    timeout : duration
+        The time limit of requests without a timeout. After it the server stops working on the request.
+    ca : str, optional
+        A PEM file with the authority that signed the certificate of an ``https`` server; the system's authorities if
+        omitted.
+    cert : tuple of two str, optional
+        PEM files with this client's certificate and its key, for a server that requires a certificate.
+
+    Raises
+    ------
+    TopologyError
+        The files of `ca` or `cert` cannot be used.
+    MissingPackageError
+        The package httpx is not installed.
+
+    Examples
+    --------
+    >>> import asyncio
+    >>> from trident_client import AsyncDRPCClient
+    >>> from trident import Count, MapGet, TridentTopology
+    >>> from trident.spouts import FixedBatchSpout
+    >>> from trident.state import MemoryMapState
+    >>> topology = TridentTopology()
+    >>> words = topology.newStream("words", FixedBatchSpout("word string", [["dog", "cat"], ["dog"]]))
+    >>> counts = words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+    >>> _ = topology.newDRPCStream("count", "word string").stateQuery(counts, "word", MapGet(), "count")
+    >>> async def ask(url):
+    ...     async with AsyncDRPCClient(url) as client:
+    ...         return await client.execute("count", "dog"), await client.get("counts", "cat")
+    >>> with topology.start(engine="embedded", name="served") as running, running.serve() as server:
+    ...     running.processAllAvailable()
+    ...     print(asyncio.run(ask(server.url)))
+    ([Row(word='dog', count=2)], 1)
+    """
+
+    def _form(self) -> JsonAnswers:
+        return JsonAnswers()
