@@ -23,6 +23,7 @@ from trident import (
     CountDistinct,
     First,
     Last,
+    Latest,
     Max,
     MaxBy,
     Median,
@@ -84,6 +85,11 @@ MAKERS: dict[str, tuple[Callable[[], Any], list[str]]] = {
     "Max": (lambda: Max("a"), [*VALUES]),
     "CountDistinct": (lambda: ("a", CountDistinct()), [*VALUES]),
     "CountDistinct of two": (lambda: ("a, b", CountDistinct(4)), ["double"]),
+    "CountDistinct, exact": (lambda: ("a", CountDistinct(exact=True)), [*VALUES]),
+    "CountDistinct of two, exact": (lambda: ("a, b", CountDistinct(exact=True)), [*VALUES]),
+    "Latest": (lambda: ("a, b", Latest("a")), [*VALUES]),
+    "Latest by two": (lambda: ("a, b", Latest("b, a")), [*VALUES]),
+    "MaxBy of two": (lambda: MaxBy(["b", "s"], "a"), ["double"]),
     "Quantiles": (lambda: ("a", Quantiles(0.5)), NUMBERS),
     "Average": (lambda: Average("a"), NUMBERS),
     "First": (lambda: First("a"), [*VALUES]),
@@ -101,6 +107,8 @@ MAKERS: dict[str, tuple[Callable[[], Any], list[str]]] = {
     "TopK(1)": (lambda: ("a", TopK(1)), [*VALUES]),
     "TopK(3)": (lambda: ("a, b", TopK(3)), [*VALUES]),
     "TopK(2) by two": (lambda: ("b, a", TopK(2)), [*VALUES]),
+    "TopK(2) ascending": (lambda: ("b, a", TopK(2, ascending=True)), [*VALUES]),
+    "TopK(2) in two directions": (lambda: ("b, a", TopK(2, ascending=[True, False])), [*VALUES]),
 }
 CASES = [(name, kind) for name, (_, its) in MAKERS.items() for kind in its]
 NORMAL = [
@@ -205,7 +213,12 @@ def test_tuples_fold_in_columns_as_value_by_value(case: tuple[str, str], data: s
     if aggregator.gathers or aggregator.native:
         assert found == outcome(folds(node, parts, few=True))
         return
-    present = getattr(aggregator, "present", lambda value: value)
+    presented = getattr(aggregator, "present", lambda value: value)
+
+    def present(acc: Any) -> Any:
+        value = presented(acc)
+        return tuple(value) if isinstance(value, tuple) else value  # a Row, or the tuple of one
+
     make, rows = tuple_type(node.inputs), [row for part in parts for row in part]
     expected = []
     for key in sorted({row[0] for row in rows}):
