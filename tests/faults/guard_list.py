@@ -3840,4 +3840,12 @@ GUARDS = [
         "env=dict(os.environ),",
         "tests/sql/test_breaking_out.py -k no_environment",
     ),
+    Guard(
+        "older rows of a table",
+        "a row that is older by `orderBy` and comes late replaces a newer one",
+        "trident/compiler/states/latest.py",
+        "return tuples.filter(pc.invert(stays))",
+        "return tuples",
+        "tests/compiler/test_latest_rows.py -k older_row",
+    ),
 ]
