@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from tests.compiler.functions import sometimes
 from tests.compiler.stage_runner import STATE, emission, rows, stream
 from tests.support.spark import CONNECT
-from trident import Count, DeadLetter, Sum, TridentTopology
+from trident import Count, DeadLetter, Sum, TridentTopology, col, expr
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import SourceUnreadableError, SparkFailedError, SparkSetupError, UserFunctionError
 from trident.base.types import parse_schema
@@ -30,6 +30,7 @@ from trident.compiler.spark.engine import SparkEngine
 from trident.compiler.spark.pinned_confs import PINNED, check_single_evaluation
 from trident.compiler.stages import cut
 from trident.frozen.results import StageResult
+from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission
 from trident_spouts.files.parquet import FilesEmission
 
@@ -54,6 +55,7 @@ HOSTILE = {
     "spark.sql.parquet.binaryAsString": "true",
     "spark.sql.parquet.fieldId.read.enabled": "true",
     "spark.sql.parquet.mergeSchema": "true",
+    "spark.sql.parquet.filterPushdown": "true",
     "spark.sql.timestampType": "TIMESTAMP_NTZ",
 }
 
@@ -156,6 +158,54 @@ def test_a_file_that_cannot_be_read_loses_no_rows_in_silence(hostile: SparkSessi
         files[1].unlink()
     with pytest.raises(SourceUnreadableError, match=r"b\.parquet"):
         run(hostile, topology, given, tmp_path / "scratch")
+
+
+@on_spark_alone
+@pytest.mark.parametrize(
+    ("condition", "kept"),
+    [
+        (col("x") > 10, [2]),
+        (col("f") >= float("nan"), [2]),
+        (col("r.x") > 10, [1]),
+        (col("x") == 0.0, [4, 6, 7]),
+        (col("x") == -0.0, [4, 6, 7]),
+        (expr("x > 10"), [2]),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("source", ["files", "a large table"])
+def test_a_filter_finds_nan_and_both_zeros_which_statistics_hide(
+    hostile: SparkSession, tmp_path: Path, condition: Any, kept: list[int], source: str
+) -> None:
+    fields = "n long, x double, f float, r struct<x: double>, padding binary"
+    values = [1.0, float("nan"), 5.0, -0.0, None], [-0.0], [0.0]
+    tables, files, row = [], [], 0
+    for some in values:
+        numbers = range(row + 1, row + 1 + len(some))
+        structs = [{"x": float("nan") if n == 1 else float(n)} for n in numbers]
+        table = pa.table(
+            [
+                pa.array(numbers),
+                pa.array(some, pa.float64()),
+                pa.array(some, pa.float32()),
+                pa.array(structs),
+                pa.array([b"x" * (1 << 20)] * len(some)),
+            ],
+            names=parse_schema(fields).names,
+        )
+        row += len(some)
+        files.append(str(tmp_path / f"{row}.parquet"))
+        pq.write_table(table, files[-1])
+        tables.append(table)
+    topology = TridentTopology()
+    stream(topology, fields, []).filter(condition).groupBy("n").persistentAggregate(STATE, Count(), "k", name="kept")
+    if source == "files":
+        given: Emission = FilesEmission(tuple(files), parse_schema(fields), rows=row)
+    else:  # which is written to Parquet files, too, and read by Spark
+        given = ArrowEmission(pa.concat_tables(tables))
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    assert [n for n, _ in rows(run(hostile, topology, given, scratch).results["kept"])] == kept
 
 
 @on_spark_alone

@@ -43,6 +43,8 @@ PINNED: Mapping[str, str] = MappingProxyType(
         f"{_PARQUET}.binaryAsString": "false",
         f"{_PARQUET}.fieldId.read.enabled": "false",
         f"{_PARQUET}.mergeSchema": "false",
+        # a filter keeps NaN and both zeros: the statistics of a file leave out NaN, and those of -0.0 exclude 0.0
+        f"{_PARQUET}.filterPushdown": "false",
         # the type "timestamp" is an instant, as it is everywhere in a topology
         "spark.sql.timestampType": "TIMESTAMP_LTZ",
     }
