@@ -18,7 +18,9 @@ from trident import (
     Stream,
     Sum,
     TridentTopology,
+    col,
 )
+from trident import functions as F
 from trident.errors import ArgumentsError, FieldNotFoundError, TopologyError
 from trident.plan.change_order import consolidated
 from trident.spouts import FixedBatchSpout
@@ -65,11 +67,13 @@ def test_a_table_takes_changes_whose_keys_stay_in_one_partition() -> None:
     changes().global_().toTable("id")
 
 
-def test_functions_do_not_see_the_kind_unless_they_ask_for_it() -> None:
+def test_functions_do_not_see_the_kind() -> None:
     rows = [[(1, "a", 2, "c")]]
     stream = TridentTopology().newStream("s", FixedBatchSpout(FIELDS, rows)).asChanges("op", KINDS)
     assert stream.map(lambda t: ",".join(t._trident_fields), outputFields="names string").take(1)[0].names == "id,g,v"
-    assert stream.each("_change_type", lambda kind: kind.upper(), "k string").take(1)[0].k == "INSERT"
+    plain = stream.toStream().each("_change_type", lambda kind: kind.upper(), "k string")
+    assert plain.take(1)[0].k == "INSERT"
+    assert stream.peek("_change_type", print).fields == stream.fields
 
 
 class Longest:
@@ -117,6 +121,14 @@ class Path:
         (lambda s: s.rename("_change_type", "x"), "holds the kind of each change; toStream()"),
         (lambda s: s.each("v", str, "_change_type string", replace=True), "holds the kind of each change, and cannot"),
         (lambda s: s.map("v", str, "_change_type string"), "give the output field another name"),
+        (lambda s: s.each("_change_type", str, "k string"), "which a step must not read: a row would be taken away"),
+        (lambda s: s.each({"k": col("_change_type")}), "which a step must not read"),
+        (lambda s: s.each({"k": F.upper("_change_type")}), "which a step must not read"),
+        (lambda s: s.map({"k": col("_change_type")}), "which a step must not read"),
+        (lambda s: s.flatMap("_change_type", lambda k: [k], "k string"), "which a step must not read"),
+        (lambda s: s.filter(col("_change_type") == "insert"), "which a step must not read"),
+        (lambda s: s.filter("_change_type", lambda k: k == "insert"), "which a step must not read"),
+        (lambda s: s.split("_change_type", print, streams={"a": "id long"}), "which a step must not read"),
         (lambda s: s.toTable("_change_type"), "holds the kind of each change, and is not a key"),
         (lambda s: s.merge(s.toStream()), "some of the streams carry changes, and the others do not"),
         (lambda s: s.toStream().asChanges("v"), "has a field '_change_type' already"),

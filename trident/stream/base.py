@@ -86,6 +86,9 @@ class StreamBase(NotASequence, Drawable, Generic[StreamT]):
         """Return the names in `fields`, checked; the names of all fields of this stream if `fields` is None."""
         return self.fields if fields is None else rules.known_fields(self.schema, fields, step)
 
+    def _check_reads(self, inputs: tuple[str, ...], step: Step) -> None:
+        """Raise TopologyError if a step that makes or drops tuples must not read these fields of this stream."""
+
     def _of_part(self, node: Node, label: str) -> StreamT:
         """Return one of the streams into which this stream is split."""
         return self._new(node, label)

@@ -94,6 +94,7 @@ class SplitVerbs(StreamBase[StreamT]):
         if call.outputs is not None:
             raise step.wrong(f"name the streams, not only fields; write {_USAGE}")
         inputs = self._inputs(call.inputs, step)
+        self._check_reads(inputs, step)
         operation = _operation(call, inputs)
         declared = declared_streams(streams, step, _USAGE)
         carried = (CHANGE,) if self._changes else ()
