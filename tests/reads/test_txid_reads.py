@@ -8,10 +8,12 @@ import pytest
 from tests.access.small_topologies import Fed, counted, counting, fixed
 from tests.reads.reading_kit import States, state_node
 from tests.support.server import RedisServer
-from trident import openState, openTopology
+from trident import Count, Evolution, Sum, TridentTopology, dropState, openState, openTopology
 from trident.errors import StateError, TxidNotKeptError
 from trident.reads.state_view import StateDescription, StateView
+from trident.spouts import FixedBatchSpout
 from trident.state import BackingMapState, DeltaMapState, MemoryMapState, RedisMapState, SqliteMapState
+from trident.testing.local import start_local
 from trident_state.delta.cleaning import Keep
 
 ORACLE: list[dict[str, int]] = [{}, {"dog": 1, "cat": 1}, {"dog": 2, "cat": 1}, {"dog": 2, "cat": 1, "emu": 2}]
@@ -200,3 +202,35 @@ def test_a_scan_from_outside_is_not_ended_by_later_batches(tmp_path: Path) -> No
             fed.feed("dog")
         rows += [row for page in pages for row in page.to_pylist()]
         assert {row["word"]: row["value"] for row in rows} == ORACLE[1]
+
+
+@pytest.mark.parametrize("store", ["memory", "delta"])
+@pytest.mark.parametrize("how", ["another shape", "dropped"])
+def test_no_txid_before_a_state_began_is_read_as_an_empty_one(store: str, how: str, tmp_path: Path) -> None:
+    """At txid 3 the state had values, in another shape or another life."""
+    state = MemoryMapState.opaque() if store == "memory" else DeltaMapState.opaque(tmp_path / "lake", keepTxids=100)
+
+    def numbers(batches: int, several: dict[str, Any], evolve: Evolution | None = None) -> TridentTopology:
+        topology = TridentTopology()
+        rows = FixedBatchSpout("k string, n long", [[("a", n)] for n in range(1, batches + 1)])
+        stream = topology.newStream("rows", rows).groupBy("k")
+        stream.persistentAggregate(state, several, name="counts", evolve=evolve)
+        return topology
+
+    with start_local(numbers(4, {"n": Count()}), name="wc", checkpointLocation=tmp_path) as running:
+        running.processAllAvailable(timeout=30)
+    if how == "dropped":
+        dropState("wc", "counts", tmp_path, **({} if store == "memory" else {"factory": state}))
+    evolved = Evolution(was="n long") if how == "another shape" else None
+    later = numbers(7, {"n": Count(), "total": Sum("n")}, evolved)
+    with start_local(later, name="wc", checkpointLocation=tmp_path) as running:
+        running.processAllAvailable(timeout=30)
+        with openTopology(later, name="wc", checkpointLocation=tmp_path) as beside:
+            counts = beside.state("counts")
+            known = 4 if how == "another shape" else 0
+            expected = {txid: (known + txid - 4, sum(range(5, txid + 1))) for txid in range(4, 8)}
+            if how == "dropped":
+                del expected[4]
+            assert {txid: tuple(counts.asOf(txid)["a"]) for txid in counts.keptTxids} == expected
+            with pytest.raises(TxidNotKeptError, match="txid 3 is not kept any more"):
+                dict(counts.asOf(3))

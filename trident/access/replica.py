@@ -74,7 +74,7 @@ class MemoryReplica:
         self._ended = False
         self._past: tuple[int, MemoryReplica] | None = None
         self._incarnation: _Incarnation | None = None
-        self._group = ""
+        self._group, self._first = "", 0
         self._text, self.manifest = self._read_manifest()
 
     @property
@@ -170,8 +170,11 @@ class MemoryReplica:
         return self._log.commit_time(self._group, txid)
 
     def kept_since(self) -> int:
-        """Return the first txid as of which the state can be read: that before its last snapshot."""
-        return txid_before(self._read_manifest()[1].txid)
+        """Return the first txid as of which the state can be read: that before its last snapshot.
+
+        If the state began after that, with a content or empty, it is the first txid that it had then.
+        """
+        return max(txid_before(self._read_manifest()[1].txid), self._first)
 
     def at(self, txid: int) -> "MemoryReplica":
         """Return another copy, which stays at the batch `txid`. Only the last such copy is kept."""
@@ -306,6 +309,8 @@ class MemoryReplica:
                 f"{where} was dropped while it was open, and recreated after txid {birth.txid}: open it again"
             )
         self._incarnation, self._group = incarnation, birth.group
+        # Before it, the state had no values, or those of another shape or life (guard "earlier txids, another shape").
+        self._first = birth.txid if birth.filled or birth.txid == 0 else birth.txid + 1
         return text, manifest
 
     def _dropped(self, message: str) -> StateEndedError:

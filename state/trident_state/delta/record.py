@@ -65,7 +65,10 @@ class TableVersion(msgspec.Struct, frozen=True):
     @property
     def kept_since(self) -> int:
         """The first txid as of which the state can be read."""
-        return max(self.birth, self.marker - 1) if self.kept is None else self.kept
+        # Not the txid of the empty table: the state may have had values before, in another shape or another life
+        # (guard "earlier txids, another shape").
+        first = self.birth if self.birth == 0 else min(self.birth + 1, self.marker)
+        return max(first, self.marker - 1 if self.kept is None else self.kept)
 
     @property
     def status(self) -> GroupStatus:
