@@ -353,6 +353,14 @@ GUARDS = [
         "tests/recovery/test_readers_of_changes.py -k over_the_changes_of_an_older",
     ),
     Guard(
+        "changes, the kind is not read",
+        "a step gives a row another value when it is taken away, and the row stays in a state for ever",
+        "trident/stream/changes.py",
+        "        if CHANGE in inputs:\n",
+        "        if False:\n",
+        "tests/stream/test_changes.py -k no_meaning",
+    ),
+    Guard(
         "changes of a table, another filter",
         "a state keeps rows that a new filter drops, and loses rows that it never got",
         "trident/recovery/acquisition.py",
@@ -1275,6 +1283,22 @@ GUARDS = [
         "tests/reads/test_state_ranges.py -k read_in_parts",
     ),
     Guard(
+        "earlier txids, another shape",
+        "a state shows no values as of a batch before it got another shape, though it had some",
+        "trident/access/replica.py",
+        "return max(txid_before(self._read_manifest()[1].txid), self._first)",
+        "return txid_before(self._read_manifest()[1].txid)",
+        "tests/reads/test_txid_reads.py -k 'empty_one and memory'",
+    ),
+    Guard(
+        "delta state, earlier txids, another shape",
+        "a table shows no values as of a batch before it got another shape, though it had some",
+        "state/trident_state/delta/record.py",
+        "first = self.birth if self.birth == 0 else min(self.birth + 1, self.marker)",
+        "first = self.birth",
+        "tests/reads/test_txid_reads.py -k 'empty_one and delta'",
+    ),
+    Guard(
         "as of a txid, hold",
         "commits continue during a read as of a txid, until its values are overwritten",
         "trident/reads/txid_reads.py",
@@ -1547,6 +1571,14 @@ GUARDS = [
         "    pin(session, user_conf)\n",
         "    for key in PINNED:\n        if key in user_conf:\n            session.conf.set(key, user_conf[key])\n",
         "tests/compiler/test_pinned_confs.py -k 'whatever_the_session_says or runs_sessions'",
+    ),
+    Guard(
+        "statistics of Parquet",
+        "a filter on Spark loses tuples with NaN or zero, which the statistics of a file hide",
+        "trident/compiler/spark/pinned_confs.py",
+        'filterPushdown": "false"',
+        'filterPushdown": "true"',
+        "tests/compiler/test_pinned_confs.py -k nan_and",
     ),
     Guard(
         "a decimal beyond its type",
