@@ -137,7 +137,7 @@ def _join(bench: Bench, orders: Orders, name: str, folder: Path) -> None:
         one.intervalJoin(other, "id", near, **times).writeParquet(out)
     else:
         tables = (one.project("id", "amount").toTable("id"), other.project("id", "paid").toTable("id"))
-        tables[0].join(tables[1]).filter("_change_type", _added).writeParquet(out)
+        tables[0].join(tables[1]).toStream().filter("_change_type", _added).writeParquet(out)
     running = topology.start(bench.spark, name=name.replace(".", ""), checkpointLocation=str(folder / "checkpoint"))
     running.processAllAvailable()
     running.stop()
