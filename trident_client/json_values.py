@@ -35,16 +35,21 @@ def jsonable(value: Any) -> Any:
         return value
     if type(value).__module__ == "numpy" and hasattr(value, "item"):
         return _of_numpy(value)
-    if isinstance(value, str | int):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else _no_number(value)
     if isinstance(value, tuple) and hasattr(value, "asDict"):  # a Row is a tuple, which JSON would write as a list
         return {name: jsonable(item) for name, item in value.asDict().items()}
     if isinstance(value, dict):
         return {key if isinstance(key, str) else to_json(key): jsonable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [jsonable(item) for item in value]
+    return _scalar(value)
+
+
+def _scalar(value: Any) -> Any:
+    """Return a value that has no parts."""
+    if isinstance(value, str | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else _no_number(value)
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
