@@ -90,10 +90,11 @@ ANSWERS = {
         "SELECT id, windowStart, unnest(latest) FROM found",
     ),
     "q9": Answer(
-        f"""SELECT a.id, b.price, b.bidder, b.dateTime, b.extra, itemName, description, initialBid, reserve, a.dateTime,
+        f"""SELECT a.id, b.price, b.dateTime, b.bidder, b.extra, itemName, description, initialBid, reserve, a.dateTime,
                    expires, seller, category, a.extra
             FROM {IN_TIME} QUALIFY row_number() OVER (PARTITION BY a.id ORDER BY b.price DESC, b.dateTime) = 1""",
-        "SELECT id, * EXCLUDE (id, before) FROM (SELECT id, unnest(best, recursive := true) FROM found)",
+        """SELECT id, price, bidTime, bidder, bidExtra, itemName, description, initialBid, reserve, dateTime, expires,
+                  seller, category, extra FROM (SELECT id, unnest(best, recursive := true) FROM found)""",
     ),
     "q10": Answer(f"SELECT auction, bidder, price, dateTime, extra, {DAY}, strftime(dateTime, '%H:%M') FROM bids"),
     "q11": Answer(_sessions(">="), theirs=_sessions(">")),
@@ -125,9 +126,9 @@ ANSWERS = {
             FROM bids GROUP BY auction, day"""
     ),
     "q18": Answer(
-        """SELECT auction, bidder, dateTime, price, channel, url, extra FROM bids
+        """SELECT auction, bidder, price, channel, url, dateTime, extra FROM bids
            QUALIFY row_number() OVER (PARTITION BY auction, bidder ORDER BY dateTime DESC) = 1""",
-        "SELECT auction, bidder, unnest(last, recursive := true) FROM found",
+        "SELECT auction, bidder, unnest(latest) FROM found",
     ),
     "q19": Answer(
         """SELECT auction, price, dateTime, bidder, channel, url, extra FROM bids

@@ -37,6 +37,11 @@ BANDS = {
     "middle": (col("price") >= 10_000) & (col("price") < 1_000_000),
     "high": col("price") >= 1_000_000,
 }
+WINNER = (
+    "price, bidTime, bidder, bidExtra, "
+    "itemName, description, initialBid, reserve, dateTime, expires, seller, category, extra"
+)
+"""The fields of a bid, in the order in which it wins, and of its auction."""
 EVER = ("-3650 days", "3650 days")
 """The interval of a join that has none."""
 
@@ -128,9 +133,8 @@ def q8(nexmark: Nexmark) -> None:
 
 def q9(nexmark: Nexmark) -> None:
     """Find the winning bid of each auction: the highest, and of equal ones the first."""
-    bids = _in_time(nexmark).each({"before": -F.unix_micros("bidTime")})
-    best = f"price, before, bidder, bidTime, bidExtra, {AUCTION}"
-    bids.groupBy("id").persistentAggregate(MEMORY, best, TopK(1), "best", name="result")
+    best = TopK(1, ascending=[False, *[True] * WINNER.count(",")])
+    _in_time(nexmark).groupBy("id").persistentAggregate(MEMORY, WINNER, best, "best", name="result")
 
 
 def q10(nexmark: Nexmark) -> None:
@@ -197,8 +201,7 @@ def q17(nexmark: Nexmark) -> None:
 
 def q18(nexmark: Nexmark) -> None:
     """Find the last bid of each bidder on each auction."""
-    bids = nexmark.bids.groupBy("auction, bidder")
-    bids.persistentAggregate(MEMORY, "dateTime, price, channel, url, extra", TopK(1), "last", name="result")
+    nexmark.bids.toTable("auction, bidder", MEMORY, orderBy="dateTime", name="result")
 
 
 def q19(nexmark: Nexmark) -> None:
@@ -239,9 +242,6 @@ def q22(nexmark: Nexmark) -> None:
     """Divide the addresses into folders."""
     folders = {f"dir{number}": F.split_part("url", "/", number + 3) for number in (1, 2, 3)}
     nexmark.bids.each(folders).project("auction, bidder, price, channel, dir1, dir2, dir3").writeParquet(nexmark.out)
-
-
-AUCTION = "itemName, description, initialBid, reserve, dateTime, expires, seller, category, extra"
 
 
 def _in_time(nexmark: Nexmark) -> Stream:

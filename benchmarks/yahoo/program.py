@@ -24,10 +24,10 @@ class Campaigns:
         return list(client.mget(keys)) if keys else []
 
 
-def count_views(topology: TridentTopology, files: str, url: str) -> None:
-    """Count the views by campaign and ten seconds of event time, in Redis."""
+def count_views(topology: TridentTopology, path: str, url: str, files: int = 1) -> None:
+    """Count the views by campaign and ten seconds of event time, in Redis; at most so many files are a batch."""
     campaigns = topology.newStaticState(Campaigns(url), keyFields="ad_id string", valueType="string", name="campaigns")
-    events = topology.newStream("events", FileSpout(files, "json", SCHEMA, maxFilesPerBatch=1, orderBy="name"))
+    events = topology.newStream("events", FileSpout(path, "json", SCHEMA, maxFilesPerBatch=files, orderBy="name"))
     views = events.filter(col("event_type") == "view").project("ad_id, event_time")
     views = views.joinTable(campaigns, "ad_id", outputFields="campaign")
     views = views.each({"start": col("event_time") - col("event_time") % WINDOW})

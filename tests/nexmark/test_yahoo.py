@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.yahoo.by_hand import by_hand
 from benchmarks.yahoo.events import Advertising, make_advertising
+from benchmarks.yahoo.latency import latencies
 from benchmarks.yahoo.program import run
 from tests.support.server import RedisServer
 
@@ -24,6 +25,10 @@ def test_the_embedded_engine_counts_each_view_once(
 ) -> None:
     counts = run(data, "embedded", tmp_path / "checkpoint", shared_redis.url)
     assert counts == data.expected and len(counts) > 700
+
+
+def test_a_latency_ends_with_the_batch_of_a_files_last_row() -> None:
+    assert latencies([0.0, 1.0, 2.0], [(0.5, 500), (2.5, 700), (3.0, 300)]) == [0.5, 1.5, 1.0]
 
 
 @pytest.mark.spark
