@@ -40,9 +40,6 @@ def _by_price(aggregate: str) -> str:
     return ", ".join([aggregate, *(f"{aggregate} FILTER ({band})" for band in bands)])
 
 
-COUNTS = "COLUMNS('bids$'), len(COLUMNS('(bidders|auctions)$'))"
-"""The counts in a found row that has the different values."""
-
 ANSWERS = {
     "q0": Answer("SELECT auction, bidder, price, dateTime, extra FROM bids"),
     "q1": Answer("SELECT auction, bidder, 0.908 * price, dateTime, extra FROM bids"),
@@ -112,14 +109,12 @@ ANSWERS = {
     ),
     "q15": Answer(
         f"""SELECT {DAY} AS day, {_by_price("count(*)")}, {_by_price("count(DISTINCT bidder)")},
-                   {_by_price("count(DISTINCT auction)")} FROM bids GROUP BY day""",
-        f"SELECT day, {COUNTS} FROM found",
+                   {_by_price("count(DISTINCT auction)")} FROM bids GROUP BY day"""
     ),
     "q16": Answer(
         f"""SELECT channel, {DAY} AS day, max(strftime(dateTime, '%H:%M')), {_by_price("count(*)")},
                    {_by_price("count(DISTINCT bidder)")}, {_by_price("count(DISTINCT auction)")}
-            FROM bids GROUP BY channel, day""",
-        f"SELECT channel, day, last, {COUNTS} FROM found",
+            FROM bids GROUP BY channel, day"""
     ),
     "q17": Answer(
         f"""SELECT auction, {DAY} AS day, {_by_price("count(*)")}, min(price), max(price), avg(price), sum(price)
