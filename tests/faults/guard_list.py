@@ -2210,6 +2210,14 @@ GUARDS = [
         "tests/state/delta/test_fencing.py -k 'written_meanwhile or believed or twice'",
     ),
     Guard(
+        "delta state, the version before a creation's last",
+        "a driver that was replaced takes a state back to its birth that its successor has created and written",
+        "state/trident_state/delta/table.py",
+        "table = self._at(over.version + 1)",
+        "table = self._open(None)",
+        "tests/state/delta/test_fencing.py -k 'created_meanwhile and after'",
+    ),
+    Guard(
         "delta state, the epoch in each version",
         "a driver that was replaced makes a version after its successor has begun",
         "state/trident_state/delta/store.py",

@@ -206,7 +206,7 @@ class StateTable:
                 commit_properties=_numbered(module, fence),
                 post_commithook_properties=_no_hooks(module),
             )
-            table.update_incremental()
+            table = self._at(over.version + 1)  # never a later one: another driver may have created the state meanwhile
             table.alter.set_table_properties(
                 properties, raise_if_not_exists=False, commit_properties=_numbered(module, numbers)
             )

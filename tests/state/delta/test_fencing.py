@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import pytest
 from deltalake import DeltaTable
 
@@ -86,6 +87,37 @@ def test_a_state_that_was_dropped_and_recreated_takes_no_batch_of_a_former_drive
     with at_point("delta.written", recreate), pytest.raises(FencedError):
         setting.apply(zombie, 1, {1: 5})
     assert entries(setting.open(), None) == {}
+
+
+@pytest.mark.parametrize("written", [False, True])
+@pytest.mark.parametrize("point", ["before", "after"])
+def test_a_former_driver_that_creates_a_dropped_state_changes_nothing_of_the_state_that_was_created_meanwhile(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, point: str, written: bool
+) -> None:
+    """The creation makes two versions; the other driver comes before or after the first one."""
+    setting, third = setting_in(folder), Lease(3, "third")
+    setting.started().drop(FIRST)
+    write = deltalake.write_deltalake
+
+    def overtaken(*args: Any, **how: Any) -> None:
+        monkeypatch.setattr(deltalake, "write_deltalake", write)
+        if point == "after":
+            write(*args, **how)
+        new = setting.started(birth=4, lease=third)
+        if written:
+            setting.apply(new, 5, {1: 5}, lease=third)
+        if point == "before":
+            write(*args, **how)
+
+    monkeypatch.setattr(deltalake, "write_deltalake", overtaken)
+    with pytest.raises(StateUnavailableError, match="changed by another driver"):
+        setting.started(birth=0, lease=SECOND)
+    with pytest.raises(FencedError, match="epoch 3"):  # the call is repeated
+        setting.started(birth=0, lease=SECOND)
+    other = setting.open()
+    assert (other.report().birth, marker(other)) == (4, 5 if written else 4)
+    setting.apply(other, 6 if written else 5, {1: 5}, lease=third)
+    assert entries(other, None) == {("w1",): 10 if written else 5}
 
 
 def test_a_drop_spares_the_files_of_a_state_that_was_recreated_meanwhile(folder: Path) -> None:
