@@ -10,7 +10,7 @@ import pytest
 
 from tests.state.backing.maps import LeastMap, SqliteMap
 from tests.support.server import RedisServer
-from trident import Count, Evolution, MapGet, Max, Sum, TridentTopology, openState
+from trident import Count, Evolution, MapGet, Max, Sum, TridentTopology, dropState, openState
 from trident.base import crash_points
 from trident.errors import (
     StateError,
@@ -22,7 +22,7 @@ from trident.errors import (
 )
 from trident.spouts import FixedBatchSpout, PollingSpout
 from trident.state import BackingMapState, MemoryMapState, RedisMapState
-from trident.testing import ManualClock
+from trident.testing import DriverCrashedError, ManualClock
 from trident.testing.local import start_local
 from trident_state.redis.store import RedisStore
 
@@ -351,3 +351,31 @@ def test_timers_that_the_former_program_set_fire_in_the_present_one(
         running.processAllAvailable(timeout=30)
         assert dict(running.state("sales").items()) == {"a": 1, "b": 2**40, "c": 1}
     assert fired == [("a", 1), ("b", 2**40)]
+
+
+def test_a_batch_that_was_frozen_before_a_drop_stays_out_of_the_state_that_evolves(tmp_path: Path) -> None:
+    """The state that began after the drop changes its shape while that batch still waits to be committed."""
+    state, batches = MemoryMapState.opaque(), [[("a", 24)]]
+
+    def killed(topology: TridentTopology, at: str) -> None:
+        def listen(reached: str) -> None:
+            if reached == at:
+                raise DriverCrashedError(at)
+
+        crash_points.listen(listen)
+        try:
+            with (
+                pytest.raises(DriverCrashedError),
+                start_local(topology, name="t", checkpointLocation=tmp_path) as running,
+            ):
+                running.processAllAvailable(timeout=30)
+        finally:
+            crash_points.listen(None)
+
+    from_sum, from_count = Evolution("long", abs, by="Sum"), Evolution("long", abs, by="Count")
+    killed(priced(batches, state, Sum()), "commit.before")
+    dropState("t", "sales", checkpointLocation=tmp_path)
+    killed(sales(batches, state, evolve=from_sum), "commit.before")
+    now = run(priced([*batches, [("b", 5)]], state, Sum(), from_count), tmp_path)
+    assert now == {"b": 5}
+    assert run(priced([*batches, [("b", 5)], [("a", 1)]], state, Sum(), from_count), tmp_path) == {"a": 1, "b": 5}

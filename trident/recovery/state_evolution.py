@@ -68,10 +68,13 @@ def evolve_stores(
                 unborn.append((node, _changed(content, former)))
                 contents.births[name] = replace(birth, epoch=lease.epoch, filled=shape.fingerprint)
                 continue
-            _check_committed(node, group, history.frozen, contents.log, shape.fingerprint)
+            waiting = tuple(txid for txid in history.frozen if txid > birth.txid)
+            _check_committed(node, group, waiting, contents.log, shape.fingerprint)
             if former_shape(node, former) is None:
                 _check_complete(node, report, history)
-            stores[name] = _evolving(node, group, former, stores[name], history.committed, contents, shape)
+            # A batch that was frozen before the state was dropped may wait: it is not one of this state's.
+            last = max(history.committed, birth.txid)
+            stores[name] = _evolving(node, group, former, stores[name], last, contents, shape)
             _check_values(stores[name])
     return unborn
 
