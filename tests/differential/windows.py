@@ -1,7 +1,7 @@
 """The verbs of a group that keep states of their own, batch by batch: what a stage made for them, through the steps of
 the commit turn."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -72,7 +72,7 @@ class Windows:
         state.put(table.set_column(place, table.schema.field(place), values))
         (page,) = state.scan()
         rows = [value if present is None else present(value) for value in to_python(page.column(place))]
-        columns = [pa.array(values) for values in zip(*rows, strict=True)]
+        columns = [_column(values) for values in zip(*rows, strict=True)]
         return pa.table([*page.columns[:place], *columns], names=[str(at) for at in range(place + len(columns))])
 
     def _reads(self) -> Reads:
@@ -86,3 +86,10 @@ def _keeps(node: Node) -> bool:
     if isinstance(node, PartitionPersist):
         return isinstance(node.updating, ColumnUpdater)
     return isinstance(node, Window | Watermark | IntervalJoin)
+
+
+def _column(values: Sequence[Any]) -> pa.Array:
+    """Return values as a column; tuples as structs, because their members may have several types."""
+    if not any(isinstance(value, tuple) for value in values):
+        return pa.array(values)
+    return pa.array([value and {str(at): member for at, member in enumerate(value)} for value in values])

@@ -213,7 +213,7 @@ def _lines_with_mark(text: str) -> list[str]:
     return [text[match.end() :] for match in re.finditer(_MARK, text)]
 
 
-_BARE = re.compile(r"trident\.base\.errors\.(\w+): ([^\n]*)")
+_BARE = re.compile(r"trident(?:_client|\.base)\.errors\.(\w+): ([^\n]*)")
 
 
 def _by_name(name: str, message: str) -> TridentError:
