@@ -102,6 +102,8 @@ class History:
         """The states that programs began with, and that were not dropped since."""
         self.absent: set[str] = set()
         """Those of them without which a batch was frozen."""
+        self.begins = 0
+        """The last txid of the savepoint with which this history begins: no power loss makes its batches wait."""
         self.forgot = False
         """Whether an older copy of the log was put back."""
         self.dropped = 0
@@ -262,6 +264,7 @@ class History:
     def up_to(self, txid: int) -> "History":
         """What was frozen up to this batch, all of it committed, of a program that stays what it is."""
         copy = History()
+        copy.begins = txid
         copy.known = {*self.known}
         copy.batches = {key: replace(batch, committed=True) for key, batch in self.batches.items() if key[1] <= txid}
         for batch in copy.batches.values():

@@ -13,8 +13,10 @@ import pytest
 
 from tests.simulator import fake_log, planted, records
 from tests.simulator.driver import Driver
+from tests.simulator.fake_log import LogDisk
 from tests.simulator.families import EVERY, EXECUTORS, SAVEPOINTS, world_of
 from tests.simulator.fleet import some
+from tests.simulator.history import Frozen
 from tests.simulator.patches import machine
 from tests.simulator.workers import TROUBLES
 from tests.support.soak import Soak
@@ -112,6 +114,17 @@ def test_a_fork_has_begun_once_one_of_its_starts_came_to_its_end() -> None:
         for life, runs, begun in ((1, True, False), (2, False, False), (2, True, True), (2, False, True)):
             world.drivers.append(SimpleNamespace(life=life, run=object() if runs else None))
             assert world._fork_has_begun is begun
+
+
+def test_a_power_loss_before_a_fork_is_made_leaves_the_batches_of_its_savepoint_committed() -> None:
+    """The fork's log has no group yet, and nobody commits these batches in it."""
+    with machine():
+        world: Any = world_of(1, flow=SAVEPOINTS)
+        frozen = Frozen({}, {}, {}, committed=True)
+        world.history.batches = {(world.group, 1): frozen, (world.group, 2): frozen}
+        world.begin_fork(world.history.up_to(1), LogDisk(uuid="fork"))
+        world.lose_unsynced(0)
+        assert world.history.batches and not world.history.waiting
 
 
 def test_not_everything_is_read_under_a_former_program_that_slept() -> None:

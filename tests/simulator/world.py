@@ -324,7 +324,7 @@ class World:
         if self.log_server is None:
             self.disk.lose(count)
             for (group, txid), batch in self.history.batches.items():
-                batch.committed = txid <= core.committed_of(self.disk, group)
+                batch.committed = txid <= max(self.history.begins, core.committed_of(self.disk, group))
 
     def put_back(self, copy: LogDisk) -> None:
         """The log of a program that stays what it is is replaced by an older copy."""
