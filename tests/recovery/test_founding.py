@@ -7,7 +7,7 @@ import pytest
 
 from tests.access.small_topologies import fixed
 from tests.support.server import RedisServer
-from trident import Count, TridentTopology, openState
+from trident import Count, Sum, TridentTopology, openState
 from trident.base import crash_points
 from trident.log.sqlite_log import SqliteLog
 from trident.run.start import LOG_FILE
@@ -60,6 +60,35 @@ def test_a_state_whose_founding_was_interrupted_begins_anew_after_batches_withou
     place_of: dict[str, Any] = {"checkpointLocation": tmp_path} if place == "memory" else {"url": shared_redis.url}
     with openState("wc", "counts", **place_of) as counts:
         assert dict(counts.items()) == {"a": 1, "b": 1} and counts.asOfTxid == 2
+
+
+def summing(factory: Any) -> TridentTopology:
+    topology = TridentTopology()
+    counted = topology.newStream("words", fixed(["a"])).each("word", lambda word: 2, "n long")
+    counted.groupBy("word").persistentAggregate(factory, Sum("n"), "count", name="counts")
+    return topology
+
+
+@pytest.mark.filterwarnings("ignore:state .counts. is new", "ignore:state .counts.. appendonly is off")
+@pytest.mark.parametrize("former", ["a sum", "transactional"])
+@pytest.mark.parametrize("point", ["start.state.born", "start.state.created", "start.state.acquired"])
+@pytest.mark.parametrize("place", ["memory", "redis"])
+def test_a_state_whose_founding_was_interrupted_begins_otherwise(
+    tmp_path: Path, shared_redis: RedisServer, place: str, point: str, former: str
+) -> None:
+    """No batch was written to it, so a program with another aggregator or kind loses nothing of it."""
+
+    def state(kind: str) -> Any:
+        home = MemoryMapState if place == "memory" else RedisMapState
+        return getattr(home, kind)(*() if place == "memory" else (shared_redis.url,))
+
+    interrupted = summing(state("opaque")) if former == "a sum" else counting([["a"]], state("transactional"))
+    kill_at(point, interrupted, tmp_path)
+    for _ in range(2):
+        run(counting([["a"], ["a", "b"]], state("opaque")), tmp_path)
+    place_of: dict[str, Any] = {"checkpointLocation": tmp_path} if place == "memory" else {"url": shared_redis.url}
+    with openState("wc", "counts", **place_of) as counts:
+        assert dict(counts.items()) == {"a": 2, "b": 1} and counts.asOfTxid == 2
 
 
 @pytest.mark.filterwarnings("ignore:state .counts. is new")

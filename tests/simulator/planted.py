@@ -343,8 +343,8 @@ FAULTS = [
         EVOLVING,
         "a state that a former program began to create keeps its record",
         "trident/recovery/acquisition.py",
-        "if stores[name].report().fingerprint not in (None,",
-        "if False and stores[name].report().fingerprint not in (None,",
+        "same_shape = report.fingerprint in (None, program.shapes[name].fingerprint)",
+        "same_shape = True",
         flow=EVOLVING,
     ),
     Fault(

@@ -294,15 +294,18 @@ def _take_states(
 
 
 def _begin_again(program: Program, stores: Mapping[str, Store], births: dict[str, Birth], lease: Lease) -> None:
-    """Let each state begin again whose creation a program with another shape began and did not end.
+    """Let each state begin again whose creation a program with another shape or kind began and did not end.
 
     No batch was written to it. If it kept its record, the values of this program would count as values in a former
     shape, and a later start would change them once more.
     """
+    kinds = {node.state.name: node.state.factory.kind for node in writers_of(program)}
     for name, birth in births.items():
         if birth.founded or birth.filled:
             continue
-        if stores[name].report().fingerprint not in (None, program.shapes[name].fingerprint):
+        report = stores[name].report()
+        same_shape = report.fingerprint in (None, program.shapes[name].fingerprint)
+        if not same_shape or report.kind not in (None, kinds[name]):
             births[name] = replace(birth, epoch=lease.epoch)
 
 
@@ -375,11 +378,14 @@ def _check_ours(
     log: TransactionLog,
     settings: Settings,
 ) -> None:
-    """Raise an error unless a store holds this topology's state, of this log and in this shape."""
-    stored = report.identity
+    """Raise an error unless a store holds this topology's state, of this log and in this shape.
+
+    A state whose creation was interrupted may have any shape: no batch was written to it, and it is created again.
+    """
+    stored, birth = report.identity, log.births().get(name)
     if stored is None:
         # The store may get its first content only now, from the log.
-        if (birth := log.births().get(name)) is not None and birth.founded and birth.filled:
+        if birth is not None and birth.founded and birth.filled:
             check_same_shape(node, report, program.shapes[name], log, settings)
         return
     if (stored.topology, stored.name) != (settings.name, name):
@@ -394,6 +400,8 @@ def _check_ours(
             f"Start with the checkpointLocation (or log=) that belongs to it; or, only if that log is permanently "
             f"lost, {settings.way_out}, with force=True"
         )
+    if birth is not None and not birth.founded and report.reached <= birth.txid:
+        return
     check_same_shape(node, report, program.shapes[name], log, settings)
 
 
