@@ -3313,7 +3313,7 @@ GUARDS = [
         "evolution, batches from before a drop",
         "a batch that was frozen before a state was dropped is added to the state that was created after it",
         "trident/recovery/state_evolution.py",
-        "last = max(history.committed, birth.txid)",
+        "last = max(history.committed, birth.created_at)",
         "last = history.committed",
         "tests/recovery/test_state_evolution.py -k frozen_before_a_drop",
     ),

@@ -73,7 +73,7 @@ def evolve_stores(
             if former_shape(node, former) is None:
                 _check_complete(node, report, history)
             # A batch that was frozen before the state was dropped may wait: it is not one of this state's.
-            last = max(history.committed, birth.txid)
+            last = max(history.committed, birth.created_at)
             stores[name] = _evolving(node, group, former, stores[name], last, contents, shape)
             _check_values(stores[name])
     return unborn
