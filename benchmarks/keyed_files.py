@@ -16,7 +16,7 @@ SEED = 11
 
 @dataclass(frozen=True)
 class KeyCounts:
-    """How often each key came: the keys in their order, and their counts."""
+    """The keys in their order, and the number of rows of each key."""
 
     keys: npt.NDArray[np.int64]
     counts: npt.NDArray[np.int64]

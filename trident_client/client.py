@@ -1,6 +1,6 @@
 """DRPCClient: a client for the DRPC functions and states of a topology that a server answers over HTTP.
 
-`python -m tests.house.blocking_client` writes this file from `client.py`. Change that one.
+`python -m tests.house.blocking_client` writes this file from `async_client.py`. Change that one.
 """
 
 import time

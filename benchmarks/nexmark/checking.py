@@ -1,4 +1,4 @@
-"""Whether each query's result is that of DuckDB: on each engine, and after a driver that was killed."""
+"""Compares each query's result with that of DuckDB, on each engine and after a driver was killed."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from benchmarks.nexmark.program import run, run_killed
 from trident.plan.topology_protocol import EngineName
 
 POINTS = ("run.after:4", "freeze.after:5", "committed.before:6")
-"""Where a driver is killed, query by query: before a batch is frozen, after it, and when its states have it."""
+"""The crash points at which drivers die, one a query: before a batch is frozen, after it, when its states have it."""
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ def test_each_program_has_a_checkpoint_of_the_newest_version() -> None:
 
 
 def test_the_stored_contents_are_those_of_the_input() -> None:
-    """What the files say is counted here once more, without the library."""
+    """Compares the stored contents with a count of the input without the library."""
     held = json.loads((GOLDEN / versions()[0] / "kinds.json").read_text())
     for total, states in ((PART + BATCH, held["before"]), (3 * PART, held["after"]["states"])):
         words = [record(seq) for seq in range(total)]

@@ -42,10 +42,11 @@ _WORDS = {
 def blocking(file: Path) -> str:
     """Return the text of the client that blocks, for the file of the other one."""
     source = file.read_text(encoding="utf-8")
-    text = re.sub(r'\A""".*?"""', lambda _: _HEADER.format(file.name), source, count=1, flags=re.DOTALL)
+    text = source
     for pattern, word in _WORDS.items():
         text = re.sub(pattern, word, text, flags=re.MULTILINE)
-    return text
+    # Last, because it names the source by words that are replaced.
+    return re.sub(r'\A""".*?"""', lambda _: _HEADER.format(file.name), text, count=1, flags=re.DOTALL)
 
 
 if __name__ == "__main__":

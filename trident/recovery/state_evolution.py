@@ -72,7 +72,7 @@ def evolve_stores(
             _check_committed(node, group, waiting, contents.log, shape.fingerprint)
             if former_shape(node, former) is None:
                 _check_complete(node, report, history)
-            # A batch that was frozen before the state was dropped may wait: it is not one of this state's.
+            # Batches that the state never gets may still wait: they were frozen before it was dropped and created anew.
             last = max(history.committed, birth.created_at)
             stores[name] = _evolving(node, group, former, stores[name], last, contents, shape)
             _check_values(stores[name])

@@ -1,4 +1,4 @@
-"""Small stages of a run on Spark whose place nobody can see: the driver's process computes them.
+"""Small stages without user code of a run on Spark: the driver's process computes them.
 
 A Spark job takes tens of milliseconds however few tuples it has. A stage without user code gives the same tuples in the
 driver within one or two. Decision 90 has the reasons.
@@ -84,20 +84,20 @@ class SmallStagesSlot:
         self, stage: Stage, inputs: Mapping[Node, Emission | pa.Table], attempt: TransactionAttempt, scratch: Path
     ) -> StageResult:
         """Run `stage` over these inputs; see ``Slot.run``."""
-        if stage.number not in self._stages or not self._are_small(inputs):
-            return replace(self._run(self._on_spark, stage, inputs, attempt, scratch), engine="spark")
-        try:
-            result = self._run(self._here, stage, inputs, attempt, scratch)
-        except TridentError:
-            raise
-        except Exception as error:
-            # Such as a lack of memory for a join with many pairs: Spark may still compute this stage.
-            logger.warning("stage %d failed in the driver, and runs on Spark from now on: %r", stage.number, error)
-            self._stages.discard(stage.number)
-            return replace(self._run(self._on_spark, stage, inputs, attempt, scratch), engine="spark")
-        if any(isinstance(table, pa.Table) and table.nbytes > RESULT_BYTES for table in result.results.values()):
-            self._stages.discard(stage.number)
-        return replace(result, engine="embedded")
+        if stage.number in self._stages and self._are_small(inputs):
+            try:
+                result = self._run(self._here, stage, inputs, attempt, scratch)
+            except TridentError:
+                raise
+            except Exception as error:
+                # Such as a lack of memory for a join with many pairs: Spark may still compute this stage.
+                logger.warning("stage %d failed in the driver, and runs on Spark from now on: %r", stage.number, error)
+                self._stages.discard(stage.number)
+            else:
+                if any(isinstance(each, pa.Table) and each.nbytes > RESULT_BYTES for each in result.results.values()):
+                    self._stages.discard(stage.number)
+                return replace(result, engine="embedded")
+        return replace(self._run(self._on_spark, stage, inputs, attempt, scratch), engine="spark")
 
     def _run(
         self,
