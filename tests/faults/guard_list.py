@@ -356,8 +356,16 @@ GUARDS = [
         "changes, the kind is not read",
         "a step gives a row another value when it is taken away, and the row stays in a state for ever",
         "trident/stream/changes.py",
-        "        if CHANGE in inputs:\n",
+        "        if CHANGE in inputs or CHANGE in operation.words:\n",
         "        if False:\n",
+        "tests/stream/test_changes.py -k no_meaning",
+    ),
+    Guard(
+        "changes, the kind in a condition",
+        "a condition of an aggregate reads the kind of a change, and the aggregate keeps rows that are gone",
+        "trident/stream/aggregate_conditions.py",
+        "            self.own._check_reads(inputs, operation, step)\n",
+        "",
         "tests/stream/test_changes.py -k no_meaning",
     ),
     Guard(

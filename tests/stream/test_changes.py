@@ -19,6 +19,7 @@ from trident import (
     Sum,
     TridentTopology,
     col,
+    expr,
 )
 from trident import functions as F
 from trident.errors import ArgumentsError, FieldNotFoundError, TopologyError
@@ -128,7 +129,18 @@ class Path:
         (lambda s: s.flatMap("_change_type", lambda k: [k], "k string"), "which a step must not read"),
         (lambda s: s.filter(col("_change_type") == "insert"), "which a step must not read"),
         (lambda s: s.filter("_change_type", lambda k: k == "insert"), "which a step must not read"),
+        (lambda s: s.filter(expr("_CHANGE_type = 'insert'")), "which a step must not read"),
+        (lambda s: s.each(expr("upper(_change_type)"), "k string"), "which a step must not read"),
+        (lambda s: s.map(expr("struct(upper(_change_type))"), "k string"), "which a step must not read"),
         (lambda s: s.split("_change_type", print, streams={"a": "id long"}), "which a step must not read"),
+        (
+            lambda s: s.persistentAggregate(M(), {"n": Count(where=col("_change_type") == "insert")}, name="n"),
+            "'n'.where: '_change_type' holds the kind of each change, which a step must not read",
+        ),
+        (
+            lambda s: s.groupBy("g").persistentAggregate(M(), "v", Max(where=expr("_change_type = 'insert'")), "n"),
+            "which a step must not read",
+        ),
         (lambda s: s.toTable("_change_type"), "holds the kind of each change, and is not a key"),
         (lambda s: s.merge(s.toStream()), "some of the streams carry changes, and the others do not"),
         (lambda s: s.toStream().asChanges("v"), "has a field '_change_type' already"),

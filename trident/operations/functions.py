@@ -1,6 +1,7 @@
 """The contracts of users' operations, and the forms of operations in a plan."""
 
 import enum
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -49,6 +50,16 @@ class Operation:
     site: CallSite
     call: Call
     many: bool = False
+
+    @property
+    def words(self) -> frozenset[str]:
+        """The words of a SQL expression or a ready Column in small letters, among them the fields that it reads."""
+        text = ""
+        if self.call is Call.EXPRESSION:
+            text = self.target.text
+        elif self.call is Call.COLUMN:
+            text = str(self.target)
+        return frozenset(re.findall(r"\w+", text.lower()))
 
 
 class TridentCollector(Protocol):

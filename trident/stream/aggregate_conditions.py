@@ -64,7 +64,8 @@ class Conditioned:
         """Return the stream with a field that is true for the tuples that fulfil a condition."""
         step = replace(step, label=f"{step.label}.where", function=operation_site(condition))
         if isinstance(condition, ColumnExpression):
-            bound_operation(condition, self.own.schema, step, condition=True)  # refuses what is no condition
+            inputs, operation = bound_operation(condition, self.own.schema, step, condition=True)
+            self.own._check_reads(inputs, operation, step)
             return self._with(when(condition, lit(True)).otherwise(lit(False)), "where", step)
         if id(condition) in self.fields:
             return self, self.fields[id(condition)]
@@ -72,6 +73,7 @@ class Conditioned:
         operation, returns = read_operation(condition, step, tuples=True)
         check_arguments(operation, inputs, step)
         check_predicate(operation, returns, step)
+        self.own._check_reads(inputs, operation, step)
         made = StructField(free_name("where", self.stream.fields), BooleanType(), nullable=operation.call.native)
         return self._adding(id(condition), made, inputs, operation, step)
 

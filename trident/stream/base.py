@@ -9,6 +9,7 @@ from trident.base.names import FieldsLike, by_any_case, did_you_mean
 from trident.base.step import Step
 from trident.base.types import ddl
 from trident.operations.aggregators import Aggregation, Reduction
+from trident.operations.functions import Operation
 from trident.plan import rules
 from trident.plan.nodes import Node
 from trident.plan.register import Register
@@ -86,8 +87,11 @@ class StreamBase(NotASequence, Drawable, Generic[StreamT]):
         """Return the names in `fields`, checked; the names of all fields of this stream if `fields` is None."""
         return self.fields if fields is None else rules.known_fields(self.schema, fields, step)
 
-    def _check_reads(self, inputs: tuple[str, ...], step: Step) -> None:
-        """Raise TopologyError if a step that makes or drops tuples must not read these fields of this stream."""
+    def _check_reads(self, inputs: tuple[str, ...], operation: Operation, step: Step) -> None:
+        """Raise TopologyError if an operation must not read these fields of this stream, or those that its text names.
+
+        It is an operation that makes or drops tuples, or the condition of an aggregator.
+        """
 
     def _of_part(self, node: Node, label: str) -> StreamT:
         """Return one of the streams into which this stream is split."""

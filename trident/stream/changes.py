@@ -215,9 +215,9 @@ class ChangeVerbs(MapVerbs[StreamT], Generic[StreamT, StateT, PlainT]):
         """Return the checked names in `fields`; if it is None, all fields but the kind."""
         return self.fields[:-1] if fields is None else super()._inputs(fields, step)
 
-    def _check_reads(self, inputs: tuple[str, ...], step: Step) -> None:
+    def _check_reads(self, inputs: tuple[str, ...], operation: Operation, step: Step) -> None:
         """Refuse a step that reads the kind: a row would go with another value than the one with which it came."""
-        if CHANGE in inputs:
+        if CHANGE in inputs or CHANGE in operation.words:
             raise step.wrong(
                 f"{_HOLDS}, which a step must not read: a row would be taken away with other values than it was added "
                 f"with, and stay in states. Take the changes as tuples: toStream()"

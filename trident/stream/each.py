@@ -268,7 +268,7 @@ class EachVerbs(StreamBase[StreamT]):
     def _function(self, call: Arguments) -> tuple[tuple[str, ...], Operation, StructType]:
         """Return the input fields, the function, and its output fields with types. Refuse a Filter."""
         inputs, operation, returns = self._operation(call, tuples=call.inputs is None)
-        self._check_reads(inputs, call.step)
+        self._check_reads(inputs, operation, call.step)
         if operation.call is Call.FILTER:
             raise call.step.wrong("it is a Filter, which has no output fields; omit the outputFields")
         assert call.outputs is not None
@@ -299,7 +299,7 @@ class EachVerbs(StreamBase[StreamT]):
         else:
             inputs, operation, returns = self._operation(call, tuples=call.inputs is None)
             check_predicate(operation, returns, step)
-        self._check_reads(inputs, step)
+        self._check_reads(inputs, operation, step)
         policy = self._policy(onError, operation, step)
         if isinstance(operation.target, FilterNull):  # it never fails, and without a policy Spark may run it natively
             policy = None

@@ -115,7 +115,7 @@ class MapVerbs(EachVerbs[StreamT]):
             outputs, expressions = read_mapping(call.operation, step)
             call = replace(call, operation=expressions, outputs=outputs)
         inputs, operation, returns = self._operation(call, tuples=call.inputs is None)
-        self._check_reads(inputs, step)
+        self._check_reads(inputs, operation, step)
         operation, returns = _as_many(operation, returns, step) if many else _as_one(operation, returns, step)
         if call.outputs is None:
             schema = keep_names(select(self.schema, inputs), operation, returns, step)

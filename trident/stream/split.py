@@ -94,8 +94,8 @@ class SplitVerbs(StreamBase[StreamT]):
         if call.outputs is not None:
             raise step.wrong(f"name the streams, not only fields; write {_USAGE}")
         inputs = self._inputs(call.inputs, step)
-        self._check_reads(inputs, step)
         operation = _operation(call, inputs)
+        self._check_reads(inputs, operation, step)
         declared = declared_streams(streams, step, _USAGE)
         carried = (CHANGE,) if self._changes else ()
         for name, fields in declared:
