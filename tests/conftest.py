@@ -1,5 +1,6 @@
 """What every test needs on a machine that has nothing but Python: a Java, a Spark, and a real server to kill."""
 
+import gc
 import os
 import sys
 import uuid
@@ -37,6 +38,8 @@ settings.register_profile("trident", deadline=None, max_examples=40)
 settings.load_profile("trident")
 
 
+gc.disable()  # until all tests are collected: it would walk over thousands of them again and again
+
 SOAKS = Budget.asked()
 
 
@@ -57,6 +60,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if is_soak(item):
             item.add_marker(pytest.mark.skip(reason="a soak: `make soak` runs it, or SOAK_MINUTES=2 before pytest"))
+
+
+def pytest_collection_finish() -> None:
+    """From now on the collector looks at new objects, and at no test or module."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

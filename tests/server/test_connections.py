@@ -11,6 +11,7 @@ import pytest
 from tests.server.conftest import Serving
 from tests.server.raw import connect, read
 from tests.support.waiting import wait_until
+from trident.server import http_protocol, http_server
 from trident.server.access_rules import Rights
 from trident.server.limits import Limits
 from trident.server.unsent import Unsent
@@ -33,7 +34,11 @@ TOKEN = "0123456789abcdef"
         (HEAD + b"\r\n" + HEAD, 200),  # the second head does not end
     ],
 )
-def test_a_request_that_does_not_end_ends_its_connection(serving: Serving, sent: bytes, status: int) -> None:
+def test_a_request_that_does_not_end_ends_its_connection(
+    serving: Serving, sent: bytes, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_protocol, "_LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(http_protocol, "_CLOSING_SECONDS", 0.5)
     limits = Limits(headSecs=1, bodySecs=1)
     with serving.running.serve(limits=limits) as server, connect(server.url, timeout=60) as connection:
         if sent:
@@ -215,7 +220,10 @@ def test_a_client_that_leaves_is_no_failure_of_the_server(serving: Serving, capl
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-def test_a_server_that_stops_tells_those_who_wait(serving: Serving, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_server_that_stops_tells_those_who_wait(
+    serving: Serving, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_server, "_STOP_SECONDS", 1.0)
     server = serving.running.serve()
     body = b'{"keys": [], "minTxid": {"words": 99}}'
     with connect(server.url) as connection:

@@ -99,7 +99,7 @@ def test_a_fault_is_told_with_its_seed_and_how_to_replay_it(
     monkeypatch.setattr(
         command, "everything", lambda seed, schedules, minutes, every, flow: some(range(seed, seed + schedules))
     )
-    assert command.many(0, 20, None) == 1
+    assert command.many(BREAKS[frozen_again], 8, None) == 1
     told = capsys.readouterr().out
     seed = told.partition("WRONG with seed ")[2].partition(":")[0]
     assert f"python -m tests.simulator --seed {seed} --trace" in told
@@ -203,11 +203,11 @@ def a_resend_counts(patch: pytest.MonkeyPatch) -> None:
 
 
 BREAKS = {
-    plans_stay: 120,
+    plans_stay: 260,
     any_attempt_counts: 80,
     nothing_heals: 40,
-    trims_too_much: 40,
-    frozen_again: 0,
+    trims_too_much: 80,
+    frozen_again: 10,  # schedule 5 takes 20,001 turns
     nobody_is_fenced: 0,
     a_resend_counts: 0,
 }

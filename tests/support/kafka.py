@@ -203,7 +203,8 @@ class KafkaBroker(Broker):
     def messages(self, topic: str) -> list[Any]:
         """Return all committed messages of a topic."""
         config = {"bootstrap.servers": self.servers, "group.id": "test", "enable.partition.eof": True}
-        consumer = Consumer({**config, "isolation.level": "read_committed"})
+        # Else the broker waits for half a second before it says that a partition has no more.
+        consumer = Consumer({**config, "isolation.level": "read_committed", "fetch.wait.max.ms": 10})
         try:
             left = set(self.admin.list_topics(topic, timeout=10).topics[topic].partitions)
             consumer.assign([TopicPartition(topic, partition, 0) for partition in left])

@@ -38,23 +38,23 @@ def filled(setting: Setting, batches: int) -> tuple[Any, Models]:
 @pytest.mark.parametrize("combine", [COUNT, LAST], ids=["deltas", "whole"])
 def test_the_last_txids_are_kept_and_the_files_of_others_go(folder: Path, combine: Combine) -> None:
     setting = setting_in(folder, combine)
-    store, models = filled(setting, 300)
+    store, models = filled(setting, 120)
     assert store.kept_since() == 0
     check_history(setting, store, models)
-    before = len(paths(folder))
+    before = paths(folder)
     store.upkeep.cleaner.clean(Keep(0, 40))
-    assert store.kept_since() == 261
+    assert store.kept_since() == 81
     check_history(setting, store, models)
     check_history(setting, setting.open(), models)
-    assert len(paths(folder)) < 100 < before
-    with pytest.raises(SnapshotMovedError, match="as of txid 260: it is not kept"):
-        store.at(260).read(setting.key_table([1]), 260)
-    with pytest.raises(SnapshotMovedError, match="txid 301"):
-        list(store.at(301).scan(301))
+    assert len(paths(folder)) < len(before) / 2
+    with pytest.raises(SnapshotMovedError, match="as of txid 80: it is not kept"):
+        store.at(80).read(setting.key_table([1]), 80)
+    with pytest.raises(SnapshotMovedError, match="txid 121"):
+        list(store.at(121).scan(121))
     store.upkeep.cleaner.clean(Keep(0, 1_000))
-    assert store.kept_since() == 261, "files that have gone do not come back"
+    assert store.kept_since() == 81, "files that have gone do not come back"
     store.upkeep.cleaner.clean(Keep(0, 2))
-    assert (store.kept_since(), paths(folder)) == (299, named(folder))
+    assert (store.kept_since(), paths(folder)) == (119, named(folder))
 
 
 def test_txids_are_kept_for_hours_after_the_next_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,12 +18,13 @@ from trident.state import DeltaMapState
 from trident.testing.local import start_local
 from trident_state.delta import compaction, upkeep
 
-BATCHES = [[f"word{number % 3}", f"word{number % 5}", "all"] for number in range(12)]
+BATCHES = [[f"word{number % 3}", f"word{number % 5}", "all"] for number in range(8)]
 CASES: list[tuple[Refusal, int]] = [(refusal, every) for refusal in ("refuses", "no reply") for every in (2, 3, 7, 19)]
 
 
 def topology(objects: Objects, proxy: RefusingProxy) -> TridentTopology:
-    given = {**options(objects.server), "AWS_ENDPOINT_URL": proxy.endpoint}
+    soon = {"backoff_config.init_backoff": "5ms", "backoff_config.max_backoff": "50ms"}  # the client asks again
+    given = {**options(objects.server), "AWS_ENDPOINT_URL": proxy.endpoint, **soon}
     made = TridentTopology()
     words = made.newStream("words", FixedBatchSpout("word string", BATCHES)).groupBy("word")
     words.persistentAggregate(DeltaMapState.opaque(objects.url, storageOptions=given), Count(), "n", name="counts")
