@@ -2,6 +2,9 @@
 
 import functools
 
+import pytest
+
+from trident.base import callsite
 from trident.base.callsite import CallSite, site_of
 from trident.base.errors import TopologyError
 from trident.base.step import Step, caller
@@ -30,6 +33,27 @@ def test_functions_methods_and_partials_are_found_by_file_and_line() -> None:
 
 def test_an_object_is_named_by_its_class() -> None:
     assert site_of(Something()) == site_of(Something) == CallSite("Something", __file__, line_of("class Something"))
+
+
+def test_the_file_of_a_class_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Local: ...
+
+    parsed = []
+    monkeypatch.setattr(callsite, "_parsed", lambda owner: parsed.append(owner) or CallSite(owner.__name__))
+    assert [site_of(Local()), site_of(Local), site_of(Local())] == [CallSite("Local")] * 3
+    assert parsed == [Local]
+
+
+def test_a_class_without_a_hash_is_found_and_one_that_took_its_id_is_another() -> None:
+    class Unhashable(type):
+        __hash__ = None
+
+        def __eq__(self, other: object) -> bool:
+            return True
+
+    first, second = Unhashable("First", (), {}), Unhashable("Second", (), {})
+    callsite._classes[id(second)] = callsite.ref(first), CallSite("First")
+    assert (site_of(first).name, site_of(second()).name) == ("First", "Second")
 
 
 def test_a_function_within_another_is_named_by_itself() -> None:

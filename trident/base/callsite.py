@@ -6,6 +6,7 @@ import os
 import threading
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import ref
 
 from trident.base.notebook import cell_name, is_cell
 
@@ -57,15 +58,28 @@ def site_of(target: Any) -> CallSite:
     if code is not None:
         name = getattr(target, "__qualname__", code.co_name).rpartition("<locals>.")[2]
         return CallSite(name, code.co_filename, code.co_firstlineno)
-    owner = target if isinstance(target, type) or inspect.isroutine(target) else type(target)
+    if inspect.isroutine(target):
+        return CallSite(target.__qualname__.rpartition("<locals>.")[2])
+    owner = target if isinstance(target, type) else type(target)
+    with _parsing:
+        known, site = _classes.get(id(owner), (None, None))
+        if site is None or known is None or known() is not owner:
+            site = _parsed(owner)
+            _classes[id(owner)] = ref(owner), site
+        return site
+
+
+def _parsed(owner: type) -> CallSite:
+    """Return the source location of a class, for which Python parses the whole file."""
     name = owner.__qualname__.rpartition("<locals>.")[2]
     try:
-        file = inspect.getsourcefile(owner)
-        with _parsing:
-            line = inspect.getsourcelines(owner)[1]
+        return CallSite(name, inspect.getsourcefile(owner) or "", inspect.findsource(owner)[1] + 1)
     except (TypeError, OSError):
         return CallSite(name)
-    return CallSite(name, file or "", line)
+
+
+_classes = dict[int, tuple[ref[type], CallSite]]()
+"""The sites that were found before, by the id of the class: a class may have no hash."""
 
 
 def _after_fork() -> None:
