@@ -6,13 +6,13 @@ import socket
 import sys
 from typing import Any
 
-from tests.compatibility.programs import CASES, NAME, Case, Places
+from tests.compatibility.cases import CASES, Case
+from tests.compatibility.entries import entries
+from tests.compatibility.programs import CHECKPOINT, NAME, Places
 from trident import openTopology
 from trident.log import RedisLog
 from trident.run.running import RunningTopology
 from trident.testing.local import start_local
-
-CHECKPOINT = "checkpoint"
 
 
 def where(case: Case, places: Places) -> dict[str, Any]:
@@ -23,27 +23,19 @@ def where(case: Case, places: Places) -> dict[str, Any]:
 
 
 def started(case: Case, places: Places) -> RunningTopology:
-    """Start the program in the present folder, with its input so far."""
-    case.prepare(places.parts)
+    """Start the program in the present folder."""
     return start_local(case.topology(places), maxSpoutPending=1, **where(case, places))
-
-
-def entries(state: Any) -> list[list[str]]:
-    """Return the keys and values of a state in order, as texts of exact values."""
-    return sorted([repr(_plain(key)), repr(_plain(value))] for key, value in state.items())
-
-
-def _plain(value: Any) -> Any:
-    """Return a value without the order that a set does not have."""
-    if isinstance(value, list | tuple) and not hasattr(value, "_fields") and all(isinstance(v, int) for v in value):
-        return sorted(value)
-    return value
 
 
 def run(case: Case, places: Places) -> dict[str, Any]:
     """Process all input that is there, and return the content of the states and the results of the outputs."""
+    case.prepare(places)
+    if case.drive is not None:
+        case.drive()
+        return {"states": opened(case, places), "results": case.results(places)}
     with started(case, places) as running:
         running.processAllAvailable(timeout=120)
+        case.during(running, places)
         states = {name: entries(running.state(name)) for name in case.states}
     return {"states": states, "results": case.results(places)}
 
@@ -57,7 +49,7 @@ def opened(case: Case, places: Places) -> dict[str, Any]:
 def main() -> None:
     socket.gethostname = lambda: "golden"  # the log names the machine of its driver
     case, parts = CASES[sys.argv[1]], int(sys.argv[2])
-    places = Places(parts, os.environ.get("GOLDEN_REDIS", ""), os.environ.get("GOLDEN_POSTGRES", ""))
+    places = Places(parts, *(os.environ.get(f"GOLDEN_{server}", "") for server in ("REDIS", "POSTGRES", "KAFKA")))
     print(json.dumps((opened if sys.argv[3:] == ["read"] else run)(case, places)))
 
 

@@ -23,15 +23,14 @@ from trident import (
 )
 from trident.spouts import FileSpout, PollingSpout
 from trident.state import (
-    DeltaMapState,
     KeyValueState,
     MemoryMapState,
-    PostgresMapState,
     RedisMapState,
     SqliteMapState,
 )
 
 NAME = "golden"
+CHECKPOINT = "checkpoint"
 PART = 24
 """The records of a part of the input."""
 BATCH = 6
@@ -45,24 +44,7 @@ class Places:
     parts: int
     redis: str = ""
     postgres: str = ""
-
-
-@dataclass(frozen=True)
-class Case:
-    """A program; the point at which its driver is killed; the states that are compared.
-
-    `redis` and `postgres` say which servers it needs, and `redisLog` that the log is in Redis. `prepare` writes
-    the input of so many parts. `results` returns more that is compared at the end.
-    """
-
-    topology: Callable[[Places], TridentTopology]
-    states: tuple[str, ...]
-    killed: str
-    redis: bool = False
-    postgres: bool = False
-    redisLog: bool = False
-    prepare: Callable[[int], None] = lambda parts: None
-    results: Callable[[Places], Any] = lambda places: None
+    kafka: str = ""
 
 
 # --- input ----------------------------------------------------------------------------------------------------------
@@ -108,11 +90,11 @@ def moment(seq: int) -> datetime.datetime:
     return FIRST + datetime.timedelta(seconds=seq + seq // 20 * 3600)
 
 
-def write_files(parts: int) -> None:
+def write_files(places: Places) -> None:
     """Write the files of so many parts: one that grows with each part, and one more for each part."""
     folder = Path("input")
     folder.mkdir(exist_ok=True)
-    for part in range(parts):
+    for part in range(places.parts):
         lines = [" ".join(record(seq)[0] for seq in range(at, at + 4)) for at in range(part * PART, (part + 1) * PART)]
         if not (folder / f"{part}.txt").exists():
             (folder / f"{part}.txt").write_text("".join(f"{line}\n" for line in lines[:12]))
@@ -245,42 +227,3 @@ def written(places: Places) -> Any:
     with psycopg.connect(places.postgres) as connection:
         rows = connection.execute("select word, seq from rows").fetchall()
     return {**held, "jdbc": sorted(map(list, rows))}
-
-
-STORED = ("counts", "several", "sets", "rows")
-CASES = {
-    "kinds": Case(kinds, ("counts", "sums", "reached"), "commit.state.after:7"),
-    "memory": Case(stored(lambda places: MemoryMapState.opaque()), STORED, "commit.states.after:2"),
-    "sqlite": Case(stored(lambda places: SqliteMapState.opaque("states.db")), STORED, "commit.state.after:6"),
-    "postgres": Case(
-        stored(lambda places: PostgresMapState.opaque(places.postgres)), STORED, "commit.state.after:6", postgres=True
-    ),
-    "redis": Case(
-        stored(lambda places: RedisMapState.opaque(places.redis, buckets=16, groups=2)),
-        STORED,
-        "commit.state.after:6",
-        redis=True,
-    ),
-    "redis-log": Case(
-        stored(lambda places: RedisMapState.transactional(places.redis, buckets=16, values="json")),
-        STORED,
-        "freeze.after:2",
-        redis=True,
-        redisLog=True,
-    ),
-    "delta": Case(stored(lambda places: DeltaMapState.opaque("tables")), STORED, "commit.state.after:6"),
-    "windows": Case(
-        windows,
-        ("fives", "fives.left", "tens", "tens.left", "visits", "visits.left", "seen", "firsts"),
-        "commit.state.after:12",
-    ),
-    "timers": Case(
-        timers,
-        ("memory", "sqlite", "redis", "memory.fired", "sqlite.fired", "redis.fired"),
-        "commit.state.after:8",
-        redis=True,
-    ),
-    "files": Case(files, ("counts",), "freeze.after:2", prepare=write_files),
-    "outputs": Case(outputs, ("counts",), "output.published:5", postgres=True, results=written),
-}
-"""Each kind of stored bytes, by name."""

@@ -4,8 +4,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.compatibility.programs import Case, Places
-from tests.compatibility.shelf import FOLDER, POSTGRES, REDIS, load_keys, load_tables, new_database, unpack
+from tests.compatibility.cases import Case
+from tests.compatibility.messages import load_topic
+from tests.compatibility.programs import Places
+from tests.compatibility.shelf import (
+    FOLDER,
+    KAFKA,
+    NOWHERE,
+    POSTGRES,
+    REDIS,
+    load_keys,
+    load_tables,
+    new_database,
+    unpack,
+)
 
 
 def restored(
@@ -14,7 +26,8 @@ def restored(
     """Unpack an archive, and return the places of a program that has two parts of its input."""
     unpack(archive, folder)
     monkeypatch.chdir(folder / FOLDER)
-    redis = postgres = ""
+    case.moved(NOWHERE, folder / FOLDER, folder / FOLDER)
+    redis = postgres = kafka = ""
     if case.redis:
         server = request.getfixturevalue("shared_redis")
         load_keys(server.client, (folder / REDIS).read_text())
@@ -23,4 +36,6 @@ def restored(
         tables = request.getfixturevalue("postgres")
         postgres = new_database(tables, "golden")
         load_tables(tables, "golden", (folder / POSTGRES).read_text())
-    return Places(2, redis, postgres)
+    if case.kafka:
+        kafka = load_topic(request.getfixturevalue("kafka"), (folder / KAFKA).read_text())
+    return Places(2, redis, postgres, kafka)

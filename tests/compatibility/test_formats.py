@@ -12,13 +12,17 @@ from typing import Any
 
 import pytest
 
+from tests.compatibility import messages, savepoints, submits
+from tests.compatibility.cases import CASES
 from tests.compatibility.drive import run
 from tests.compatibility.formats import FORMATS, changed_behind_the_log
-from tests.compatibility.programs import CASES
+from tests.compatibility.programs import CHECKPOINT, NAME
 from tests.compatibility.restored import restored
 from tests.compatibility.shelf import GOLDEN, dump_keys, dump_tables, versions
+from tests.support.kafka import KafkaBroker
 from tests.support.postgres import PostgresServer
 from tests.support.server import RedisServer
+from trident import forkTopology
 from trident.base.errors import TridentError
 
 ROOT = Path(__file__).parents[2]
@@ -63,6 +67,7 @@ class Stored:
 
     redis: RedisServer | None
     postgres: PostgresServer | None
+    kafka: KafkaBroker | None
 
     def contents(self) -> dict[str, Any]:
         """Return everything that is stored, so that any write shows."""
@@ -74,6 +79,7 @@ class Stored:
             elif path.is_file() and not path.name.endswith(("-wal", "-shm")):
                 held[str(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
         held["redis"] = self.redis and dump_keys(self.redis.client)
+        held["kafka"] = self.kafka and messages.dump_topic(self.kafka)
         held["postgres"] = self.postgres and dump_tables(self.postgres, "golden")
         return held
 
@@ -119,6 +125,19 @@ def in_files(pattern: str, former: str, later: str) -> Change:
     return change
 
 
+def in_kafka(stored: Stored) -> None:
+    assert stored.kafka is not None
+    offset, metadata = messages.record(stored.kafka.admin)
+    assert '"format": 2' in metadata
+    messages.put_record(stored.kafka.servers, offset, metadata.replace('"format": 2', '"format": 99'))
+
+
+READERS: dict[str, Callable[[], object]] = {
+    "savepoint": lambda: forkTopology(NAME, savepoints.SAVEPOINT, "another", CHECKPOINT),
+    "stored topology": submits.drive_stored,
+}
+"""The formats that a start does not read, with the call that reads them."""
+
 LATER = {
     "log in SQLite": ("memory", sqlite("checkpoint/golden/log.sqlite", "update meta set format = 'trident log 99'")),
     "log in Redis": ("redis-log", redis_hashes("*:log:m", b"trident log 99")),
@@ -142,8 +161,11 @@ LATER = {
         in_files("delta/_delta_log/*.json", 'delta:format","version":1', 'delta:format","version":99'),
     ),
     "JDBC output": ("outputs", in_postgres("update _trident_outputs set format = 99")),
+    "Kafka output": ("kafka", in_kafka),
+    "savepoint": ("savepoint", in_files("checkpoint/golden/savepoints/kept.json", '"format":1', '"format":99')),
+    "stored topology": ("submitted", in_files("home/topologies/*/topology.json", '"format": 2', '"format": 99')),
 }
-OUTPUTS = {"Parquet output": "parquet/", "Delta output": "delta/", "JDBC output": "postgres"}
+OUTPUTS = {"Parquet output": "parquet/", "Delta output": "delta/", "JDBC output": "postgres", "Kafka output": "kafka"}
 """Outputs, with the place that each of them would write."""
 
 
@@ -156,11 +178,12 @@ def test_a_start_refuses_the_number_of_a_later_version_and_touches_nothing(
     stored = Stored(
         request.getfixturevalue("shared_redis") if case.redis else None,
         request.getfixturevalue("postgres") if case.postgres else None,
+        request.getfixturevalue("kafka") if case.kafka else None,
     )
     change(stored)
     before = stored.contents()
     with pytest.raises(TridentError, match=r"format '?(trident log )?99.* this version"):
-        run(case, places)
+        READERS.get(name, lambda: run(case, places))()
     after, place = stored.contents(), OUTPUTS.get(name, "")  # outputs are opened after the log, which refuses first
     assert {at: each for at, each in after.items() if place in at} == {
         at: each for at, each in before.items() if place in at

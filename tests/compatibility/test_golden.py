@@ -2,12 +2,14 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.compatibility.cases import CASES
 from tests.compatibility.drive import opened, run
-from tests.compatibility.programs import BATCH, CASES, PART, Places, record
+from tests.compatibility.programs import BATCH, PART, record
 from tests.compatibility.restored import restored
 from tests.compatibility.shelf import GOLDEN, versions
 
@@ -23,7 +25,7 @@ def test_a_stored_checkpoint_is_read_exactly_and_continues(
     case, expected = CASES[name], json.loads((GOLDEN / version / f"{name}.json").read_text())
     places = restored(case, GOLDEN / version / f"{name}.tar.xz", request, tmp_path, monkeypatch)
     assert opened(case, places) == expected["before"]  # as of the last committed batch, not of the one under way
-    assert run(case, Places(3, places.redis, places.postgres)) == expected["after"]
+    assert run(case, replace(places, parts=3)) == expected["after"]
 
 
 def test_each_program_has_a_checkpoint_of_the_newest_version() -> None:

@@ -13,11 +13,24 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from tests.compatibility.cases import CASES, Case
 from tests.compatibility.formats import FORMATS
-from tests.compatibility.programs import CASES, Case
-from tests.compatibility.shelf import FOLDER, GOLDEN, POSTGRES, REDIS, dump_keys, dump_tables, new_database, pack
+from tests.compatibility.messages import dump_topic, new_topic
+from tests.compatibility.shelf import (
+    FOLDER,
+    GOLDEN,
+    KAFKA,
+    NOWHERE,
+    POSTGRES,
+    REDIS,
+    dump_keys,
+    dump_tables,
+    new_database,
+    pack,
+)
+from tests.support.kafka import KafkaBroker
 from tests.support.postgres import PostgresServer
 from tests.support.server import RedisServer
 from trident.base.crash_points import VARIABLE
@@ -28,10 +41,11 @@ TABLE = "create table rows (word text, seq bigint primary key)"
 
 
 class Servers:
-    """A Redis and a PostgreSQL of this program; each is started when a case needs it."""
+    """A Redis, a PostgreSQL and a Kafka of this program; each is started when a case needs it."""
 
     def __init__(self, folder: Path) -> None:
         self._redis, self._postgres = RedisServer(folder / "redis"), PostgresServer()
+        self._folder, self._kafka = folder, cast("KafkaBroker | None", None)
 
     @contextmanager
     def of(self, case: Case) -> Iterator[dict[str, str]]:
@@ -46,6 +60,9 @@ class Servers:
             with self._postgres.connect(dbname="golden") as connection:
                 connection.execute(TABLE)
             environment["GOLDEN_POSTGRES"] = database
+        if case.kafka:
+            self._kafka = self._kafka or KafkaBroker(self._folder / "broker").start()
+            environment["GOLDEN_KAFKA"] = new_topic(self._kafka)
         yield environment
 
     def dump(self, case: Case, folder: Path) -> None:
@@ -53,8 +70,13 @@ class Servers:
             (folder / REDIS).write_text(dump_keys(self._redis.client))
         if case.postgres:
             (folder / POSTGRES).write_text(dump_tables(self._postgres, "golden"))
+        if case.kafka:
+            assert self._kafka is not None
+            (folder / KAFKA).write_text(dump_topic(self._kafka))
 
     def end(self) -> None:
+        if self._kafka is not None:
+            self._kafka.kill()
         self._redis.kill()
         self._postgres.__exit__(None, None, None)
 
@@ -80,7 +102,9 @@ def write(name: str, case: Case, target: Path, servers: Servers, scratch: Path) 
         live(name, 1, stored / FOLDER, environment)
         live(name, 2, stored / FOLDER, environment, case.killed)
         servers.dump(case, stored)
+        case.moved(stored / FOLDER, NOWHERE, stored / FOLDER)
         pack(stored, target / f"{name}.tar.xz")
+        case.moved(NOWHERE, stored / FOLDER, stored / FOLDER)
         before = live(name, 2, stored / FOLDER, environment, read=True)
         assert live(name, 3, stored / FOLDER, environment) == after, f"{name}: a resumed run differs from a whole one"
     (target / f"{name}.json").write_text(json.dumps({"before": before, "after": after}, indent=0) + "\n")

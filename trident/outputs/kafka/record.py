@@ -17,6 +17,10 @@ from trident.plan.nodes import WriteKafka
 _FORMAT = 2
 
 
+class OtherFormatError(ValueError):
+    """A record has the number of another version. The message is the number."""
+
+
 class Place(NamedTuple):
     """The ids of a cluster and of the output's topic; None if a broker has no id for it.
 
@@ -58,10 +62,14 @@ class Record(NamedTuple):
 
     @classmethod
     def decode(cls, txid: int, metadata: str) -> "Record":
-        """Return the record that `encode` wrote. Raises ValueError, KeyError or TypeError for anything else."""
+        """Return the record that `encode` wrote.
+
+        Raises OtherFormatError for the record of another version, and ValueError, KeyError or TypeError for anything
+        else.
+        """
         stored = json.loads(metadata)
         if stored["format"] != _FORMAT:
-            raise ValueError(stored["format"])
+            raise OtherFormatError(stored["format"])
         place = Place(stored["cluster"], stored["topic"], stored.get("partitions"))
         lease = Lease(*stored["lease"])
         began = () if txid else (int(stored["since"]), int(stored["doubtful"]))
@@ -101,6 +109,11 @@ class RecordKeeper:
     def _decode(self, offset: int, metadata: str | None) -> Record:
         try:
             record = Record.decode(offset, metadata or "")
+        except OtherFormatError as other:
+            raise self.conflict(
+                f"has a record of format {other}, and this version of the library reads {_FORMAT}: start with the "
+                f"version that wrote it, or a later one. Nothing was written"
+            ) from None
         except (ValueError, KeyError, TypeError):
             raise self.conflict(
                 f"has offset {offset} with the metadata {metadata!r:.100}, which no output wrote; this group is "
