@@ -3,8 +3,6 @@
 import json
 import re
 import sqlite3
-import time
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,6 @@ from pyspark.sql import SparkSession
 
 from tests.support.pages import blocks_of, program_of
 from trident import TridentTopology
-from trident.errors import TxidNotKeptError
 from trident.spouts import FixedBatchSpout
 from trident.testing import crash_at, run_through
 
@@ -88,35 +85,6 @@ def test_kafka_holds_each_message_once_after_a_crash(tmp_path: Path, request: py
     found = [(message.key(), json.loads(message.value())["price"]) for message in kafka.messages(orders)]
     assert found == [(b"ann", 2.5), (b"bob", 400.0), (b"ann", 1.0)]
     assert [message.key() for message in kafka.messages(large)] == [b"bob"]
-
-
-@pytest.mark.spark
-def test_a_dashboard_compares_with_before_and_a_job_reads_the_same_table(
-    spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pytest.importorskip("confluent_kafka", reason="the recipe dashboard.md needs the package confluent-kafka")
-    pytest.importorskip("duckdb", reason="the recipe dashboard.md needs the package duckdb")
-    kafka = request.getfixturevalue("kafka")
-    topic = kafka.create("shop.dashboard")
-    page = declared(
-        "dashboard", **{"localhost:9092": kafka.servers, '"orders")': f'"{topic}")', "mkdtemp()": repr(str(tmp_path))}
-    )
-    before = [("apple", 3), ("pear", 4), ("apple", 5)]
-    with page["topology"].start(name="shop", checkpointLocation=tmp_path / "checkpoint", engine="embedded") as running:
-        for orders in (before, [("apple", 1), ("fig", 9), ("apple", 1)]):
-            moment = time.time()
-            kafka.send(topic, [json.dumps({"item": item, "price": price}) for item, price in orders])
-            while sum(n for n, _ in dict(running.state("sold").items()).values()) < 3 * (1 + (orders is not before)):
-                running.processAllAvailable(timeout=60)
-        assert page["top"](running, 2)[0] == [("apple", 4, 10), ("fig", 1, 9)]
-        ago = timedelta(seconds=time.time() - moment)
-        assert page["change"](running, "apple", ago) == (4, 2)
-        assert page["change"](running, "fig", ago) == (1, 0)
-        with pytest.raises(TxidNotKeptError):
-            page["change"](running, "apple")
-        capsys.readouterr()
-        exec(blocks_of(RECIPES / "dashboard.md")[1], page)
-        assert [int(number) for number in re.findall(r"\d+", capsys.readouterr().out)] == [6, 23]
 
 
 @pytest.mark.spark

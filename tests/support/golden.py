@@ -4,9 +4,9 @@ import os
 from pathlib import Path
 
 
-def check_golden(folder: Path, name: str, text: str) -> None:
+def check_golden(folder: Path, name: str, text: str, within: str = "golden") -> None:
     """Compare a text with the golden file of this name, or write it where the environment asks for that."""
-    path = folder / "golden" / name
+    path = folder / within / name
     if os.environ.get("UPDATE_GOLDEN") == "1":
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")

@@ -83,6 +83,7 @@ LEFT_OUT = (
         "runs a whole program, a browser, or the tools that build the package and its pages",
         (
             "tests/demo/",
+            "tests/gallery/test_gallery.py::test_a_dashboard_compares_with_before_and_a_job_reads_the_same_table",
             "tests/house/test_client_wheel.py",
             "tests/house/test_java.py",
             "tests/house/test_public_api.py",
