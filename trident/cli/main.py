@@ -7,6 +7,7 @@ import click
 
 from trident.base.errors import TridentError
 from trident.cli.config import config
+from trident.cli.doctor import doctor
 from trident.cli.explain import explain
 from trident.cli.lifecycle import activate, deactivate, kill, list_, rebalance, resume, submit
 from trident.cli.prepare_java import prepare_java
@@ -56,5 +57,6 @@ main.add_command(serve)
 main.add_command(query)
 main.add_command(sql)
 main.add_command(config)
+main.add_command(doctor)
 main.add_command(explain)
 main.add_command(prepare_java)

@@ -82,8 +82,8 @@ class TlsArguments:
 
 def checked_program(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     """Return the text MODULE:TOPOLOGY. Raises BadParameter for another text."""
-    if value is None:
-        return None
+    if not value:
+        return value
     module, _, attribute = value.partition(":")
     if not module or not attribute:
         raise click.BadParameter(f"{value!r}: expected module:topology, such as counts:topology")
@@ -92,8 +92,7 @@ def checked_program(ctx: click.Context, param: click.Parameter, value: str | Non
 
 program_argument = click.argument("program", metavar="MODULE:TOPOLOGY", callback=checked_program)
 
-_PROGRAM = (
-    program_argument,
+_LOCATION = (
     click.option("--name", default="topology", show_default=True, help="The topology's name."),
     click.option("--checkpoint", envvar="TRIDENT_CHECKPOINT", help="Its checkpointLocation. [env: TRIDENT_CHECKPOINT]"),
     click.option(
@@ -102,6 +101,13 @@ _PROGRAM = (
         help="The server of its log, if the log is in Redis: redis://host, env:NAME or file:path.",
     ),
     click.option("--log-prefix", default="trident", show_default=True, help="The prefix of that log."),
+)
+
+_PROGRAM = (program_argument, *_LOCATION)
+
+_MAYBE_PROGRAM = (
+    click.argument("program", metavar="[MODULE:TOPOLOGY]", default="", callback=checked_program),
+    *_LOCATION,
 )
 
 _TLS = (
@@ -189,6 +195,11 @@ def _start_option(name: str, flag: str | None) -> Callable[[_F], _F]:
 def program_options(command: _F) -> _F:
     """Add the argument MODULE:TOPOLOGY, and the options for its name and log, as the parameter `topology`."""
     return bundled(command, _PROGRAM, ProgramArguments, "topology")
+
+
+def maybe_program_options(command: _F) -> _F:
+    """Add the options of `program_options`; the program may be left out, and is then ""."""
+    return bundled(command, _MAYBE_PROGRAM, ProgramArguments, "topology")
 
 
 def spark_options(command: _F) -> _F:

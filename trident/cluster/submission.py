@@ -127,14 +127,9 @@ def submit(
     return home.at(name)
 
 
-def _options(
-    home: Home, name: str, profile: str | None, given: Mapping[str, str], log: RedisLog | None
-) -> dict[str, Any]:
-    """Return every option of a start, after all layers.
-
-    If no layer names the log's location, the log is in the home.
-    """
-    chosen = {option: each.value for option, each in configured(name, profile).items()}
+def read_settings(given: Mapping[str, str]) -> dict[str, Any]:
+    """Return the options of a start that --set gave as texts. Raises TopologyError for a wrong name or value."""
+    chosen = {}
     for option, text in given.items():
         if option not in OUTSIDE:
             if hint := elsewhere(option, tuple(OUTSIDE)):
@@ -144,6 +139,17 @@ def _options(
                 f"{', '.join(OUTSIDE)}"
             )
         chosen[option] = check_value("--set", option, OUTSIDE[option].of_text(text))
+    return chosen
+
+
+def _options(
+    home: Home, name: str, profile: str | None, given: Mapping[str, str], log: RedisLog | None
+) -> dict[str, Any]:
+    """Return every option of a start, after all layers.
+
+    If no layer names the log's location, the log is in the home.
+    """
+    chosen = {option: each.value for option, each in configured(name, profile).items()} | read_settings(given)
     if log is not None:
         chosen["log"] = log
     if chosen["checkpointLocation"] is None and chosen["log"] is None:

@@ -1,10 +1,13 @@
 """The option that puts a topology's transaction log into Redis: ``from trident.log import RedisLog``."""
 
 import re
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from trident.base.durations import Duration, read_seconds
+from trident.base.finding import Finding, Now
 from trident.base.redis_address import Address, check_url, redacted
 
 if TYPE_CHECKING:
@@ -81,6 +84,18 @@ class RedisLog:
             )
         except LogAbsentError:
             return None
+
+    def examine(self, now: Now = time.time) -> Iterator[Finding]:
+        """Yield the faults of the servers that `trident doctor` reports: those of a state, and what loses writes.
+
+        Parameters
+        ----------
+        now : callable
+            The clock of this machine, in seconds since 1970.
+        """
+        from trident.log.redis_server import examine_log_servers
+
+        yield from examine_log_servers(self._address(), self.prefix, self.requireDurable, now)
 
     def _address(self) -> Address:
         return Address(self.url, self._seconds("connectTimeout"), self._seconds("socketTimeout"))

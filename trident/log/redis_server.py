@@ -2,14 +2,17 @@
 
 import threading
 import time
+from collections.abc import Iterator
 from importlib.resources import files
 
 import redis
 
 from trident.base.errors import LogError, StateError, StateFullError, StateUnavailableError
+from trident.base.finding import Finding, Now
 from trident.base.redis_address import Address
 from trident_state.redis.cluster import Servers
 from trident_state.redis.command_routing import Link
+from trident_state.redis.examination import examine_servers
 from trident_state.redis.failures import Reply, check_all
 from trident_state.redis.scripts import Script
 from trident_state.redis.server import check_server, parse_info
@@ -111,3 +114,25 @@ class LogServer:
     def close(self) -> None:
         with self._lock:
             self._link.close()
+
+
+def examine_log_servers(address: Address, prefix: str, durable: bool, now: Now) -> Iterator[Finding]:
+    """Yield the faults of the servers at an address that are to keep logs, for `trident doctor`."""
+    about = f"the log at {address.shown}"
+    found = list(examine_servers(about, address, prefix, now))
+    if any(finding.grave for finding in found):  # also those of a log
+        yield from found
+        return
+    server = LogServer(address, about, reading=True)
+    try:
+        server.check(durable)
+    except LogError as error:
+        todo = (
+            "redis-cli CONFIG SET appendonly yes, appendfsync always, no-appendfsync-on-rewrite no, and in redis.conf"
+        )
+        matters = "a start is refused: a log that loses its last writes cannot be healed"
+        yield Finding(about, str(error), matters, f"{todo}; no replica may take over; +config|get for the user")
+    else:
+        yield from found
+    finally:
+        server.close()

@@ -1,6 +1,12 @@
 """The target of an output into a database: the table, and the fields that identify a row."""
 
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+
+from trident.base.finding import Finding, Now
+from trident.base.postgres_examination import durable, examine_database, may_create, primary
+from trident.base.redis_address import redacted
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,3 +29,9 @@ class JdbcTarget:
         """The target in words."""
         by = f" by {', '.join(self.key)}" if self.key else ""
         return f"the table {self.table}{by}"
+
+    def examine(self, now: Now = time.time) -> Iterator[Finding]:
+        """Yield the faults of the database that `trident doctor` reports."""
+        about = f"the table {self.table} at {redacted(self.url)}"
+        asked = primary(about), may_create(about), durable(about)
+        yield from examine_database(about, self.url, None, None, "jdbc", now, *asked)

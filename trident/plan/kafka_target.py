@@ -1,9 +1,12 @@
 """The target of a Kafka output: the topic, and the fields that make up a message."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from trident.base.finding import Finding, Now
+from trident_spouts.kafka.examination import examine_cluster
 from trident_spouts.kafka.options import Option
 
 KafkaGuarantee = Literal["exactly-once", "at-least-once"]
@@ -29,3 +32,7 @@ class KafkaTarget:
     """True if tuples are changes: the topic gets only the last one of each key in a batch."""
     consolidated: bool = False
     """True if they are changes of a state; see `trident.plan.change_order`."""
+
+    def examine(self, now: Now = time.time) -> Iterator[Finding]:
+        """Yield the faults of the cluster that `trident doctor` reports. A topic may be made by the brokers."""
+        yield from examine_cluster(f"the output to topic {self.topic!r}", self.servers, self.options, ())

@@ -36,6 +36,9 @@ class SinkTraits(Generic[S]):
     row_key: Callable[[S], tuple[str, ...]] = lambda node: ()
     """The fields of the tuples by which such a place finds a row."""
 
+    target: Callable[[S], object] = lambda node: None
+    """The description of the system that gets the rows, which may be `Examined`; None if there is none."""
+
     in_branch: bool = False
     """True if the sink is allowed in a best-effort branch, which may lose batches."""
 
@@ -61,6 +64,7 @@ SINKS: Mapping[type[nodes.Node], SinkTraits[Any]] = {
         lambda node: node.kafka.topic_field is not None,
         lambda node: node.kafka.changes,
         lambda node: (node.kafka.key or "",),
+        lambda node: node.kafka,
     ),
     nodes.WriteJdbc: SinkTraits(
         True,
@@ -68,6 +72,7 @@ SINKS: Mapping[type[nodes.Node], SinkTraits[Any]] = {
         lambda node: f"table {node.jdbc.table}",
         keeps_rows=lambda node: node.jdbc.changes,
         row_key=lambda node: node.jdbc.key,
+        target=lambda node: node.jdbc,
     ),
     nodes.WriteDelta: SinkTraits(
         True,
@@ -75,6 +80,7 @@ SINKS: Mapping[type[nodes.Node], SinkTraits[Any]] = {
         lambda node: node.delta.uri,
         keeps_rows=lambda node: node.delta.changes,
         row_key=lambda node: node.delta.key,
+        target=lambda node: node.delta,
     ),
     nodes.CountMetric: SinkTraits(False),
     nodes.BestEffort: SinkTraits(False),

@@ -125,7 +125,7 @@ def start_on(
         )
     hints = named_hints("parallelismHints", values.parallelismHints or {}, hints_in_groups(program.groups))
     settings = Settings.of(values, hints, clock or SystemClock())
-    _check_fit(topology, program, settings)
+    check_fit(topology, program, settings)
     waiting = Standby(settings) if settings.standby else None
 
     def start_backfill(plan: TopologyPlan, more: Mapping[str, Any]) -> RunningTopology:
@@ -145,7 +145,7 @@ def start_on(
         return _reserved(topology, program, settings, engine_of, waiting, fill)
 
 
-def _check_fit(topology: TopologyPlan, program: Program, settings: Settings) -> None:
+def check_fit(topology: TopologyPlan, program: Program, settings: Settings) -> None:
     """Raise an error if options contradict each other, or do not fit the topology."""
     kept, outside = settings.lasting or settings.log is not None, settings.objects is not None
     if settings.requireExactlyOnce:

@@ -1,6 +1,8 @@
 """JdbcSpout: a spout of the rows of a database table."""
 
 import datetime
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import ClassVar, Literal, TypeAlias, get_args
@@ -11,16 +13,18 @@ from trident.base.checks import check_choice, check_whole_number
 from trident.base.described import Written, described, keep
 from trident.base.durations import Duration, read_seconds
 from trident.base.errors import TopologyError
+from trident.base.finding import Finding, Now
 from trident.base.redis_address import redacted, shown_url
 from trident.base.secrets import SOURCES
 from trident.base.short_texts import brief, typed_brief
 from trident_spouts.executor import SpoutExecutor, SpoutKind
 from trident_spouts.jdbc.address import SCHEMES, Address
+from trident_spouts.jdbc.examination import examine_source
 from trident_spouts.jdbc.executor import JdbcExecutor
 from trident_spouts.jdbc.losses import OnDataLoss
 from trident_spouts.jdbc.options import asked_fields, check_texts, shown_password
 from trident_spouts.jdbc.relation import Source, table_sql
-from trident_spouts.jdbc.source import LATEST, JdbcSource
+from trident_spouts.jdbc.source import LATEST, JdbcSource, opened
 from trident_spouts.rows import read_schema
 
 Mode = Literal["incremental", "snapshot"]
@@ -198,23 +202,35 @@ class JdbcSpout:
 
     def open(self) -> SpoutExecutor:
         """Return the executor of one run, which connects to the database when it first plans a batch."""
+        return JdbcExecutor(self._described)
+
+    @property
+    def _described(self) -> JdbcSource:
         starting = {"earliest": None, "latest": LATEST}.get(str(self.startingFrom), str(self.startingFrom))
-        return JdbcExecutor(
-            JdbcSource(
-                address=self._address,
-                source=self._source,
-                schema=self.schema,
-                order=self.orderBy,
-                snapshot=self.mode == "snapshot",
-                opaque=self.kind is SpoutKind.OPAQUE,
-                starting=starting,
-                lag=self.isolationLag,
-                on_data_loss=self.onDataLoss,
-                limit=self.maxRowsPerBatch,
-                partitions=self.numPartitions,
-                patience=self.retrySecs,
-            )
+        return JdbcSource(
+            address=self._address,
+            source=self._source,
+            schema=self.schema,
+            order=self.orderBy,
+            snapshot=self.mode == "snapshot",
+            opaque=self.kind is SpoutKind.OPAQUE,
+            starting=starting,
+            lag=self.isolationLag,
+            on_data_loss=self.onDataLoss,
+            limit=self.maxRowsPerBatch,
+            partitions=self.numPartitions,
+            patience=self.retrySecs,
         )
+
+    def examine(self, now: Now = time.time) -> Iterator[Finding]:
+        """Yield the faults that `trident doctor` reports: a database out of reach, rights, a table that cannot be read.
+
+        Parameters
+        ----------
+        now : callable
+            The clock of this machine, in seconds since 1970.
+        """
+        yield from examine_source(self._address, lambda session: opened(session, self._described), now)
 
     def __hash__(self) -> int:
         return hash((self.url, self.table, self.query, self.orderBy))

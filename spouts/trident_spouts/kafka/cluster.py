@@ -57,12 +57,14 @@ def kafka_client(owner: str = "KafkaSpout") -> Any:
 
 
 class Cluster:
-    """A connection to a Kafka cluster. Calls wait for unavailable brokers, for up to `PATIENCE_SECS`."""
+    """A connection to a Kafka cluster. Calls wait for brokers, for up to `patience` seconds (None: `PATIENCE_SECS`)."""
 
     refusals: Mapping[str, str] = _REFUSALS
 
-    def __init__(self, config: Mapping[str, Option], isolation: str, owner: str = "KafkaSpout") -> None:
-        self._owner = owner
+    def __init__(
+        self, config: Mapping[str, Option], isolation: str, owner: str = "KafkaSpout", patience: float | None = None
+    ) -> None:
+        self._owner, self._patience = owner, patience
         self._kafka = kafka_client(owner)
         self.servers = str(config["bootstrap.servers"])
         self._last_error: KafkaError | None = None
@@ -222,7 +224,7 @@ class Cluster:
 
         Raises SourceUnreadableError if they stay unavailable.
         """
-        until = monotonic() + PATIENCE_SECS
+        until = monotonic() + (PATIENCE_SECS if self._patience is None else self._patience)
         self._last_error = None
         while True:
             try:

@@ -1,7 +1,8 @@
 """KafkaSpout: a spout of the messages of Kafka topics."""
 
 import re
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
@@ -10,8 +11,10 @@ from pyspark.sql.types import StructType
 from trident.base.checks import check_choice, check_whole_number
 from trident.base.described import described, keep
 from trident.base.errors import TopologyError
+from trident.base.finding import Finding, Now
 from trident.base.short_texts import typed_brief
 from trident_spouts.executor import Metadata, SpoutExecutor, SpoutKind
+from trident_spouts.kafka.examination import examine_cluster
 from trident_spouts.kafka.executor import KafkaExecutor, KafkaSource
 from trident_spouts.kafka.losses import OnDataLoss
 from trident_spouts.kafka.options import Option, check_options, shown
@@ -156,6 +159,17 @@ class KafkaSpout:
     def open(self) -> SpoutExecutor:
         """Return the executor of one run."""
         return KafkaExecutor(self._source)
+
+    def examine(self, now: Now = time.time) -> Iterator[Finding]:
+        """Yield the faults that `trident doctor` reports: brokers out of reach, a refused login, missing topics.
+
+        Parameters
+        ----------
+        now : callable
+            The clock of this machine, in seconds since 1970.
+        """
+        source = self._source
+        yield from examine_cluster("KafkaSpout", source.servers, source.options, source.names)
 
     @property
     def _source(self) -> KafkaSource:

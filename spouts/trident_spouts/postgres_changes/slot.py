@@ -1,9 +1,11 @@
 """The slot and the publication of a stream, in the server's catalogue: read, checked, created and advanced."""
 
 import json
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from trident.base.errors import DataLossError, SourceChangedError, SourceUnreadableError
+from trident.base.finding import Finding
 from trident_spouts.jdbc.address import postgres_client
 from trident_spouts.jdbc.database import Session
 from trident_spouts.jdbc.place import system_of
@@ -12,7 +14,7 @@ from trident_spouts.postgres_changes.lsn import lsn_from, lsn_text
 from trident_spouts.postgres_changes.pgoutput import ANEW
 from trident_spouts.postgres_changes.plan import Place, Plan
 from trident_spouts.postgres_changes.rewrites import partitions, same_column
-from trident_spouts.postgres_changes.source import ChangesSource, Table
+from trident_spouts.postgres_changes.source import OWNER, ChangesSource, Table
 
 _CREATION_SECS = 20
 """The seconds for which one statement waits for the end of the transactions that run when a slot is created."""
@@ -59,6 +61,19 @@ def look_at(session: Session, source: ChangesSource, table: Table) -> Look:
     slot: dict[str, Any] = json.loads(rows[0][0])
     _check_slot(session, source, slot)
     return Look(place, Slot(lsn_from(slot["confirmed_flush_lsn"]), flushed, lsn_from(inserted)))
+
+
+def logical(connection: Any) -> Iterator[Finding]:
+    """Yield what keeps a server, for `trident doctor`, from making a slot: its log of changes, or the user's right."""
+    (level,) = connection.execute("show wal_level").fetchone()
+    if level != "logical":
+        todo = "ALTER SYSTEM SET wal_level = logical, and restart the server"
+        yield Finding(OWNER, f"wal_level is {level} at the server", "no slot can be made: the first batch fails", todo)
+    query = "select rolname, rolreplication or rolsuper from pg_roles where rolname = current_user"
+    user, allowed = connection.execute(query).fetchone()
+    if not allowed:
+        found = f"the user {user} may not read the log of changes"
+        yield Finding(OWNER, found, "no slot can be made: the first batch fails", f"ALTER ROLE {user} REPLICATION")
 
 
 def flushed_to(session: Session) -> int:

@@ -1,5 +1,7 @@
 """PostgresChangesSpout: a spout of the rows of a PostgreSQL table and of their changes."""
 
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -9,14 +11,18 @@ from trident.base.checks import check_choice, check_whole_number
 from trident.base.described import described, keep
 from trident.base.durations import Duration, read_seconds
 from trident.base.errors import TopologyError
+from trident.base.finding import Finding, Now
 from trident.base.postgres_address import check_postgres_url
 from trident.base.redis_address import redacted
 from trident_spouts.executor import SpoutExecutor, SpoutKind
 from trident_spouts.jdbc.address import Address
+from trident_spouts.jdbc.database import Session
+from trident_spouts.jdbc.examination import examine_source
 from trident_spouts.jdbc.options import asked_fields, check_texts, shown_password
 from trident_spouts.jdbc.relation import Source, table_sql
 from trident_spouts.postgres_changes.executor import ChangesExecutor
-from trident_spouts.postgres_changes.source import OWNER, ChangesSource, with_kind
+from trident_spouts.postgres_changes.slot import logical, look_at
+from trident_spouts.postgres_changes.source import OWNER, ChangesSource, opened, with_kind
 from trident_spouts.rows import read_schema
 
 Images = Literal["full", "key"]
@@ -207,22 +213,38 @@ class PostgresChangesSpout:
 
     def open(self) -> SpoutExecutor:
         """Return the executor of one run, which connects to the database when it first plans a batch."""
-        return ChangesExecutor(
-            ChangesSource(
-                address=self._address,
-                source=self._source,
-                schema=self._table_fields,
-                slot=self.slot,
-                publication=self.publication,
-                rows_first=self.startingFrom == "rows",
-                keys_only=self.images == "key",
-                skips_truncate=self.onTruncate == "skip",
-                limit=self.maxRowsPerBatch,
-                most_rows=self.maxRowsPerTransaction,
-                most_first_rows=self.maxFirstRows,
-                patience=self.retrySecs,
-            )
+        return ChangesExecutor(self._described)
+
+    @property
+    def _described(self) -> ChangesSource:
+        return ChangesSource(
+            address=self._address,
+            source=self._source,
+            schema=self._table_fields,
+            slot=self.slot,
+            publication=self.publication,
+            rows_first=self.startingFrom == "rows",
+            keys_only=self.images == "key",
+            skips_truncate=self.onTruncate == "skip",
+            limit=self.maxRowsPerBatch,
+            most_rows=self.maxRowsPerTransaction,
+            most_first_rows=self.maxFirstRows,
+            patience=self.retrySecs,
         )
+
+    def examine(self, now: Now = time.time) -> Iterator[Finding]:
+        """Yield the faults that `trident doctor` reports: a database out of reach, rights, settings.
+
+        Parameters
+        ----------
+        now : callable
+            The clock of this machine, in seconds since 1970.
+        """
+
+        def look(session: Session) -> None:
+            look_at(session, self._described, opened(session, self._described))
+
+        yield from examine_source(self._address, look, now, logical)
 
     def __hash__(self) -> int:
         return hash((self.url, self.table, self.slot))

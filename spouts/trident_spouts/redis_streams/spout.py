@@ -1,7 +1,9 @@
 """RedisStreamSpout: a spout of the entries of Redis Streams."""
 
 import datetime
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
@@ -11,7 +13,9 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.checks import check_whole_number
 from trident.base.described import described, keep
 from trident.base.durations import Duration, read_seconds
-from trident.base.errors import TopologyError, TypeDeclarationError
+from trident.base.errors import TopologyError, TridentError, TypeDeclarationError
+from trident.base.finding import Finding, Now
+from trident.base.reach import SECONDS
 from trident.base.redis_address import Address, check_url, redacted
 from trident.base.short_texts import brief
 from trident_spouts.budget import NO_LIMIT, Budget
@@ -23,7 +27,7 @@ from trident_spouts.redis_streams.ids import ZERO, before, read_id
 from trident_spouts.redis_streams.pages import Page, PageReader, shares_of
 from trident_spouts.redis_streams.planner import LATEST, OnDataLoss, Planner
 from trident_spouts.redis_streams.positions import Position
-from trident_spouts.redis_streams.server import StreamServers
+from trident_spouts.redis_streams.server import COMMANDS, StreamServers
 from trident_spouts.rows import read_schema
 from trident_spouts.shares import SharesEmission
 from trident_spouts.user_calls import foreign_metadata_error
@@ -168,6 +172,25 @@ class RedisStreamSpout:
     def open(self) -> SpoutExecutor:
         """Return the executor of one run, which connects to the server when it first plans a batch."""
         return _StreamExecutor(self)
+
+    def examine(self, now: Now = time.time) -> Iterator[Finding]:
+        """Yield the faults that `trident doctor` reports: servers out of reach, a refused login, rights, the version.
+
+        Parameters
+        ----------
+        now : callable
+            The clock of this machine, in seconds since 1970.
+        """
+        about = f"RedisStreamSpout at {redacted(self.url)}"
+        address = Address(self.url, min(SECONDS, self.connectTimeout), self.socketTimeout)
+        starts = dict(zip(self.streams, self.starts, strict=True))
+        with closing(StreamServers(address, 0.0)) as servers:
+            try:
+                Planner(servers, starts, self.onDataLoss, 1, self.maxBytesPerBatch).next({}, 1)
+            except TridentError as error:
+                todo = "Start the server, correct host, user and password of the url, or give the user the rights that "
+                todo += f"the message names ({COMMANDS})"
+                yield Finding(about, str(error), "batches cannot be planned: the topology waits, then stops", todo)
 
     def __repr__(self) -> str:
         starts = dict(zip(self.streams, self.starts, strict=True))

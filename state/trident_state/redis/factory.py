@@ -1,15 +1,18 @@
 """RedisMapState: the API to keep a state in Redis."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypedDict, Unpack, get_args
 
 from trident.base.durations import Duration, read_seconds
+from trident.base.finding import Finding, Now
 from trident.base.missing_names import Missing
 from trident.base.option_names import known_options_of
 from trident.base.redis_address import Address, check_url, redacted
 from trident_state.expiry import read_ttl
 from trident_state.records.forms import ValueForm
+from trident_state.redis.examination import examine_servers
 from trident_state.redis.layout import PREFIX, Layout
 from trident_state.redis.store import RedisStore
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
@@ -192,6 +195,20 @@ class RedisMapState:
         address = Address(self.url, self.connectTimeout, self.socketTimeout)
         layout = Layout(self.prefix, identity, self.buckets, self.groups)
         return RedisStore(identity, shape, self.kind, address, layout, self.values, self.ttlSecs)
+
+    def examine(self, now: Now = time.time) -> Iterator[Finding]:
+        """Yield the faults of the servers that `trident doctor` reports: out of reach, rights, settings, memory, clock.
+
+        Parameters
+        ----------
+        now
+            The clock of this machine, in seconds since 1970.
+
+        >>> [finding.found for finding in RedisMapState.opaque("env:NOT_SET_ANYWHERE").examine()][0][-55:]
+        'the environment variable NOT_SET_ANYWHERE is not set'
+        """
+        address = Address(self.url, self.connectTimeout, self.socketTimeout)
+        yield from examine_servers(f"a state at {redacted(self.url)}", address, self.prefix, now)
 
     def __repr__(self) -> str:
         shown = [repr(redacted(self.url))]

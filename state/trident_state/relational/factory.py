@@ -1,14 +1,20 @@
 """SqliteMapState and PostgresMapState: the API to keep a state in a relational database."""
 
+import os
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from os import PathLike, fspath
+from pathlib import Path
 from typing import Literal, Self
 
 from trident.base.durations import Duration, read_seconds
+from trident.base.finding import Finding, Now
 from trident.base.names import brief
 from trident.base.option_names import known_options_of
 from trident.base.postgres_address import check_postgres_url
+from trident.base.postgres_examination import durable, examine_database, may_create, primary
 from trident.base.redis_address import redacted
 from trident_state.backing.protocol import BackingMap
 from trident_state.backing.store import BackingStore
@@ -104,6 +110,20 @@ class SqliteMapState(_RelationalState):
         """Return a state that keeps values only, so that reads are not committed reads. Parameters as in `opaque`."""
         return cls(StateKind.NON_TRANSACTIONAL, path)  # type: ignore[arg-type]
 
+    def examine(self, now: Now = time.time) -> Iterator[Finding]:
+        """Yield the faults that `trident doctor` reports: a folder that is missing or cannot be written.
+
+        Parameters
+        ----------
+        now : callable
+            The clock of this machine, in seconds since 1970.
+        """
+        folder = Path(self.path).expanduser().absolute().parent
+        if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+            found = f"the folder {folder} {'may not be written by this user' if folder.is_dir() else 'does not exist'}"
+            todo = f"mkdir -p {folder}, owned by the user who runs the driver; or correct the path"
+            yield Finding(f"a state in {self.path}", found, "a start is refused", todo)
+
     def _table(self, table: StateTable) -> BackingMap:
         return SqliteTable(self.path, table)
 
@@ -165,6 +185,18 @@ class PostgresMapState(_RelationalState):
     def nonTransactional(cls, url: str, *, connectTimeout: Duration = 5.0) -> Self:
         """Return a state that keeps values only, so that reads are not committed reads. Parameters as in `opaque`."""
         return cls(StateKind.NON_TRANSACTIONAL, url, connectTimeout)  # type: ignore[arg-type]
+
+    def examine(self, now: Now = time.time) -> Iterator[Finding]:
+        """Yield the faults that `trident doctor` reports: a database out of reach, a standby, rights, settings, clock.
+
+        Parameters
+        ----------
+        now : callable
+            The clock of this machine, in seconds since 1970.
+        """
+        about = f"a state at {redacted(self.url)}"
+        asked = primary(about), may_create(about), durable(about)
+        yield from examine_database(about, self.url, None, None, "postgres", now, *asked)
 
     def _table(self, table: StateTable) -> BackingMap:
         return PostgresTable(self.url, self.connectTimeout, table)

@@ -1,0 +1,98 @@
+"""``trident doctor``: find what is wrong with this machine, its settings and servers before a topology starts."""
+
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from trident.base.errors import TridentError
+from trident.base.finding import Finding
+from trident.base.json_values import to_json
+from trident.base.redis_address import redacted
+from trident.cli.program_options import ProgramArguments, maybe_program_options, once, pairs, start_options
+from trident.cli.secret_types import Setting
+from trident.cluster.program import load_topology
+from trident.cluster.submission import read_settings
+from trident.configuration.start_options import StartOptions
+from trident.doctor.case import Case
+from trident.doctor.checks import CHECKS, Diagnosis, diagnoses
+
+
+@click.command()
+@maybe_program_options
+@start_options("engine")
+@click.option("--profile", envvar="TRIDENT_PROFILE", help="The profile of trident.toml. [env: TRIDENT_PROFILE]")
+@click.option(
+    "--set", "settings", type=Setting(), multiple=True, help="An option of the start: filesLocation=s3://b/p."
+)
+@click.option("--port", type=click.IntRange(1), help="The port at which the run is to be served.")
+@click.option("--json", "as_json", is_flag=True, help="Print each finding as a line of JSON.")
+def doctor(
+    topology: ProgramArguments,
+    options: StartOptions,
+    profile: str | None,
+    settings: Sequence[str],
+    port: int | None,
+    as_json: bool,
+) -> None:
+    """Examine this machine, trident.toml, the checkpoint and the servers, and say what to do about each fault.
+
+    With MODULE:TOPOLOGY, also examine the program: whether its options fit, and the sources, states and outputs that
+    it names. Nothing is started and no log is taken. The exit code is 1 if a fault stops a start or may lose data,
+    otherwise 0, also if there is advice.
+    """
+    began = time.monotonic()
+    texts, log = pairs("--set", settings), topology.log
+    once(texts, checkpointLocation=topology.checkpoint, log=log, engine=options.get("engine"))
+    own = {**options, "checkpointLocation": topology.checkpoint, "log": log}
+    given = read_settings(texts) | {name: value for name, value in own.items() if value is not None}
+    found: list[Diagnosis] = []
+    program = None
+    if topology.program:
+        try:
+            program = load_topology(topology.program)
+        except Exception as error:  # whatever the user's module raises
+            found.append(Diagnosis("program", _not_loaded(topology.program, error)))
+    case = Case(name=topology.name, program=program, given=given, profile=profile, port=port)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a check says in its findings what a start would warn of
+        found += diagnoses(case)
+    for diagnosis in found:
+        click.echo(to_json(as_row(diagnosis)) if as_json else as_text(diagnosis))
+    click.echo(f"{_counted(found)}; {len(CHECKS)} checks in {time.monotonic() - began:.1f} s", err=as_json)
+    if any(diagnosis.finding.grave for diagnosis in found):
+        click.get_current_context().exit(1)
+
+
+def as_row(diagnosis: Diagnosis) -> dict[str, Any]:
+    """Return a diagnosis as a row of the output with --json."""
+    row = asdict(diagnosis.finding)
+    return {"check": diagnosis.check, "level": "error" if row.pop("grave") else "warning", **row}
+
+
+def as_text(diagnosis: Diagnosis) -> str:
+    """Return a diagnosis as lines for people."""
+    row = as_row(diagnosis)
+    lines = [f"{row['level'].upper()} {row['about']}", f"  found:  {row['found']}", f"  effect: {row['matters']}"]
+    return "\n".join([*lines, f"  do:     {row['todo']}", ""])
+
+
+def _not_loaded(program: str, error: Exception) -> Finding:
+    said = redacted(" ".join(str(error).split()))
+    known = isinstance(error, TridentError)
+    todo = "Correct the program, or run trident doctor in its folder with its environment (the same Python)"
+    return Finding(program, said if known else f"{type(error).__name__}: {said}", "the program cannot be loaded", todo)
+
+
+def _counted(found: Sequence[Diagnosis]) -> str:
+    if not found:
+        return "nothing found"
+    errors = sum(diagnosis.finding.grave for diagnosis in found)
+    return f"{_plural(errors, 'error')} and {_plural(len(found) - errors, 'warning')}"
+
+
+def _plural(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"

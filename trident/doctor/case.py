@@ -1,0 +1,49 @@
+"""The case that the checks examine: a machine, the options of a start, and perhaps a program."""
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from trident.base.errors import TopologyError
+from trident.base.finding import Now
+from trident.configuration.layers import configured
+from trident.log import RedisLog
+from trident.plan.topology_protocol import TopologyPlan
+
+
+@dataclass(frozen=True)
+class Case:
+    """A start that is being considered. Fields that are None were not named."""
+
+    name: str = "topology"
+    program: TopologyPlan | None = None
+    given: Mapping[str, Any] = field(default_factory=dict)
+    """The options of the start that the call names; they outrank those of trident.toml and the environment."""
+    profile: str | None = None
+    environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    port: int | None = None
+    """The port at which the run is to be served."""
+    host: str = "127.0.0.1"
+    now: Now = time.time
+
+    @cached_property
+    def options(self) -> Mapping[str, Any]:
+        """The options of the start that can be read. The check `configuration` reports the others."""
+        try:
+            outside = {name: each.value for name, each in configured(self.name, self.profile, self.environment).items()}
+        except TopologyError:
+            outside = {}
+        return outside | dict(self.given)
+
+    @property
+    def log(self) -> RedisLog | None:
+        """The log in Redis that the start would use; None if the log is in the checkpoint."""
+        return self.options.get("log")
+
+    @property
+    def on_spark(self) -> bool:
+        """Whether the start may use Spark."""
+        return bool(self.options.get("engine", "spark") != "embedded")

@@ -1,0 +1,122 @@
+"""The checkpoint: its folder and disk, and the log of the topology that is there already."""
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from trident.base.errors import TopologyError, TridentError
+from trident.base.finding import Finding
+from trident.configuration.places import folder
+from trident.doctor import disk
+from trident.doctor.case import Case
+from trident.log.protocol import LogReading
+from trident.log.sqlite_log import SqliteLog
+from trident.recovery.folder_owner import OWN_NAMES, OWNER, owner_of
+from trident.run.start import LOG_FILE
+
+_REFUSED = "a start is refused"
+_OURS = (LOG_FILE, OWNER, f".{OWNER}.", "scratch-", ".trident-doctor-", *OWN_NAMES)
+
+
+def checkpoint(case: Case) -> Iterable[Finding]:
+    """Find a checkpointLocation that cannot be written, is no local disk, or has other files."""
+    named = case.options.get("checkpointLocation")
+    if named is None:
+        return
+    try:
+        place = folder(named)
+    except TopologyError:  # which the check `configuration` reports
+        return
+    there = next(each for each in (place, *place.parents) if each.is_dir())
+    yield from [*_of_user(there, place), *disk.tried(there), *disk.network(there), *disk.space(there)]
+    yield from _foreign(place / case.name)
+
+
+def log(case: Case) -> Iterable[Finding]:
+    """Find a log that cannot be continued, or that another driver holds."""
+    named = case.options.get("checkpointLocation")
+    redis = case.log
+    with contextlib.ExitStack() as opened:
+        if redis is not None:
+            grave = [finding for finding in redis.examine(case.now)]
+            yield from grave
+            if any(finding.grave for finding in grave):
+                return
+        try:
+            where = None if named is None else folder(named) / case.name
+            there = _open(case, where)
+            if there is None:
+                return
+            opened.callback(there.close)
+            yield from _held(there, case.name)
+            owner = None if where is None else owner_of(where)
+            if owner is not None and owner != there.uuid:
+                todo = "Start with the log that belongs to the folder: without log= if it is in it, or its RedisLog"
+                found = f"the files belong to another log (uuid {owner}) than {case.log or LOG_FILE}"
+                yield Finding(str(where), found, _REFUSED, todo)
+        except (TridentError, OSError) as error:
+            todo = "Take the log's own version, folder and name, or a copy of it; to begin anew, "
+            todo += "topology.reset(name, checkpointLocation) deletes log and states"
+            yield Finding(f"the log of {case.name!r}", str(error), f"{_REFUSED}: the position is in the log", todo)
+
+
+def _open(case: Case, where: Path | None) -> LogReading | None:
+    """Open the topology's log read-only; None if there is none yet."""
+    from trident.log.redis_log import LogAbsentError
+
+    if case.log is not None:
+        try:
+            return case.log.look(case.name)
+        except LogAbsentError:
+            return None
+    if where is None or not where.exists():
+        return None
+    file = where / LOG_FILE
+    if file.exists():
+        return SqliteLog(file, case.name, reading=True)
+    if (owner := owner_of(where)) is not None:
+        raise TopologyError(f"{where} belongs to a log (uuid {owner}) that is not in this folder")
+    return None
+
+
+def _held(there: LogReading, name: str) -> Iterator[Finding]:
+    holder = there.holder()
+    if holder is not None:
+        yield Finding(
+            f"the log of {name!r}",
+            f"a driver holds it: {holder}",
+            "a start takes the log over: a driver that still runs is then fenced out, and ends with FencedError",
+            "End that driver first (`trident kill`, SIGTERM), or start with --standby to wait for its end. If it was "
+            "killed, just start: the next driver continues",
+            grave=False,
+        )
+
+
+def _of_user(there: Path, place: Path) -> Iterator[Finding]:
+    about, status = str(there), there.stat()
+    if not os.access(there, os.W_OK | os.X_OK):
+        todo = f"chown the folder to the user who runs the driver (uid {os.geteuid()}), or give another folder"
+        yield Finding(about, "this user may not write there", "the log cannot be written", todo)
+    elif there == place and status.st_uid != os.geteuid():
+        found = f"its owner has the uid {status.st_uid}, and this process {os.geteuid()}"
+        matters = "files of two users come together there: the next driver of the other user cannot open its log"
+        todo = f"Run as that user, or chown -R {os.geteuid()} {place}"
+        yield Finding(about, found, matters, todo)
+    if there == place and status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX:
+        found = f"every user of this machine may write there (mode {stat.S_IMODE(status.st_mode):o})"
+        yield Finding(about, found, "others could delete or replace the log", f"chmod o-w {place}", grave=False)
+
+
+def _foreign(place: Path) -> Iterator[Finding]:
+    """Yield a finding for files in a topology's folder that the library did not write."""
+    if not place.is_dir():
+        return
+    entries = [f"{entry.name}/" if entry.is_dir() else entry.name for entry in sorted(place.iterdir())]
+    foreign = [name for name in entries if not name.startswith(_OURS)]
+    if foreign:
+        shown = ", ".join(foreign[:5]) + (f" and {len(foreign) - 5} more" if len(foreign) > 5 else "")
+        todo = "Move them elsewhere; one checkpointLocation may hold many topologies, each in a folder of its own name"
+        matters = "the folder is the library's own: a reset deletes it, and foreign files may be taken for its own"
+        yield Finding(str(place), f"it has files of something else: {shown}", matters, todo, grave=False)

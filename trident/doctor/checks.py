@@ -1,0 +1,62 @@
+"""The checks of `trident doctor`, in the order in which they are made. A new check is a function, and a line here."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from trident.base.errors import MissingPackageError, TridentError
+from trident.base.finding import Finding
+from trident.doctor.case import Case
+from trident.doctor.checkpoint import checkpoint, log
+from trident.doctor.configuration import configuration
+from trident.doctor.files_location import files_location
+from trident.doctor.java import java, spark_home, worker_python
+from trident.doctor.machine import names, open_files, port
+from trident.doctor.packages import missing, packages
+from trident.doctor.parts import parts, program
+
+Check = Callable[[Case], Iterable[Finding]]
+"""A question about a case, which answers with the faults that it finds. Its name is that of the function."""
+
+CHECKS: Sequence[Check] = (
+    packages,
+    configuration,
+    java,
+    spark_home,
+    worker_python,
+    open_files,
+    names,
+    port,
+    checkpoint,
+    files_location,
+    log,
+    program,
+    parts,
+)
+
+
+class Diagnosis(NamedTuple):
+    """A finding, and the name of the check that found it."""
+
+    check: str
+    finding: Finding
+
+
+def diagnoses(case: Case, checks: Sequence[Check] = CHECKS) -> Iterator[Diagnosis]:
+    """Yield the findings of all checks. A check that fails itself is a finding, and no other check is left out."""
+    for check in checks:
+        name = check.__name__
+        try:
+            for finding in check(case):
+                yield Diagnosis(name, replace(finding, found=finding.found.removeprefix(f"{finding.about}: ")))
+        except MissingPackageError as error:
+            yield Diagnosis(name, missing(f"the check {name}", error))
+        except (TridentError, OSError, ValueError) as error:
+            yield Diagnosis(name, Finding(f"the check {name}", _said(error), "this was not examined", _UNFINISHED))
+
+
+_UNFINISHED = "See the message: mostly a file, a right or a server of this machine that no other finding names"
+
+
+def _said(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,57 @@
+"""The versions of Python and of the packages that the library needs."""
+
+import re
+from collections.abc import Iterable
+from importlib import metadata
+
+from trident.base.errors import MissingPackageError
+from trident.base.finding import Finding
+from trident.doctor.case import Case
+
+DISTRIBUTION = "trident-pyspark"
+
+_BOUND = re.compile(r"(>=|<=|<|>|==)\s*([\d.]+)")
+
+
+def packages(case: Case) -> Iterable[Finding]:
+    """Find packages that are missing, or have a version that the library does not support."""
+    for requirement in metadata.requires(DISTRIBUTION) or ():
+        if ";" not in requirement:  # otherwise it belongs to an extra, which its user reports if it is missing
+            yield from unmet(requirement)
+
+
+def unmet(requirement: str) -> Iterable[Finding]:
+    """Yield a finding if a requirement is not met here.
+
+    >>> [finding.found for finding in unmet("click>=99,<100")]
+    ['click ... is installed; trident-pyspark needs click>=99,<100']
+    """
+    name = re.match(r"[\w.-]+", requirement)
+    assert name is not None
+    todo = f"pip install '{requirement}'"
+    try:
+        there = metadata.version(name[0])
+    except metadata.PackageNotFoundError:
+        yield Finding(name[0], f"it is not installed; {DISTRIBUTION} needs {requirement}", "imports fail", todo)
+        return
+    if not all(_holds(there, sign, bound) for sign, bound in _BOUND.findall(requirement)):
+        found = f"{name[0]} {there} is installed; {DISTRIBUTION} needs {requirement}"
+        yield Finding(name[0], found, "calls may fail, or give other results than tested", todo)
+
+
+def missing(about: str, error: MissingPackageError) -> Finding:
+    """Return the finding for a package of an extra that a part of the program needs."""
+    command = re.search(r"pip install '[^']+'", str(error))
+    todo = f"{command[0] if command else 'Install it'}, for the driver and where Spark's workers run"
+    return Finding(about, str(error), "the topology does not start", todo)
+
+
+def _holds(there: str, sign: str, bound: str) -> bool:
+    ours, limit = _numbers(there), _numbers(bound)
+    width = max(len(ours), len(limit))
+    ours, limit = ours + [0] * (width - len(ours)), limit + [0] * (width - len(limit))
+    return {">=": ours >= limit, "<=": ours <= limit, "<": ours < limit, ">": ours > limit, "==": ours == limit}[sign]
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", version.partition("+")[0])[:3]]

@@ -1,0 +1,76 @@
+"""The program: whether its options fit together, and the sources, states and outputs that it names."""
+
+from collections.abc import Iterable, Iterator
+
+from trident.base.clock import SystemClock
+from trident.base.errors import MissingPackageError, TridentError
+from trident.base.finding import Examined, Finding
+from trident.compiler.engine_choice import check_engine
+from trident.compiler.program import Program
+from trident.compiler.stages import cut
+from trident.configuration.settings import Settings
+from trident.configuration.start_options import OptionValues, checked
+from trident.doctor.case import Case
+from trident.doctor.packages import missing
+from trident.plan.nodes import Sink
+from trident.plan.sinks import sink_traits
+from trident.run.start import check_fit
+
+
+def program(case: Case) -> Iterable[Finding]:
+    """Find options that contradict each other or do not fit the program."""
+    if case.program is None:
+        return
+    try:
+        values = checked(case.options)
+        check_engine(values.engine, None, case.program.nodes)
+        whole = cut(case.program)
+        check_fit(case.program, whole, Settings.of(values, {}, SystemClock()))
+    except TridentError as error:
+        todo = "Change the option or the step that the message names; `trident explain` shows steps and guarantees"
+        yield Finding(f"the program, started as {case.name!r}", str(error), "a start is refused", todo)
+        return
+    yield from _unkept(case, whole, values)
+
+
+def parts(case: Case) -> Iterable[Finding]:
+    """Examine each source, state and output of the program that can examine its own environment."""
+    seen = set()
+    for about, part in _parts_of(case):
+        for finding in _examined(about, part, case):
+            if (finding.about, finding.found) not in seen:
+                seen.add((finding.about, finding.found))
+                yield finding
+
+
+def _examined(about: str, part: Examined, case: Case) -> Iterator[Finding]:
+    try:
+        yield from part.examine(case.now)
+    except MissingPackageError as error:
+        yield missing(about, error)
+    except TridentError as error:
+        todo = "Correct what the message names: an address, a name or a right"
+        yield Finding(about, str(error), "the topology does not start, or fails with its first batch", todo)
+
+
+def _parts_of(case: Case) -> Iterator[tuple[str, Examined]]:
+    for node in case.program.nodes if case.program else ():
+        spout, state = getattr(node, "spout", None), getattr(node, "state", None)
+        if isinstance(spout, Examined):
+            yield f"the spout {spout!r}", spout
+        if isinstance(factory := getattr(state, "factory", None), Examined):
+            yield f"the state {state.name!r}", factory  # type: ignore[union-attr]
+        if isinstance(node, Sink) and isinstance(target := sink_traits(node).target(node), Examined):
+            yield f"the output {node.name!r}", target
+
+
+def _unkept(case: Case, whole: Program, values: OptionValues) -> Iterator[Finding]:
+    """Yield a finding for states that end with the process."""
+    if values.checkpointLocation is None and values.log is None and any(group.states for group in whole.groups):
+        yield Finding(
+            f"the program, started as {case.name!r}",
+            "its start has neither a checkpointLocation nor a log",
+            "states and the positions of spouts end with the process: the next start begins anew",
+            "Give --checkpoint DIR (TRIDENT_CHECKPOINT, checkpointLocation in trident.toml), or --log-url",
+            grave=False,
+        )
