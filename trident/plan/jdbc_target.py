@@ -5,8 +5,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from trident.base.finding import Finding, Now
-from trident.base.postgres_examination import durable, examine_database, may_create, primary
-from trident.base.redis_address import redacted
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,6 +30,10 @@ class JdbcTarget:
 
     def examine(self, now: Now = time.time) -> Iterator[Finding]:
         """Yield the faults of the database that `trident doctor` reports."""
+        # Imported here, because a program that declares an output needs neither of the modules.
+        from trident.base.postgres_examination import durable, examine_database, may_create, primary
+        from trident.base.redis_address import redacted
+
         about = f"the table {self.table} at {redacted(self.url)}"
         asked = primary(about), may_create(about), durable(about)
         yield from examine_database(about, self.url, None, None, "jdbc", now, *asked)
