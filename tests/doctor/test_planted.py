@@ -192,7 +192,9 @@ MACHINE: dict[Plant, Planted] = {
     environment_has_an_unknown_option: Planted("configuration", "MAX_ATTEMTS sets no option", "trident config"),
     profile_is_unknown: Planted("configuration", "no profile 'prd'", "trident config"),
     checkpoint_is_a_file: Planted("configuration", "is a file; name a folder", "Correct the value", words=CHECKPOINT),
-    checkpoint_is_read_only: Planted("checkpoint", "cannot be written", "a disk", words=("--checkpoint", "planted")),
+    checkpoint_is_read_only: Planted(
+        "checkpoint", "may not write|cannot be written", "another|a disk", words=("--checkpoint", "planted")
+    ),
     checkpoint_belongs_to_another_user: Planted("checkpoint", "uid 12345", "chown -R", words=CHECKPOINT),
     checkpoint_is_open_to_all: Planted("checkpoint", "mode 777", "chmod o-w", "warning", CHECKPOINT),
     checkpoint_has_foreign_files: Planted("checkpoint", "holiday.jpg", "Move them", "warning", CHECKPOINT),

@@ -22,30 +22,29 @@ _OURS = (LOG_FILE, OWNER, f".{OWNER}.", "scratch-", ".trident-doctor-", *OWN_NAM
 
 def checkpoint(case: Case) -> Iterable[Finding]:
     """Find a checkpointLocation that cannot be written, is no local disk, or has other files."""
-    named = case.options.get("checkpointLocation")
-    if named is None:
+    if (own := _folder_of(case)) is None:
         return
-    try:
-        place = folder(named)
-    except TopologyError:  # which the check `configuration` reports
-        return
+    place = own.parent
     there = next(each for each in (place, *place.parents) if each.is_dir())
-    yield from [*_of_user(there, place), *disk.tried(there), *disk.network(there), *disk.space(there)]
-    yield from _foreign(place / case.name)
+    for found in (_of_user(there, place), disk.tried(there), disk.network(there), disk.space(there)):
+        for finding in found:
+            yield finding
+            if finding.grave:  # the size of a disk that cannot be written does not matter
+                return
+    yield from _foreign(own)
 
 
 def log(case: Case) -> Iterable[Finding]:
     """Find a log that cannot be continued, or that another driver holds."""
-    named = case.options.get("checkpointLocation")
     redis = case.log
     with contextlib.ExitStack() as opened:
         if redis is not None:
-            grave = [finding for finding in redis.examine(case.now)]
-            yield from grave
-            if any(finding.grave for finding in grave):
+            found = list(redis.examine(case.now))
+            yield from found
+            if any(finding.grave for finding in found):
                 return
         try:
-            where = None if named is None else folder(named) / case.name
+            where = _folder_of(case)
             there = _open(case, where)
             if there is None:
                 return
@@ -54,12 +53,21 @@ def log(case: Case) -> Iterable[Finding]:
             owner = None if where is None else owner_of(where)
             if owner is not None and owner != there.uuid:
                 todo = "Start with the log that belongs to the folder: without log= if it is in it, or its RedisLog"
-                found = f"the files belong to another log (uuid {owner}) than {case.log or LOG_FILE}"
-                yield Finding(str(where), found, _REFUSED, todo)
+                other = f"the files belong to another log (uuid {owner}) than {case.log or LOG_FILE}"
+                yield Finding(str(where), other, _REFUSED, todo)
         except (TridentError, OSError) as error:
             todo = "Take the log's own version, folder and name, or a copy of it; to begin anew, "
             todo += "topology.reset(name, checkpointLocation) deletes log and states"
             yield Finding(f"the log of {case.name!r}", str(error), f"{_REFUSED}: the position is in the log", todo)
+
+
+def _folder_of(case: Case) -> Path | None:
+    """Return the topology's folder; None if no checkpoint, or none that a start would take, is named."""
+    named = case.options.get("checkpointLocation")
+    try:
+        return None if named is None else folder(named) / case.name
+    except TopologyError:  # which the check `configuration` reports
+        return None
 
 
 def _open(case: Case, where: Path | None) -> LogReading | None:
