@@ -125,10 +125,8 @@ def q7(nexmark: Nexmark) -> None:
 def q8(nexmark: Nexmark) -> None:
     """Find who registered and opened an auction within the same ten seconds."""
     tens = TumblingEventTimeWindow("10 seconds", "dateTime", lateness=LATE)
-    persons = nexmark.persons.groupBy("id, name").window(tens, Count(), "n", name="registered").drop("n")
-    sellers = nexmark.auctions.rename("id", "auction").rename("seller", "id").groupBy("id")
-    auctions = sellers.window(tens, Count(), "n", name="opened").project("id, windowStart, n")
-    new = persons.toTable("id, windowStart", name="persons").join(auctions.toTable("id, windowStart", name="sellers"))
+    persons, sellers = nexmark.persons.project("id, name, dateTime"), nexmark.auctions.project("seller, dateTime")
+    new = persons.windowJoin(sellers, "id", tens, otherKeys="seller", outputFields="id, name, registered, opened")
     new.project("id, windowStart, name, windowEnd").toTable("id, windowStart", name="result")
 
 

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.compiler.window_runner import at
-from trident import TridentTopology, expr
+from trident import SlidingEventTimeWindow, TridentTopology, expr
 from trident.run.running import RunningTopology
 from trident.spouts import FixedBatchSpout
 from trident.testing.local import start_local
@@ -47,6 +47,14 @@ def topology(noted: Callable[[str], Any], native: bool) -> TridentTopology:
         right, "k", (-5, 5), timestampField="at", lateness=9, joinType="full", outputFields="k, at, n, twice, near, m"
     )
     pairs.project("k, n, twice, m").foreachArrow(noted("pairs"), name="pairs")
+    windows = doubled.windowJoin(
+        right,
+        "k",
+        SlidingEventTimeWindow("20 seconds", "10 seconds", "at", lateness=9),
+        joinType="full",
+        outputFields="k, at, n, twice, near, m",
+    )
+    windows.project("windowStart, k, n, twice, m").foreachArrow(noted("windows"), name="windows")
     pairs.late("right").project("k, n").foreachArrow(noted("lost"), name="lost")
     return made
 
@@ -73,4 +81,4 @@ def test_both_engines_give_the_same(spark: SparkSession, tmp_path: Path) -> None
     here = outputs(start_local, tmp_path / "local", False)
     there = outputs(on_spark, tmp_path / "spark", True)
     assert {name: (there[name] - rows, rows - there[name]) for name, rows in here.items() if there[name] != rows} == {}
-    assert all(here[name] for name in ("distinct", "joined", "pairs")), here
+    assert all(here[name] for name in ("distinct", "joined", "pairs", "windows")), here

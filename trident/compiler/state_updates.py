@@ -24,6 +24,7 @@ from trident.compiler.windows.late_tuples import late_tuples
 from trident.compiler.windows.sessions import session_update
 from trident.compiler.windows.time import watermark_update
 from trident.compiler.windows.timers import timed_update
+from trident.compiler.windows.window_joins import window_join
 from trident.operations.column_updaters import LastOfKey
 from trident.operations.first_of_key import FirstOfKey
 from trident.operations.functions import Updating
@@ -89,5 +90,6 @@ UPDATES: Mapping[type[nodes.Node], Callable[[Any], RunJoin]] = {
     nodes.Watermark: lambda step: _one_source(watermark_update(step)),
     nodes.Window: lambda step: _one_source(_window(step)),
     nodes.IntervalJoin: interval_join,
+    nodes.WindowJoin: window_join,
 }
 """The function of each update of a state."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from trident.base.callsite import CallSite
 from trident.base.durations import duration_text
-from trident.operations.windows import EventTime
+from trident.operations.windows import EventTime, EventTimeWindow
 
 _LEAST_BUCKET = 60_000_000
 """The shortest bucket of time in which tuples wait (microseconds)."""
@@ -12,11 +12,17 @@ _LEAST_BUCKET = 60_000_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Side:
-    """One stream of a join: its key fields, and its event time."""
+    """One stream of a join: its key fields, and its event time or the windows of its tuples."""
 
     site: CallSite
     keys: tuple[str, ...]
-    config: EventTime
+    config: EventTime | EventTimeWindow
+
+    @property
+    def time(self) -> str:
+        """The field of event time."""
+        assert self.config.timestampField is not None
+        return self.config.timestampField
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,15 +47,22 @@ class IntervalJoining:
     @property
     def meaning(self) -> str:
         """The parts of the join that must not change between restarts, as text."""
-        fields = " and ".join(side.config.timestampField for side in self.sides)
+        fields = " and ".join(side.time for side in self.sides)
         return f"IntervalJoin(from {span(self.lower)} to {span(self.upper)} by {fields}, {self.kind})"
 
     @property
     def kind(self) -> str:
         """The kind of the join, as users write it."""
-        return {(False, False): "inner", (True, False): "left", (False, True): "right", (True, True): "full"}[
-            self.unmatched
-        ]
+        return join_kind(self.unmatched)
+
+
+def join_kind(unmatched: tuple[bool, bool]) -> str:
+    """Return the kind of a join, as users write it. `unmatched` says whose tuples are emitted without a partner.
+
+    >>> join_kind((True, False))
+    'left'
+    """
+    return {(False, False): "inner", (True, False): "left", (False, True): "right", (True, True): "full"}[unmatched]
 
 
 def span(microseconds: int) -> str:

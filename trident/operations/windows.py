@@ -5,10 +5,11 @@ of the last `length` of batch time. A window by event time uses a timestamp fiel
 Windows of time are aligned to 1970-01-01 UTC: windows of an hour are whole hours.
 """
 
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from math import gcd
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from trident.base.callsite import CallSite
 from trident.base.checks import check_whole_number
@@ -202,6 +203,12 @@ class SlidingDurationWindow(TimeWindow):
 
 class EventTimeWindow(TimeWindow):
     """Windows by a timestamp field of the tuples."""
+
+    def by(self, timestampField: object, step: Step) -> Self:
+        """Return the same windows by another field."""
+        other = copy(self)
+        object.__setattr__(other, "timestampField", _field(timestampField, step))
+        return other
 
 
 class TumblingEventTimeWindow(EventTimeWindow):

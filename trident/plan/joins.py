@@ -9,8 +9,20 @@ from trident.base.names import FieldsLike
 from trident.base.step import Step
 from trident.base.types import ddl, schema_of, select, type_ddl
 from trident.operations.output_fields import OutputsLike, read_outputs
-from trident.plan.nodes import Join, Node, RequestSource, SpoutSource, walk
+from trident.plan.nodes import (
+    Emitted,
+    EmittingUpdate,
+    Join,
+    Node,
+    RequestSource,
+    SpoutSource,
+    StateWriter,
+    sources_of,
+    walk,
+)
 from trident.plan.rules import appended, check_comparable, chosen, known_fields, types_of, under_names
+from trident.plan.states import state_traits
+from trident.plan.window_schema import START
 
 Origin = tuple[int, str]
 """The origin of a field: the position of a source, and the name of the field in that source."""
@@ -30,6 +42,46 @@ def check_one_batch(nodes: Sequence[Node], step: Step) -> None:
             f"cannot combine requests of DRPC function {next(iter(requests))!r} with batches of {', '.join(spouts)}: a "
             f"request is in no batch. To read the results of batches, use stateQuery"
         )
+
+
+def check_close_together(sources: Sequence[Node], step: Step) -> None:
+    """Raise TopologyError if a join within one batch would join the results of windows that close in different batches.
+
+    Two windows close in one batch only if their tuples are the same, and their lengths and lateness too.
+    """
+    below = [_closing(source) for source in sources]
+    for at, mine in enumerate(below):
+        for theirs in below[at + 1 :]:
+            for one in mine:
+                for other in theirs:
+                    if state_traits(one).closing(one) != state_traits(other).closing(other):
+                        raise step.wrong(_apart(one, other))
+
+
+def _apart(one: EmittingUpdate, other: EmittingUpdate) -> str:
+    return (
+        f"the windows {one.state.name!r} and {other.state.name!r} close in different batches, and a join within one "
+        f"batch would lose the results of one that come later. Join the tuples of both streams as their windows "
+        f"close: windowJoin(other, keys, TumblingEventTimeWindow('1 hour', 'at'), otherTimestampField=). For results "
+        f"of windows of one length, give it the field {START!r}; for sessions, put one side into a table (toTable) "
+        f"and use joinTable"
+    )
+
+
+def _closing(source: Node) -> list[EmittingUpdate]:
+    """Return the windows by event time whose results reach a node within the batch that closes them."""
+    found: list[EmittingUpdate] = []
+    waiting, seen = [source], set[int]()
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, Emitted) and state_traits(node.source).closing(node.source) is not None:
+            found.append(node.source)
+        elif not isinstance(node, StateWriter):
+            waiting += sources_of(node)
+    return found
 
 
 def renamed(schema: spark.StructType, outputs: OutputsLike | None, step: Step) -> spark.StructType:

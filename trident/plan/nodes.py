@@ -26,6 +26,7 @@ from trident.operations.multireducers import MultiReduction
 from trident.operations.selections import Picking
 from trident.operations.stateful import Stateful
 from trident.operations.window_aggregators import Windowing
+from trident.operations.window_joins import WindowJoining
 from trident.operations.windows import Clocked
 from trident.plan.delta_target import DeltaTarget
 from trident.plan.jdbc_target import JdbcTarget
@@ -34,7 +35,7 @@ from trident_spouts.executor import Spout
 from trident_state.store import StateFactory
 
 SIDES = ("left", "right")
-"""The streams of an interval join, as users and states name them."""
+"""The streams of a join by time, as users and states name them."""
 
 Scope = Literal["batch", "partition"]
 """The tuples that an aggregate sees at once: those of the batch, or those of one partition."""
@@ -392,8 +393,23 @@ class IntervalJoin(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class WindowJoin(Node):
+    """The tuples of two streams that wait until their windows close, as a state. `Emitted` has the joined tuples.
+
+    The fields are those of an `IntervalJoin`.
+    """
+
+    sources: tuple[Node, Node]
+    joining: WindowJoining
+    outputs: StructType
+    keys: StructType
+    state: StateSpec
+    watermarks: tuple[Watermark, Watermark]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Emitted(Derived):
-    """The tuples that an updater emits through its collector, or the results of a window or of an interval join."""
+    """The tuples that an updater emits through its collector, or the results of a window or of a join by time."""
 
     ending: ClassVar[str] = ">"
     beside_state: ClassVar[bool] = True
@@ -410,7 +426,7 @@ class Emitted(Derived):
 class LateTuples(Derived):
     """The tuples that came after all their windows had closed, are older than the watermark, or have no time.
 
-    `side` is the number of the stream of an interval join.
+    `side` is the number of the stream of a join by time.
     """
 
     ending: ClassVar[str] = ">late"
@@ -440,7 +456,10 @@ class StaticState(Node):
     writer: str | None
 
 
-EmittingUpdate = PartitionPersist | Window | IntervalJoin
+TimeJoin = IntervalJoin | WindowJoin
+"""A join of two streams by time, whose tuples wait in a state."""
+
+EmittingUpdate = PartitionPersist | Window | TimeJoin
 """A step that updates a state and emits tuples, which leave it through a node `Emitted`."""
 
 StateUpdate = PersistentReduce | Watermark | EmittingUpdate
@@ -686,7 +705,7 @@ class Part(Node):
 
 
 def watermarks_of(node: Node) -> tuple[Watermark, ...]:
-    """Return the steps that keep the watermarks for an update of a state: one for each stream of an interval join."""
+    """Return the steps that keep the watermarks for an update of a state: one for each stream of a join by time."""
     watermark: Watermark | None = getattr(node, "watermark", None)
     several: tuple[Watermark, ...] = getattr(node, "watermarks", ())
     return several if watermark is None else (watermark,)

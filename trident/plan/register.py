@@ -10,17 +10,15 @@ from trident.base.step import Step, caller, verb_label
 from trident.plan.defining_cells import DefiningCells, note_of
 from trident.plan.nodes import (
     Emitted,
-    IntervalJoin,
+    EmittingUpdate,
     LateTuples,
     LettersOf,
     Node,
-    PartitionPersist,
     RequestSource,
     Sink,
     SpoutSource,
     StateWriter,
     StaticState,
-    Window,
     built_on,
     sources_of,
     walk,
@@ -57,7 +55,7 @@ class Register:
         """The states with the keys of the rows of a table that refer to others, by the table's step and the fields."""
         self.everyChange: set[Node] = set()
         """The nodes after which each change of a value counts, because the program passed ``everyChange=True``."""
-        self.late: dict[tuple[Window | PartitionPersist | IntervalJoin, int | None], LateTuples] = {}
+        self.late: dict[tuple[EmittingUpdate, int | None], LateTuples] = {}
         """The steps that output late tuples, by the step for which they are late and its stream's number."""
         self._nodes: dict[Node, None] = {}
         """All steps, in the order they were written."""

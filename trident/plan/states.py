@@ -20,7 +20,8 @@ from trident.operations.windows import CountWindow, SessionWindow, Timing, wakes
 from trident.plan import nodes
 from trident.plan.letters import keeper_of
 from trident.plan.watermark_names import watermark_meaning
-from trident.plan.window_schema import PARTITION
+from trident.plan.window_inputs import closed_by
+from trident.plan.window_schema import PARTITION, has_bounds
 
 H = TypeVar("H", bound=nodes.Node)
 
@@ -80,6 +81,10 @@ class StateTraits(Generic[H]):
 
     slide_by_partition: Callable[[H], int | None] = lambda node: None
     """The slide of windows by count if each partition has a separate series of windows; None otherwise."""
+
+    closing: Callable[[H], tuple[Any, ...] | None] = lambda node: None
+    """The windows by event time whose results leave with the batch that closes them, and the steps whose tuples have
+    the watermarks. Updates with equal values close a window in the same batch. None if there are no such windows."""
 
     in_windows: bool = False
     """True for windows and joins by time, whose guarantee differs from that of Trident's windows."""
@@ -155,6 +160,11 @@ def _window_time(node: nodes.Window, side: int) -> Timing | None:
     return None if isinstance(config, CountWindow) else config
 
 
+def _window_closing(node: nodes.Window) -> tuple[Any, ...] | None:
+    by_event_time = node.watermark is not None and not node.windowing.early and has_bounds(node.windowing)
+    return (node.windowing.config, *closed_by(node)) if by_event_time else None
+
+
 def _slide_by_partition(node: nodes.Window) -> int | None:
     config = node.windowing.config
     return config.slide if isinstance(config, CountWindow) and PARTITION in node.group else None
@@ -221,6 +231,7 @@ STATES: Mapping[type[nodes.Node], StateTraits[Any]] = {
         wakes=lambda node: wakes(node.windowing.config),
         slide_by_partition=_slide_by_partition,
         emits_changes=lambda node: node.windowing.early,
+        closing=_window_closing,
         in_windows=True,
     ),
     nodes.IntervalJoin: StateTraits(
@@ -231,6 +242,17 @@ STATES: Mapping[type[nodes.Node], StateTraits[Any]] = {
         _by_watermark,
         late_by=lambda node, side: node.joining.sides[side].config,
         wakes=lambda node: wakes(node.joining.sides[0].config),
+        in_windows=True,
+    ),
+    nodes.WindowJoin: StateTraits(
+        _keys,
+        lambda node: node.joining.site,
+        lambda node: node.joining.meaning,
+        "emitted",
+        _by_watermark,
+        late_by=lambda node, side: node.joining.sides[side].config,
+        wakes=lambda node: wakes(node.joining.window),
+        closing=lambda node: (*(side.config for side in node.joining.sides), *closed_by(node)),
         in_windows=True,
     ),
     nodes.StaticState: StateTraits(

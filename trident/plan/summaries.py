@@ -44,7 +44,16 @@ def by_group(node: nodes.PersistentAggregate | nodes.PersistentReduce) -> str:
 def about_interval_join(node: nodes.IntervalJoin) -> str:
     joining = node.joining
     interval = f"from {span(joining.lower)} to {span(joining.upper)}"
-    return joined(by(joining.sides[0].keys), interval, "" if joining.kind == "inner" else f"{joining.kind} join")
+    return joined(by(joining.sides[0].keys), interval, _kind(joining.kind))
+
+
+def about_window_join(node: nodes.WindowJoin) -> str:
+    joining = node.joining
+    return joined(by(joining.sides[0].keys), repr(joining.window), _kind(joining.kind))
+
+
+def _kind(join: str) -> str:
+    return "" if join == "inner" else f"{join} join"
 
 
 def about_query(node: nodes.StateReader) -> str:

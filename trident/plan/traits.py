@@ -299,6 +299,14 @@ TRAITS: Mapping[type[nodes.Node], Traits[Any]] = {
         summary=lambda node: words.joined(words.about_interval_join(node), f"into state {node.state.name}"),
         caption=words.about_interval_join,
     ),
+    nodes.WindowJoin: Traits(
+        "aggregate",
+        _never,
+        reads.everything,
+        _driver,
+        summary=lambda node: words.joined(words.about_window_join(node), f"into state {node.state.name}"),
+        caption=words.about_window_join,
+    ),
     nodes.LateTuples: Traits(
         "step", _never, reads.everything, _driver, lambda node: f"too late for {node.window.state.name}"
     ),

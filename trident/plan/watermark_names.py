@@ -13,7 +13,7 @@ WATERMARK = "Watermark"
 
 
 def watermark_name(owner: str, side: str | None = None) -> str:
-    """Return the name of a state's watermark; `side` names one of the two streams of an interval join.
+    """Return the name of a state's watermark; `side` names one of the two streams of a join by time.
 
     >>> watermark_name("seen"), watermark_name("pairs", "left")
     ('seen.watermark', 'pairs.left.watermark')

@@ -1,7 +1,20 @@
-"""The fields that the steps of a window read from their sources."""
+"""The fields that the steps of a window read from their sources, and the steps whose tuples move its watermark."""
 
+from trident.operations.portable import Computed, Condition
 from trident.operations.windows import timestamp_field
+from trident.plan import nodes
 from trident.plan.nodes import Watermark, Window, WindowPanes
+
+_SAME_TIMES = (
+    nodes.Project,
+    nodes.Peek,
+    nodes.Debug,
+    nodes.Repartition,
+    nodes.ParallelismHint,
+    nodes.PartitionOf,
+    nodes.WindowPanes,
+)
+"""The steps after which the latest time of a batch is the same."""
 
 
 def entering_panes(node: WindowPanes) -> tuple[str, ...]:
@@ -27,3 +40,19 @@ def _time(node: Window | Watermark | WindowPanes) -> tuple[str, ...]:
     config = node.windowing.config
     field = None if config is None else timestamp_field(config)
     return () if field is None else (field,)
+
+
+def closed_by(node: Window | nodes.WindowJoin) -> tuple[nodes.Node, ...]:
+    """Return the steps whose tuples move the watermarks of a window, before steps that keep all tuples."""
+    return tuple(_before_same_times(watermark.source) for watermark in nodes.watermarks_of(node))
+
+
+def _before_same_times(node: nodes.Node) -> nodes.Node:
+    while isinstance(node, _SAME_TIMES) or (isinstance(node, nodes.Each) and _gives_each_tuple_once(node)):
+        (node,) = nodes.sources_of(node)
+    return node
+
+
+def _gives_each_tuple_once(node: nodes.Each) -> bool:
+    target = node.function.target
+    return isinstance(target, Computed) and not isinstance(target, Condition)

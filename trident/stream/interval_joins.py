@@ -2,25 +2,22 @@
 
 from typing import Any, Generic, TypeVar
 
-from pyspark.sql.types import ArrayType, DataType, IntegerType, LongType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from trident.base.durations import to_microseconds
 from trident.base.names import FieldsLike, brief
 from trident.base.step import Step
-from trident.base.types import ddl, select, type_ddl
+from trident.base.types import select
 from trident.base.years import LONGEST
 from trident.operations.interval_joins import IntervalJoining, Side
 from trident.operations.join_kinds import JoinType, JoinTypes, read_join_types
 from trident.operations.output_fields import OutputsLike
 from trident.operations.windows import TOO_LONG, Duration, EventTime
 from trident.plan import joins, nodes, rules
-from trident.plan.nodes import SIDES
-from trident.plan.watermark_names import watermark_name
-from trident.plan.window_schema import time_field
 from trident.stream.base import StreamBase, StreamT
+from trident.stream.joined import common_time, held_fields, joined_watermarks
 from trident.stream.joins import label_and_step
-from trident.stream.state_specs import add_update, add_watermark, check_no_requests, factory_or_memory, state_spec
-from trident.stream.windowed import late_for
+from trident.stream.state_specs import add_update, check_no_requests, factory_or_memory, state_spec
 from trident_state.store import ttl_of_factory
 
 JoinedT = TypeVar("JoinedT", bound=StreamBase[Any])
@@ -114,7 +111,7 @@ class IntervalJoinVerbs(StreamBase[StreamT], Generic[StreamT, JoinedT]):
         step = Step(f"{step.label}({', '.join(key_names[0])})", step.called)
         fields = (timestampField, timestampField if otherTimestampField is None else otherTimestampField)
         configs = [EventTime(field, lateness, step, idleAfter) for field in fields]
-        kind = _common_time(schemas, fields, step)
+        kind = common_time(schemas, fields, step)
         lower, upper = _interval(between, step)
         outer = read_join_types(joinType, 2, step)
         joining = IntervalJoining(
@@ -129,66 +126,17 @@ class IntervalJoinVerbs(StreamBase[StreamT], Generic[StreamT, JoinedT]):
             raise step.wrong(f"remove ttlSecs from {brief(factory)}: intervalJoin decides how long it keeps a tuple")
         outputs = joins.joined(schemas, key_names, outer, False, outputFields, step)
         spec = state_spec(self._register, name, factory, step, default=f"{label}.pairs")
-        left, right = (
-            add_watermark(
-                self._register,
-                label,
-                node,
-                side,
-                state_spec(self._register, watermark_name(spec.name, which), factory, step),
-                kind,
-                step,
-            )
-            for node, side, which in zip((self._node, other._node), joining.sides, SIDES, strict=True)
-        )
-        held, value = _held(select(schemas[0], key_names[0]), schemas, step)
+        held, value = held_fields(select(schemas[0], key_names[0]), schemas, step)
         node = nodes.IntervalJoin(
             (self._node, other._node),
             joining,
             outputs,
             held,
             spec,
-            (left, right),
+            joined_watermarks(self._register, label, streams, joining.sides, spec, kind, step),
             **step.gives(rules.appended(held, StructType([value]), step, of="the key")),
         )
         return self._paired(add_update(self._register, label, node, outputs, step), label)
-
-
-class JoinedVerbs(StreamBase[StreamT]):
-    """Verbs that only the stream of an interval join's pairs has."""
-
-    __slots__ = ()
-
-    def late(self, stream: str) -> StreamT:
-        """Return the late tuples of one stream, "left" or "right": those older than the watermark, or without a time.
-
-        A late tuple is emitted unchanged, in the batch in which it came.
-
-        >>> from trident import TridentTopology
-        >>> from trident.spouts import FixedBatchSpout
-        >>> topology = TridentTopology()
-        >>> views = topology.newStream("views", FixedBatchSpout("ad long, at timestamp, user string", []))
-        >>> clicks = topology.newStream("clicks", FixedBatchSpout("ad long, at timestamp", []))
-        >>> pairs = views.intervalJoin(
-        ...     clicks, "ad", ("0 seconds", "1 hour"), timestampField="at", outputFields="ad, seen, user, clicked"
-        ... )
-        >>> pairs.late("left")
-        Stream(views-clicks/1:late: ad bigint, at timestamp, user string)
-        """
-        step = self._register.step(self._label, "late")
-        if stream not in SIDES:
-            raise step.wrong(f"late({stream!r}): expected 'left' or 'right', one stream of the join")
-        side = SIDES.index(stream)
-        return self._new(late_for(self, self._join, self._join.sources[side], step, side), self._label)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._join.step}: {ddl(self.schema)})"
-
-    @property
-    def _join(self) -> nodes.IntervalJoin:
-        assert isinstance(self._node, nodes.Emitted)
-        assert isinstance(self._node.source, nodes.IntervalJoin)
-        return self._node.source
 
 
 def _interval(between: object, step: Step) -> tuple[int, int]:
@@ -207,30 +155,3 @@ def _interval(between: object, step: Step) -> tuple[int, int]:
     if lower > upper:
         raise step.wrong(f"between={between!r} has its end before its start; write {_BETWEEN}")
     return lower, upper
-
-
-def _common_time(schemas: list[StructType], fields: tuple[str, str], step: Step) -> DataType:
-    """Return the type of both streams' times.
-
-    Raises an error if the types differ, because such times cannot be compared.
-    """
-    left, right = (time_field(schema, field, step) for schema, field in zip(schemas, fields, strict=True))
-    if left != right:
-        raise step.wrong(
-            f"field {fields[0]!r} is {type_ddl(left)} and {fields[1]!r} {type_ddl(right)}: convert both to one type"
-        )
-    return left
-
-
-def _held(keys: StructType, schemas: list[StructType], step: Step) -> tuple[StructType, StructField]:
-    """Return the key fields and the value of the state: lists of whole tuples from the left or the right stream."""
-    before = StructType([StructField("joinSide", IntegerType()), StructField("joinBucket", LongType())])
-    nullable = StructType([StructField(field.name, field.dataType) for field in keys.fields])
-    held = rules.appended(before, nullable, step, of="the state")
-    held = rules.appended(held, StructType([StructField("joinBatch", LongType())]), step, of="the state")
-    tuples = [
-        ArrayType(StructType([StructField(field.name, field.dataType) for field in schema.fields]))
-        for schema in schemas
-    ]
-    lists = [StructField(side, kind) for side, kind in zip(SIDES, tuples, strict=True)]
-    return held, StructField("tuples", StructType(lists))

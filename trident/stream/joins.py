@@ -92,6 +92,7 @@ def joined(
     check_is_list(streams, "join")
     label, step = label_and_step(register, "join", streams)
     joins.check_one_batch([stream._node for stream in streams], step)
+    joins.check_close_together([stream._node for stream in streams], step)
     schemas = [stream.schema for stream in streams]
     key_names = joins.join_keys(schemas, keys, step)
     step = Step(f"{step.label}({', '.join(key_names[0])})", step.called)

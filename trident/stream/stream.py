@@ -15,8 +15,9 @@ from trident.stream.delta_output import DeltaOutputVerbs
 from trident.stream.duplicates import DuplicateVerbs
 from trident.stream.extremes import ExtremeVerbs
 from trident.stream.grouped import GroupedVerbs
-from trident.stream.interval_joins import IntervalJoinVerbs, JoinedVerbs
+from trident.stream.interval_joins import IntervalJoinVerbs
 from trident.stream.jdbc_output import JdbcOutputVerbs
+from trident.stream.joined import JoinedVerbs
 from trident.stream.joins import JoinVerbs
 from trident.stream.kafka_changes import KafkaChangeVerbs
 from trident.stream.kafka_output import KafkaOutputVerbs
@@ -35,6 +36,7 @@ from trident.stream.stateful_each import StatefulEachVerbs
 from trident.stream.tables import TableVerbs
 from trident.stream.upserts import AsUpsertsVerbs, UpsertVerbs
 from trident.stream.window import WindowVerbs
+from trident.stream.window_joins import WindowJoinVerbs
 from trident.stream.windowed import WindowedVerbs
 
 
@@ -60,6 +62,7 @@ class Stream(
     StatefulEachVerbs["Stream", "StatefulStream"],
     TableVerbs["Stream", "TridentState"],
     IntervalJoinVerbs["Stream", "JoinedStream"],
+    WindowJoinVerbs["Stream", "JoinedStream"],
     AssemblyVerbs["Stream"],
     AsChangesVerbs["Stream", "ChangeStream"],
     AsUpsertsVerbs["Stream", "UpsertStream"],
@@ -144,7 +147,7 @@ class StatefulStream(StatefulVerbs[Stream, "TridentState"], Stream):
 
 
 class JoinedStream(JoinedVerbs[Stream], Stream):
-    """The stream of the pairs of `intervalJoin`. It also has `late`."""
+    """The stream of the pairs of `intervalJoin` or `windowJoin`. It also has `late`."""
 
     __slots__ = ()
 
