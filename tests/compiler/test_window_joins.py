@@ -16,7 +16,7 @@ from trident import SlidingEventTimeWindow
 TUPLES = st.lists(
     st.tuples(st.sampled_from(["a", "b", None]), st.integers(0, 120) | st.none(), st.integers(0, 99)), max_size=25
 )
-QUICK = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 END = 10**6
 
 

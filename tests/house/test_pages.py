@@ -69,7 +69,7 @@ def test_the_guides_updaters_queries_and_static_states_run() -> None:
         assert kinds == ["large", "small"] and running.drpc.execute("spender", 3) == []
 
 
-@pytest.mark.parametrize(("name", "lines"), [("windows.md", 5), ("over-time.md", 6)])
+@pytest.mark.parametrize(("name", "lines"), [("windows.md", 6), ("over-time.md", 6)])
 def test_the_guides_states_over_time_run_and_print_what_they_say(
     name: str, lines: int, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -36,7 +36,7 @@ def test_what_is_to_be_exact_stays_out_of_best_effort_branches() -> None:
 
 
 def test_what_writes_a_state_is_an_aggregate() -> None:
-    assert [TRAITS[kind].role for kind in get_args(StateWriter)] == ["aggregate"] * 6
+    assert [TRAITS[kind].role for kind in get_args(StateWriter)] == ["aggregate"] * 7
     assert TRAITS[StateQuery].role == "query"
 
 
