@@ -117,12 +117,24 @@ def found(running: Any, folder: Path) -> dict[str, Any]:
     for event in running.recentProgress:
         skipped.update(event.get("skipped", {}))
     return {
+        "steps": counted(running.recentProgress),
         "sums": sums,
         "counts": dict(running.state("counts").items()),
         "died": sorted(died),
         "skipped": sorted(skipped.values()),
         "lost": sorted(path.name for path in folder.glob("lost-*")),
     }
+
+
+def counted(events: list[dict[str, Any]]) -> dict[str, list[int]]:
+    """Return how many tuples entered and left each function that runs on workers, in all committed batches."""
+    totals: dict[str, list[int]] = {}
+    for step in (step for event in events for step in event.get("steps", [])):
+        _, _, function = step["name"].partition(":")
+        if function in ("each(dangerous)", "each(eleventh)", "each(timed)"):
+            entered, left = totals.setdefault(function, [0, 0])
+            totals[function] = [entered + step["in"], left + step["out"]]
+    return totals
 
 
 def expected() -> dict[str, Any]:
@@ -134,7 +146,10 @@ def expected() -> dict[str, Any]:
         if seq % 7 and seq % 11:
             sums[word] += seq
             counts[word] += 1
+    alive = sum(seq % 7 > 0 for _, seq in rows)
+    used = sum(counts.values())
     return {
+        "steps": {"each(dangerous)": [len(rows), alive], "each(eleventh)": [alive, used], "each(timed)": [used, used]},
         "sums": dict.fromkeys(("threes", "tens", "visits", "batches"), dict(sums)),
         "counts": dict(counts),
         "died": [seq for _, seq in rows if seq % 7 == 0],

@@ -39,6 +39,7 @@ def test_a_worker_that_dies_in_an_attempt_adds_nothing_to_the_counts(spark: Spar
         assert metrics.value("trident_input_rows_total", **labels) == 6
         assert metrics.value("seen_total", **labels) == 6
         assert [metrics.value("inverses_total", m=m, **labels) for m in ("6", "3", "2")] == [1, 1, 1]
-        (step,) = {step["name"] for event in running.recentProgress for step in event.get("steps", [])}
+        (step,) = {name for event in running.recentProgress for name in event.get("skipped", {})}
         assert metrics.value("trident_skipped_tuples_total", step=step, **labels) == 3
-        assert running.recentProgress[-1]["steps"] == [{"name": step, "skipped": 1}]
+        assert metrics.value("trident_step_in_tuples_total", step=step, **labels) == 6
+        assert metrics.value("trident_step_out_tuples_total", step=step, **labels) == 3

@@ -39,12 +39,15 @@ Result: TypeAlias = pa.Table | FrozenFiles
 
 @dataclass(frozen=True, slots=True)
 class StepWork:
-    """The work of one step in one run of its stage: the numbers of its input and output tuples, and its seconds."""
+    """The work of one step in one run of its stage: the numbers of its input and output tuples, and its seconds.
+
+    None: Spark ran the step together with others, and the number is not known.
+    """
 
     step: str
-    entered: int
-    left: int
-    seconds: float
+    entered: int | None
+    left: int | None
+    seconds: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,6 @@ class StageResult:
     skipped: Mapping[str, int] = field(default_factory=dict)
     """For each step with failures under ``onError="skip"``, the number of skipped tuples."""
     steps: tuple[StepWork, ...] = ()
-    """The work of each step, in the order in which they ran; empty on an engine that does not run steps one by one."""
+    """The work of each step, in the order in which they ran."""
     engine: str = ""
     """The engine that ran the stage, if the run has several; otherwise ""."""

@@ -15,6 +15,13 @@ from trident.telemetry.event_time import DROPPED
 
 logger = logging.getLogger(__name__)
 
+_OF_A_STEP = (
+    ("in", "trident_step_in_tuples_total", "Tuples that entered a step."),
+    ("out", "trident_step_out_tuples_total", "Tuples that left a step."),
+    ("seconds", "trident_step_seconds_total", "Seconds that a step took."),
+)
+"""The metrics of a step, each with the key of its number in a progress event."""
+
 
 class RunMetrics:
     """Count the events of one run in a registry.
@@ -89,8 +96,7 @@ class RunMetrics:
         for name, output in event.get("outputs", {}).items():
             count("trident_output_rows_total", "Rows that an output accepted.", output["rows"], output=name, **labels)
         for step in event.get("steps", []):
-            if "in" in step:
-                self._step(step, {**labels, "step": step["name"]})
+            self._step(step, {**labels, "step": step["name"]})
         for stream, source in event.get("sources", {}).items():
             about = {**labels, "stream": stream, "unit": source["unit"]}
             gauge(
@@ -108,10 +114,9 @@ class RunMetrics:
             )
 
     def _step(self, step: Mapping[str, Any], labels: dict[str, str]) -> None:
-        count = self.registry.count
-        count("trident_step_in_tuples_total", "Tuples that entered a step.", step["in"], **labels)
-        count("trident_step_out_tuples_total", "Tuples that left a step.", step["out"], **labels)
-        count("trident_step_seconds_total", "Seconds that a step took.", step["seconds"], **labels)
+        for key, name, text in _OF_A_STEP:
+            if key in step:
+                self.registry.count(name, text, step[key], **labels)
 
     def _state(self, state: Mapping[str, Any], labels: dict[str, str]) -> None:
         count = self.registry.count

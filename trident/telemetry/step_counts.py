@@ -13,24 +13,26 @@ def steps_of(works: Iterable[StepWork], dead: Mapping[str, int], skipped: Mappin
 
     >>> steps_of([StepWork("words/1:each", 4, 3, 0.002)], {}, {"words/1:each": 1})
     [{'name': 'words/1:each', 'in': 4, 'out': 3, 'failed': 0, 'skipped': 1, 'seconds': 0.002}]
-    >>> steps_of([], {"words/1:each": 2}, {})
-    [{'name': 'words/1:each', 'failed': 2}]
+    >>> steps_of([StepWork("words/1:each", 4, None, None)], {"words/1:each": 2}, {})
+    [{'name': 'words/1:each', 'in': 4, 'failed': 2, 'skipped': 0}]
     """
-    steps: dict[str, dict[str, Any]] = {}
+    joined: dict[str, StepWork] = {}
     for work in works:
-        if work.step in steps:
-            steps[work.step]["out"] = work.left
-            steps[work.step]["seconds"] = round(steps[work.step]["seconds"] + work.seconds, 6)
-            continue
-        steps[work.step] = {
-            "name": work.step,
-            "in": work.entered,
-            "out": work.left,
-            "failed": 0,
-            "skipped": 0,
-            "seconds": round(work.seconds, 6),
-        }
+        first = joined.get(work.step)
+        joined[work.step] = work if first is None else _in_a_row(first, work)
+    steps = {step: _as_dict(work) for step, work in joined.items()}
     for key, counts in (("failed", dead), ("skipped", skipped)):
         for step, tuples in counts.items():
             steps.setdefault(step, {"name": step})[key] = tuples
     return list(steps.values())
+
+
+def _in_a_row(first: StepWork, last: StepWork) -> StepWork:
+    seconds = [work.seconds for work in (first, last) if work.seconds is not None]
+    return StepWork(first.step, first.entered, last.left, sum(seconds) if seconds else None)
+
+
+def _as_dict(work: StepWork) -> dict[str, Any]:
+    seconds = None if work.seconds is None else round(work.seconds, 6)
+    known = {"name": work.step, "in": work.entered, "out": work.left, "failed": 0, "skipped": 0, "seconds": seconds}
+    return {key: value for key, value in known.items() if value is not None}

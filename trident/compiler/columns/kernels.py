@@ -93,18 +93,25 @@ def sql_of(node: Each | Map | Filter, inputs: Sequence[str]) -> list[str] | None
     return function.sql(inputs, [node.source.schema[name].dataType for name in node.inputs])
 
 
+Measured = Callable[[Work, Kernel], Kernel]
+"""A function that returns the kernel of a work with its tuples counted and its time taken."""
+
+
 def compile_chain(
-    works: Sequence[Work], needed: Iterable[str], letters: Letters | None = None
+    works: Sequence[Work], needed: Iterable[str], letters: Letters | None = None, measured: Measured | None = None
 ) -> tuple[Kernel, set[str]]:
     """Return one kernel for adjacent works, and the input fields that it needs.
 
-    `needed` are the fields of the kernel's result; `letters` takes the tuples on which works with a policy fail.
+    `needed` are the fields of the kernel's result; `letters` takes the tuples on which works with a policy fail;
+    `measured` is called for each work, in their order.
     """
     kernels: list[Kernel] = []
     fields = set(needed)
     for work in reversed(works):
         kernels.insert(0, _kernel(work, frozenset(fields), letters))
         fields = work.before(fields)
+    if measured is not None:
+        kernels = [measured(work, apply) for work, apply in zip(works, kernels, strict=True)]
 
     def run(columns: Columns) -> Columns:
         for apply in kernels:

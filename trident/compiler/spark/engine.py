@@ -22,7 +22,7 @@ from trident.compiler.columns.function_errors import decoded
 from trident.compiler.columns.kernels import in_sql
 from trident.compiler.engine import Answer, Slot
 from trident.compiler.failed_tuples import Catcher
-from trident.compiler.layout import StageLayout, check_picklable, layout, stage_ends
+from trident.compiler.layout import StageLayout, check_picklable, end_of, layout, stage_ends
 from trident.compiler.program import Group, RequestPlan, Stage
 from trident.compiler.spark.errors import translated
 from trident.compiler.spark.failure_signal import signal_of
@@ -36,6 +36,7 @@ from trident.compiler.spark.sessions import Confs, Profile, Sizes, active_sessio
 from trident.compiler.spark.small_stages import SmallStagesSlot, stages_without_user_code
 from trident.compiler.spark.stage_job import StageJob
 from trident.compiler.spark.state_puts import SparkPuts
+from trident.compiler.spark.step_works import StepReports
 from trident.compiler.spark.warm_up import WarmUp
 from trident.compiler.step_descriptions import frozen_in_words
 from trident.compiler.tracking.ledger import Ledger
@@ -163,6 +164,7 @@ class SparkSlot:
         self._running = threading.Event()
         self._cancelled = threading.Event()
         self._signal = signal_of(session, self._on_failure)
+        self._steps = StepReports(session)
         self._job = _Job(0)
         self._stopping = threading.Lock()
 
@@ -268,6 +270,7 @@ class SparkSlot:
         sql: bool,
     ) -> StageResult:
         began, name = time.perf_counter(), self._group.name
+        self._steps.begin()
         scratch.mkdir(parents=True, exist_ok=True)
         large = self._sizes.large(name, stage) | self._in_files[stage.number]
         files = self._engine.files(self._group, stage, attempt, self.session) if large else None
@@ -284,7 +287,7 @@ class SparkSlot:
         # The name has the job's number, because a thorough second run of a stage must not count the reports of its
         # first run.
         ledger = self._engine.ledger(f"{attempt} of stage {stage.number}, job {self._job.number}")
-        reports = Reports(signal, letters, ledger)
+        reports = Reports(signal, letters, ledger, self._steps.meter)
         job = StageJob(stage, stage_layout, self._learned, files, written, few, attempt.txid, reports, thorough, sql)
         repeatable = not large and ledger is None and stage_layout is self._layouts[stage.number]
         repeatable &= sql or stage.number not in self._in_sql  # a kept plan has the functions in SQL
@@ -296,7 +299,8 @@ class SparkSlot:
             rows = None if use is None else use.again()
             result = self._planned(job, stage, inputs, scratch, use) if rows is None else job.repeated(rows)
         self._sizes.ran(name, stage, result, time.perf_counter() - began)
-        return StageResult(result.results, _rows(inputs), result.debug)
+        steps = self._steps.works(stage_layout, _counted(stage, inputs, result))
+        return StageResult(result.results, _rows(inputs), result.debug, steps=steps)
 
     def _planned(
         self,
@@ -353,8 +357,19 @@ class SparkSlot:
 
 def _rows(inputs: Mapping[Node, Emission | pa.Table]) -> int | None:
     """Return the number of tuples that enter the stage; None if some input does not know its number."""
-    known = [emission.num_rows if isinstance(emission, pa.Table) else emission.rows for emission in inputs.values()]
+    known = [_rows_of(emission) for emission in inputs.values()]
     return None if any(rows is None for rows in known) else sum(rows or 0 for rows in known)
+
+
+def _rows_of(emission: Emission | pa.Table) -> int | None:
+    return emission.num_rows if isinstance(emission, pa.Table) else emission.rows
+
+
+def _counted(stage: Stage, inputs: Mapping[Node, Emission | pa.Table], result: StageResult) -> dict[int, int]:
+    """Return the numbers of tuples that leave the nodes at both ends of a stage, as far as they are known."""
+    entering = {id(node): rows for node, emission in inputs.items() if (rows := _rows_of(emission)) is not None}
+    leaving = {id(end_of(output.step)): result.results[output.name].num_rows for output in stage.outputs}
+    return {**entering, **leaving}
 
 
 _OF_A_TUPLE = (

@@ -38,6 +38,7 @@ from trident.compiler.spark.pinned_confs import check_single_evaluation
 from trident.compiler.spark.plan_calls import selected, with_fields
 from trident.compiler.spark.sessions import Profile, checkpointed, unpersist
 from trident.compiler.spark.sql_names import all_quoted, cast, quoted
+from trident.compiler.spark.step_meter import StepMeter
 from trident.compiler.spark.worker_aggregates import PaneFold, PartialFold, PickTuples
 from trident.compiler.spark.worker_functions import REPORT, AfterReports, Chain, Lifecycle
 from trident.compiler.tracking.ledger import Ledger, Root
@@ -86,6 +87,7 @@ class Lowering:
         thorough: bool = False,
         ledger: Ledger | None = None,
         sql: bool = False,
+        meter: StepMeter | None = None,
     ) -> None:
         self.layout = layout
         self._ledger = ledger
@@ -102,6 +104,7 @@ class Lowering:
         self._signal = signal
         self._thorough = thorough
         self._sql = sql
+        self._meter = meter
         self._checkpoints: list[DataFrame] = []
         self.reports: list[DataFrame] = []
         """A frame of reports for each Python function whose tuples were kept so far. Each row is a report."""
@@ -259,10 +262,12 @@ class Lowering:
             return None
         schema = arrow_schema(select(node.schema, leaving))
         if reader is not None:
-            return Chain(works, reader.leaving, schema, reader.function, root=self._root(node, below)), reader.source
+            root = self._root(node, below)
+            return Chain(works, reader.leaving, schema, reader.function, None, root, self._meter), reader.source
         _, needed = compile_chain(works, leaving)
         entering = [name for name in below.schema.names if name in needed] or below.schema.names[:1]
-        chain = Chain(works, arrow_schema(select(below.schema, entering)), schema, root=self._root(node, below))
+        root = self._root(node, below)
+        chain = Chain(works, arrow_schema(select(below.schema, entering)), schema, root=root, meter=self._meter)
         if not prepared:
             return chain, self.select(below, entering)
         # The number of the partition within this frame. The number of the task is another one if the frame is in a
@@ -314,7 +319,8 @@ class Lowering:
             return self._picked(node)
         if isinstance(node, MultiReduce):
             frames = [self.frame(source) for source in node.sources]
-            return multi_reduced(node, frames, self.layout.partitions[id(node)], self.profile)
+            reduced = multi_reduced(node, frames, self.layout.partitions[id(node)], self.profile)
+            return reduced.timed(node.step, self._meter)
         if isinstance(node, Aggregate | PersistentAggregate) and (not all_native(node) or self._merges_reports(node)):
             with analysed(node):
                 return self._aggregating(node)
@@ -395,8 +401,9 @@ class Lowering:
         folding, spec = self.folding(node), fold_spec(node)
         if self._ends(node) and (folding.catches or self._ledger is not None):
             sending, edge = self._sending(folding, _between(node))
-            return merged_by_key(sending.frame(), spec, self._shuffling).behind_reports(edge)
-        return merged_by_key(self._frame_of(folding), spec, self.profile)
+            merged = merged_by_key(sending.frame(), spec, self._shuffling)
+            return merged.timed(node.step, self._meter).behind_reports(edge)
+        return merged_by_key(self._frame_of(folding), spec, self.profile).timed(node.step, self._meter)
 
     def _ends(self, node: Node) -> bool:
         """Return whether the driver alone reads a node's output, so that reports may be among its rows.
@@ -410,19 +417,22 @@ class Lowering:
         names, spec = read_fields(node), gather_spec(node, self._txid)
         entering = arrow_schema(select(node.source.schema, names))
         if not (node.group and self._ends(node)):
-            return gathered_by_key(self.select(node.source, names), spec, entering, self.profile)
+            gathered = gathered_by_key(self.select(node.source, names), spec, entering, self.profile)
+            return gathered.timed(node.step, self._meter)
         chain = self._folding_chain(node) or self._as_they_are(node, node.source, names)
         sending, edge = self._sending(PendingFunction(chain[1], chain[0], entering), _between(node))
-        return gathered_by_key(sending.frame(), spec, entering, self._shuffling).behind_reports(edge)
+        gathered = gathered_by_key(sending.frame(), spec, entering, self._shuffling)
+        return gathered.timed(node.step, self._meter).behind_reports(edge)
 
     def _partition_aggregate(self, node: Aggregate) -> PendingFunction:
         """Return an aggregate of every partition, in the same workers as the Python operations before it."""
         if can_fold(node):
-            return merged_in_partitions(self.folding(node), fold_spec(node))
+            return merged_in_partitions(self.folding(node), fold_spec(node)).timed(node.step, self._meter)
         names = read_fields(node)
         entering = arrow_schema(select(node.source.schema, names))
         chain = self._folding_chain(node) or self._as_they_are(node, node.source, names)
-        return gathered_in_partitions(PendingFunction(chain[1], chain[0], entering), gather_spec(node, self._txid))
+        tuples = PendingFunction(chain[1], chain[0], entering)
+        return gathered_in_partitions(tuples, gather_spec(node, self._txid)).timed(node.step, self._meter)
 
     def _picked(self, node: Pick) -> PendingFunction:
         """Return a selection from each partition, in the same workers as the Python operations before it.
@@ -434,14 +444,15 @@ class Lowering:
         entering = arrow_schema(select(node.schema, names))
         chain = self._unshared_chain(node.source, names) or self._as_they_are(node, node.source, names)
         function = PickTuples(PickSpec.of(node), entering)
-        parts = PendingFunction(chain[1], chain[0], entering).then(function, entering)
+        parts = PendingFunction(chain[1], chain[0], entering).then(function, entering).timed(node.step, self._meter)
         if node.scope == "partition":
             return parts
         if not self._ends(node):
-            return PendingFunction(collocated(self._frame_of(parts), (), self.profile), function, entering)
+            together = collocated(self._frame_of(parts), (), self.profile)
+            return PendingFunction(together, function, entering).timed(node.step, self._meter)
         sending, edge = self._sending(parts, _between(node))
         together = collocated(sending.frame(), (), self._shuffling)
-        return PendingFunction(together, function, entering).behind_reports(edge)
+        return PendingFunction(together, function, entering).timed(node.step, self._meter).behind_reports(edge)
 
     def folding(self, node: Aggregate | PersistentAggregate) -> PendingFunction:
         """Return one accumulator for each key and partition.
@@ -456,7 +467,8 @@ class Lowering:
         spec = fold_spec(node)
         if chain is None:
             chain = self._as_they_are(node, node.source, read_fields(node))
-        return PendingFunction(chain[1], PartialFold(chain[0], spec, self._txid), spec.schema)
+        folding = PendingFunction(chain[1], PartialFold(chain[0], spec, self._txid), spec.schema)
+        return folding.timed(node.step, self._meter)
 
     def folds_in_python(self, node: Aggregate | PersistentAggregate) -> bool:
         """Return whether Python, and not Catalyst, folds a partition's tuples.
@@ -531,7 +543,8 @@ class Lowering:
                 return None
             chain = self._as_they_are(node, node.source, names)
         spec = pane_spec(node)
-        return PendingFunction(chain[1], PaneFold(chain[0], spec, self._txid), spec.schema)
+        folding = PendingFunction(chain[1], PaneFold(chain[0], spec, self._txid), spec.schema)
+        return folding.timed(node.step, self._meter)
 
     # --- partitions ------------------------------------------------------------------------------------------------
 
@@ -552,7 +565,8 @@ class Lowering:
             chain, frame = before
             return PendingFunction(frame, replace(chain, works=(*chain.works, choice), leaving=leaving), leaving)
         schema = arrow_schema(select(node.source.schema, entering))
-        return PendingFunction(self.select(node.source, entering), Chain((choice,), schema, leaving), leaving)
+        choosing = Chain((choice,), schema, leaving, meter=self._meter)
+        return PendingFunction(self.select(node.source, entering), choosing, leaving)
 
     # --- several streams of one ------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """A Python function that will run over a DataFrame. Functions that run in the same worker can still be added."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -10,13 +10,17 @@ from trident.base.types import spark_schema
 from trident.compiler.spark.failure_signal import FailureSignal
 from trident.compiler.spark.plan_calls import names_of
 from trident.compiler.spark.plan_functions import mapped
+from trident.compiler.spark.step_meter import StepMeter
 from trident.compiler.spark.worker_functions import (
     AfterReports,
     Composed,
+    Metered,
     OnChain,
     Reporting,
+    Timed,
     WorkerFunction,
     catches,
+    meter_of,
 )
 from trident.compiler.tracking.ledger import Root
 from trident.compiler.tracking.tokens import Edge
@@ -33,11 +37,17 @@ class PendingFunction:
 
     def frame(self) -> DataFrame:
         """Return the DataFrame of the function's results."""
-        return in_arrow(self.source, self.function, spark_schema(self.leaving))
+        meter = meter_of(self.function)
+        function = self.function if meter is None else Metered(self.function, meter)
+        return in_arrow(self.source, function, spark_schema(self.leaving))
 
     def then(self, function: WorkerFunction, leaving: pa.Schema) -> "PendingFunction":
         """Return this function followed by another one, in the same worker."""
         return PendingFunction(self.source, Composed(self.function, function), leaving)
+
+    def timed(self, step: str, meter: StepMeter | None) -> "PendingFunction":
+        """Return this function with its time counted for a step; unchanged without a meter."""
+        return self if meter is None else replace(self, function=Timed(self.function, step, meter))
 
     @property
     def catches(self) -> bool:

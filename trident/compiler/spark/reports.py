@@ -9,6 +9,7 @@ from trident.base.errors import UserFunctionError
 from trident.compiler.columns.dead_letters import Letters
 from trident.compiler.columns.function_errors import decoded, is_failure
 from trident.compiler.spark.failure_signal import FailureSignal
+from trident.compiler.spark.step_meter import StepMeter
 from trident.compiler.spark.worker_functions import REPORT
 from trident.compiler.tracking.ledger import Ledger, Root, is_report, report_in
 from trident.compiler.tracking.tokens import Edge
@@ -25,6 +26,8 @@ class Reports:
     signal: FailureSignal | None = None
     letters: Letters = field(default_factory=Letters)
     ledger: Ledger | None = None
+    meter: StepMeter | None = None
+    """The meter for the steps of the job's functions; None in Connect mode."""
 
     def read(self, rows: pa.Table) -> None:
         """Read the reports in the last column of the rows. Raises the error of the first failure."""

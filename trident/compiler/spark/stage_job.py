@@ -98,6 +98,7 @@ class StageJob:
             self._thorough,
             reports.ledger,
             self._sql,
+            reports.meter,
         )
         for node, emission in inputs.items():
             cheap = isinstance(emission, pa.Table) or emission.cheap

@@ -4,20 +4,21 @@ Each function is made for every batch and pickled with the user's functions in i
 never of the plan.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 import pyarrow as pa
 from pyspark import TaskContext
 
-from trident.compiler.columns.columns import Columns
+from trident.compiler.columns.columns import Columns, Kernel
 from trident.compiler.columns.dead_letters import Letters
 from trident.compiler.columns.function_errors import WorkerFailure, is_failure
 from trident.compiler.columns.kernels import Work, compile_chain
 from trident.compiler.columns.lifecycle import prepared
 from trident.compiler.on_worker import BATCH_ROWS, Batches, OnWorker, guarded
 from trident.compiler.spark.failure_signal import FailureSignal
+from trident.compiler.spark.step_meter import StepMeter
 from trident.compiler.tracking.ledger import Root
 from trident.compiler.tracking.ways import Way
 from trident.operations.context import OperationContext
@@ -41,6 +42,11 @@ class OnChain(OnWorker):
         """The ledger's root for the function's source, if the batch has a ledger and the tuples enter unchanged."""
         return None
 
+    @property
+    def meter(self) -> StepMeter | None:
+        """The meter of the function's steps, if they are measured."""
+        return None
+
     def __call__(self, batches: Batches, letters: Letters | None = None) -> Batches:
         return guarded(lambda entering: self._run(entering, letters), batches)
 
@@ -61,6 +67,43 @@ def call(function: WorkerFunction, batches: Batches, letters: Letters | None) ->
     return function(batches, letters) if isinstance(function, OnChain) else function(batches)
 
 
+def meter_of(function: WorkerFunction) -> StepMeter | None:
+    """Return the meter of the steps of a function, if they are measured."""
+    return function.meter if isinstance(function, OnChain | Reporting) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Timed(OnChain):
+    """A function whose time counts for a step. The time of measured steps within the function counts for these."""
+
+    function: WorkerFunction
+    step: str
+    meter: StepMeter
+
+    @property
+    def catches(self) -> bool:
+        return catches(self.function)
+
+    @property
+    def root(self) -> Root | None:
+        return self.function.root if isinstance(self.function, OnChain) else None
+
+    def _run(self, batches: Batches, letters: Letters | None = None) -> Iterable[pa.RecordBatch]:
+        return self.meter.timed(self.step, call(self.function, batches, letters))
+
+
+@dataclass(frozen=True, slots=True)
+class Metered:
+    """A function as a whole, whose task sends the measures of its steps at the end."""
+
+    function: WorkerFunction
+    meter: StepMeter
+
+    def __call__(self, batches: Batches) -> Batches:
+        yield from self.function(self.meter.timed(None, batches))
+        self.meter.send(partition_id())
+
+
 REPORT = "__trident_report"
 """The hidden last field of the rows of a `Reporting`: null in a tuple."""
 
@@ -79,6 +122,11 @@ class Reporting:
     signal: FailureSignal | None
     way: Way = Way()
     """The way (see `Way`) on which the rows are sent. If a ledger counts it, the partition reports once, at its end."""
+
+    @property
+    def meter(self) -> StepMeter | None:
+        """See `OnChain.meter`."""
+        return meter_of(self.function)
 
     @property
     def leaving(self) -> pa.Schema:
@@ -128,6 +176,10 @@ class AfterReports(OnChain):
     def catches(self) -> bool:
         return True
 
+    @property
+    def meter(self) -> StepMeter | None:
+        return meter_of(self.function)
+
     def _run(self, batches: Batches, letters: Letters | None = None) -> Iterable[pa.RecordBatch]:
         assert letters is not None, "reports have a reader"
         return self.function(map(lambda batch: self._tuples(batch, letters), batches))
@@ -161,6 +213,10 @@ class Composed(OnChain):
     def root(self) -> Root | None:
         return self.first.root if isinstance(self.first, OnChain) else None
 
+    @property
+    def meter(self) -> StepMeter | None:
+        return meter_of(self.first)
+
     def _run(self, batches: Batches, letters: Letters | None = None) -> Iterable[pa.RecordBatch]:
         return self.second(call(self.first, batches, letters))
 
@@ -187,16 +243,17 @@ class Chain(OnChain):
     lifecycle: Lifecycle | None = None
     root: Root | None = None
     """See `OnChain.root`."""
+    meter: StepMeter | None = None
 
     def columns(self, batches: Batches, letters: Letters | None = None) -> Iterator[Columns]:
         """Yield the output of the chain, batch by batch. Tuples that are caught on the way are added to `letters`."""
-        entering = batches if self.before is None else self.before(batches)
+        entering = batches if self.before is None else self._read(self.before, batches)
         if letters is not None:
             entering = letters.arrivals.of_source(self.root, entering)
         if self.lifecycle is not None:
             yield from self._with_lifecycle(entering, self.lifecycle, letters)
             return
-        apply, _ = compile_chain(self.works, self.leaving.names, letters)
+        apply = self._compiled(self.works, letters)
         for batch in entering:
             yield apply(Columns.of(batch, self.entering))
 
@@ -211,9 +268,17 @@ class Chain(OnChain):
             return
         (*_, partition) = first.columns
         with prepared(self.works, OperationContext(partition[0].as_py(), lifecycle.partitions)) as works:
-            apply, _ = compile_chain(works, self.leaving.names, letters)
+            apply = self._compiled(works, letters)
             for batch in chain((first,), filled):
                 yield apply(Columns.of(batch.select(range(len(self.entering))), self.entering))
+
+    def _read(self, read: Callable[[Batches], Batches], batches: Batches) -> Batches:
+        """Return the source's batches. Their time counts for no step."""
+        return read(batches) if self.meter is None else self.meter.timed(None, read(batches))
+
+    def _compiled(self, works: Sequence[Work], letters: Letters | None) -> Kernel:
+        measured = None if self.meter is None else self.meter.measured
+        return compile_chain(works, self.leaving.names, letters, measured)[0]
 
     @property
     def catches(self) -> bool:
@@ -238,6 +303,10 @@ class AfterChain(OnChain):
     @property
     def root(self) -> Root | None:
         return self.chain.root
+
+    @property
+    def meter(self) -> StepMeter | None:
+        return self.chain.meter
 
 
 @dataclass(frozen=True, slots=True)

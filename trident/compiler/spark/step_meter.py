@@ -1,0 +1,110 @@
+"""The measures of steps on a worker: the tuples that enter and leave each Python operation, and its seconds.
+
+The task that runs a function sends its measures once, at its end. Time counts for one step alone: that of a function
+which pulls its tuples from other steps counts without theirs, and nobody is charged for the wait for Spark's rows.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from trident.compiler.columns.columns import Columns, Kernel
+from trident.compiler.columns.kernels import Work
+from trident.compiler.on_worker import Batches
+from trident.compiler.spark.worker_messages import send
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """The work of one step in a task. A step that is only timed has no numbers of tuples."""
+
+    step: str
+    seconds: float
+    entered: int | None = None
+    left: int | None = None
+
+    def __add__(self, other: "Measure") -> "Measure":
+        """Return the work of the step in both tasks."""
+        seconds = self.seconds + other.seconds
+        if self.entered is None or self.left is None:
+            return Measure(self.step, seconds)
+        return Measure(self.step, seconds, self.entered + (other.entered or 0), self.left + (other.left or 0))
+
+
+class TaskReport(NamedTuple):
+    """The measures of the steps of one function, in their order, from the task of one partition."""
+
+    partition: int
+    measures: tuple[Measure, ...]
+
+
+@dataclass(slots=True)
+class _Running:
+    """The measure of one step while its task runs."""
+
+    step: str
+    seconds: float = 0.0
+    entered: int | None = None
+    left: int | None = None
+
+
+class StepMeter:
+    """The meter of one function. All parts of a pickled function share it; a task has its own copy of both."""
+
+    __slots__ = ("_accumulator", "_charged", "_running")
+
+    def __init__(self, accumulator: bytes) -> None:
+        self._accumulator = accumulator
+        self._running: list[_Running] = []
+        self._charged = 0.0
+        """The seconds of this task that count for some step, or for the wait for rows."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StepMeter, (self._accumulator,)
+
+    def measured(self, work: Work, apply: Kernel) -> Kernel:
+        """Return the kernel of a work, with its tuples counted and its time taken."""
+        running = self._begun(work.where.step)
+        running.entered = running.left = 0
+        counted = running
+
+        def run(columns: Columns) -> Columns:
+            charged, began = self._charged, perf_counter()
+            leaving = apply(columns)
+            self._charge(counted, charged, began)
+            counted.entered = (counted.entered or 0) + columns.rows
+            counted.left = (counted.left or 0) + leaving.rows
+            return leaving
+
+        return run
+
+    def timed(self, step: str | None, batches: Iterator[pa.RecordBatch]) -> Batches:
+        """Yield the batches. The time that they take counts for the step; for None, as the wait for rows."""
+        running = None if step is None else self._begun(step)
+        while True:
+            charged, began = self._charged, perf_counter()
+            batch = next(batches, None)
+            self._charge(running, charged, began)
+            if batch is None:
+                return
+            yield batch
+
+    def _begun(self, step: str) -> _Running:
+        self._running.append(_Running(step))
+        return self._running[-1]
+
+    def _charge(self, running: _Running | None, charged: float, began: float) -> None:
+        """Charge a step with the seconds since `began`, without those that were charged meanwhile."""
+        own = perf_counter() - began - (self._charged - charged)
+        self._charged += own
+        if running is not None:
+            running.seconds += own
+
+    def send(self, partition: int) -> None:
+        """Send the measures of the task that computes this partition, if there are any."""
+        if self._running:
+            measures = tuple(Measure(r.step, r.seconds, r.entered, r.left) for r in self._running)
+            send(self._accumulator, TaskReport(partition, measures))
