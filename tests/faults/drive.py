@@ -112,7 +112,7 @@ def run(case: Case) -> dict[str, dict[str, int]]:
         if case.replayed:
             poison.put_back(running, Path(case.checkpoint) / "fixed")
         if case.windows:
-            return windows.found(running)
+            return windows.found(running) | windows.found_early(running)
         found = {name: dict(running.state(name).items()) for name in states_of(case)}
         if case.poison:
             return poison.results(found)

@@ -18,7 +18,7 @@ batch. A listener that was slow gets ``dropped`` in its next event: the number o
 
 A committed batch's ``steps`` lists the steps that were measured: ``name``, the tuples ``in``, ``out``, ``failed`` and
 ``skipped``, and ``seconds``, of the attempt that was committed. The embedded engine measures every step. On Spark
-workers measure Python functions; Spark runs its own steps as one, so a number that nobody knows is left out. Every step
+workers measure Python functions; Spark runs its own steps as one, so a number that is not known is left out. Every step
 that reads another step gets all tuples that leave it.
 """
 

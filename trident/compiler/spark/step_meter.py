@@ -1,7 +1,7 @@
 """The measures of steps on a worker: the tuples that enter and leave each Python operation, and its seconds.
 
 The task that runs a function sends its measures once, at its end. Time counts for one step alone: that of a function
-which pulls its tuples from other steps counts without theirs, and nobody is charged for the wait for Spark's rows.
+which pulls its tuples from other steps counts without theirs, and no step is charged for the wait for Spark's rows.
 """
 
 from collections.abc import Iterator
