@@ -9,6 +9,7 @@ from pyspark.sql.types import StructType
 from trident.base.attempt import TransactionAttempt
 from trident.base.described import keep
 from trident.base.errors import SpoutContractError
+from trident.base.rows_of_users import checked_rows
 from trident.base.types import ddl
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.digests import digest_of
@@ -70,7 +71,9 @@ expected string, got 5 (int)
                 f"FixedBatchSpout: expected a list of batches, got one {type(batches).__name__}; write [batch, batch], "
                 f"where each batch is a list of rows, an Arrow table or a pandas DataFrame"
             )
-        tables = (table_of(rows, schema, f"FixedBatchSpout, batch {at}") for at, rows in enumerate(batches))
+        tables = (
+            table_of(rows, schema, f"FixedBatchSpout, batch {at}") for at, rows in enumerate(checked_rows(batches))
+        )
         keep(
             self,
             schema=schema,

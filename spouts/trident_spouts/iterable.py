@@ -16,6 +16,7 @@ from trident.base.described import keep
 from trident.base.durations import Duration, read_seconds
 from trident.base.errors import TopologyError, TridentError, UserFunctionError
 from trident.base.own_values import own_value
+from trident.base.rows_of_users import checked_rows
 from trident.base.short_texts import brief, raised
 from trident.base.types import ddl
 from trident_spouts.adapters.batch import BatchExecutor
@@ -287,7 +288,7 @@ class _ThreadedReader:
 
     def _run(self) -> None:
         try:
-            for row in self._rows:
+            for row in checked_rows(self._rows):
                 with self._changed:
                     self._changed.wait_for(lambda: self._read.count < self._ahead or self._closed)
                     if self._closed:

@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from trident.base.errors import SpoutContractError, TypeDeclarationError
 from trident.base.named_values import misplaced
-from trident.base.own_values import own_value
+from trident.base.rows_of_users import add_rows
 from trident.base.short_texts import typed_brief
 from trident.base.types import arrow_schema, ddl, parse_schema, schema_of, type_ddl
 from trident.base.values import NotAccepted, to_arrow
@@ -143,10 +143,11 @@ def _from_python(rows: Iterable[Any], schema: StructType, where: str) -> pa.Tabl
             f"{where} is {typed_brief(rows)}; expected a list of rows (tuples, dicts, Rows, or scalars for one field), "
             f"an Arrow table or a pandas DataFrame"
         )
+    held: list[Any] = []
     # An iterator may fill the same list or dict for every row.
-    rows = list(rows) if isinstance(rows, list | tuple) else [own_value(row) for row in rows]
+    add_rows(held, rows, own=not isinstance(rows, list | tuple))
     target = arrow_schema(schema)
-    columns = _split_rows(rows, schema, target, where)
+    columns = _split_rows(held, schema, target, where)
     arrays = [_column(values, field, schema, where) for values, field in zip(columns, target, strict=True)]
     return pa.table(arrays, schema=target)
 

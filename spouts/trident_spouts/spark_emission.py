@@ -15,8 +15,8 @@ from trident.base.own_values import own_value
 from trident.base.short_texts import typed_brief
 from trident.base.types import ddl, type_ddl
 from trident_spouts.executor import Emission, Metadata
-from trident_spouts.rows import RowsLike, table_of
-from trident_spouts.user_calls import call_function
+from trident_spouts.rows import RowsLike
+from trident_spouts.user_calls import call_function, made_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,7 +53,7 @@ class SparkEmission(Emission):
                 f"Spark"
             )
         rows = call_function("SparkSpout", self.read_local, own_value(self.metadata))
-        return table_of(rows, self.schema, f"SparkSpout: {site_of(self.read_local)}")
+        return made_table(rows, self.schema, f"SparkSpout: {site_of(self.read_local)}")
 
     def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
         """Return the DataFrame of the user's function. Raises SpoutContractError if it does not match the schema."""

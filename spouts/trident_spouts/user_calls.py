@@ -1,20 +1,23 @@
 """Calls of a user's spout: errors get the function's file and line, and results are checked."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from trident.base.callsite import site_of
 from trident.base.errors import SpoutContractError, TridentError, UserFunctionError
 from trident.base.json_form import json_form
 from trident.base.own_values import own_value
+from trident.base.rows_of_users import all_rows
 from trident.base.short_texts import raised, shorten, typed_brief
 from trident_spouts.budget import Budget
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata
-from trident_spouts.rows import table_of
+from trident_spouts.rows import RowsLike, table_of
 
 
 def call(spout: object, method: str, *arguments: object, budget: Budget | None = None) -> Any:
@@ -56,7 +59,8 @@ def call_function(caller: str, function: Callable[..., Any], *arguments: object,
 def emission_of(emitted: Any, schema: StructType, where: str) -> Emission | None:
     """Return the result of a user's emit method as an Emission; None if the result is None.
 
-    Raises SpoutContractError if the rows do not fit `schema`.
+    Raises SpoutContractError if the rows do not fit `schema`, and UserFunctionError if the user's code raises an error
+    while it makes the rows.
     """
     if emitted is None:
         return None
@@ -65,7 +69,30 @@ def emission_of(emitted: Any, schema: StructType, where: str) -> Emission | None
     if hasattr(emitted, "dataframe") and hasattr(emitted, "arrow"):
         emission: Emission = emitted
         return emission
-    return ArrowEmission(table_of(emitted, schema, where))
+    return ArrowEmission(made_table(emitted, schema, where))
+
+
+def made_table(rows: RowsLike, schema: StructType, where: str) -> pa.Table:
+    """Return the rows that a user's function returned as a table of `schema`. Raises as `emission_of` does."""
+    with _making(where):
+        return table_of(rows, schema, where)
+
+
+def all_of(rows: Iterable[Any], where: str) -> list[Any]:
+    """Return everything that a user's iterable has. Raises UserFunctionError if the user's code raises an error."""
+    with _making(where):
+        return all_rows(rows)
+
+
+@contextmanager
+def _making(where: str) -> Iterator[None]:
+    """Replace an error of the user's code that makes rows, such as a generator's, by one that names the place."""
+    try:
+        yield
+    except TridentError:
+        raise
+    except Exception as error:
+        raise UserFunctionError(f"{where}: its iterator {raised(error)}") from error
 
 
 def pair_of(result: Any, where: str) -> tuple[Any, Metadata]:

@@ -55,6 +55,11 @@ CASES: dict[str, tuple[TridentTopology, str]] = {
         counted(lambda s: s.each("word", stop_at_dog, "w string")),
         r"stop_at_dog .* raised StopIteration; the tuple was \(word='dog'\)",
     ),
+    "stops in a map": (
+        counted(lambda s: s.flatMap(lambda t: map(stop_at_dog, ["cow", t.word, "pig"]), "w string")),
+        r"<lambda> .* raised RuntimeError: stop_at_dog \(functions.py:\d+\) raised StopIteration, which ends a map before "
+        r"its last row: .*; the tuple was \(word='dog'\)",
+    ),
     "raises in a generator": (
         counted(lambda s: s.each("word", split, "part string"), "cow", None),
         r"split .* raised AttributeError: 'NoneType' object has no attribute 'split'; the tuple was \(word=None\)",

@@ -225,7 +225,14 @@ class Numbered(BatchSpout):
         return ROWS[batchId * 2 - 2 : batchId * 2] or None
 
 
-@pytest.mark.parametrize("spout", [Logs, Feed, Numbered])
+class Mapped(Numbered):
+    """The rows come from an iterator in C: its end must not be taken for a function that raised StopIteration."""
+
+    def emitBatch(self, batchId: int) -> Any:
+        return map(tuple, zip(*zip(*super().emitBatch(batchId) or (), strict=True), strict=True))
+
+
+@pytest.mark.parametrize("spout", [Logs, Feed, Numbered, Mapped])
 class TestUsersContracts(SpoutContract):
     @pytest.fixture
     def every_row(self) -> Any:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from trident.base.errors import SpoutContractError
+from trident.base.rows_of_users import checked_rows
 from trident.testing.crashes import check_point
 from trident_spouts.rows import table_of
 
@@ -64,7 +65,7 @@ class Script:
         self.batches: list[pa.Table] = []
         self.marks: list[list[Mark]] = [[]]
         """For each batch the marks before it; the last item has the marks after the last batch."""
-        for part in parts:
+        for part in checked_rows(parts):
             if isinstance(part, Mark):
                 self.marks[-1].append(part)
             else:

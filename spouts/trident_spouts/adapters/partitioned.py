@@ -10,7 +10,7 @@ from trident.base.errors import SpoutContractError
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.emission import one_emission
 from trident_spouts.executor import Emission, Metadata
-from trident_spouts.user_calls import call, emission_of, foreign_metadata_error, pair_of
+from trident_spouts.user_calls import all_of, call, emission_of, foreign_metadata_error, pair_of
 from trident_spouts.waiting import waits_of
 
 Positions = dict[str, Metadata]
@@ -155,7 +155,7 @@ class _PartitionsExecutor:
 
         Raises SpoutContractError if a name is not a str or occurs twice.
         """
-        partitions = list(call(self._spout, "getPartitions"))
+        partitions = all_of(call(self._spout, "getPartitions"), f"{self._name}.getPartitions()")
         for at, partition in enumerate(partitions):
             if not isinstance(partition, str):
                 raise SpoutContractError(

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from trident.base.callsite import site_of
 from trident.base.errors import StateError, StateUnavailableError, TridentError, UserFunctionError
+from trident.base.rows_of_users import all_rows
 from trident.base.short_texts import raised
 from trident_state.backing.protocol import META, BackingMap, FencedBackingMap, ListedBackingMap, SortedBackingMap
 
@@ -95,7 +96,7 @@ class MapCalls:
     def keys(self) -> list[bytes]:
         """Return the keys of all entries except the meta entry. Raises StateError if the map cannot list its keys."""
         user_map = self._listed_map()
-        keys = self._call(lambda: list(user_map.keys()), of=user_map.keys)
+        keys = self._call(lambda: all_rows(user_map.keys()), of=user_map.keys)
         return [key for key in keys if key != META]
 
     @property
@@ -106,7 +107,7 @@ class MapCalls:
     def keys_between(self, low: bytes, high: bytes, most: int | None) -> list[bytes]:
         """Return the keys from `low` up to but not including `high`, in the order of their bytes: the first `most`."""
         user_map: Any = self._made_map()
-        keys = self._call(lambda: list(user_map.keysBetween(low, high, most)), of=user_map.keysBetween)
+        keys = self._call(lambda: all_rows(user_map.keysBetween(low, high, most)), of=user_map.keysBetween)
         return [key for key in keys if key != META]
 
     def remove(self, keys: list[bytes]) -> None:

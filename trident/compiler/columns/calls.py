@@ -20,6 +20,7 @@ from trident.base.accepted_values import check_nulls
 from trident.base.named_values import misplaced
 from trident.base.never_run import NEVER_RUN
 from trident.base.own_values import may_be_filled, own_value, own_values
+from trident.base.rows_of_users import add_rows
 from trident.base.values import NotAccepted, are_exact, type_name
 from trident.compiler.columns.columns import (
     Column,
@@ -333,10 +334,13 @@ def collect_emissions(
         try:
             for result in results:
                 kind = type(result)
-                if kind is not GeneratorType and (kind in _NO_EMISSIONS or not hasattr(result, "__iter__")):
+                if kind is list or kind is GeneratorType:  # the common cases, without a further call
+                    flat.extend(map(own_value, result) if fills and kind is GeneratorType else result)
+                elif kind in _NO_EMISSIONS or not hasattr(result, "__iter__"):
                     hint = "yield every tuple, or return a list of them"
                     raise where.gave(f"{short(result)} where many tuples are expected", lists, len(ends), hint)
-                flat.extend(map(own_value, result) if fills and hasattr(result, "__next__") else result)
+                else:
+                    add_rows(flat, result, own=fills and hasattr(result, "__next__"))
                 ends.append(len(flat))
             if len(ends) == rows:
                 break

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from trident.base.never_run import check_ran
-from trident.base.own_values import own_value
+from trident.base.rows_of_users import add_rows
 from trident.compiler.columns.calls import Called, ListCollector, emitter, not_emitted
 from trident.compiler.columns.columns import Column, Columns
 from trident.compiler.columns.function_errors import Where, short
@@ -189,7 +189,9 @@ class _Timed(Values):
             if returned is None:  # unlike the function for tuples: a timer need not emit anything
                 return ()
             several = operation.many or hasattr(returned, "__next__")
-            return list(map(own_value, returned)) if several else [own_value(returned)]
+            emissions: list[Any] = []
+            add_rows(emissions, returned if several else [returned], own=True)
+            return emissions
 
     def _table(self, fired: _Fired) -> pa.Table:
         """Return the emissions as tuples: with the key, and null in all other fields of the step's input."""
