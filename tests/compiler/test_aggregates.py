@@ -451,6 +451,21 @@ def test_a_sum_beyond_its_type_names_the_step_the_field_and_the_way_out(engine: 
         leaving(engine, decimals.aggregate("d", Sum(), "x"))
 
 
+@pytest.mark.parametrize("grouped", [False, True])
+def test_a_sum_that_comes_back_into_its_type_is_exact(engine: Slots, grouped: bool) -> None:
+    most, least = 2**63 - 1, -(2**63)
+    values = [most, most, 1, -5, least, None, least, 7, least, most, 2]
+    rows = [("a", value) for value in values] + [("b", least), ("b", -1), ("b", 1), ("c", None), ("d", -1)]
+    numbers = stream(TridentTopology(), "k string, n long", rows)
+    totals = {"a": sum(value for value in values if value is not None), "b": least, "c": 0, "d": -1}
+    means = {"a": totals["a"] / 10, "b": least / 3, "c": None, "d": -1.0}
+    if grouped:
+        found = leaving(engine, numbers.groupBy("k").aggregate({"sum": Sum("n"), "mean": Average("n")}))
+        assert sorted(found) == [(key, totals[key], means[key]) for key in "abcd"]
+    else:
+        assert leaving(engine, numbers.aggregate("n", Sum(), "sum")) == [(sum(totals.values()),)]
+
+
 def test_the_way_out_of_a_sum_beyond_its_type_is_one(engine: Slots, request: pytest.FixtureRequest) -> None:
     beyond = stream(TridentTopology(), "n long", [(2**63 - 1,), (1,)])
     doubles = beyond.each("n", float, "n double", replace=True)

@@ -57,8 +57,8 @@ CASES: dict[str, tuple[TridentTopology, str]] = {
     ),
     "stops in a map": (
         counted(lambda s: s.flatMap(lambda t: map(stop_at_dog, ["cow", t.word, "pig"]), "w string")),
-        r"<lambda> .* raised RuntimeError: stop_at_dog \(functions.py:\d+\) raised StopIteration, which ends a map before "
-        r"its last row: .*; the tuple was \(word='dog'\)",
+        r"<lambda> .* raised RuntimeError: stop_at_dog \(functions.py:\d+\) raised StopIteration, which ends a map "
+        r"before its last row: .*; the tuple was \(word='dog'\)",
     ),
     "raises in a generator": (
         counted(lambda s: s.each("word", split, "part string"), "cow", None),

@@ -1,4 +1,4 @@
-"""A function in a `map` of rows raises StopIteration: the batch fails, and no spout takes it for the end of the rows."""
+"""A function in a `map` of rows raises StopIteration: the batch fails, no spout takes it for the end of the rows."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing

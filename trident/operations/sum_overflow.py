@@ -6,6 +6,9 @@ from trident.base.names import quote
 from trident.base.types import type_ddl
 from trident.operations.aggregators import Aggregation
 
+BEYOND = "a sum is beyond"
+"""The words with which the SQL of a sum reports to this library that the sum is beyond its type."""
+
 
 def beyond_type(aggregation: Aggregation, inputs: tuple[str, ...]) -> str:
     """Return a text on the sum that does not fit its type, with the way out; "" if it is not a built-in sum or average.

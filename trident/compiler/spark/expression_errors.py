@@ -13,7 +13,7 @@ from trident.base.step import is_ours
 from trident.compiler.spark.native_operations import where_of
 from trident.operations.aggregators import Aggregation
 from trident.operations.functions import Call, Operation
-from trident.operations.sum_overflow import beyond_type
+from trident.operations.sum_overflow import BEYOND, beyond_type
 from trident.plan.nodes import Aggregate, Node, PersistentAggregate, WindowPanes
 
 _SQL = re.compile(r"\s*== SQL[^\n]*==\n(.*?)(?:\n\s*\n|\n\tat |\Z)", re.DOTALL)
@@ -67,10 +67,11 @@ def sum_error(text: str, nodes: Iterable[Node], cause: BaseException) -> UserFun
 
     Spark does not report which aggregate failed, so all sums of these nodes are named.
     """
-    if "[ARITHMETIC_OVERFLOW" not in text:
-        return None
-    if _OF_DECIMALS not in text and any(sign in text for sign in ("== SQL", "== DataFrame")):
-        return None  # the sum is in an expression of the user
+    if f"] {BEYOND} " not in text:
+        if "[ARITHMETIC_OVERFLOW" not in text:
+            return None
+        if _OF_DECIMALS not in text and any(sign in text for sign in ("== SQL", "== DataFrame")):
+            return None  # the sum is in an expression of the user
     sums = [(node.step, beyond_type(how, inputs)) for node in nodes for how, inputs in _combiners(node)]
     found = [f"{step}: {beyond}" for step, beyond in sums if beyond]
     if not found:
