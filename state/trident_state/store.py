@@ -295,15 +295,17 @@ class Timed(Protocol):
         With `most`, return only so many keys: those that are due first, in the order of their times. Return None if the
         store keeps no due times, or if the batch after `asOf` has been opened: then the index no longer shows the due
         times as of `asOf`. (This also happens if the log was restored from a copy that lacks that batch.) Raises the
-        errors of `Store.read`. A key may be returned a little before its time (some microseconds, after the year 2255).
+        errors of `Store.read`. Without `most` a key may be returned a little before its time (some microseconds, after the
+        year 2255).
         """
         ...
 
-    def first_due(self, asOf: int) -> int | None:
+    def first_due(self, asOf: int, until: int) -> int | None:
         """Return the time at which the first key is due (microseconds since 1970), as of the last batch `asOf`.
 
-        Return None if no key is due at any time. Raises the errors of `due`, and SnapshotMovedError where `due` returns
-        None.
+        Return None if no key is due at any time. The time may be a little too early (some microseconds, after the year
+        2255), but it is at or before `until` only if a key is due at or before `until`. Raises the errors of `due`, and
+        SnapshotMovedError where `due` returns None.
         """
         ...
 

@@ -106,6 +106,36 @@ def test_timers_fire_after_the_tuples_in_the_order_of_their_times_and_a_limit_go
     assert held == {"a": 2, "b": 2, "c": 2} and last == 2
 
 
+def test_a_timer_some_microseconds_ahead_needs_no_batch_after_the_year_2255(
+    make_timed: MakeState, tmp_path: Path
+) -> None:
+    """Redis keeps due times as doubles, which do not hold each microsecond of the year 3000."""
+
+    def step(tuple: Any, state: Any) -> Iterator[str]:
+        state.setTimer(tuple.user, state.now() + datetime.timedelta(microseconds=tuple.n))
+        yield "set"
+
+    topology, seen = TridentTopology(), list[Any]()
+    clock, feeder = ManualClock(32_503_680_000), FeederBatchSpout("user string, n long")
+    topology.newStream("chats", feeder).statefulEach(
+        step,
+        "note string",
+        keyFields="user",
+        valueType="long",
+        stateFactory=make_timed(),
+        name="far",
+        onTimer=lambda timer, state: timer.key,
+        maxTimersPerBatch=1,
+    ).peek(lambda t: seen.append(t.note))
+    with start_local(topology, name="t", checkpointLocation=tmp_path, clock=clock) as running:
+        feeder.feed([("a", 3), ("b", 2), ("c", 1)])
+        running.processAllAvailable(timeout=20)
+        assert running.status["groups"]["chats"]["committed"] == 1
+        clock.advance(0.000004)
+        running.processAllAvailable(timeout=20)
+        assert seen == ["set"] * 3 + ["c", "b", "a"]
+
+
 def test_a_later_timer_waits_for_keys_that_the_limit_leaves_out(make_timed: MakeState, tmp_path: Path) -> None:
     """Remove the timer by which a key is among the first: its other timer comes after those of other keys."""
 

@@ -100,12 +100,13 @@ class AttemptRuns:
         # is made again after that commit.
         if self._committed() != txid - 1:
             return waits_for, None
+        # Rounded as the update rounds the batch's time, so that a batch that is due by its plan also finds what is due.
+        now = round(time * 1_000_000)
         try:
-            due = self._context.committer.dues.first(txid - 1)
+            due = self._context.committer.dues.first(txid - 1, now)
         except StateError as error:  # the store is away, or must be healed: a later plan asks again
             return f"due times: {error}", None
-        # Rounded as the update rounds the batch's time, so that a batch that is due by its plan also finds what is due.
-        return waits_for, None if due == math.inf else max(0.0, (due - round(time * 1_000_000)) / 1_000_000)
+        return waits_for, None if due == math.inf else max(0.0, (due - now) / 1_000_000)
 
     # --- in a run thread of its own ----------------------------------------------------------------------------
 

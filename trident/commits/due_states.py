@@ -30,14 +30,15 @@ class DueStates:
         if step.state.name in self._wakes:
             self._noted[step.state.name] = txid, due
 
-    def first(self, txid: int) -> float:
+    def first(self, txid: int, time: int) -> float:
         """Return the time from which a state needs a batch after `txid`, in microseconds since 1970.
 
-        Infinity: none does. Minus infinity: that is not known, as after a start. Raises the errors of a store.
+        Infinity: none does. Minus infinity: that is not known, as after a start. The time may be too early, but is at
+        or before `time` only if a state needs a batch at `time`. Raises the errors of a store.
         """
-        return min((self._of(state, txid) for state in self._wakes), default=math.inf)
+        return min((self._of(state, txid, time) for state in self._wakes), default=math.inf)
 
-    def _of(self, state: str, txid: int) -> float:
+    def _of(self, state: str, txid: int, time: int) -> float:
         noted, due = self._noted.get(state, (None, None))
         if noted != txid:  # a state that was born since then, without a content, is empty
             birth = self._births[state]
@@ -46,7 +47,7 @@ class DueStates:
             store = self._stores[state]
             assert isinstance(store, Timed)
             try:
-                first = store.first_due(txid)
+                first = store.first_due(txid, due.until(time))
             except (SnapshotMovedError, StateRecoveringError):  # the update of a batch finds what is due without it
                 return -math.inf
             due = None if first is None else due.at(first)

@@ -179,11 +179,11 @@ class EvolvingStore:
             return None
         return self._present.due(asOf, until, most)
 
-    def first_due(self, asOf: int) -> int | None:
+    def first_due(self, asOf: int, until: int) -> int | None:
         """Return when the first key is due; see `trident_state.store.Timed`."""
         if not self.shareable or not isinstance(self._present, Timed):
             raise SnapshotMovedError(f"{self._where} keeps no due times")
-        return self._present.first_due(asOf)
+        return self._present.first_due(asOf, until)
 
     def count(self) -> int | None:
         """Return the number of keys; see `trident_state.store.Counted`."""

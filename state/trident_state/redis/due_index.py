@@ -16,7 +16,7 @@ from trident.base.errors import SnapshotMovedError, StateRecoveringError
 from trident_state.binary import with_lengths
 from trident_state.keys import decode_keys, encode_checked_keys
 from trident_state.redis.command_routing import Link
-from trident_state.redis.due_scores import score, scores
+from trident_state.redis.due_scores import is_exact, score, scores, shared_score
 from trident_state.redis.layout import Layout
 from trident_state.redis.meta import Meta
 from trident_state.redis.placement import PUT_KEYS, place_keys
@@ -95,18 +95,40 @@ class DueIndex:
             reads = [(group, self._first(layout, group, start, min(start + rows, n))) for group, n in counts.items()]
             start += rows
             read_up_to = math.inf
+            page: list[tuple[float, bytes]] = []
             for (group, _), reply in zip(reads, self._asked(layout, reads, asOf, lease)[1], strict=True):
-                found += zip(map(float, reply[1::2]), reply[::2], strict=True)
+                page += zip(map(float, reply[1::2]), reply[::2], strict=True)
                 if counts[group] > start:
                     read_up_to = min(read_up_to, float(reply[-1]))
                 else:
                     del counts[group]
+            found += self._exactly(layout, page, asOf, lease)
             if sum(time <= read_up_to for time, _ in found) >= most:  # what is not read yet is due later
                 break
-        return decode_keys(pa.array([key for _, key in sorted(found)[:most]], pa.binary()), self._shape.keys)
+        first = sorted(pair for pair in found if pair[0] <= until)[:most]
+        return decode_keys(pa.array([key for _, key in first], pa.binary()), self._shape.keys)
 
-    def first(self, layout: Layout, asOf: int, lease: Lease | None) -> int | None:
-        """Return the time at which the first key is due; None if no key is. Raises the errors of `read`."""
+    def _exactly(
+        self, layout: Layout, found: list[tuple[float, bytes]], asOf: int, lease: Lease | None
+    ) -> list[tuple[float, bytes]]:
+        """Return keys with the times at which they are due in place of the scores, which may be smaller."""
+        if all(is_exact(time) for time, _ in found):
+            return found
+        keys = [key for _, key in found]
+        return list(zip(self._times(layout, pa.array(keys, pa.binary()), asOf, lease), keys, strict=True))
+
+    def _times(self, layout: Layout, keys: pa.Array, asOf: int, lease: Lease | None) -> list[int]:
+        """Return the exact times at which these encoded keys are due."""
+        placed = place_keys(keys, layout)
+        values, _ = self._reader.read(placed, asOf, lease)
+        times: list[int] = self._due(placed.restored(values)).to_pylist()
+        return times
+
+    def first(self, layout: Layout, until: int, asOf: int, lease: Lease | None) -> int | None:
+        """Return the time at which the first key is due; None if no key is. Raises the errors of `read`.
+
+        The time may be that of a score, but is at or before `until` only if a key is due at or before `until`.
+        """
         groups = range(layout.groups)
         reads = [
             (group, read)
@@ -115,7 +137,12 @@ class DueIndex:
         ]
         metas, replies = self._asked(layout, reads, asOf, lease)
         self._check_entries(metas, groups, replies[1::2])
-        return min((int(float(reply[1])) for reply in replies[::2] if reply), default=None)
+        least = min((float(reply[1]) for reply in replies[::2] if reply), default=None)
+        if least is None or least != shared_score(until):
+            return None if least is None else int(least)
+        pages = self.read(layout, groups, until, asOf, lease)
+        keys = (encode_checked_keys(self._where, self._shape.keys, page) for page in pages)
+        return min((time for page in keys for time in self._times(layout, page, asOf, lease)), default=None)
 
     def _first(self, layout: Layout, group: int, start: int, stop: int) -> bytes:
         """Return the command that reads keys of a group with their times, in the order of the times."""

@@ -8,8 +8,8 @@ import pyarrow as pa
 def scores(dues: pa.Array) -> bytes:
     """Return due times (microseconds since 1970) as packed doubles, as the scripts take them; NaN for null.
 
-    Not every time after the year 2255 is a double. Such a time is rounded down: its key is found some microseconds too
-    early, never too late.
+    Not every time after the year 2255 is a double. Such a time is rounded down: the set finds its key some microseconds
+    too early, never too late, and `DueIndex` compares the exact time.
 
     >>> import struct
     >>> struct.unpack("<2d", scores(pa.array([5, None])))
@@ -27,6 +27,27 @@ def score(time: int) -> bytes:
     b'1700000000000001'
     """
     return b"%.17g" % _at_most(np.array([time], np.int64))[0]
+
+
+def is_exact(score: float) -> bool:
+    """Return whether a score is the score of one time only.
+
+    >>> is_exact(1_700_000_000_000_001.0), is_exact(2.0**53)
+    (True, False)
+    """
+    return abs(score) < 2**53
+
+
+def shared_score(until: int) -> float | None:
+    """Return the score of `until` if later times have the same score; None if no time after `until` has it.
+
+    Of the keys whose scores are at most that of `until`, exactly those with this score may be due later.
+
+    >>> shared_score(1_700_000_000_000_001), shared_score(2**53)
+    (None, 9007199254740992.0)
+    """
+    own, later = _at_most(np.array([until, until + 1], np.int64)).tolist()
+    return own if own == later else None
 
 
 def _at_most(times: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:

@@ -385,8 +385,8 @@ class RedisStore:
             return pages[0]
         return pa.concat_tables([self._shape.keys.empty_table(), *pages]).combine_chunks()
 
-    def first_due(self, asOf: int) -> int | None:
-        return None if self._due is None else self._due.first(self._layout(), asOf, self._lease)
+    def first_due(self, asOf: int, until: int) -> int | None:
+        return None if self._due is None else self._due.first(self._layout(), until, asOf, self._lease)
 
     def scan(self, asOf: int | None, pageRows: int = 10_000, cutoff: int | None = None) -> Iterator[pa.Table]:
         yield from self._pages(asOf, self._lease, pageRows, cutoff=cutoff)

@@ -14,7 +14,7 @@ from trident.base.errors import FencedError, SnapshotMovedError, StateError, Sta
 from trident_state.messages import Update
 from trident_state.redis import RedisStore
 from trident_state.redis.due_index import DueIndex
-from trident_state.redis.due_scores import score, scores
+from trident_state.redis.due_scores import score, scores, shared_score
 from trident_state.redis.reader import Reader
 from trident_state.state_shape import StateKind, StateShape, replacing
 
@@ -234,3 +234,30 @@ def test_scores_are_never_greater_than_the_times() -> None:
     assert [float(score(time)) for time in times] == found[:-1]
     ordered = sorted(times)
     assert [float(score(time)) for time in ordered] == sorted(found[:-1])
+
+
+@pytest.mark.parametrize("layout", OPTIONS)
+def test_times_that_share_a_score_are_compared_exactly(shared_redis: RedisServer, layout: str) -> None:
+    held = {key: YEAR_3000 + key // 2 for key in range(16)}
+    with started(shared_redis.url, SHAPE, **OPTIONS[layout]) as store:
+        store.apply(LEASE, puts(1, {**held, 16: None}))
+        for until in range(YEAR_3000 - 3, YEAR_3000 + 10):
+            for most in (1, 3, 100):
+                found = store.due(1, until, most)
+                assert found is not None
+                keys = [int(word[1:]) for word in found["word"].to_pylist()]
+                assert len(keys) == min(most, len(expected(dict(held), until)))
+                times = [held[key] for key in keys]
+                assert times == sorted(held.values())[: len(times)] and max(times, default=until) <= until
+            assert store.first_due(1, until) == YEAR_3000
+        for txid in range(2, 9):
+            store.apply(LEASE, puts(txid, {2 * txid - 4: None, 2 * txid - 3: None}))
+            least = YEAR_3000 + txid - 1
+            for until in range(YEAR_3000, YEAR_3000 + 10):
+                first = store.first_due(txid, until)
+                assert first is not None and (first <= least and (first <= until) == (least <= until))
+
+
+def test_a_time_after_all_others_has_the_score_of_no_other() -> None:
+    assert shared_score(2**53 - 1) is None and shared_score(2**53) == 2.0**53 and shared_score(2**53 + 1) is None
+    assert shared_score(-(2**54)) == -(2.0**54) and shared_score(1 - 2**54) is None

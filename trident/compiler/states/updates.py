@@ -38,6 +38,10 @@ class InState:
         """Return the batch time at which a key is due whose due time in the state is `due`."""
         return max(due + self.offset, self.least)
 
+    def until(self, time: int) -> int:
+        """Return the greatest due time in the state at which a key is due at a batch time."""
+        return time - self.offset
+
 
 NextDue = int | None | InState
 """The batch time from which a state needs a batch even if no tuple comes, in microseconds since 1970.
