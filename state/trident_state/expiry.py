@@ -73,8 +73,11 @@ class Expiry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         return Expiry(cutoff, self.cutoff, (now, txid), marks[len(expired) :], shift)
 
     def as_of(self, asOf: int | None, marker: int | None) -> int:
-        """Return the cutoff for a read as of `asOf`: the marker (or None), or the txid before the marker."""
-        return self.cutoff if asOf is None or marker is None or asOf >= marker else self.before
+        """Return the cutoff for a read as of `asOf`: the marker (or None), or the txid before the marker.
+
+        It is -1 if nothing had expired, because the content that a state began with may have the txid 0.
+        """
+        return (self.cutoff if asOf is None or marker is None or asOf >= marker else self.before) or -1
 
 
 def without_expired(values: pa.Array, txids: npt.NDArray[np.int64], cutoff: Cutoff) -> pa.Array:

@@ -295,8 +295,8 @@ class Timed(Protocol):
         With `most`, return only so many keys: those that are due first, in the order of their times. Return None if the
         store keeps no due times, or if the batch after `asOf` has been opened: then the index no longer shows the due
         times as of `asOf`. (This also happens if the log was restored from a copy that lacks that batch.) Raises the
-        errors of `Store.read`. Without `most` a key may be returned a little before its time (some microseconds, after the
-        year 2255).
+        errors of `Store.read`. Without `most` a key may be returned some microseconds before its time, after the year
+        2255.
         """
         ...
 

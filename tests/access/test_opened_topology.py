@@ -69,6 +69,8 @@ def test_what_is_not_there_is_told(tmp_path: Path) -> None:
     topology, _ = counting()
     with pytest.raises(TopologyError, match="give the checkpointLocation of its topology"):
         openTopology(topology, name="wc")
+    with pytest.raises(TopologyError, match=r"openTopology\('wc'\): expected the TridentTopology of the program"):
+        openTopology("wc", checkpointLocation=tmp_path)  # type: ignore[arg-type]
     with pytest.raises(LogError, match="no topology 'wc'"):
         openTopology(topology, name="wc", checkpointLocation=tmp_path)
 

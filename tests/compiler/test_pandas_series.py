@@ -42,7 +42,20 @@ def test_a_function_of_tuples_gives_no_time_finer_than_a_microsecond(kind: str) 
 
 def test_a_column_of_floats_takes_the_nearest_number_of_its_width() -> None:
     assert to_arrow([2**53 + 1, 1], pa.float64()).to_pylist() == [2.0**53, 1.0]
-    assert to_arrow([0.1, 1e39], pa.float32()).to_pylist() == [float(np.float32(0.1)), math.inf]
+    assert to_arrow([0.1, math.inf], pa.float32()).to_pylist() == [float(np.float32(0.1)), math.inf]
+
+
+@pytest.mark.parametrize("values", [[0.5, 1e39], [0.5, -(10**39)], [0.5, 3.4028236e38]])
+def test_a_finite_number_beyond_a_float_is_refused(values: list[float]) -> None:
+    makes: list[Any] = [
+        lambda: to_arrow(values, pa.float32()),
+        lambda: to_arrow([values], pa.list_(pa.float32())),
+        lambda: from_series(pd.Series(values, dtype="float64"), pa.float32()),
+    ]
+    for make in makes:
+        with pytest.raises(NotAccepted) as raised:
+            make()
+        assert raised.value.why == "it is beyond the range of a float; declare double, or return infinity"
 
 
 @pytest.mark.parametrize(

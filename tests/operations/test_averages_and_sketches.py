@@ -174,6 +174,10 @@ def test_fields_that_do_not_fit(aggregator: BuiltinAggregator, fields: str, says
             "lgK must be a whole number; name a field before the aggregator, as in ('v',",
         ),
         (
+            lambda: CountDistinct("v", exact=True),
+            "lgK must be a whole number; name a field before the aggregator, as in ('v',",
+        ),
+        (
             lambda: TopK("v"),
             "TopK('v'): k must be a whole number; name a field before the aggregator, as in ('v', TopK(",
         ),

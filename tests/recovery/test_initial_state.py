@@ -16,8 +16,9 @@ from tests.support.server import RedisServer
 from trident import Average, Count, Evolution, InitialState, Sum, TridentTopology, openState
 from trident.base import crash_points
 from trident.errors import StateError, StateShapeError, StateValueError, TopologyError, UserFunctionError
-from trident.spouts import FixedBatchSpout, PollingSpout
+from trident.spouts import FeederBatchSpout, FixedBatchSpout, PollingSpout
 from trident.state import BackingMapState, MemoryMapState, RedisMapState, SqliteMapState
+from trident.testing import ManualClock
 from trident.testing.local import start_local
 
 BATCHES = [[("a", 1), ("b", 2)], [("a", 5)]]
@@ -89,6 +90,32 @@ def test_a_start_that_was_killed_is_repeated_wholly(
     founded = point in ("start.states.founded", *LATER)
     expected = {"a": 12, "b": 1, "z": 20} if founded else {"a": 102, "b": 1}
     assert run(sales(other, state()), tmp_path) == expected, "a content counts once its state is founded"
+
+
+@pytest.mark.parametrize("groups", [None, 1, 4])
+def test_a_content_is_seen_as_of_the_batch_before_it_expired(
+    groups: int | None, tmp_path: Path, shared_redis: RedisServer
+) -> None:
+    """No batch has the txid 0, but the content has it: the cutoff 0, of which nothing has expired, spares it."""
+    state: Any = MemoryMapState.opaque(ttlSecs=10)
+    if groups is not None:
+        state = RedisMapState.opaque(shared_redis.url, buckets=16, groups=groups, ttlSecs=10)
+    clock, feeder, topology = ManualClock(1_700_000_000), FeederBatchSpout("shop string"), TridentTopology()
+    begun = {f"s{n}": n + 1 for n in range(20)}
+    content = pa.table({"shop": list(begun), "n": list(begun.values())})
+    topology.newStream("sales", feeder).groupBy("shop").persistentAggregate(
+        state, Count(), "n", name="sales", initialState=content
+    )
+    with start_local(topology, name="t", checkpointLocation=tmp_path, clock=clock) as running:
+        feeder.feed(["first"])
+        running.processAllAvailable(timeout=30)
+        clock.advance(20)
+        feeder.feed([f"s{n}" for n in range(10)])
+        running.processAllAvailable(timeout=30)
+        view = running.state("sales")
+        assert dict(view.items()) == {f"s{n}": 1 for n in range(10)}
+        assert view.asOf(1).multiGet(list(begun)) == list(begun.values())
+        assert view.asOf(1)["s0"] == 1 and dict(view.asOf(1).items()) == {**begun, "first": 1}
 
 
 def test_a_state_that_joins_later_begins_there(tmp_path: Path) -> None:

@@ -15,6 +15,10 @@ from trident.plan.nodes import Each, WriteKafka
 
 CALLS: list[tuple[Callable[[Stream], object], str]] = [
     (lambda s: s.writeKafka("", "t"), "lines/1:writeKafka: bootstrapServers='' (str): expected 'host:port'"),
+    (
+        lambda s: s.writeKafka("h:1", "__consumer_offsets"),
+        "topic='__consumer_offsets' (str), which is a topic of the brokers themselves: expected",
+    ),
     (lambda s: s.writeKafka("h:1", "a b"), "topic='a b' (str): expected the name of a topic, such as 'orders'"),
     (lambda s: s.writeKafka("h:1", "t"), "no field 'value' for value=; the fields are (line string, n bigint,"),
     (
@@ -77,11 +81,11 @@ def test_it_returns_the_stream_and_is_explained_without_its_secrets(capsys: pyte
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
-@pytest.mark.parametrize("topic", ["", "a b", ".", "..", "x" * 250, "t\n", "a/b", "ä"])
+@pytest.mark.parametrize("topic", ["", "a b", ".", "..", "x" * 250, "t\n", "a/b", "ä", "__consumer_offsets"])
 def test_a_tuple_that_names_no_topic_is_an_error_in_its_batch(topic: str) -> None:
     """No topic of this name can be created: a frozen batch could never be written."""
     check = Deliverable("t", None)
-    with pytest.raises(ValueError, match=r"topicField 't' is .*, which is no name of a topic: expected 1 to 249 lette"):
+    with pytest.raises(ValueError, match=r"topicField 't' is .*, which is .* topic.*: expected 1 to 249 letters"):
         check(topic)
     assert check.columns([pa.array(["a", None, topic])]) is None
 

@@ -15,6 +15,7 @@ from trident.base.ending import Ending
 from trident.base.errors import StateClosedError, StateError, StateShapeError, TopologyError
 from trident.base.metrics import MetricsRegistry
 from trident.base.names import check_name, did_you_mean
+from trident.base.short_texts import brief
 from trident.compiler.program import Program, RequestPlan
 from trident.compiler.stages import cut
 from trident.drpc.local import LocalDRPC
@@ -97,6 +98,11 @@ def openTopology(
     ...         print(opened.drpc.execute("count", "dog"), opened.state("counts")["cat"])
     [Row(word='dog', count=2)] 1
     """
+    if not hasattr(topology, "sinks"):
+        raise TopologyError(
+            f"openTopology({brief(topology)}): expected the TridentTopology of the program that is started "
+            f"elsewhere, whose name is name=; openState(topology, state) opens a state by names, without the program"
+        )
     check_name("name", name)
     program = cut(topology)
     writers = {step.state.name: step for group in program.groups for step in group.states}

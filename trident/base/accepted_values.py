@@ -7,6 +7,7 @@ as a different value (1e-77 as 0.00). So only values that the declared type can 
 
 import datetime
 import decimal
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -184,12 +185,23 @@ def _accept_plain(value: Any, kind: pa.DataType, accepted: tuple[Any, ...]) -> A
     if isinstance(value, datetime.datetime):
         raise NotAccepted(value, kind, why="write .date()")
     if kinds.is_floating(kind):
-        try:
-            return float(value)
-        except OverflowError:
-            raise NotAccepted(value, kind, why="it is greater than the largest double") from None
+        return _accept_floating(value, kind)
     return bytes(value) if kinds.is_binary(kind) else value
 
+
+def _accept_floating(value: float, kind: pa.DataType) -> float:
+    """Return a number that is finite in the type if it is finite."""
+    try:
+        number = float(value)
+    except OverflowError:
+        raise NotAccepted(value, kind, why="it is greater than the largest double") from None
+    if _BEYOND_FLOAT <= abs(number) < math.inf and kinds.is_float32(kind):
+        raise NotAccepted(value, kind, why="it is beyond the range of a float; declare double, or return infinity")
+    return number
+
+
+_BEYOND_FLOAT = 2.0**128 - 2.0**103
+"""The least number that a float of 32 bits would round to infinity."""
 
 _NO_BOOL = "a bool is not accepted as a number; write int(...)"
 _MOST_BITS = 127

@@ -93,8 +93,8 @@ def to_arrow(values: list[Any], kind: pa.DataType, exact: bool | None = None) ->
     """Return the values as a column of type `kind`. Raises NotAccepted for the first value that is not of that type.
 
     Nothing is parsed or truncated: 1.5, "1" and True are not ints, and a time finer than a microsecond is refused. An
-    int is accepted as a float. In a column of floats a number becomes the nearest float of that width, or infinity
-    beyond its range, as in a cast of Spark. `exact` is the result of `are_exact`, if the caller has it already.
+    int is accepted as a float. In a column of floats a number becomes the nearest float of that width; a finite number
+    beyond its range is refused. `exact` is the result of `are_exact`, if the caller has it already.
     """
     if not (are_exact(values, kind) if exact is None else exact):
         values = [_accept_row(value, kind, row) for row, value in enumerate(values)]

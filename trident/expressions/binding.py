@@ -105,7 +105,8 @@ def _name_in(name: str, schema: StructType) -> str:
     first = name.partition(".")[0]
     found = next((each for each in (name, first) if each in schema.names), None)
     if found is None:
-        raise UnknownField(f"no field {name!r}; the fields are ({ddl(schema)}){did_you_mean(name, schema.names)}")
+        hint = did_you_mean(name, schema.names) or f"; if {name!r} is a text and not a field, write lit({name!r})"
+        raise UnknownField(f"no field {name!r}; the fields are ({ddl(schema)}){hint}")
     return found
 
 

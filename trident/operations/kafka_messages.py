@@ -13,15 +13,18 @@ from trident.operations.column_functions import ColumnFunction
 _NAME = r"[a-zA-Z0-9._-]{1,249}"
 _TOPIC = re.compile(_NAME)
 _FOLDERS = (".", "..")
+OF_BROKERS = "which is a topic of the brokers themselves"
+INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata")
+"""The topics of the brokers themselves: another message in them damages positions and transactions."""
 
 
 def is_topic(name: str) -> bool:
-    """Return whether Kafka allows a topic of this name.
+    """Return whether a message may be written to a topic of this name: Kafka allows it, and it is not the brokers' own.
 
-    >>> is_topic("shop.orders"), is_topic("shop orders"), is_topic("..")
-    (True, False, False)
+    >>> is_topic("shop.orders"), is_topic("shop orders"), is_topic(".."), is_topic("__consumer_offsets")
+    (True, False, False, False)
     """
-    return _TOPIC.fullmatch(name) is not None and name not in _FOLDERS
+    return _TOPIC.fullmatch(name) is not None and name not in _FOLDERS and name not in INTERNAL
 
 
 @dataclass(frozen=True)
@@ -42,10 +45,10 @@ class Deliverable(ColumnFunction):
         given = dict(zip(self.fields, values, strict=True))
         topic = given.get(self.topic) if self.topic else None
         if topic is not None and not is_topic(topic):
+            why = OF_BROKERS if topic in INTERNAL else "which is no name of a topic"
             raise ValueError(
-                f"topicField {self.topic!r} is {topic[:300]!r}, which is no name of a topic: expected 1 to 249 "
-                f"letters a to z, digits, '.', '_' and '-', or null; correct the name, or filter such tuples "
-                f"out before it"
+                f"topicField {self.topic!r} is {topic[:300]!r}, {why}: expected 1 to 249 letters a to z, digits, '.', "
+                f"'_' and '-', or null; correct the name, or filter such tuples out before it"
             )
         for header in (given.get(self.headers) if self.headers else None) or ():
             if header is None or header[0] is None:
@@ -63,7 +66,9 @@ class Deliverable(ColumnFunction):
 
 
 def _are_topics(texts: pa.Array) -> bool:
-    right = pc.and_not(pc.match_substring_regex(texts, f"^{_NAME}$"), pc.is_in(texts, pa.array(_FOLDERS, texts.type)))
+    right = pc.and_not(
+        pc.match_substring_regex(texts, f"^{_NAME}$"), pc.is_in(texts, pa.array([*_FOLDERS, *INTERNAL], texts.type))
+    )
     newline = pc.any(pc.match_substring(texts, "\n")).as_py()  # "$" also matches before one
     return pc.all(right).as_py() is not False and not newline
 

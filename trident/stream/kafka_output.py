@@ -11,7 +11,7 @@ from trident.base.errors import TopologyError, TypeDeclarationError
 from trident.base.short_texts import typed_brief
 from trident.base.step import Step
 from trident.base.types import type_ddl
-from trident.operations.kafka_messages import Deliverable, is_topic
+from trident.operations.kafka_messages import INTERNAL, OF_BROKERS, Deliverable, is_topic
 from trident.plan import nodes, rules
 from trident.plan.kafka_target import KafkaGuarantee, KafkaTarget
 from trident.stream.base import StreamBase, StreamT
@@ -134,7 +134,8 @@ def check_kafka(
             f"bootstrapServers={typed_brief(bootstrapServers)}: expected 'host:port', several separated by commas"
         )
     if not isinstance(topic, str) or not is_topic(topic):
-        raise step.wrong(f"topic={typed_brief(topic)}: expected the name of a topic, such as 'orders'")
+        internal = f", {OF_BROKERS}" if topic in INTERNAL else ""
+        raise step.wrong(f"topic={typed_brief(topic)}{internal}: expected the name of a topic, such as 'orders'")
     try:
         check_choice("guarantee", guarantee, get_args(KafkaGuarantee))
     except TopologyError as error:

@@ -151,7 +151,7 @@ class Writer:
         native = str(self._shape.combine.native).encode()
         how: tuple[bytes, ...] = (native, self._records.number, b"%d" % task.wanted, b"%d" % self._bare)
         if task.expiry is not None and task.expiry.cutoff > 0:
-            how += (b"%d" % task.expiry.cutoff, b"%d" % task.expiry.before)
+            how += (b"%d" % task.expiry.cutoff, b"%d" % (task.expiry.before or -1))
         chunks = [
             list(task.keys.chunks(task.keys.group(group), PUT_KEYS, fields.ends)) if task.takes(group) else []
             for group in task.groups

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import types as kinds
 
 from trident.base.pandas_series import flat_series
@@ -133,7 +134,10 @@ def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if kinds.is_nested(kind) or kinds.is_decimal(kind):
         return to_arrow(to_python(array), kind)
     try:
-        return array.cast(kind, safe=not kinds.is_floating(kind))
+        cast = array.cast(kind, safe=not kinds.is_floating(kind))
+        if kinds.is_float32(kind) and pc.any(pc.and_not(pc.is_inf(cast), pc.is_inf(array.cast(pa.float64())))).as_py():
+            return to_arrow(to_python(array), kind)  # refuses the number that is beyond the range
+        return cast
     except pa.ArrowInvalid:
         why = _FINER if kinds.is_timestamp(kind) else ""
         raise NotAccepted(*_first_misfit(array, kind), why) from None

@@ -63,11 +63,11 @@ class CountDistinct(BuiltinAggregator):
 
     def __post_init__(self) -> None:
         check_flag("CountDistinct: exact", self.exact)
-        if self.exact and self.lgK != 12:
-            raise TopologyError(f"CountDistinct: lgK={self.lgK!r} is the size of a sketch, and exact=True has none")
         if not self.exact:
             _library("CountDistinct")
-            check_parameter("CountDistinct", "lgK", self.lgK, 4, 21)
+        check_parameter("CountDistinct", "lgK", self.lgK, 4, 21)
+        if self.exact and self.lgK != 12:
+            raise TopologyError(f"CountDistinct: lgK={self.lgK!r} is the size of a sketch, and exact=True has none")
         object.__setattr__(self, "_form", ExactDistinct() if self.exact else _DistinctSketch(self.lgK))
 
     @property
