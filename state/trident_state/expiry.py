@@ -77,7 +77,8 @@ class Expiry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
         It is -1 if nothing had expired, because the content that a state began with may have the txid 0.
         """
-        return (self.cutoff if asOf is None or marker is None or asOf >= marker else self.before) or -1
+        cutoff = self.cutoff if asOf is None or marker is None or asOf >= marker else self.before
+        return cutoff or -1
 
 
 def without_expired(values: pa.Array, txids: npt.NDArray[np.int64], cutoff: Cutoff) -> pa.Array:

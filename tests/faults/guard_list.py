@@ -973,8 +973,8 @@ GUARDS = [
         "expiry, a read as of the batch before",
         "a value expires during a read that began before the batch that made it expire",
         "state/trident_state/expiry.py",
-        "        return self.cutoff if asOf is None or marker is None or asOf >= marker else self.before",
-        "        return self.cutoff",
+        "        cutoff = self.cutoff if asOf is None or marker is None or asOf >= marker else self.before",
+        "        cutoff = self.cutoff",
         "tests/state/memory/test_contract.py -k nothing_to_the_first_batch",
     ),
     Guard(
@@ -3948,8 +3948,8 @@ GUARDS = [
         "expiry, the content of a new state",
         "a read as of the batch before lacks values of the content that the state began with",
         "state/trident_state/expiry.py",
-        "or asOf >= marker else self.before) or -1",
-        "or asOf >= marker else self.before)",
+        "        return cutoff or -1",
+        "        return cutoff",
         "tests/recovery/test_initial_state.py -k 'before_it_expired and None'",
     ),
 ]
