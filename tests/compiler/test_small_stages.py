@@ -64,8 +64,9 @@ def sink(stream: Stream) -> object:
         lambda s: s.groupBy("k").persistentAggregate(STATE, {"a": Count(where=col("n") > 1), "b": Sum("n")}, name="a"),
         lambda s: sink(s.join(s.groupBy("k").aggregate("n", Max(), "best"), ["k"], ["k2", "n", "best"])),
         lambda s: sink(s.partitionBy("k").project("n").merge(s.project("n"))),
+        lambda s: sink(s.maxBy("n", scope="batch")),
     ],
-    ids=["expressions", "native", "bundle", "maxBy", "where", "join", "partitions"],
+    ids=["expressions", "native", "bundle", "maxBy", "where", "join", "partitions", "greatest tuple"],
 )
 def test_a_stage_whose_steps_are_all_of_the_library_qualifies(steps: Steps) -> None:
     assert qualifying(steps) == [1]
@@ -83,6 +84,8 @@ def test_a_stage_whose_steps_are_all_of_the_library_qualifies(steps: Steps) -> N
         lambda s: sink(s.peek(print)),
         lambda s: sink(s.transform(lambda frame: frame)),
         lambda s: sink(s.partition(lambda tuple, partitions: 0)),
+        lambda s: sink(s.maxBy("n", lambda a, b: a - b, scope="batch")),
+        lambda s: sink(s.min(lambda a, b: a.n - b.n, scope="batch")),
     ],
     ids=[
         "function",
@@ -94,6 +97,8 @@ def test_a_stage_whose_steps_are_all_of_the_library_qualifies(steps: Steps) -> N
         "peek",
         "transform",
         "own partitions",
+        "own comparator of values",
+        "own comparator of tuples",
     ],
 )
 def test_a_stage_with_code_of_the_user_or_by_partition_runs_on_spark(steps: Steps) -> None:

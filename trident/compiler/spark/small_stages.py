@@ -56,7 +56,7 @@ def _is_of_the_library(node: Node) -> bool:
         case WindowPanes():
             return node.windowing.aggregation is not None and _is_builtin(node.windowing.aggregation)
         case Pick():
-            return node.scope == "batch"
+            return node.scope == "batch" and getattr(node.picking, "comparator", None) is None
     return in_sql(node) or traits_of(node).runner(node) != PYTHON
 
 
