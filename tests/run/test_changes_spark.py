@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, SparkSession, functions
 
 from tests.support.change_events import ROW, Connector
 from tests.support.changes import FIELDS, History, expected, found, program
@@ -65,6 +65,20 @@ def test_a_native_filter_over_changes(spark: SparkSession, tmp_path: Path) -> No
         running.processAllAvailable(timeout=120)
         wanted = {key: (g, v, 2 * v) for key, g, v in history.rows.values() if v is not None and v > 2}
         assert found(running, ["large"])["large"] == wanted
+
+
+def test_a_column_that_a_function_makes_of_the_kind_is_refused(spark: SparkSession) -> None:
+    def kept(v: Column) -> Column:
+        return functions.col("_change_type") != "delete"
+
+    topology = TridentTopology()
+    changes = topology.newStream("s", FixedBatchSpout(FIELDS, History(22).grow(1, most=5).batches)).asChanges("kind")
+    changes.filter("v", kept).persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="n")
+    with (
+        pytest.raises(BatchFailedError, match="which reads '_change_type', and its input fields are v"),
+        topology.start(spark=spark, maxAttempts=1) as running,
+    ):
+        running.processAllAvailable(timeout=120)
 
 
 def test_events_of_debezium_on_spark(spark: SparkSession, tmp_path: Path) -> None:

@@ -54,12 +54,14 @@ class Operation:
     @property
     def words(self) -> frozenset[str]:
         """The words of a SQL expression or a ready Column in small letters, among them the fields that it reads."""
-        text = ""
         if self.call is Call.EXPRESSION:
-            text = self.target.text
-        elif self.call is Call.COLUMN:
-            text = str(self.target)
-        return frozenset(re.findall(r"\w+", text.lower()))
+            return words_of(self.target.text)
+        return words_of(str(self.target)) if self.call is Call.COLUMN else frozenset()
+
+
+def words_of(text: str) -> frozenset[str]:
+    """Return the words of a text of Spark SQL, in small letters."""
+    return frozenset(re.findall(r"\w+", text.lower()))
 
 
 class TridentCollector(Protocol):

@@ -13,12 +13,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from trident.base.callsite import CallSite
+from trident.base.changes import CHANGE
 from trident.base.errors import TridentError, UserCodeError
 from trident.compiler.columns.function_errors import Where
 from trident.compiler.spark.plan_calls import selected
 from trident.compiler.spark.sessions import visible_in
 from trident.compiler.spark.sql_names import all_quoted, cast, plain, quoted, widens
-from trident.operations.functions import Call, Operation
+from trident.operations.functions import Call, Operation, words_of
 from trident.plan.nodes import Each, Filter, Map, Node, Transform
 
 Learned = dict[tuple[int, str], str]
@@ -172,6 +173,9 @@ def _column(node: Node, operation: Operation, inputs: tuple[str, ...]) -> Column
         raise where.raised(cause, [], 0) from cause
     if not isinstance(result, Column):
         what = f"returned {type(result).__name__}, but is annotated '-> Column'"
+        raise where.error(what, kind=UserCodeError)
+    if CHANGE in words_of(str(result)) and CHANGE not in inputs:  # in a stream of changes no step may read it
+        what = f"returned {result}, which reads {CHANGE!r}, and its input fields are {', '.join(inputs)}"
         raise where.error(what, kind=UserCodeError)
     return result
 
