@@ -201,10 +201,10 @@ def test_faults_of_an_object_store_are_found(site: Site, s3_server: S3Server) ->
 
     assert rows() == []
     (site.folder / "wrong").write_text(SECRET)
-    check_one(rows(secret_access_key="file:wrong"), "files_location", "driver cannot", "credentials")
+    check_one(rows(secret_access_key="file:wrong"), "files_location", "one cannot", "credentials")
     check_one(rows(secret_access_key="file:absent"), "files_location", "absent", "filesStorage")
-    check_one(rows(url="s3://no-such-bucket/runs"), "files_location", "driver cannot", "correct the URL")
-    check_one(rows(endpoint=f"http://127.0.0.1:{free_port()}"), "files_location", "driver cannot", "Start the store")
+    check_one(rows(url="s3://no-such-bucket/runs"), "files_location", "one cannot", "correct the URL")
+    check_one(rows(endpoint=f"http://127.0.0.1:{free_port()}"), "files_location", "one cannot", "Start the store")
 
 
 # --- the program, ports and packages -------------------------------------------------------------------------------

@@ -39,6 +39,7 @@ LEFT_OUT = (
             "tests/compiler/test_ledger_spark.py",
             "tests/compiler/test_spark_errors.py",
             "tests/access/test_spark_source.py",
+            "tests/doctor/test_spark.py::test_workers_that_lack",
             "tests/differential/test_differential.py::test_spark_agrees",
             "tests/faults/test_java.py",
             "tests/files/test_on_spark.py",
@@ -108,6 +109,8 @@ LEFT_OUT = (
     LeftOut(
         "holds one more store, place or source to a contract that others of its kind stay for",
         (
+            "tests/doctor/test_planted_servers.py::test_faults_of_kafka",
+            "tests/doctor/test_planted_servers.py::test_faults_of_an_object_store",
             "tests/files/test_hdfs.py",
             "tests/files/test_hdfs_runs.py",
             "tests/files/test_output_contract.py::TestParquetOnHdfs",
@@ -123,6 +126,7 @@ LEFT_OUT = (
             "tests/state/redis/test_numbers.py",
         ),
         (
+            "tests/doctor/test_planted_servers.py::test_a_fault_of_redis",
             "tests/files/test_output_contract.py::TestParquetOnAnObjectStore",
             "tests/files/test_hdfs.py::test_who_is_killed_before_the_file_has_its_name",
             "tests/files/test_hdfs.py::test_every_block_is_flushed",

@@ -1,5 +1,6 @@
 """``trident doctor``: find what is wrong with this machine, its settings and servers before a topology starts."""
 
+import functools
 import time
 import warnings
 from collections.abc import Sequence
@@ -8,23 +9,34 @@ from typing import Any
 
 import click
 
-from trident.base.errors import TridentError
 from trident.base.finding import Finding
 from trident.base.json_values import to_json
-from trident.base.redis_address import redacted
-from trident.cli.program_options import ProgramArguments, maybe_program_options, once, pairs, start_options
+from trident.cli.program_options import (
+    ProgramArguments,
+    SparkArguments,
+    maybe_program_options,
+    once,
+    pairs,
+    spark_options,
+    start_options,
+)
 from trident.cli.secret_types import Setting
+from trident.cluster.driver_session import driver_session
 from trident.cluster.program import load_topology
+from trident.cluster.spark_confs import check_confs
 from trident.cluster.submission import read_settings
 from trident.configuration.start_options import StartOptions
 from trident.doctor.case import Case
 from trident.doctor.checks import CHECKS, Diagnosis, diagnoses
+from trident.doctor.foreign_errors import said
 
 
 @click.command()
 @maybe_program_options
 @start_options("engine")
-@click.option("--profile", envvar="TRIDENT_PROFILE", help="The profile of trident.toml. [env: TRIDENT_PROFILE]")
+@spark_options
+@click.option("--spark", "with_spark", is_flag=True, help="Also start Spark, and examine sources from its workers.")
+@click.option("--spark-secs", default=120.0, show_default=True, help="The time that Spark may take for that.")
 @click.option(
     "--set", "settings", type=Setting(), multiple=True, help="An option of the start: filesLocation=s3://b/p."
 )
@@ -33,7 +45,9 @@ from trident.doctor.checks import CHECKS, Diagnosis, diagnoses
 def doctor(
     topology: ProgramArguments,
     options: StartOptions,
-    profile: str | None,
+    spark: SparkArguments,
+    with_spark: bool,
+    spark_secs: float,
     settings: Sequence[str],
     port: int | None,
     as_json: bool,
@@ -56,7 +70,11 @@ def doctor(
             program = load_topology(topology.program)
         except Exception as error:  # whatever the user's module raises
             found.append(Diagnosis("program", _not_loaded(topology.program, error)))
-    case = Case(name=topology.name, program=program, given=given, profile=profile, port=port)
+    session = None
+    if with_spark or spark.master is not None or spark.confs:
+        check_confs(spark.settings)
+        session = functools.partial(driver_session, topology.name, spark.master, spark.settings)
+    case = Case(topology.name, program, given, spark.profile, port=port, session=session, spark_secs=spark_secs)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a check says in its findings what a start would warn of
         found += diagnoses(case)
@@ -81,10 +99,8 @@ def as_text(diagnosis: Diagnosis) -> str:
 
 
 def _not_loaded(program: str, error: Exception) -> Finding:
-    said = redacted(" ".join(str(error).split()))
-    known = isinstance(error, TridentError)
     todo = "Correct the program, or run trident doctor in its folder with its environment (the same Python)"
-    return Finding(program, said if known else f"{type(error).__name__}: {said}", "the program cannot be loaded", todo)
+    return Finding(program, said(error), "the program cannot be loaded", todo)
 
 
 def _counted(found: Sequence[Diagnosis]) -> str:

@@ -2,16 +2,20 @@
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trident.base.errors import TopologyError
 from trident.base.finding import Now
 from trident.configuration.layers import configured
 from trident.log import RedisLog
 from trident.plan.topology_protocol import TopologyPlan
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,9 @@ class Case:
     """The port at which the run is to be served."""
     host: str = "127.0.0.1"
     now: Now = time.time
+    session: "Callable[[], AbstractContextManager[SparkSession]] | None" = None
+    """Starts Spark, if it is to be examined."""
+    spark_secs: float = 120.0
 
     @cached_property
     def options(self) -> Mapping[str, Any]:

@@ -10,10 +10,13 @@ from trident.doctor.case import Case
 from trident.doctor.checkpoint import checkpoint, log
 from trident.doctor.configuration import configuration
 from trident.doctor.files_location import files_location
+from trident.doctor.foreign_errors import said
 from trident.doctor.java import java, spark_home, worker_python
 from trident.doctor.machine import names, open_files, port
-from trident.doctor.packages import missing, packages
+from trident.doctor.missing_package import missing
+from trident.doctor.packages import packages
 from trident.doctor.parts import parts, program
+from trident.doctor.workers import spark
 
 Check = Callable[[Case], Iterable[Finding]]
 """A question about a case, which answers with the faults that it finds. Its name is that of the function."""
@@ -32,6 +35,7 @@ CHECKS: Sequence[Check] = (
     log,
     program,
     parts,
+    spark,
 )
 
 
@@ -52,11 +56,7 @@ def diagnoses(case: Case, checks: Sequence[Check] = CHECKS) -> Iterator[Diagnosi
         except MissingPackageError as error:
             yield Diagnosis(name, missing(f"the check {name}", error))
         except (TridentError, OSError, ValueError) as error:
-            yield Diagnosis(name, Finding(f"the check {name}", _said(error), "this was not examined", _UNFINISHED))
+            yield Diagnosis(name, Finding(f"the check {name}", said(error), "this was not examined", _UNFINISHED))
 
 
 _UNFINISHED = "See the message: mostly a file, a right or a server of this machine that no other finding names"
-
-
-def _said(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__

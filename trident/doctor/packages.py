@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterable
 from importlib import metadata
 
-from trident.base.errors import MissingPackageError
 from trident.base.finding import Finding
 from trident.doctor.case import Case
 
@@ -23,8 +22,8 @@ def packages(case: Case) -> Iterable[Finding]:
 def unmet(requirement: str) -> Iterable[Finding]:
     """Yield a finding if a requirement is not met here.
 
-    >>> [finding.found for finding in unmet("click>=99,<100")]
-    ['click ... is installed; trident-pyspark needs click>=99,<100']
+    >>> [finding.found for finding in unmet("no-such-distribution>=1")]
+    ['it is not installed; trident-pyspark needs no-such-distribution>=1']
     """
     name = re.match(r"[\w.-]+", requirement)
     assert name is not None
@@ -37,13 +36,6 @@ def unmet(requirement: str) -> Iterable[Finding]:
     if not all(_holds(there, sign, bound) for sign, bound in _BOUND.findall(requirement)):
         found = f"{name[0]} {there} is installed; {DISTRIBUTION} needs {requirement}"
         yield Finding(name[0], found, "calls may fail, or give other results than tested", todo)
-
-
-def missing(about: str, error: MissingPackageError) -> Finding:
-    """Return the finding for a package of an extra that a part of the program needs."""
-    command = re.search(r"pip install '[^']+'", str(error))
-    todo = f"{command[0] if command else 'Install it'}, for the driver and where Spark's workers run"
-    return Finding(about, str(error), "the topology does not start", todo)
 
 
 def _holds(there: str, sign: str, bound: str) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from trident.base.clock import SystemClock
-from trident.base.errors import MissingPackageError, TridentError
+from trident.base.errors import TridentError
 from trident.base.finding import Examined, Finding
 from trident.compiler.engine_choice import check_engine
 from trident.compiler.program import Program
@@ -11,7 +11,7 @@ from trident.compiler.stages import cut
 from trident.configuration.settings import Settings
 from trident.configuration.start_options import OptionValues, checked
 from trident.doctor.case import Case
-from trident.doctor.packages import missing
+from trident.doctor.examination import examined
 from trident.plan.nodes import Sink
 from trident.plan.sinks import sink_traits
 from trident.run.start import check_fit
@@ -36,24 +36,15 @@ def program(case: Case) -> Iterable[Finding]:
 def parts(case: Case) -> Iterable[Finding]:
     """Examine each source, state and output of the program that can examine its own environment."""
     seen = set()
-    for about, part in _parts_of(case):
-        for finding in _examined(about, part, case):
+    for about, part in parts_of(case):
+        for finding in examined(about, part, case.now):
             if (finding.about, finding.found) not in seen:
                 seen.add((finding.about, finding.found))
                 yield finding
 
 
-def _examined(about: str, part: Examined, case: Case) -> Iterator[Finding]:
-    try:
-        yield from part.examine(case.now)
-    except MissingPackageError as error:
-        yield missing(about, error)
-    except TridentError as error:
-        todo = "Correct what the message names: an address, a name or a right"
-        yield Finding(about, str(error), "the topology does not start, or fails with its first batch", todo)
-
-
-def _parts_of(case: Case) -> Iterator[tuple[str, Examined]]:
+def parts_of(case: Case) -> Iterator[tuple[str, Examined]]:
+    """Yield the sources, states and outputs of the program that can examine themselves, each with its name."""
     for node in case.program.nodes if case.program else ():
         spout, state = getattr(node, "spout", None), getattr(node, "state", None)
         if isinstance(spout, Examined):

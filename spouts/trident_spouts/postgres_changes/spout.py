@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from pyspark.sql.types import StructType
 
@@ -130,6 +130,7 @@ class PostgresChangesSpout:
     _declared: StructType | None = field(compare=False)
     _fields: StructType | None = field(compare=False)
     kind = SpoutKind.OPAQUE
+    driverReads: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -204,7 +204,8 @@ class RedisMapState:
         now
             The clock of this machine, in seconds since 1970.
 
-        >>> [finding.found for finding in RedisMapState.opaque("env:NOT_SET_ANYWHERE").examine()][0][-55:]
+        >>> (finding,) = RedisMapState.opaque("env:NOT_SET_ANYWHERE").examine()
+        >>> finding.found.rpartition(": ")[2]
         'the environment variable NOT_SET_ANYWHERE is not set'
         """
         address = Address(self.url, self.connectTimeout, self.socketTimeout)
