@@ -8,9 +8,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.doctor.site import SECRET
+from tests.support import s3
+from tests.support.s3 import S3Server
 from tests.support.server import RedisServer
 from trident import Count, TridentTopology
+from trident.base.finding import Finding
 from trident.doctor.case import Case
+from trident.doctor.files_location import files_location
 from trident.doctor.workers import spark as examine_spark
 from trident.spouts import FixedBatchSpout
 from trident.state import RedisMapState
@@ -39,6 +43,27 @@ def test_workers_that_lack_a_variable_of_the_driver_are_found(
     assert "Spark's workers: a state at env:ONLY_OF_THE_DRIVER" in workers and "is not set" in workers
     assert found(RedisMapState.opaque("env:ONLY_OF_THE_DRIVER")) == []  # the driver alone writes it
     assert found(RedisMapState.opaque(shared_redis.url, writers="auto")) == []
+
+
+@pytest.mark.spark
+def test_workers_that_lack_the_secret_of_the_files_are_found(
+    spark: SparkSession, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark.range(1).mapInArrow(lambda batches: batches, "id long").count()
+    monkeypatch.setenv("KEY_OF_THE_DRIVER", s3.SECRET)
+    storage = dict(s3_server.storage)
+
+    def found(secret: str) -> list[Finding]:
+        given = {"filesLocation": f"s3://{s3.BUCKET}/doctor", "filesStorage": storage | {"secret_access_key": secret}}
+        case = Case(given=given, session=lambda: contextlib.nullcontext(spark))
+        assert list(files_location(case)) == []
+        return list(examine_spark(case))
+
+    (workers,) = found("env:KEY_OF_THE_DRIVER")
+    assert (
+        workers.about == f"Spark's workers: s3://{s3.BUCKET}/doctor" and "KEY_OF_THE_DRIVER is not set" in workers.found
+    )
+    assert found(storage["secret_access_key"]) == []
 
 
 def test_a_spark_that_does_not_answer_is_given_up() -> None:
