@@ -313,7 +313,7 @@ def test_cancel_stops_this_batch_and_no_other(on_spark: OnSpark, spark: SparkSes
     threads["other"].start()
     assert begun("other", 240), f"no core was free: {left_on(spark)} tasks run"
     threads["slow"].start()
-    begun("slow", 20)  # without a second core its job waits, and is cancelled while it waits
+    begun("slow", 5)  # without a second core its job waits, and is cancelled while it waits
     slots["slow"].cancel()
     threads["slow"].join(120)
     assert isinstance(outcome.get("slow"), AttemptCancelledError), (outcome, left_on(spark))

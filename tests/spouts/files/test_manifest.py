@@ -214,5 +214,5 @@ def test_two_spellings_of_a_name_are_one_file(named: Named, tmp_path: Path) -> N
     one, two = named.write("a", 2), named.write("b", 1)
     spellings = [one, f"./{one}", two, f"{tmp_path}/{one}", f"in/../{one}", "link/a", f"file://{tmp_path}/in/a"]
     named.name(spellings)
-    assert batches(named.spout()) == ([["a 0", "a 1", "b 0"]], batches(named.spout())[1])
+    assert batches(named.spout())[0] == [["a 0", "a 1", "b 0"]]
     assert batches(named.spout(maxFilesPerBatch=1))[0] == [["a 0", "a 1"], ["b 0"]]
