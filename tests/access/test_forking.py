@@ -35,6 +35,7 @@ from trident.base.errors import (
     TridentError,
 )
 from trident.log import RedisLog, frozen_results
+from trident.log.sqlite_log import SqliteLog
 from trident.recovery.savepoint import SavedOutput
 from trident.spouts import BatchSpout, FixedBatchSpout, PostgresChangesSpout, RichSpout
 from trident.state import BackingMapState, MemoryMapState, RedisMapState, SqliteMapState
@@ -181,6 +182,24 @@ def test_a_start_that_begins_before_the_fork_does_not_go_on_after_it(tmp_path: P
         contents(words(LATER), "second", tmp_path)
     forkTopology("first", "before", "second", tmp_path)
     assert contents(words(LATER), "second", tmp_path) == WHOLE
+
+
+def test_a_fork_that_is_started_as_soon_as_it_is_complete_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start takes the log between the last write of the fork and its return of the log."""
+    save(words(), tmp_path)
+    give_back, started = SqliteLog.give_back, []
+
+    def late(log: SqliteLog, lease: Any) -> None:
+        if not started:
+            started.append(True)
+            assert contents(words(LATER), "second", tmp_path) == WHOLE
+        give_back(log, lease)
+
+    monkeypatch.setattr(SqliteLog, "give_back", late)
+    forkTopology("first", "before", "second", tmp_path)
+    assert started and contents(words(LATER), "second", tmp_path) == WHOLE
 
 
 def test_a_damaged_savepoint_is_refused_before_anything_is_written(tmp_path: Path) -> None:

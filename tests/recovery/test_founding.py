@@ -1,5 +1,7 @@
 """A state is founded in steps: the log notes its birth, its store is made, and the log notes that it was."""
 
+import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +11,15 @@ from tests.access.small_topologies import fixed
 from tests.support.server import RedisServer
 from trident import Count, Sum, TridentTopology, openState
 from trident.base import crash_points
+from trident.base.attempt import Lease
+from trident.base.errors import LogMismatchError, StateOwnedError
 from trident.log.sqlite_log import SqliteLog
 from trident.run.start import LOG_FILE
-from trident.state import MemoryMapState, RedisMapState
+from trident.state import DeltaMapState, MemoryMapState, RedisMapState, SqliteMapState
 from trident.testing.local import start_local
+from trident_state.backing.store import BackingStore
+from trident_state.delta.store import DeltaStore
+from trident_state.redis.store import RedisStore
 
 
 class Killed(BaseException):
@@ -112,3 +119,62 @@ def test_a_start_that_is_interrupted_gives_the_log_back(tmp_path: Path, interrup
         assert lease is not None and bool(lease.token) == (interrupt is Killed)
     finally:
         log.close()
+
+
+def stores_of(place: str, where: Path, redis: RedisServer) -> tuple[Any, type[Any]]:
+    """Return a state in a store, and the class of its stores."""
+    if place == "redis":
+        return RedisMapState.opaque(redis.url), RedisStore
+    if place == "sqlite":
+        return SqliteMapState.opaque(where / "state.sqlite"), BackingStore
+    return DeltaMapState.opaque(str(where / "delta")), DeltaStore
+
+
+@pytest.mark.filterwarnings("ignore:state .counts. is new", "ignore:state .counts.. appendonly is off")
+@pytest.mark.parametrize("before", [[], ["start.state.born"]])
+@pytest.mark.parametrize("place", ["redis", "sqlite", "delta"])
+def test_a_creation_that_ends_late_is_that_of_another_life(
+    tmp_path: Path, shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch, place: str, before: list[str]
+) -> None:
+    """A driver that has lost the log creates the state between the look of its successor and its creation."""
+    factory, store = stores_of(place, tmp_path, shared_redis)
+    for point in before:
+        kill_at(point, counting([["a"]], factory), tmp_path)
+    kill_at("start.log.taken", counting([["a"]], factory), tmp_path)
+    create, late = store.create, []
+
+    def created(self: Any, lease: Lease, birth: int) -> None:
+        if not late:
+            late.append(Lease(lease.epoch - 1, "of the earlier driver"))
+            create(self, late[0], birth)
+        create(self, lease, birth)
+
+    monkeypatch.setattr(store, "create", created)
+    topology = counting([["a"], ["a", "b"]], factory)
+    with start_local(topology, name="wc", checkpointLocation=tmp_path) as running:
+        running.processAllAvailable(timeout=20)
+        assert late and dict(running.state("counts").items()) == {"a": 2, "b": 1}
+
+
+@pytest.mark.filterwarnings("ignore:state .counts. is new", "ignore:state .counts.. appendonly is off")
+@pytest.mark.parametrize("place", ["redis", "sqlite", "delta"])
+def test_a_state_of_another_topology_that_appears_meanwhile_is_left_alone(
+    tmp_path: Path, shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    factory, store = stores_of(place, tmp_path, shared_redis)
+    kill_at("start.log.taken", counting([["a"]], factory), tmp_path)  # then ours is the higher epoch
+    create, appeared = store.create, []
+
+    def created(self: Any, lease: Lease, birth: int) -> None:
+        if not appeared:
+            appeared.append(True)
+            other = copy.copy(self)
+            other._identity = replace(self._identity, log="another")
+            create(other, Lease(1, "of another topology"), birth)
+        create(self, lease, birth)
+
+    monkeypatch.setattr(store, "create", created)
+    with pytest.raises(StateOwnedError, match="got a state of topology 'wc' \\(log another\\) during this start"):
+        start_local(counting([["a"]], factory), name="wc", checkpointLocation=tmp_path)
+    with pytest.raises(LogMismatchError, match="another"):
+        start_local(counting([["a"]], factory), name="wc", checkpointLocation=tmp_path)

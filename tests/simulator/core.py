@@ -33,6 +33,7 @@ from trident.files.disk import DiskFiles
 from trident.files.store import StoredFile
 from trident.log import frozen_batches
 from trident.log.redis_log import RedisTransactionLog
+from trident.log.returned_lease import give_back
 from trident.outputs.parquet_outlet import ParquetOutlet
 from trident.reads.commit_gate import CommitGate
 from trident.recovery.acquisition import Begun, begin, close_all, open_stores
@@ -106,7 +107,7 @@ class Started:
     def close(self) -> None:
         if not any(run.writes_hang for run in self.runs.values()):
             close_all(self.begun.stores)
-        start._give_back(self.log, self.begun.lease)
+        give_back(self.log, self.begun.lease)
 
 
 def started(driver: "Driver", starts: Starts) -> Started:
@@ -160,7 +161,7 @@ def _assembled(
         memory.keep()
     except BaseException:
         close_all(begun.stores)
-        start._give_back(log, begun.lease)
+        give_back(log, begun.lease)
         raise
     run = Started(context, runs)
     looking.source = run.read_source

@@ -343,8 +343,8 @@ FAULTS = [
         EVOLVING,
         "a state that a former program began to create keeps its record",
         "trident/recovery/acquisition.py",
-        "same_shape = report.fingerprint in (None, program.shapes[name].fingerprint)",
-        "same_shape = True",
+        "births[name] = replace(birth, epoch=lease.epoch)",
+        "births[name] = birth",
         flow=EVOLVING,
     ),
     Fault(

@@ -27,6 +27,7 @@ from trident.files.store import FileStore
 from trident.log import RedisLog
 from trident.log.frozen_results import with_life, with_time
 from trident.log.protocol import NO_LEASE, Birth, Members, TransactionLog
+from trident.log.returned_lease import give_back
 from trident.recovery.first_content import frozen_content
 from trident.recovery.folder_owner import check_own_folder, check_own_objects, record_own_objects, take_objects
 from trident.recovery.fork_origin import Origin, origin_of, with_former
@@ -247,7 +248,7 @@ class _Fork:
             done = msgspec.structs.replace(origin, complete=True, unstarted=lease.epoch)
             log.keep_origin(lease, msgspec.json.encode(done))
         finally:
-            log.give_back(lease)
+            give_back(log, lease)
         reach("fork.done")
 
     def _check_free(self) -> Lease:

@@ -13,8 +13,6 @@ from trident.access.held_states import HeldStates, open_to_drop
 from trident.access.locations import StateLocation, read_location
 from trident.base.attempt import Lease
 from trident.base.errors import (
-    FencedError,
-    LogError,
     StateBehindError,
     StateError,
     StateLostError,
@@ -25,6 +23,7 @@ from trident.base.names import check_name, did_you_mean
 from trident.configuration.settings import STATES
 from trident.log import RedisLog
 from trident.log.protocol import Birth, TransactionLog
+from trident.log.returned_lease import give_back
 from trident.recovery.folder_owner import check_files_of, check_location_given
 from trident.recovery.fork_origin import Origin, origin_of
 from trident.run import registry
@@ -239,8 +238,7 @@ def _drop(
     try:
         _drop_under(lease, location, log, topology, states, in_store, with_files)
     finally:
-        with contextlib.suppress(FencedError, LogError):  # a driver took the log meanwhile, or the log does not answer
-            log.give_back(lease)
+        give_back(log, lease)
 
 
 def _drop_under(
@@ -283,7 +281,7 @@ def _drop_unstarted(log: TransactionLog, origin: Origin, states: Sequence[str], 
         log.forget(lease, *states)
         log.keep_origin(lease, msgspec.json.encode(msgspec.structs.replace(origin, unstarted=lease.epoch)))
     finally:
-        log.give_back(lease)
+        give_back(log, lease)
 
 
 def _drop_without_log(location: StateLocation, topology: str, state: str, force: bool) -> None:

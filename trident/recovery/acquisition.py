@@ -10,7 +10,6 @@ refuse:
 - this module: states of another topology or log, states that are lost, ahead of the log, or declared otherwise.
 """
 
-import contextlib
 import os
 import socket
 from collections.abc import Callable, Mapping
@@ -23,18 +22,19 @@ from trident.base.attempt import Holder, Lease
 from trident.base.crash_points import reach
 from trident.base.errors import (
     CodeChangedError,
-    FencedError,
     LogError,
     LogMismatchError,
     StateAheadError,
     StateError,
     StateLostError,
     StateOwnedError,
+    StateUnavailableError,
 )
 from trident.compiler.program import Group, Program
 from trident.configuration.settings import Settings
 from trident.log.group_records import AttemptRecord, History
 from trident.log.protocol import NO_LEASE, Birth, TransactionLog
+from trident.log.returned_lease import give_back
 from trident.log.snapshot_home import SnapshotHome
 from trident.plan.nodes import StateWriter, Watermark
 from trident.plan.watermark_names import dropped_by
@@ -137,8 +137,7 @@ def begin(
         close_all(stores)
         # After an interrupt (Ctrl-C, a notebook's Stop) or an exit the process continues to run, as after an error.
         if lease is not None and isinstance(error, Exception | KeyboardInterrupt | SystemExit):
-            with contextlib.suppress(FencedError, LogError):  # an unreturned lease would count as a death
-                log.give_back(lease)
+            give_back(log, lease)  # an unreturned lease would count as a death
         raise
 
 
@@ -272,7 +271,7 @@ def _take_states(
     waiting = progress.waiting(program, log, settings)
     for group in program.groups:
         _check_states(group, stores, histories[group.name], log, progress.noted, settings)
-    _begin_again(program, stores, births, lease)
+    _begin_again(births, lease)
     first = FirstContents(log, settings, births)
     contents = _initial_contents(program, births)
     contents += [(each.node, content_of_index(each, program, stores[each.state])) for each in progress.indexes]
@@ -293,19 +292,14 @@ def _take_states(
     return Begun(program, lease, stores, births, histories, waiting, joined.warnings, died)
 
 
-def _begin_again(program: Program, stores: Mapping[str, Store], births: dict[str, Birth], lease: Lease) -> None:
-    """Let each state begin again whose creation a program with another shape or kind began and did not end.
+def _begin_again(births: dict[str, Birth], lease: Lease) -> None:
+    """Let each state begin again whose creation an earlier start began and did not end.
 
-    No batch was written to it. If it kept its record, the values of this program would count as values in a former
-    shape, and a later start would change them once more.
+    No batch was written to it. The program of that start may have had another shape or kind: if the state kept its
+    record, the values of this program would count as values in a former shape. And that start may still be at work.
     """
-    kinds = {node.state.name: node.state.factory.kind for node in writers_of(program)}
     for name, birth in births.items():
-        if birth.founded or birth.filled:
-            continue
-        report = stores[name].report()
-        same_shape = report.fingerprint in (None, program.shapes[name].fingerprint)
-        if not same_shape or report.kind not in (None, kinds[name]):
+        if not (birth.founded or birth.filled):
             births[name] = replace(birth, epoch=lease.epoch)
 
 
@@ -530,18 +524,33 @@ def _acquire(stores: Mapping[str, Store], births: Mapping[str, Birth], log: Tran
         if births[name].epoch == lease.epoch and not births[name].filled:
             log.born(lease, name, births[name])
             reach("start.state.born")
-        report = store.report()
-        if of_another_life(report, births[name]):  # `_check_states` has allowed this: no batch since the birth is lost
-            store.drop(lease)
-            report = store.report()
-        if any(group.marker is None for group in report.groups):
-            store.create(lease, births[name].created_at)
-            reach("start.state.created")
+        try:
+            _create(name, store, births[name], log, lease)
+        except (StateOwnedError, StateUnavailableError):
+            # A driver that has lost the log meanwhile may have ended its creation of the state just now. That state is
+            # of another life.
+            _create(name, store, births[name], log, lease)
         store.acquire(lease)
         reach("start.state.acquired")
     if new:
         log.founded(lease, new)
         reach("start.states.founded")
+
+
+def _create(name: str, store: Store, birth: Birth, log: TransactionLog, lease: Lease) -> None:
+    """Create the store of a state, if there is none of this life. Raises StateOwnedError if another topology has it."""
+    report = store.report()
+    if report.identity is not None and report.identity.log != log.uuid:
+        raise StateOwnedError(
+            f"the store of state {name!r} got a state of topology {report.identity.topology!r} (log "
+            f"{report.identity.log}) during this start; start again, with another store for one of the two"
+        )
+    if of_another_life(report, birth):  # `_check_states` has allowed this: no batch since the birth is lost
+        store.drop(lease)
+        report = store.report()
+    if any(group.marker is None for group in report.groups):
+        store.create(lease, birth.created_at)
+        reach("start.state.created")
 
 
 def _check_not_ahead(name: str, report: StoreReport, frozen: int, settings: Settings) -> None:

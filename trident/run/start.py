@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 from uuid import uuid4
 
-from trident.base.attempt import Lease
 from trident.base.clock import Clock, SystemClock
-from trident.base.errors import FencedError, GuaranteeError, LogError, StateUnavailableError, TopologyError
+from trident.base.errors import GuaranteeError, StateUnavailableError, TopologyError
 from trident.base.log_fields import RunLogger
 from trident.base.metrics import MetricsRegistry
 from trident.base.step import user_level
@@ -36,6 +35,7 @@ from trident.configuration.start_options import StartOptions, checked
 from trident.files.disk import DiskFiles
 from trident.files.store import FileStore
 from trident.log.protocol import LogBusyError, TransactionLog
+from trident.log.returned_lease import give_back
 from trident.log.sqlite_log import SqliteLog
 from trident.outputs.outlets import HandOver, Outlets, raise_no_outputs
 from trident.outputs.parquet_place import check_outside
@@ -220,7 +220,7 @@ def _start(
         renewal = LeaseRenewal(log, settings.name, settings.leaseSecs)
         undo.callback(renewal.stop)
         begun = _begin(program, log, settings, renewal, waiting, fill)
-        undo.callback(_give_back, log, begun.lease)
+        undo.callback(give_back, log, begun.lease)
         undo.callback(renewal.stop)
         undo.callback(close_all, begun.stores)
         shutil.rmtree(settings.scratch, ignore_errors=True)
@@ -334,7 +334,7 @@ def _close(context: RunContext, outlets: list[Outlets], written: bool) -> None:
         if not context.settings.lasting:
             last.callback(shutil.rmtree, context.settings.folder.parent, ignore_errors=True)
         last.callback(context.log.close)
-        last.callback(_give_back, context.log, context.begun.lease)
+        last.callback(give_back, context.log, context.begun.lease)
         if context.renewal is not None:
             last.callback(context.renewal.stop)
         last.callback(context.engine.close)
@@ -421,12 +421,6 @@ def open_log(settings: Settings) -> TransactionLog:
         return settings.log.open(settings.name)
     check_log_there(settings, LOG_FILE)
     return SqliteLog(settings.folder / LOG_FILE, settings.name)
-
-
-def _give_back(log: TransactionLog, lease: Lease) -> None:
-    """Give the log back. If that write fails, the next start counts this driver as dead."""
-    with contextlib.suppress(FencedError, LogError):
-        log.give_back(lease)
 
 
 def _warn(context: RunContext) -> None:
