@@ -922,6 +922,14 @@ GUARDS = [
         "tests/recovery/test_stream_records.py -k streams_meet",
     ),
     Guard(
+        "start, streams that parted and meet again",
+        "a batch that waits for its commit has no group any more, in the program that froze it too",
+        "trident/recovery/group_membership.py",
+        "(reached[name], name in waiting, name)",
+        "(reached[name], name)",
+        "tests/recovery/test_stream_records.py -k whose_batch_waits",
+    ),
+    Guard(
         "start, states that parted",
         "two batch groups continue with the txids of one group",
         "trident/recovery/group_membership.py",

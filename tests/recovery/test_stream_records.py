@@ -3,7 +3,8 @@ exactly where they stood, or the start is refused with a way out that costs no o
 
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from trident import Count, TridentTopology, dropState
-from trident.base.errors import CodeChangedError, FencedError, TopologyError
+from trident.base import crash_points
+from trident.base.errors import CodeChangedError, FencedError, OutputError, TopologyError
 from trident.log.sqlite_log import SqliteLog
 from trident.run import registry
 from trident.spouts import BatchSpout, FeederBatchSpout, FileSpout, FixedBatchSpout, SpoutKind
@@ -23,6 +25,25 @@ pytestmark = [
     pytest.mark.usefixtures("nothing_left_running"),
     pytest.mark.filterwarnings("ignore:state .* is new:RuntimeWarning"),
 ]
+
+
+class Killed(BaseException):
+    """Ends a start as a kill does."""
+
+
+@contextmanager
+def crash_points_killing(point: str) -> Iterator[None]:
+    def listen(reached: str) -> None:
+        if reached == point:
+            raise Killed
+
+    crash_points.listen(listen)
+    try:
+        yield
+    finally:
+        crash_points.listen(None)
+
+
 Rows = dict[str, list[tuple[int, str]]]
 """What each output was handed: txid and word."""
 
@@ -319,6 +340,33 @@ def test_streams_that_are_merged_and_parted_again_go_on_and_no_output_sees_a_txi
     for rows in out.values():
         txids = [txid for txid, _ in rows]
         assert len(dict.fromkeys(zip(txids, rows, strict=True))) == len(rows) and txids == sorted(txids)
+
+
+def triple(out: Rows, batches: int, parted: bool, fails: bool = False) -> Program:
+    """Maps and visits have an output of both; notes another one, with the maps unless `parted`."""
+    program = Program(out)
+    maps, notes, visits = (program.stream(name, batches) for name in ("maps", "notes", "visits"))
+    if fails:
+
+        def fail(table: pa.Table, txid: int, attempt: int) -> None:
+            raise ValueError("fails")
+
+        program.topology.merge(maps, visits).foreachArrow(fail, name="left")
+    else:
+        program.handed(program.topology.merge(maps, visits), "left")
+    return program.handed(notes, "alone") if parted else program.handed(program.topology.merge(notes, maps), "both")
+
+
+def test_streams_that_are_parted_by_a_start_that_dies_continue_the_group_whose_batch_waits(tmp_path: Path) -> None:
+    """The parted stream has a group of its own then, at the same txid, and the batch of the former group waits."""
+    out: Rows = {}
+    with pytest.raises(OutputError):
+        triple(out, 1, parted=False, fails=True).run(tmp_path)
+    with crash_points_killing("start.enrolled"), pytest.raises(Killed):
+        triple(out, 2, parted=True).run(tmp_path)
+    triple(out, 2, parted=False).run(tmp_path)
+    assert sorted(words(out)["left"]) == ["m0", "m1", "v0", "v1"]
+    assert sorted(words(out)["both"]) == ["m0", "m1", "n0", "n1"]
 
 
 def test_adding_dead_letters_to_a_topology_does_not_read_other_streams_again(tmp_path: Path) -> None:

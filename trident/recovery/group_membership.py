@@ -5,7 +5,7 @@ since their markers are txids of that sequence. A batch group without known stat
 or outputs had. Positions belong to streams (`stream_records`). All decisions come before the first write.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 
 from trident.base.errors import CodeChangedError
@@ -37,9 +37,11 @@ def join_log(program: Program, log: TransactionLog, settings: Settings) -> Membe
     """
     known = log.members()
     births = {name: birth for name, birth in log.births().items() if birth.founded}
-    reached = {name: log.history(name).last_frozen for name in log.groups()}
+    histories = {name: log.history(name) for name in log.groups()}
+    reached = {name: history.last_frozen for name, history in histories.items()}
+    waiting = {name for name, history in histories.items() if history.frozen}
     continued = continued_streams(program, known, settings)
-    names = _names(program, known, births, reached, continued, settings)
+    names = _names(program, known, births, reached, waiting, continued, settings)
     groups = tuple(replace(group, name=names[group.name]) for group in program.groups)
     founded = {
         names[group.name]: _txid_before_first(group, known, reached, continued)
@@ -65,6 +67,7 @@ def _names(
     known: Members,
     births: Mapping[str, Birth],
     reached: Mapping[str, int],
+    waiting: Set[str],
     continued: Mapping[str, str],
     settings: Settings,
 ) -> dict[str, str]:
@@ -84,7 +87,9 @@ def _names(
             name for name in _former_groups(group, known, continued) if name in reached and name not in names.values()
         ]
         taken = {*reached, *names.values()}
-        names[group.name] = max(free, key=lambda name: (reached[name], name)) if free else _new_name(group.name, taken)
+        # Among groups at one txid, the one with batches that wait for their commit: only its program can commit them.
+        last = max(free, key=lambda name: (reached[name], name in waiting, name), default=None)
+        names[group.name] = _new_name(group.name, taken) if last is None else last
     return names
 
 
