@@ -67,8 +67,8 @@ FAULTS = [
         "merge",
         "a merged group goes on with the lower txids",
         "trident/recovery/group_membership.py",
-        "max(free, key=lambda name: (reached[name], name))",
-        "min(free, key=lambda name: (reached[name], name))",
+        "max(free, key=lambda name: (reached[name], name in waiting",
+        "min(free, key=lambda name: (reached[name], name in waiting",
     ),
     Fault(
         "merge",
