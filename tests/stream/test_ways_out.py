@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import functions as F
 
-from trident import Count, TridentTopology, TumblingCountWindow, TumblingEventTimeWindow
+from trident import Count, SlidingEventTimeWindow, TridentTopology, TumblingCountWindow, TumblingEventTimeWindow
 from trident.base.errors import (
     ArgumentsError,
     BatchFailedError,
@@ -27,9 +27,9 @@ from trident.testing.local import start_local
     ("call", "says"),
     [
         (
-            lambda: TumblingEventTimeWindow("1 day", "at", timeZone="Europe/Berlin"),
-            "TumblingEventTimeWindow: there is no option 'timeZone': windows begin at whole multiples of their "
-            "length in UTC. For days of local time use a timestamp_ntz of local time as timestampField,",
+            lambda: SlidingEventTimeWindow("2 days", "1 day", "at", timeZone="Europe/Berlin"),
+            "SlidingEventTimeWindow: there is no option 'timeZone': windows begin at whole multiples of their "
+            "length in UTC. TumblingEventTimeWindow('1 day', 'at', timeZone='Europe/Berlin') has days of local time;",
         ),
         (lambda: TumblingEventTimeWindow("1 day", "at", lag=5), "did you mean 'lateness'?"),
         (lambda: TumblingCountWindow(lenght=3), "it takes length; did you mean 'length'?"),

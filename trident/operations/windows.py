@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from math import gcd
 from typing import Any, Protocol, Self
+from zoneinfo import ZoneInfo
 
 from trident.base.callsite import CallSite
 from trident.base.checks import check_whole_number
@@ -29,11 +30,13 @@ _MOST_PANES = 10_000
 
 
 _LOCAL = (
-    "windows begin at whole multiples of their length in UTC. For days of local time use a timestamp_ntz of local "
-    "time as timestampField, or group by a date field"
+    "windows begin at whole multiples of their length in UTC. TumblingEventTimeWindow('1 day', 'at', "
+    "timeZone='Europe/Berlin') has days of local time; otherwise use a timestamp_ntz of local time as timestampField, "
+    "or group by a date field"
 )
 _ELSEWHERE = {
-    **dict.fromkeys(("timeZone", "timezone", "zone", "tz", "offset", "startTime"), _LOCAL),
+    **dict.fromkeys(("timezone", "zone", "tz"), "timeZone"),
+    **dict.fromkeys(("timeZone", "offset", "startTime"), _LOCAL),
     "lag": "lateness",
     "watermark": "lateness",
     "timeField": "timestampField",
@@ -125,6 +128,7 @@ class TimeWindow(_Window):
     timestampField: str | None
     lateness: int
     idleAfter: int | None
+    timeZone: str | None
 
     @property
     def pane(self) -> int:
@@ -135,7 +139,8 @@ class TimeWindow(_Window):
     def meaning(self) -> str:
         """The parts of the window that must not change between restarts, as text: all but the lateness."""
         by = "" if self.timestampField is None else f" by {self.timestampField}"
-        return f"{type(self).__name__}({', '.join(map(duration_text, self._sizes()))}{by})"
+        zone = "" if self.timeZone is None else f" in {self.timeZone}"
+        return f"{type(self).__name__}({', '.join(map(duration_text, self._sizes()))}{by}{zone})"
 
     def _sizes(self) -> tuple[int, ...]:
         return (self.length,) if self.length == self.slide else (self.length, self.slide)
@@ -148,8 +153,10 @@ class TimeWindow(_Window):
         lateness: Duration,
         step: Step,
         idleAfter: Duration | None = None,
+        timeZone: object = None,
     ) -> None:
         self._set(length=microseconds(length, "length", step), slide=microseconds(slide, "slide", step))
+        self._set(timeZone=_zone(timeZone, self.length, step))
         self._set(timestampField=_field(field, step) if field is not None else None)
         self._set(lateness=microseconds(lateness, "lateness", step, zero=True), idleAfter=_idle(idleAfter, step))
         length_text, slide_text = duration_text(self.length), duration_text(self.slide)
@@ -170,6 +177,7 @@ class TimeWindow(_Window):
         parts += [] if self.timestampField is None else [repr(self.timestampField)]
         parts += [f"lateness={duration_text(self.lateness)!r}"] if self.lateness else []
         parts += _shown_idle(self.idleAfter)
+        parts += [] if self.timeZone is None else [f"timeZone={self.timeZone!r}"]
         return f"{type(self).__name__}({', '.join(parts)})"
 
 
@@ -218,14 +226,24 @@ class TumblingEventTimeWindow(EventTimeWindow):
     end emits the window; a tuple for this window in a later batch is late. After ``idleAfter`` without a tuple the
     watermark continues with the time of the batches, as if tuples continued to come with the delay of the last ones.
 
+    With ``timeZone`` the windows are whole days of that zone (IANA), from midnight to midnight. When the clocks change,
+    a day has 23 or 25 hours. The field is then a ``timestamp``, and the length a number of days.
+
     >>> TumblingEventTimeWindow("1 hour", "at", lateness="5 minutes")
     TumblingEventTimeWindow('1 hour', 'at', lateness='5 minutes')
+    >>> TumblingEventTimeWindow("1 day", "at", timeZone="Europe/Berlin")
+    TumblingEventTimeWindow('1 day', 'at', timeZone='Europe/Berlin')
     """
 
     def __init__(
-        self, length: Duration, timestampField: str, lateness: Duration = 0, idleAfter: Duration | None = None
+        self,
+        length: Duration,
+        timestampField: str,
+        lateness: Duration = 0,
+        idleAfter: Duration | None = None,
+        timeZone: str | None = None,
     ) -> None:
-        self._fill(length, length, timestampField, lateness, _step(self), idleAfter)
+        self._fill(length, length, timestampField, lateness, _step(self), idleAfter, timeZone)
 
 
 class SlidingEventTimeWindow(EventTimeWindow):
@@ -362,6 +380,30 @@ def _field(timestampField: object, step: Step) -> str:
             TopologyError, f"timestampField={brief(timestampField)}: expected the name of a timestamp field"
         )
     return timestampField
+
+
+_DAY = 86_400_000_000
+
+
+def _zone(timeZone: object, length: int, step: Step) -> str | None:
+    """Return the name of a time zone. Raises TopologyError if there is no such zone, or `length` is no whole days."""
+    if timeZone is None:
+        return None
+    try:
+        if not isinstance(timeZone, str):
+            raise TypeError
+        ZoneInfo(timeZone)
+    except (KeyError, TypeError, ValueError, OSError):
+        raise step.error(
+            TopologyError, f"timeZone={brief(timeZone)}: expected a zone's name, such as 'Europe/Berlin'"
+        ) from None
+    if length % _DAY:
+        raise step.error(
+            TopologyError,
+            f"length {duration_text(length)} with timeZone={timeZone!r}: windows of a time zone are whole days, such "
+            f"as '1 day'; for shorter windows leave timeZone out",
+        )
+    return timeZone
 
 
 def _step(window: _Window) -> Step:

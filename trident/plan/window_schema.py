@@ -12,6 +12,8 @@ from trident.operations.windows import (
     CountWindow,
     EventTimeWindow,
     SessionWindow,
+    TimeWindow,
+    WindowConfig,
     timestamp_field,
 )
 from trident.plan import rules
@@ -40,6 +42,16 @@ def time_field(schema: spark.StructType, name: str | None, step: Step) -> spark.
             f"{_timestamp_hint(name, kind, schema)}",
         )
     return kind
+
+
+def check_zone(config: WindowConfig, kind: spark.DataType, step: Step) -> None:
+    """Refuse windows of a time zone over times that have no zone."""
+    if isinstance(config, TimeWindow) and config.timeZone is not None and not isinstance(kind, spark.TimestampType):
+        raise step.error(
+            TypeDeclarationError,
+            f"field {config.timestampField!r} is {type_ddl(kind)}, a local time already: leave "
+            f"timeZone={config.timeZone!r} out, or make it a timestamp",
+        )
 
 
 def _timestamp_hint(name: str, kind: spark.DataType, schema: spark.StructType) -> str:

@@ -414,6 +414,7 @@ class _WindowNodes:
             self._source, self._group = self._numbered(), (fields.PARTITION,)
             self._keys = select(self._source.schema, self._group)
         self._time = fields.time_field(stream.schema, timestamp_field(windowing.config), step)
+        fields.check_zone(windowing.config, self._time, step)
         self._name = name_of("a state", name, step, default=f"{stream._label}.{windowing.outputs.names[0]}")
 
     def add_all(self) -> nodes.Emitted:

@@ -13,7 +13,7 @@ from trident.operations.output_fields import OutputsLike
 from trident.operations.window_joins import WindowJoining
 from trident.operations.windows import EventTimeWindow
 from trident.plan import joins, nodes, rules
-from trident.plan.window_schema import END, START
+from trident.plan.window_schema import END, START, check_zone
 from trident.stream.base import StreamBase, StreamT
 from trident.stream.joined import common_time, held_fields, joined_watermarks
 from trident.stream.joins import label_and_step
@@ -107,6 +107,7 @@ class WindowJoinVerbs(StreamBase[StreamT], Generic[StreamT, JoinedT]):
         outer = read_join_types(joinType, 2, step)
         sides = Side(step.called, key_names[0], window), Side(step.called, key_names[1], theirs)
         kind = common_time(schemas, (sides[0].time, sides[1].time), step)
+        check_zone(window, kind, step)
         joining = WindowJoining(step.called, sides, window, (outer[1], outer[0]))
         factory = factory_or_memory(stateFactory, step, _USAGE)
         if ttl_of_factory(factory) is not None:

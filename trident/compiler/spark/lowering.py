@@ -538,11 +538,11 @@ class Lowering:
         names = [name for name in node.source.schema.names if name in reads] or node.source.schema.names[:1]
         chain = self._unshared_chain(node.source, names)
         assert node.windowing.aggregation is not None
+        spec = pane_spec(node)
         if chain is None:
-            if node.windowing.aggregation.native is not None:
+            if node.windowing.aggregation.native is not None and spec.lattice.zone is None:
                 return None
             chain = self._as_they_are(node, node.source, names)
-        spec = pane_spec(node)
         folding = PendingFunction(chain[1], PaneFold(chain[0], spec, self._txid), spec.schema)
         return folding.timed(node.step, self._meter)
 

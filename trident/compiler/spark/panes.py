@@ -36,7 +36,7 @@ def panes_frame(node: WindowPanes, frame: DataFrame) -> DataFrame:
         panes = frame.groupBy(*keys).agg(value, F.expr("count(1)").alias(_COUNT)).filter(f"{_COUNT} > 0")
         return panes.select(*all_quoted(spec.schema.names))
     time = F.col(quoted(spec.time))
-    pane = F.window(time, f"{spec.pane} microseconds").alias(PANE)
+    pane = F.window(time, f"{spec.lattice.pane} microseconds").alias(PANE)
     panes = frame.groupBy(pane, *keys).agg(value, F.max(time).alias(spec.schema.names[-1]))
     panes = panes.filter(f"{PANE}.start BETWEEN {_literal(FIRST, node)} AND {_literal(LAST, node)}")
     start = F.col(f"{PANE}.start").alias(spec.schema.names[0])

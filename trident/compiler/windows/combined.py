@@ -64,8 +64,8 @@ class _Combined:
         puts = self._puts_of(touched, stored, clock)
         self._open.remove(keys.filter(pc.and_(before.is_valid(), values.is_null())))  # a null removes the entry
         self._open.end(batch.txid)
-        ends = (start + self._config.length for start in self._open.starts())
-        return Updated(puts, results, dropped, clock.due(min((e for e in ends if e > clock.after), default=None)))
+        ends = self._lattice.ends(self._open.starts())
+        return Updated(puts, results, dropped, clock.due(min(ends[ends > clock.after].tolist(), default=None)))
 
     def _deltas(self, table: pa.Table, clock: Clock) -> tuple[pa.Table, int]:
         """Return the accumulators that the batch adds to open windows, and the number of late rows.
@@ -77,7 +77,7 @@ class _Combined:
         else:
             panes = microseconds(table.column(START))
         rows, starts = self._lattice.windows_of(panes)
-        open_ = starts + self._config.length > clock.before
+        open_ = self._lattice.ends(starts) > clock.before
         rows, starts = rows[open_], starts[open_]
         dropped = table.num_rows - len(np.unique(rows))
         repeated = table.take(pa.array(rows))
@@ -106,11 +106,12 @@ class _Combined:
 
     def _results(self, touched: pa.Table, stored: Stored, clock: Clock) -> pa.Table:
         """Return the results of the windows whose end the watermark reaches with this batch, ordered by start."""
-        length = self._config.length
-        starts = [start for start in self._open.starts() if clock.before < start + length <= clock.after]
-        if not starts:
+        starts = np.asarray(self._open.starts(), np.int64)
+        ends = self._lattice.ends(starts)
+        closing = starts[(clock.before < ends) & (ends <= clock.after)].tolist()
+        if not closing:
             return self._leaving.empty_table()
-        keys = self._open.whole(starts)
+        keys = self._open.whole(closing)
         values = values_now(keys, touched, stored)
         valid = values.is_valid()
         return self._result_rows(keys.filter(valid), values.filter(valid))
@@ -118,7 +119,7 @@ class _Combined:
     def _result_rows(self, keys: pa.Table, values: pa.Array) -> pa.Table:
         """Return the results of windows, from the keys and accumulators of the state."""
         start = one_chunk(keys.column(START))
-        end = timestamps(microseconds(start) + self._config.length, start.type)
+        end = timestamps(self._lattice.ends(microseconds(start)), start.type)
         bounds = {START: start, END: end}
         windowing, group = self._node.windowing, {name: one_chunk(keys.column(name)) for name in self._group.names}
         if presenting(windowing) is None and bundle_of(windowing.aggregation) is None:
@@ -130,15 +131,17 @@ class _Combined:
 
     def _puts_of(self, touched: pa.Table, stored: Stored, clock: Clock) -> pa.Table:
         """Return the changes of the state: the touched keys, and nulls for windows that are no longer kept."""
-        kept = self._config.length + self._node.windowing.keepFor
-        expired = [start for start in self._open.starts() if start + kept <= clock.after]
+        starts, kept = np.asarray(self._open.starts(), np.int64), self._node.windowing.keepFor
+        expired = starts[self._lattice.ends(starts) + kept <= clock.after].tolist()
         if not expired:
             return touched
         gone = self._open.whole(expired)
         gone = gone.filter(stored.read(gone).is_valid())
         for start in expired:
             self._open.drop(start)
-        remaining = touched.filter(pa.array(microseconds(touched.column(START)) + kept > clock.after))
+        remaining = touched.filter(
+            pa.array(self._lattice.ends(microseconds(touched.column(START))) + kept > clock.after)
+        )
         return pa.concat_tables([remaining, removals(gone, self._puts)])
 
 

@@ -63,7 +63,7 @@ class _Gathered:
             results = self._results(added, stored, clock)
         puts = self._puts_of(added, clock, batch.txid)
         self._open.end(batch.txid)
-        ends = self._ends()
+        _, ends = self._windows()
         return Updated(puts, results, dropped, clock.due(min(ends[ends > clock.after].tolist(), default=None)))
 
     def _added(self, table: pa.Table, clock: Clock, txid: int) -> tuple[pa.Table, int]:
@@ -105,7 +105,7 @@ class _Gathered:
         """Return the changes of the results of the windows that the batch touches."""
         before, after = _Called(self._node, self._group), _Called(self._node, self._group)
         panes, starts = self._lattice.windows_of(microseconds(added.column(START)))
-        open_ = starts + self._config.length > clock.before
+        open_ = self._lattice.ends(starts) > clock.before
         panes, starts = panes[open_], starts[open_]
         for start, members in runs(starts):
             keys = self._of_groups(self._entries(start), added.take(pa.array(panes[members])))
@@ -117,7 +117,8 @@ class _Gathered:
 
     def _entries(self, start: int) -> pa.Table:
         """Return the keys of the panes of one window, in order."""
-        inside = [pane for pane in self._open.starts() if start <= pane < start + self._config.length]
+        end = int(self._lattice.ends([start])[0])
+        inside = [pane for pane in self._open.starts() if start <= pane < end]
         return self._open.whole(inside).sort_by([(START, "ascending"), (BATCH, "ascending")])
 
     def _of_groups(self, keys: pa.Table, tuples: pa.Table) -> pa.Table:
@@ -129,14 +130,15 @@ class _Gathered:
 
     def _closing(self, clock: Clock) -> list[int]:
         """Return the starts of the windows whose end the watermark reaches with this batch."""
-        ends = self._ends()
-        closing: list[int] = (ends[(clock.before < ends) & (ends <= clock.after)] - self._config.length).tolist()
+        starts, ends = self._windows()
+        closing: list[int] = starts[(clock.before < ends) & (ends <= clock.after)].tolist()
         return closing
 
-    def _ends(self) -> Ids:
-        """Return the ends of all windows with tuples, in order."""
+    def _windows(self) -> tuple[Ids, Ids]:
+        """Return the starts and the ends of all windows with tuples, in order."""
         _, starts = self._lattice.windows_of(np.asarray(self._open.starts(), np.int64))
-        return np.unique(starts + self._config.length)
+        starts = np.unique(starts)
+        return starts, self._lattice.ends(starts)
 
     def _puts_of(self, added: pa.Table, clock: Clock, txid: int) -> pa.Table:
         """Return the changes of the state: the batch's tuples, and nulls for panes whose windows have all closed."""
@@ -162,6 +164,7 @@ class _Called:
         config, shape = node.windowing.config, shape_of(node)
         assert isinstance(config, TimeWindow)
         self._config, self._group, self._rows = config, group, row_schema(node)
+        self._lattice = Lattice.of(config)
         self._time = shape.keys.field(0).type
         self._held = TupleLists(shape.value, arrow_schema(select(node.source.schema, node.inputs)))
         self._make = tuple_type(node.inputs)
@@ -181,7 +184,7 @@ class _Called:
         order = np.argsort(self._held.times(elements), kind="stable") if timed else np.arange(len(elements))
         before = len(self._starts)
         for number, members in runs(np.repeat(key_numbers, np.diff(ends))[order]):
-            self._results.add([rows[at] for at in order[members]], start // self._config.slide, before + number)
+            self._results.add([rows[at] for at in order[members]], self._lattice.number(start), before + number)
         called = index.named(self._group.names).table(self._group)
         self._groups.append(called)
         self._starts += [start] * called.num_rows
@@ -190,7 +193,7 @@ class _Called:
         """Return the results."""
         outputs, origins = self._results.columns(), pa.array(self._results.origins, pa.int64())
         groups, begin = pa.concat_tables(self._groups).take(origins), np.asarray(self._starts, np.int64)[origins]
-        start, end = (timestamps(times, self._time) for times in (begin, begin + self._config.length))
+        start, end = (timestamps(times, self._time) for times in (begin, self._lattice.ends(begin)))
         columns = {START: start, END: end}
         columns |= {name: one_chunk(groups.column(name)) for name in self._group.names}
         columns |= {name: outputs[name].array() for name in outputs.names}

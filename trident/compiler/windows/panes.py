@@ -9,7 +9,7 @@ from trident.compiler.aggregates.column_combiners import Position
 from trident.compiler.aggregates.folds import FoldSpec, fold_columns
 from trident.compiler.columns.columns import Column, Columns
 from trident.compiler.windows.calls import where_of
-from trident.compiler.windows.time import known
+from trident.compiler.windows.time import Lattice, known
 from trident.compiler.windows.tuple_lists import microseconds, timestamps
 from trident.operations.windows import TimeWindow
 from trident.plan.nodes import WindowPanes
@@ -21,12 +21,12 @@ PANE = "__trident_pane"
 class PaneSpec:
     """The recipe by which workers combine tuples by pane.
 
-    `time` is the field of the event time; None: all tuples are in one pane. `pane` is a pane's length in microseconds.
+    `time` is the field of the event time; None: all tuples are in one pane. `lattice` has the panes.
     """
 
     fold: FoldSpec
     time: str | None
-    pane: int
+    lattice: Lattice
     schema: pa.Schema
 
     def with_panes(self, columns: Columns) -> tuple[Columns, int | None]:
@@ -41,7 +41,7 @@ class PaneSpec:
         if times.null_count:
             mask = times.is_valid().to_pylist()
             columns, times = columns.keep(mask), times.drop_null()
-        starts = microseconds(times) // self.pane * self.pane
+        starts = self.lattice.panes(microseconds(times))
         if not known(starts).all():
             mask = known(starts).tolist()
             columns, times, starts = columns.keep(mask), times.filter(pa.array(mask)), starts[mask]
@@ -68,7 +68,7 @@ def pane_spec(node: WindowPanes) -> PaneSpec:
     schema = arrow_schema(node.schema)
     pane = [] if config.timestampField is None else [pa.field(PANE, schema.types[0])]
     spec = FoldSpec.of_state(pa.schema([*pane, *group]), where_of(node), aggregation)
-    return PaneSpec(spec, config.timestampField, config.pane, schema)
+    return PaneSpec(spec, config.timestampField, Lattice.of(config), schema)
 
 
 def panes_of(spec: PaneSpec, columns: Columns, batch: int) -> Columns:

@@ -12,6 +12,7 @@ from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import shape_of
 from trident.compiler.states.update_types import Clock, RunWindow, WindowBatch
 from trident.compiler.states.updates import InState, Updated
+from trident.compiler.windows import zoned_days
 from trident.compiler.windows.tuple_lists import Ids, microseconds
 from trident.operations.windows import (
     CountWindow,
@@ -37,25 +38,46 @@ _GLOBAL = pa.table({"": pa.nulls(1)}).select([])
 class Lattice:
     """Windows of `length` that begin at every multiple of `slide`, made of panes.
 
-    All three are in microseconds; times are microseconds since 1970.
+    All three are in microseconds; times are microseconds since 1970. With a `zone` windows begin at midnights of the
+    zone, and a window has as many days as `length` has days of 24 hours.
     """
 
     length: int
     slide: int
     pane: int
+    zone: str | None = None
 
     @classmethod
     def of(cls, config: TimeWindow) -> "Lattice":
         """Return the lattice of the windows of this configuration."""
-        return cls(config.length, config.slide, config.pane)
+        return cls(config.length, config.slide, config.pane, config.timeZone)
 
     def panes(self, times: Ids) -> Ids:
         """Return the start of the pane that contains each time."""
-        return times // self.pane * self.pane
+        return times // self.pane * self.pane if self.zone is None else self.last_starts(times)
+
+    def last_starts(self, times: Ids) -> Ids:
+        """Return the start of the last window that contains each time."""
+        if self.zone is None:
+            return times // self.slide * self.slide
+        return zoned_days.starts(self.zone, self.length // zoned_days.DAY, times)
+
+    def ends(self, starts: npt.ArrayLike) -> Ids:
+        """Return the ends of the windows that begin at these starts."""
+        begin: Ids = np.asarray(starts, np.int64)
+        if self.zone is None:
+            return begin + self.length
+        return zoned_days.ends(self.zone, self.length // zoned_days.DAY, begin)
 
     def last_end(self, times: Ids) -> Ids:
         """Return the end of the last window that contains each time."""
-        return times // self.slide * self.slide + self.length
+        return self.ends(self.last_starts(times))
+
+    def number(self, start: int) -> int:
+        """Return the number of the window that begins at `start`."""
+        if self.zone is None:
+            return start // self.slide
+        return zoned_days.number(self.zone, self.length // zoned_days.DAY, start)
 
     def windows_of(self, panes: Ids) -> tuple[Ids, Ids]:
         """Return every window that contains a pane, as two arrays: the row of the pane, and the start of the window."""
@@ -81,7 +103,7 @@ def known(times: Ids) -> npt.NDArray[np.bool_]:
 
 def held_by_any(config: Timing, times: Ids) -> npt.NDArray[np.bool_]:
     """Return for each time whether its last window (without windows: the time itself) begins in the years 1 to 9999."""
-    return known(times // config.slide * config.slide if isinstance(config, TimeWindow) else times)
+    return known(Lattice.of(config).last_starts(times) if isinstance(config, TimeWindow) else times)
 
 
 def last_end(config: Timing, times: Ids) -> Ids:

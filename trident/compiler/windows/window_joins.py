@@ -56,21 +56,22 @@ class _Join:
         puts = [self._entered(number, new[number], panes[number], clock, batch.txid) for number in (LEFT, RIGHT)]
         gone = [self._gone(number, clock) for number in (LEFT, RIGHT)]
         waiting.end(batch.txid, puts)
-        ends = self._ends([waiting.held[number].starts() for number in (LEFT, RIGHT)])
+        _, ends = self._windows([waiting.held[number].starts() for number in (LEFT, RIGHT)])
         due = next_due(min(ends[ends > clock.after].tolist(), default=None), clocks)
         return Updated(pa.concat_tables([*puts, *gone]), emitted, due=due)
 
     # --- the windows that close ------------------------------------------------------------------------------------
 
-    def _ends(self, panes: Sequence[Sequence[int] | Ids]) -> Ids:
-        """Return the ends of all windows that contain one of these panes, in order."""
+    def _windows(self, panes: Sequence[Sequence[int] | Ids]) -> tuple[Ids, Ids]:
+        """Return the starts and the ends of all windows that contain one of these panes, in order."""
         _, starts = self._lattice.windows_of(np.unique(np.concatenate([np.asarray(each, np.int64) for each in panes])))
-        return np.unique(starts + self._lattice.length)
+        starts = np.unique(starts)
+        return starts, self._lattice.ends(starts)
 
     def _results(self, new: Sequence[pa.Table], panes: Sequence[Ids], stored: Stored, clock: Clock) -> pa.Table:
         """Return the joined tuples of the windows whose end the watermark reaches with this batch, window by window."""
-        ends = self._ends([*panes, *(held.starts() for held in self._waiting.held)])
-        closing = ends[(clock.before < ends) & (ends <= clock.after)] - self._lattice.length
+        starts, ends = self._windows([*panes, *(held.starts() for held in self._waiting.held)])
+        closing = starts[(clock.before < ends) & (ends <= clock.after)]
         if not len(closing):
             return self._leaving.empty_table()
         (left, of_left), (right, of_right) = (
@@ -79,17 +80,17 @@ class _Join:
         lefts, rights = key_numbers(self._waiting.sides, left, right)
         ours, others = pairs(Rows(of_left, lefts), Rows(of_right, rights), 0, 0)
         taken = left.take(pa.array(ours)), right.take(pa.array(others))
-        parts, starts = [[taken[of[0][0]].column(of[0][1]) for of in self._origins]], [of_left[ours]]
+        parts, begins = [[taken[of[0][0]].column(of[0][1]) for of in self._origins]], [of_left[ours]]
         for number, (tuples, windows, met) in enumerate(((left, of_left, ours), (right, of_right, others))):
             if self._node.joining.unmatched[number]:
                 alone = np.ones(tuples.num_rows, np.bool_)
                 alone[met] = False
                 lonely = tuples.filter(pa.array(alone))
                 parts.append(columns_alone(lonely, number, self._fields, self._origins))
-                starts.append(windows[alone])
+                begins.append(windows[alone])
         return self._with_bounds(
             pa.concat_tables([pa.Table.from_arrays(columns, schema=self._fields) for columns in parts]),
-            np.concatenate(starts),
+            np.concatenate(begins),
         )
 
     def _in_windows(self, number: int, new: pa.Table, closing: Ids, stored: Stored) -> tuple[pa.Table, Ids]:
@@ -115,7 +116,7 @@ class _Join:
         """Return joined tuples with the bounds of their windows, in the order of the windows."""
         order = np.argsort(starts, kind="stable")
         starts, kind = starts[order], self._leaving.types[0]
-        bounds = [timestamps(times, kind) for times in (starts, starts + self._lattice.length)]
+        bounds = [timestamps(times, kind) for times in (starts, self._lattice.ends(starts))]
         return pa.Table.from_arrays([*bounds, *joined.take(pa.array(order)).columns], schema=self._leaving)
 
     # --- the state -------------------------------------------------------------------------------------------------
