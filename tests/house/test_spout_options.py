@@ -32,7 +32,7 @@ _VALUES = {
 }
 OTHERS: dict[type[Any], dict[str, Any]] = {
     Text: {"schema": "x string", "encodingErrors": "replace"},
-    Json: _VALUES,
+    Json: {**_VALUES, "multiLine": True},
     Csv: {
         **_VALUES,
         "sep": ";",

@@ -238,6 +238,14 @@ def test_csv_is_read_with_its_types(
     ]
 
 
+def test_json_documents_are_read_by_workers(far: None, spark: SparkSession, tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / f"{name}.json").write_text('[\n {"n": 1},\n {"n": "x"},\n {"n": 3}\n]\n')
+    spout = FileSpout(tmp_path, Json("n long", multiLine=True, malformed="keep"))
+    rows = check_same(emission_of(spout), spark, tmp_path).to_pylist()
+    assert [(row["n"], row["_corrupt"]) for row in rows] == 2 * [(1, None), (None, '{"n": "x"}'), (3, None)]
+
+
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 def test_each_worker_knows_the_lines_before_the_header(
     far: None, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str

@@ -11,11 +11,12 @@ from typing import Any, Protocol, TypeVar
 from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
-from trident.base.errors import SourceUnreadableError, SpoutContractError, SpoutError
+from trident.base.errors import MalformedInputError, SourceUnreadableError, SpoutContractError, SpoutError
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor
 from trident_spouts.files.absent_fields import AbsentFields
 from trident_spouts.files.formats import Csv, FileFormat, Json, Parquet
+from trident_spouts.files.json_documents import LONGEST_DOCUMENT, too_long
 from trident_spouts.files.jsonlines import without_corrupt_fields
 from trident_spouts.files.listing import MOST_LISTED, check_readable, hidden_file, list_files, nested_hint
 from trident_spouts.files.parquet import FilesEmission, checked_footers, columns_of, is_beyond_spark
@@ -77,7 +78,7 @@ class FileExecutor(SpoutExecutor):
         """The format of lines; None if the files are Parquet."""
         limits = Limits(spout.maxBytesPerBatch, spout.maxFilesPerBatch, watch.completeAfterSecs)
         lines, by_name = self._format is not None, spout.orderBy == "name"
-        cut = lines and not (isinstance(format, Csv) and format.multiLine)
+        cut = lines and not (isinstance(format, Csv | Json) and format.multiLine)
         self._planner = Planner(place, limits, cut, by_name, lines, watch.onForgotten)
         self._listing: list[ListedFile] = []
         self._whole = True
@@ -229,7 +230,9 @@ class FileExecutor(SpoutExecutor):
         schema, format = self._spout.schema, self._format
         if format is not None:
             stretches = tuple(map(self._stretch, files, ranges))
-            if isinstance(format, Json) and stretches:
+            if isinstance(format, Json) and format.multiLine:
+                _check_documents(files)
+            elif isinstance(format, Json) and stretches:
                 self._absent.look_in_lines(without_corrupt_fields(schema, format.malformed).names, stretches[0])
             return LinesEmission(stretches, format.lines(schema))
         footers = checked_footers(files, schema)
@@ -257,6 +260,13 @@ class FileExecutor(SpoutExecutor):
                             range_, self._place, file.name, txid, grows=self._planner.grows(range_.name)
                         )
             raise
+
+
+def _check_documents(files: list[PlannedFile]) -> None:
+    """Raise MalformedInputError for a file that is too long to be one JSON document, before it is read."""
+    for file in files:
+        if file.file.size > LONGEST_DOCUMENT:
+            raise MalformedInputError(f"FileSpout: {too_long(file, file.file.size)}")
 
 
 def read_metadata(metadata: Metadata, key: str, read: Callable[[Any], _T]) -> _T:

@@ -15,6 +15,7 @@ from trident.base.short_texts import brief
 from trident.base.types import ddl, parse_schema
 from trident_spouts.files.csv_lines import CsvFormat
 from trident_spouts.files.csv_rows import CsvOptions
+from trident_spouts.files.json_documents import JsonDocuments
 from trident_spouts.files.jsonlines import JsonFormat, Malformed, with_corrupt_fields
 from trident_spouts.files.lines import EncodingErrors
 from trident_spouts.files.reading import LineFormat
@@ -36,6 +37,7 @@ _OF_SPARK_AND_OTHERS = {
     "skip_lines": "skipLines",
     "null_values": "nullValue",
     "newlines_in_values": "multiLine",
+    "array": "multiLine",
     "mode": "malformed",
     "ignore_errors": "malformed",
     "encoding": "files are read as UTF-8; encodingErrors='replace' reads other bytes too",
@@ -121,7 +123,7 @@ class _Values:
 @known_fields(_OF_SPARK_AND_OTHERS)
 @dataclass(frozen=True, repr=False)
 class Json(_Values):
-    """The format of files with one JSON object a line.
+    """The format of files with one JSON object a line, or with ``multiLine=True`` of files that are one JSON document.
 
     A missing field is null, an undeclared field is ignored. Dates and times are ISO 8601, binary is base64.
 
@@ -140,6 +142,12 @@ class Json(_Values):
         dropped.
     timeZone : str, optional
         The zone of times that name no zone, for fields of type ``timestamp``. Without it, times must name their zone.
+    multiLine : bool
+        Whether each file is one document: an array of objects, each of which is a tuple, or one object. Then a file is
+        read at once, must not grow, and has at most 256 MiB. With ``malformed="keep"`` an element that cannot be read
+        becomes a tuple with its text; so does a document that is not JSON.
+
+    Meaning of `multiLine`, `timeZone`: ``pyspark.sql.DataFrameReader.json``.
 
     Examples
     --------
@@ -148,8 +156,14 @@ class Json(_Values):
     """
 
     schema: str | StructType | None = None
+    _: KW_ONLY
+    multiLine: bool = False
     name: ClassVar[str] = "json"
     __repr__ = described
+
+    def __post_init__(self) -> None:
+        check_flag("Json: multiLine", self.multiLine)
+        _Values.__post_init__(self)
 
     def fields(self, declared: StructType | None) -> StructType:
         """Return the fields of the tuples. Raises TypeDeclarationError if none are declared."""
@@ -157,7 +171,8 @@ class Json(_Values):
 
     def lines(self, schema: StructType) -> LineFormat:
         """Return the conversion of lines to tuples."""
-        return JsonFormat(schema, self.malformed, self.encodingErrors, values=self.values)
+        form = JsonDocuments if self.multiLine else JsonFormat
+        return form(schema, self.malformed, self.encodingErrors, values=self.values)
 
 
 @known_fields(_OF_SPARK_AND_OTHERS)

@@ -26,6 +26,7 @@ CORRUPT = "_corrupt"
 REASON = "_corrupt_reason"
 STRICT = ValueReader()
 _BLANK = b" \t\r\n"
+HINT_OF_LINES = " (expected one object per line; Json(multiLine=True) reads a file that is one array or one object)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +148,18 @@ def read_stretch_at_once(data: bytes, target: pa.Schema, values: ValueReader = S
     try:
         objects = _DECODER.decode_lines(data)
         lines = sum(map(bool, map(bytes.strip, data.split(b"\n"))))
-        if not {*map(type, objects)} <= {dict} or len(objects) != lines:
-            return None
+        return table_of(objects, target, values) if len(objects) == lines else None
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        return None
+
+
+def table_of(objects: list[Any], target: pa.Schema, values: ValueReader) -> pa.Table | None:
+    """Return the tuples of JSON objects; None if one may be malformed, or is no object, and must be read separately."""
+    if not {*map(type, objects)} <= {dict} or not all(field.nullable for field in target):
+        return None
+    try:
         return pa.table([_column(objects, field, values) for field in target], schema=target)
-    except (msgspec.DecodeError, decimal.InvalidOperation, RecursionError, ValueError):
+    except (decimal.InvalidOperation, RecursionError, ValueError):
         return None
 
 
@@ -189,8 +198,7 @@ def _hint_of_lines(line: str) -> str:
     start = line.strip()[:1]
     if start not in ("[", "{") or (start == "{" and line.strip() != "{"):
         return ""
-    way = "jq -c '.[]'" if start == "[" else "jq -c ."
-    return f" (expected one object per line; {way} writes {'an array' if start == '[' else 'objects'} in this form)"
+    return HINT_OF_LINES
 
 
 def keys_of(lines: Sequence[bytes]) -> list[str]:

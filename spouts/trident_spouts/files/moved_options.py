@@ -6,11 +6,8 @@ _CSV = "it is an option of the format: FileSpout(path, Csv({name}={{value}}))"
 _WATCH = "it is an option of Watch: FileSpout(path, watch=Watch({name}={{value}}))"
 
 MOVED = {
-    **{
-        name: _CSV.format(name=name)
-        for name in ("sep", "quote", "escape", "header", "skipLines", "nullValue", "multiLine")
-    },
-    **{name: _BOTH.format(name=name) for name in ("malformed", "numbers", "timeZone")},
+    **{name: _CSV.format(name=name) for name in ("sep", "quote", "escape", "header", "skipLines", "nullValue")},
+    **{name: _BOTH.format(name=name) for name in ("malformed", "numbers", "timeZone", "multiLine")},
     "encodingErrors": _LINES.format(name="encodingErrors"),
     **{name: _WATCH.format(name=name) for name in ("completeAfterSecs", "rememberedFiles", "onForgotten")},
     "manifest": "give a Manifest as the path: FileSpout(Manifest('files.txt'))",

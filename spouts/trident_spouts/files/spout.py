@@ -62,7 +62,7 @@ class FileSpout:
         fields are first needed.
     maxBytesPerBatch : int
         The most bytes of files in one batch. Longer files of lines are divided between lines. A longer Parquet file,
-        compressed file, or CSV file with ``multiLine=True`` is a separate batch.
+        compressed file, or file of CSV or JSON with ``multiLine=True`` is a separate batch.
     maxFilesPerBatch : int, optional
         The most files in one batch; default 1,000.
     orderBy : "time" or "name"

@@ -116,8 +116,8 @@ def test_types_without_a_json_form_are_read_from_their_text() -> None:
         (
             "n long",
             "[1, 2]",
-            "expected a JSON object, got [1, 2] (expected one object per line; jq -c '.[]' writes an array in this "
-            "form)",
+            "expected a JSON object, got [1, 2] (expected one object per line; Json(multiLine=True) reads a file "
+            "that is one array or one object)",
         ),
         ("n long", '{"n": NaN}', "expected a JSON object: NaN is not a JSON value"),
         ("n long", '{"n": "5"}', 'field \'n\': expected bigint, got "5" (numbers="lenient" reads it)'),
@@ -265,9 +265,9 @@ def test_a_byte_order_mark_is_left_out_where_a_file_begins_and_malformed_within_
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('[{"t": 1},\n {"t": 2}]\n', "one object per line; jq -c '.\\[\\]' writes an array in this form"),
-        ('[\n {"t": 1}\n]\n', "one object per line; jq -c '.\\[\\]' writes an array in this form"),
-        ('{\n "t": 1\n}\n', "one object per line; jq -c . writes objects in this form"),
+        ('[{"t": 1},\n {"t": 2}]\n', r"one object per line; Json\(multiLine=True\) reads a file that is one array"),
+        ('[\n {"t": 1}\n]\n', r"one object per line; Json\(multiLine=True\) reads a file that is one array"),
+        ('{\n "t": 1\n}\n', r"one object per line; Json\(multiLine=True\) reads a file that is one array"),
     ],
 )
 def test_a_file_that_is_one_value_is_told_with_the_way_out(text: str, said: str) -> None:
