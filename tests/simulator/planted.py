@@ -710,7 +710,7 @@ OVER_TIME = [
         "early results",
         "a late tuple changes the result of a window that has closed",
         "trident/compiler/windows/gathered.py",
-        "open_ = starts + self._config.length > clock.before",
+        "open_ = self._lattice.ends(starts) > clock.before",
         "open_ = starts > starts - 1",
         flow="early",
     ),
