@@ -22,8 +22,6 @@ from trident.doctor.packages import unmet
 from trident.log import RedisLog
 from trident.state import RedisMapState
 
-STATE = 'RedisMapState.opaque("env:STATE_URL", connectTimeout=1)'
-
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
@@ -92,8 +90,7 @@ def test_a_fault_of_redis_is_found_with_the_way_out(
     site: Site, tmp_path: Path, plant: Callable[[RedisServer], None]
 ) -> None:
     with RedisServer(tmp_path / "redis", password=SECRET) as server:
-        site.patch.setenv("STATE_URL", server.url)
-        words = site.program(STATE)
+        words = site.program(f'RedisMapState.opaque("{server.url}", connectTimeout=1)')  # the program has the password
         assert site.doctor(*words) == []
         plant(server)
         check_one(site.doctor(*words), "parts", *REDIS[plant])
@@ -149,8 +146,8 @@ def test_faults_of_postgresql_are_found(site: Site, postgres: PostgresServer) ->
         site.patch.setenv("TABLES", url.replace(SECRET, SECRET[::-1]))
         check_one(site.doctor(*words), "parts", "authentication failed", "user and password")
 
-    site.patch.setenv("TABLES", f"postgresql://me:{SECRET}@127.0.0.1:{free_port()}/postgres")
-    check_one(site.doctor(*words), "parts", "refused", "Start the database")
+    away = site.program(f'PostgresMapState.opaque("postgresql://me:{SECRET}@127.0.0.1:{free_port()}/postgres")')
+    check_one(site.doctor(*away), "parts", "refused", "Start the database")
 
 
 def test_a_database_that_is_read_is_examined_as_a_plan_would(site: Site, postgres: PostgresServer) -> None:
