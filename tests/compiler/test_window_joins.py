@@ -109,3 +109,13 @@ def test_each_window_leaves_once_when_both_streams_have_passed_it(
         assert sorted(rows_of(emitted, sizes[0]), key=repr) == sorted(oracle.batch(last, last), key=repr)
     assert late == oracle.late
     assert join.held <= 4, "a tuple whose windows have closed is gone"
+
+
+def test_a_tuple_that_waits_for_later_windows_leaves_once_in_each() -> None:
+    window = SlidingEventTimeWindow(30, 10, "at")
+    join = Joining(lambda first, second: first.windowJoin(second, "k", window, otherTimestampField="t"))
+    found = []
+    for time in (5, 15, 25, 35, 45):
+        rows, _ = join.batch([("a", time, time)], [("a", 5, time)] if time == 5 else [("b", time, time)])
+        found.append([(start, n) for start, _, n, _ in rows_of(rows, 30)])
+    assert found == [[], [(-20, 5)], [(-10, 5), (-10, 15)], [(0, 5), (0, 15), (0, 25)], []]
