@@ -94,7 +94,7 @@ def test_windows_by_batch_time_go_on_after_a_clock_that_was_ahead(
     def feed(running: Any, word: str, after: float) -> None:
         clock.now += after
         fed.feed([word])
-        running.processAllAvailable(timeout=20)
+        running.processAllAvailable(timeout=60)
 
     with start_local(words_by(window, aggregator, fed, seen), **options) as running:
         feed(running, "a", 5)
@@ -105,7 +105,7 @@ def test_windows_by_batch_time_go_on_after_a_clock_that_was_ahead(
         feed(running, "d", 40)
         feed(running, "e", 70)
         clock.now += 60  # no tuple comes: the window still closes
-        running.processAllAvailable(timeout=20)
+        running.processAllAvailable(timeout=60)
     assert seen == [["a"], ["wrong", "b", "c"], ["d"], ["e"]]
 
 
@@ -117,5 +117,5 @@ def test_a_clock_that_goes_back_by_less_than_a_window_moves_no_window(tmp_path: 
         for word, after in [("a", 10), ("b", 45), ("c", -50), ("d", 54), ("e", 2)]:
             clock.now += after
             fed.feed([word])
-            running.processAllAvailable(timeout=20)
+            running.processAllAvailable(timeout=60)
     assert seen == [["a", "b", "c", "d"]]
