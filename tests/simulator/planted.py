@@ -628,14 +628,6 @@ OVER_TIME = [
     ),
     Fault(
         "savepoint",
-        "a batch that is frozen and not committed does not refuse it",
-        "trident/run/saving.py",
-        "        if history.frozen:\n",
-        "        if False:\n",
-        flow=SAVEPOINTS,
-    ),
-    Fault(
-        "savepoint",
         "the keys that changed while it was written keep their former values",
         "trident/run/state_copies.py",
         "for txid in range(since + 1, upto + 1):",
