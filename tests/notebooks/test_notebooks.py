@@ -1,7 +1,6 @@
 """Every notebook runs from top to bottom, shows what it promises, and is the pair of its text."""
 
 import os
-import re
 from pathlib import Path
 from typing import Any
 
@@ -44,27 +43,40 @@ def output(notebook: Any, source: str, kind: str = "text/html") -> str:
     return str(found[-1])
 
 
-@pytest.mark.spark
-@pytest.mark.soak
-def test_word_count_shows_picture_progress_debug_output_and_the_right_answers() -> None:
-    notebook = executed(FOLDER / "wordcount.ipynb")
-    truth = count_independently(CORPUS)
+def printed(notebook: Any, source: str) -> str:
+    """What the one cell that has this line printed."""
+    (cell,) = [c for c in notebook.cells if c.cell_type == "code" and source in c.source.splitlines()]
+    return "".join(o.text for o in cell.outputs if o.output_type == "stream" and o.name == "stdout")
 
+
+def test_ten_cells_each_show_a_thing_that_is_true() -> None:
+    notebook = executed(FOLDER / "ten_cells.ipynb")
+    truth = count_independently(CORPUS)
+    total = sum(truth.values())
+    assert sum(cell.cell_type == "code" for cell in notebook.cells) == 10
     assert "<svg" in output(notebook, "topology", "image/svg+xml")
-    live = output(notebook, "progress = running.showProgress()")
-    assert "<td>novel</td>" in live and "<b>wordcount</b> stopped" in live
-    assert "DEBUG(words)" in live
-    asked = sum(truth[word] for word in ("whale", "ship", "sea"))
-    assert f"<td>{asked}</td>" in output(notebook, "whales")
-    early = int(re.search(r"<td>(\d+)</td>", output(notebook, "early"))[1])  # type: ignore[index]
-    assert 0 < early <= asked
-    wanted = (truth["whale"], 0, [truth["ahab"], truth["ishmael"]])
-    line = 'state["whale"], state.get("telephone", 0), state.multiGet(["ahab", "ishmael"])'
-    assert output(notebook, line, "text/plain") == repr(wanted)
-    assert "counts" in output(notebook, "state")
-    word, count = truth.most_common(1)[0]
-    assert word in output(notebook, 'state.toPandas().sort_values("count", ascending=False).head(10)')
-    assert str(count) in output(notebook, 'state.toPandas().sort_values("count", ascending=False).head(10)')
+    assert "|ishmael|" in printed(notebook, "split.show(5)")
+    assert "did you mean 'word'?" in printed(notebook, '    split.groupBy("wrod")')
+    assert "promised: exactly-once" in printed(notebook, 'topology.explain("embedded")')
+    killed = 'subprocess.run([sys.executable, "-c", program], cwd=folder, env=crash).returncode  # -9: killed'
+    assert output(notebook, killed, "text/plain") == "-9"
+    batches, words, the = map(
+        int, printed(notebook, '    print(dead.asOfTxid, sum(dead.values()), dead["the"])').split()
+    )
+    assert batches == 2 and 0 < the < truth["the"] and the < words < total
+    line = 'sum(running.state("counts").values()), sum(truth.values())'
+    assert output(notebook, line, "text/plain") == repr((total, total))
+    whale, absent, prefixed, top = eval(
+        output(
+            notebook, 'state["whale"], state.get("telephone", 0), state.prefix("whaleb"), state.top(3)', "text/plain"
+        )
+    )
+    assert (whale, absent, top) == (truth["whale"], 0, truth.most_common(3))
+    assert prefixed == sorted(entry for entry in truth.items() if entry[0].startswith("whaleb"))
+    line = '(before.asOfTxid, before["whale"]), (state.asOfTxid, state["whale"])'
+    (former, fewer), (last, all_of_them) = eval(output(notebook, line, "text/plain"))
+    assert former == last - 1 and fewer < all_of_them == truth["whale"]
+    assert output(notebook, 'answer[0]["count"], answer.asOfTxid', "text/plain") == repr((truth["whale"], last))
 
 
 @pytest.mark.spark

@@ -35,6 +35,7 @@ LEFT_OUT = (
         (
             "tests/cluster/test_puts.py",
             "tests/cluster/test_reading.py",
+            "tests/cluster/test_spark_submit.py",
             "tests/cluster/test_stored_topologies.py",
             "tests/compiler/test_ledger_spark.py",
             "tests/compiler/test_spark_errors.py",
@@ -87,6 +88,7 @@ LEFT_OUT = (
     LeftOut(
         "runs a whole program, a browser, or the tools that build the package and its pages",
         (
+            "tests/containers/test_containers.py::test_the_commands_start_answer_probes_and_end_by_sigterm",
             "tests/demo/",
             "tests/gallery/test_gallery.py::test_a_dashboard_compares_with_before_and_a_job_reads_the_same_table",
             "tests/house/test_client_wheel.py",

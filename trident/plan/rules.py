@@ -130,7 +130,7 @@ def check_range_keys(inputs: spark.StructType, keys: spark.StructType, state: st
         raise step.error(
             TopologyError,
             f"state {state!r} cannot be queried by ({ddl(inputs)}): RangeGet takes values of its first key fields, "
-            f"then the low and the high end of the next one; its key is ({ddl(keys)})",
+            f"then the low and the high end of the next one (null: no end); its key is ({ddl(keys)})",
         )
     if types_of(inputs) != types_of(spark.StructType(expected)):
         raise step.error(
