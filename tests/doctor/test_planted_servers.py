@@ -68,12 +68,6 @@ def is_a_replica(server: RedisServer) -> None:
     server.client.replicaof("127.0.0.1", "1")
 
 
-def cannot_save(server: RedisServer) -> None:
-    server.client.config_set("dir", "/proc/self")
-    with contextlib.suppress(Exception):
-        server.client.save()
-
-
 REDIS: dict[Callable[[RedisServer], None], tuple[str, ...]] = {
     evicts: ("may evict keys .*allkeys-lru", "CONFIG SET maxmemory-policy noeviction"),
     forgets: ("appendonly is off", "CONFIG SET appendonly yes", "warning"),
