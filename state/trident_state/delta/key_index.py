@@ -5,8 +5,10 @@ kept in a file on this machine's disk, which is mapped into memory: a state of a
 makes new files; the indexes of the others stay.
 """
 
+import shutil
 import tempfile
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -28,7 +30,7 @@ class KeyIndex:
     def __init__(self, keys: pa.Schema, keys_of: KeysOf) -> None:
         self._keys, self._keys_of = keys, keys_of
         self._lock = threading.Lock()
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: Path | None = None
         self._tables: dict[str, pa.Table] = {}
 
     def first(self, files: Sequence[DataFile], between: KeyRange, most: int) -> tuple[pa.Array, bytes | None]:
@@ -54,7 +56,7 @@ class KeyIndex:
             for path in [path for path in self._tables if path not in kept]:
                 del self._tables[path]
                 if self._folder is not None:
-                    (Path(self._folder.name) / path).unlink(missing_ok=True)
+                    (self._folder / path).unlink(missing_ok=True)
 
     def _part(self, file: DataFile, between: KeyRange, most: int) -> pa.Table:
         table = self._table(file)
@@ -71,8 +73,10 @@ class KeyIndex:
         with self._lock:
             if file.path not in self._tables:
                 if self._folder is None:
-                    self._folder = tempfile.TemporaryDirectory(prefix="trident-keys-")
-                path = Path(self._folder.name) / file.path
+                    # not a TemporaryDirectory, which warns if it is deleted with its owner
+                    self._folder = Path(tempfile.mkdtemp(prefix="trident-keys-"))
+                    weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+                path = self._folder / file.path
                 with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, _SCHEMA) as writer:
                     writer.write_table(made)
                 with pa.memory_map(str(path)) as source:

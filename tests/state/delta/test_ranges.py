@@ -89,7 +89,7 @@ def test_a_range_reads_no_other_entries_and_an_index_goes_with_its_file(
     assert merged(store) is not None
     setting.apply(store, 10, {1: 1})
     index = store._ranges.index
-    held = Path(index._folder.name)
+    held = index._folder
     assert len(list(held.iterdir())) == len(index._tables) == 1
     store.close()
     assert list(held.iterdir()) == []
