@@ -405,7 +405,7 @@ class RunningTopology(Queryable, Tagged):
         """
         self._check_other_thread("awaitTermination")
         self._awaited = True
-        in_time = self._ended.wait(read_limit("timeout", timeout, zero=True))
+        in_time = sigterm.wait(self._ended, read_limit("timeout", timeout, zero=True))
         sigterm.unwatch()
         self._raise_failure()
         return in_time if timeout is not None else None
