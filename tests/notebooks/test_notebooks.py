@@ -36,7 +36,7 @@ def executed(path: Path) -> Any:
 
 
 def output(notebook: Any, source: str, kind: str = "text/html") -> str:
-    """What the one cell that has this line put out, in this form."""
+    """Return the output, in this form, of the only cell that has this line."""
     (cell,) = [c for c in notebook.cells if c.cell_type == "code" and source in c.source.splitlines()]
     found = [o.data[kind] for o in cell.outputs if kind in o.get("data", {})]
     assert found, f"no {kind} under {source!r}, only {cell.outputs}"
@@ -44,7 +44,7 @@ def output(notebook: Any, source: str, kind: str = "text/html") -> str:
 
 
 def printed(notebook: Any, source: str) -> str:
-    """What the one cell that has this line printed."""
+    """Return the printed text of the only cell that has this line."""
     (cell,) = [c for c in notebook.cells if c.cell_type == "code" and source in c.source.splitlines()]
     return "".join(o.text for o in cell.outputs if o.output_type == "stream" and o.name == "stdout")
 

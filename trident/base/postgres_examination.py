@@ -10,7 +10,7 @@ from trident.base.reach import SECONDS
 from trident.base.redis_address import redacted
 
 Question = Callable[[Any], Iterator[Finding]]
-"""What is asked of an open connection of psycopg."""
+"""A question to an open connection of psycopg. It yields the faults that it finds."""
 
 _STOPS = "a start is refused, or stops with the first batch"
 

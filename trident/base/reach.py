@@ -1,4 +1,4 @@
-"""Whether a machine accepts connections: the first question about a server that does not answer."""
+"""Check that a machine accepts connections: the first question about a server that does not answer."""
 
 import socket
 

@@ -52,5 +52,5 @@ class Case:
 
     @property
     def on_spark(self) -> bool:
-        """Whether the start may use Spark."""
+        """Return whether the start may use Spark."""
         return bool(self.options.get("engine", "spark") != "embedded")

@@ -67,16 +67,16 @@ class StepMeter:
 
     def measured(self, work: Work, apply: Kernel) -> Kernel:
         """Return the kernel of a work, with its tuples counted and its time taken."""
-        running = self._begun(work.where.step)
-        running.entered = running.left = 0
-        counted = running
+        running, entered, left = self._begun(work.where.step), 0, 0
+        running.entered, running.left = entered, left  # also if no batch comes: then the step is counted, with nothing
 
         def run(columns: Columns) -> Columns:
+            nonlocal entered, left
             charged, began = self._charged, perf_counter()
             leaving = apply(columns)
-            self._charge(counted, charged, began)
-            counted.entered = (counted.entered or 0) + columns.rows
-            counted.left = (counted.left or 0) + leaving.rows
+            self._charge(running, charged, began)
+            entered, left = entered + columns.rows, left + leaving.rows
+            running.entered, running.left = entered, left
             return leaving
 
         return run
