@@ -10,12 +10,20 @@ from trident.expressions.functions.collections import array_contains as array_co
 from trident.expressions.functions.collections import get as get
 from trident.expressions.functions.collections import size as size
 from trident.expressions.functions.collections import struct as struct
+from trident.expressions.functions.digests import crc32 as crc32
+from trident.expressions.functions.digests import md5 as md5
+from trident.expressions.functions.digests import sha1 as sha1
+from trident.expressions.functions.digests import sha2 as sha2
 from trident.expressions.functions.numbers import abs as abs
 from trident.expressions.functions.numbers import ceil as ceil
 from trident.expressions.functions.numbers import floor as floor
 from trident.expressions.functions.numbers import pmod as pmod
 from trident.expressions.functions.numbers import round as round
 from trident.expressions.functions.numbers import sqrt as sqrt
+from trident.expressions.functions.patterns import regexp_extract as regexp_extract
+from trident.expressions.functions.patterns import regexp_replace as regexp_replace
+from trident.expressions.functions.patterns import rlike as rlike
+from trident.expressions.functions.patterns import split as split
 from trident.expressions.functions.texts import concat as concat
 from trident.expressions.functions.texts import concat_ws as concat_ws
 from trident.expressions.functions.texts import instr as instr
@@ -41,6 +49,7 @@ from trident.expressions.functions.times import datediff as datediff
 from trident.expressions.functions.times import dayofmonth as dayofmonth
 from trident.expressions.functions.times import dayofweek as dayofweek
 from trident.expressions.functions.times import dayofyear as dayofyear
+from trident.expressions.functions.times import from_utc_timestamp as from_utc_timestamp
 from trident.expressions.functions.times import hour as hour
 from trident.expressions.functions.times import minute as minute
 from trident.expressions.functions.times import month as month
@@ -50,6 +59,7 @@ from trident.expressions.functions.times import timestamp_micros as timestamp_mi
 from trident.expressions.functions.times import timestamp_millis as timestamp_millis
 from trident.expressions.functions.times import timestamp_seconds as timestamp_seconds
 from trident.expressions.functions.times import to_date as to_date
+from trident.expressions.functions.times import to_utc_timestamp as to_utc_timestamp
 from trident.expressions.functions.times import unix_micros as unix_micros
 from trident.expressions.functions.times import unix_millis as unix_millis
 from trident.expressions.functions.times import unix_seconds as unix_seconds

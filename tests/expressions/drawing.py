@@ -12,8 +12,9 @@ from trident.expressions.tree import ColumnExpression, col, lit, when
 SCHEMA = (
     "flag boolean, b byte, s short, i int, n long, f float, x double, y double, d decimal(10,2), e decimal(38,10), "
     "m decimal(5,0), t string, u string, day date, at timestamp, local timestamp_ntz, a array<int>, "
-    "r struct<n: long, t: string>"
+    "r struct<n: long, t: string>, w map<string, long>, v map<int, string>"
 )
+ZONES = ("Europe/Berlin", "America/St_Johns", "Pacific/Kiritimati", "Australia/Lord_Howe", "Africa/Casablanca", "UTC")
 UTC = datetime.UTC
 at = datetime.datetime
 
@@ -30,7 +31,8 @@ EDGES: dict[str, list[Any]] = {
     "d": [Decimal("0.00"), Decimal("1.25"), Decimal("-99999999.99"), Decimal("99999999.99"), Decimal("0.05")],
     "e": [Decimal("0"), Decimal("1.0000000001"), Decimal("-9999999999999999999999999999.9999999999"), Decimal("2.5")],
     "m": [Decimal("0"), Decimal("99999"), Decimal("-99999"), Decimal("7")],
-    "t": ["", "a", "Ab c", " x ", "ß", "İi", "😀b", "12", "-7", "1.5", "true", "2026-02-28", "abc%_\\", "aaa", "ΑΣ"],
+    "t": ["", "a", "Ab c", " x ", "ß", "İi", "😀b", "12", "-7", "1.5", "true", "2026-02-28", "abc%_\\", "aaa", "ΑΣ",
+          "a\n", "b\r\n", "a\u2028", "a\x0bb", "AB", "\n", "K\u017f", "a,b-1"],
     "u": ["", "a", "b", "%", "c", "aa", " ", "/", "12", "x,y,,z"],
     "day": [datetime.date(1970, 1, 1), datetime.date(2024, 2, 29), datetime.date(1, 1, 1), datetime.date(9999, 12, 31),
             datetime.date(1969, 12, 31), datetime.date(2021, 1, 3)],
@@ -39,6 +41,8 @@ EDGES: dict[str, list[Any]] = {
            at(2026, 3, 29, 2, 30, tzinfo=UTC), at(2026, 10, 25, 1, 30, 1, tzinfo=UTC)],
     "local": [at(1970, 1, 1), at(2026, 3, 29, 2, 30, 0, 5), at(1850, 7, 4, 12)],
     "a": [[], [1], [1, None, 3], [0, 5], [2147483647]],
+    "w": [{}, {"a": 1, "b": None}, {"": -1, "it's": 7}],
+    "v": [{}, {0: "a", 1: None}, {-1: "x", 2147483647: ""}],
     "r": [{"n": 1, "t": "a"}, {"n": None, "t": None}, {"n": -1, "t": ""}],
 }  # fmt: skip
 
@@ -107,11 +111,45 @@ class Drawing:
             lambda depth: one("text", depth).contains(one("text", depth)),
             lambda depth: one("text", depth).startswith(draw.choice(EDGES["u"])),
             lambda depth: one("text", depth).endswith(one("text", depth)),
-            lambda depth: F.like(one("text", depth), draw.choice(["a%", "_", "%\\%%", "", "%b_", "a\\\\%"])),
+            lambda depth: F.like(one("text", depth), draw.choice(["a%", "_", "%\\%%", "", "%b_", "a\\%"])),
+            lambda depth: F.rlike(one("text", depth), self.pattern()),
             lambda depth: F.array_contains("a", one("whole", 0).cast("int")),
             lambda depth: one("number", depth).cast("boolean"),
             lambda depth: col("t").cast("boolean"),
         ]
+
+    def pattern(self, last: str = "") -> str:
+        """Return a random regular expression, in which each choice ends with `last`."""
+        draw = self.draw
+        pieces = [
+            "a",
+            "b",
+            "A",
+            ".",
+            " ",
+            "[a-c]",
+            "[^b]",
+            "\\d",
+            "\\w",
+            "\\s",
+            "\\W",
+            "(a|b)",
+            "(?:aa|a)",
+            "1",
+            "ß",
+            "[İ-😀]",
+            ",",
+            "\\.",
+            "[\\w-]",
+        ]
+        signs = ["", "", "", "*", "+", "?", "*?", "{2}", "{1,2}?"]
+        before = ["", "", "^", "(?i)", "(?s)", "(?i)^", "\\b", "(?<=a)"]
+        after = ["", "", "$", "\\b", "\\B", "(?=b)", "(?!a)", "\\z", "\\Z"]
+        made = [
+            "".join(draw.choice(pieces) + draw.choice(signs) for _ in range(draw.choice([1, 1, 2, 3]))) + last
+            for _ in range(draw.choice([1, 1, 2]))
+        ]
+        return draw.choice(before) + "|".join(made) + draw.choice(after)
 
     def _wholes(self) -> list[Callable[[int], ColumnExpression]]:
         draw, one = self.draw, self.one
@@ -138,6 +176,10 @@ class Drawing:
             lambda depth: F.size("a"),
             lambda depth: col("a")[draw.choice([0, 1])],
             lambda depth: F.get("a", draw.choice([0, 2, -1])),
+            lambda depth: draw.choice([col("w")["a"], col("w")["it's"], col("w.b"), col("w").getItem(one("text", 0))]),
+            lambda depth: F.size(draw.choice(["w", "v"])),
+            lambda depth: F.size(F.split(one("text", depth), draw.choice([",", " ", "a|b", "[^a-z]", "\\W", "aa?"]))),
+            lambda depth: F.crc32(one("text", depth)),
             lambda depth: self._chosen("whole", depth),
         ]
 
@@ -183,6 +225,14 @@ class Drawing:
             lambda depth: F.date_format(
                 one("time", depth), draw.choice(["yyyy-MM-dd HH:mm:ss", "ddMM", "yyyy/MM", "HH"])
             ),
+            lambda depth: F.regexp_extract(one("text", depth), self.pattern(), 0),
+            lambda depth: F.regexp_replace(
+                one("text", depth), self.pattern(" *b"), draw.choice(["", "<$0>", "\\$1", "-"])
+            ),
+            lambda depth: F.get(F.split(one("text", depth), draw.choice([",", "[ b]", "-|1"])), draw.choice([0, 1, 2])),
+            lambda depth: col("v").getItem(draw.choice([0, 1, col("i"), col("b")])),
+            lambda depth: draw.choice([F.md5, F.sha1])(one("text", depth)),
+            lambda depth: F.sha2(one("text", depth), draw.choice([224, 256, 384, 512])),
             lambda depth: self._chosen("text", depth),
         ]
 
@@ -204,6 +254,10 @@ class Drawing:
             lambda depth: F.timestamp_seconds(one("whole", depth)),
             lambda depth: F.timestamp_millis(one("whole", depth)),
             lambda depth: F.timestamp_micros(one("whole", depth)),
+            lambda depth: draw.choice([F.from_utc_timestamp, F.to_utc_timestamp])(
+                F.timestamp_seconds(F.abs(draw.choice([col("i"), col("b"), lit(draw.randrange(1 << 32))]))),
+                draw.choice(ZONES),
+            ),
             lambda depth: self._chosen("time", depth),
         ]
 

@@ -11,7 +11,17 @@ from pyspark.sql.types import DataType, StructType
 
 from trident.base.names import did_you_mean
 from trident.base.types import ddl
-from trident.expressions import arithmetic, casts, choices, collections, texts, times  # noqa: F401  # they add rules
+from trident.expressions import (  # noqa: F401  # they add rules
+    arithmetic,
+    casts,
+    choices,
+    collections,
+    digests,
+    matches,
+    texts,
+    times,
+    zones,
+)
 from trident.expressions.casts import cast_types
 from trident.expressions.kinds import (
     BINARY,

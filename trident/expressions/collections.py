@@ -1,4 +1,4 @@
-"""The rules of structs and arrays."""
+"""The rules of structs, arrays and maps."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,12 +11,14 @@ from pyspark.sql.types import DataType
 from trident.base.names import did_you_mean, quote
 from trident.base.types import ddl, type_ddl
 from trident.expressions.choices import compared_types, order_of
-from trident.expressions.kinds import BOOLEAN, INT, Mismatch, is_integral, known
-from trident.expressions.rules import Datum, ExpressionError, Typed, as_is, rule
+from trident.expressions.kinds import BOOLEAN, INT, Mismatch, common, is_integral, known, same
+from trident.expressions.rules import Datum, ExpressionError, Typed, as_is, quoted_text, rule
 
 
 def _field_types(kinds: tuple[DataType, ...], params: tuple[Any, ...]) -> Typed:
     (kind,), (name,) = kinds, params
+    if isinstance(kind, spark.MapType) and isinstance(kind.keyType, spark.StringType):
+        return Typed(kinds, kind.valueType, params)
     if not isinstance(kind, spark.StructType):
         raise Mismatch(f"expected a struct with a field {name!r}, not {type_ddl(kind)}")
     if name not in kind.names:
@@ -25,24 +27,49 @@ def _field_types(kinds: tuple[DataType, ...], params: tuple[Any, ...]) -> Typed:
 
 
 def _field(call: Typed) -> Callable[[Any], Any]:
+    if isinstance(call.kinds[0], spark.MapType):
+        return lambda entries: entries.get(call.params[0])
     at = call.kinds[0].names.index(call.params[0])  # type: ignore[attr-defined]
     return lambda row: row[at]
 
 
+def _field_sql(call: Typed, text: str) -> str:
+    (name,) = call.params
+    return f"{text}[{quoted_text(name)}]" if isinstance(call.kinds[0], spark.MapType) else f"{text}.{quote(name)}"
+
+
 def _field_columns(call: Typed, rows: Datum) -> Datum | None:
+    if isinstance(call.kinds[0], spark.MapType):
+        return None
     return pc.struct_field(rows, call.kinds[0].names.index(call.params[0]))  # type: ignore[attr-defined]
 
 
-rule("getField", _field_types, _field, lambda call, text: f"{text}.{quote(call.params[0])}", _field_columns)
+rule("getField", _field_types, _field, _field_sql, _field_columns)
 
 
 def _element(kinds: tuple[DataType, ...], params: tuple[Any, ...]) -> Typed:
     kind, position = kinds
+    if isinstance(kind, spark.MapType):
+        return Typed((kind, _key(kind, position)), kind.valueType)
     if not isinstance(kind, spark.ArrayType):
-        raise Mismatch(f"expected an array, not {type_ddl(kind)}")
+        raise Mismatch(f"expected an array or map, not {type_ddl(kind)}")
     if not is_integral(position) or isinstance(position, spark.LongType):
         raise Mismatch(f"expected an int for the position, not {type_ddl(position)}")
     return Typed((kind, INT), kind.elementType)
+
+
+def _key(kind: spark.MapType, asked: DataType) -> DataType:
+    """Return the type in which a key is looked for. Raises Mismatch."""
+    if not isinstance(kind.keyType, _KEYS) or not same(common(kind.keyType, asked), kind.keyType):
+        raise Mismatch(f"a {type_ddl(kind)} has no key of the type {type_ddl(asked)}; keys are texts, numbers or dates")
+    return kind.keyType
+
+
+_KEYS = (spark.StringType, spark.IntegralType, spark.DateType)
+
+
+def _item(call: Typed) -> Callable[[Any, Any], Any]:
+    return (lambda entries, key: entries.get(key)) if isinstance(call.kinds[0], spark.MapType) else _strictly
 
 
 def _strictly(values: list[Any], at: int) -> Any:
@@ -51,8 +78,14 @@ def _strictly(values: list[Any], at: int) -> Any:
     return values[at]
 
 
-rule("getItem", _element, as_is(_strictly), "{}[{}]")
-rule("get", _element, as_is(lambda values, at: values[at] if 0 <= at < len(values) else None), "get({}, {})")
+def _array_element(kinds: tuple[DataType, ...], params: tuple[Any, ...]) -> Typed:
+    if isinstance(kinds[0], spark.MapType):
+        raise Mismatch(f"expected an array, not {type_ddl(kinds[0])}; an entry is col('m').getItem(key)")
+    return _element(kinds, params)
+
+
+rule("getItem", _element, _item, "{}[{}]")
+rule("get", _array_element, as_is(lambda values, at: values[at] if 0 <= at < len(values) else None), "get({}, {})")
 
 
 def _array(kinds: tuple[DataType, ...], params: tuple[Any, ...]) -> Typed:

@@ -95,9 +95,9 @@ def as_is(function: Callable[..., Any]) -> Callable[[Typed], Callable[..., Any]]
 
 
 def quoted_text(text: str) -> str:
-    """Return a text as a literal of Spark SQL.
+    r"""Return a text as a constant of Spark SQL, whatever the session's ``spark.sql.parser.escapedStringLiterals`` is.
 
-    >>> quoted_text("a")
-    "'a'"
+    >>> quoted_text("a"), quoted_text("it's")
+    ("'a'", "CAST(X'69742773' AS STRING)")
     """
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return f"CAST(X'{text.encode().hex()}' AS STRING)" if "'" in text or "\\" in text else f"'{text}'"

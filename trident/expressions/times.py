@@ -147,13 +147,13 @@ def micros_of(value: datetime.datetime) -> int:
 
 
 _UNITS = {"unix_seconds": 1_000_000, "unix_millis": 1_000, "unix_micros": 1}
-_ZONED = (lambda kind: isinstance(kind, spark.TimestampType), "a timestamp")
+ZONED = (lambda kind: isinstance(kind, spark.TimestampType), "a timestamp")
 
 
 def _unix(name: str, unit: int) -> None:
     rule(
         name,
-        takes(_ZONED, gives=LONG),
+        takes(ZONED, gives=LONG),
         as_is(lambda a: micros_of(a) // unit),
         f"{name}({{}})",
         (lambda call, a: pc.cast(a, pa.int64())) if unit == 1 else None,
@@ -178,13 +178,15 @@ def _within_years(name: str) -> Callable[..., str]:
     def sql(call: Typed, text: str) -> str:
         made = f"{name}({text})"
         outside = f"CAST(raise_error('{ANOTHER_FORM}') AS TIMESTAMP)"
-        return f"CASE WHEN unix_micros({made}) NOT BETWEEN {_FIRST} AND {_LAST} THEN {outside} ELSE {made} END"
+        return (
+            f"CASE WHEN unix_micros({made}) NOT BETWEEN {FIRST_MICROS} AND {LAST_MICROS} THEN {outside} ELSE {made} END"
+        )
 
     return sql
 
 
-_FIRST = micros_of(datetime.datetime(1, 1, 1, tzinfo=datetime.UTC))
-_LAST = micros_of(datetime.datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=datetime.UTC))
+FIRST_MICROS = micros_of(datetime.datetime(1, 1, 1, tzinfo=datetime.UTC))
+LAST_MICROS = micros_of(datetime.datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=datetime.UTC))
 
 
 def _whole(kinds: tuple[DataType, ...], params: tuple[Any, ...]) -> Typed:

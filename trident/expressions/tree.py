@@ -12,6 +12,7 @@ from pyspark.sql.types import DataType
 from trident.base.errors import TopologyError
 from trident.base.short_texts import brief
 from trident.base.types import parse_type, type_ddl
+from trident.expressions.patterns import asked_pattern
 
 
 class ColumnExpression:
@@ -103,11 +104,13 @@ class ColumnExpression:
         )
 
     def __getitem__(self, item: object) -> "ColumnExpression":
-        """Return a field of a struct, by its name, or an element of an array, by its position from 0."""
+        """Return a field of a struct or an entry of a map, by its name, or an element of an array, from 0."""
         return self.getField(item) if isinstance(item, str) else self.getItem(item)
 
     def getField(self, name: str) -> "ColumnExpression":
-        """Return the field `name` of a struct. Meaning: ``pyspark.sql.Column.getField``.
+        """Return the field `name` of a struct, or the entry of a map with this key; null if the map lacks it.
+
+        Meaning: ``pyspark.sql.Column.getField``.
 
         >>> from trident import col
         >>> col("bid").getField("price")
@@ -118,10 +121,10 @@ class ColumnExpression:
         return Call("getField", (self,), (name,))
 
     def getItem(self, position: object) -> "ColumnExpression":
-        """Return the element of an array at `position`, an int or an expression, from 0.
+        """Return the element of an array at `position`, from 0, or the entry of a map with this key; or an expression.
 
-        A position outside of the array is an error; `trident.functions.get` returns null there. Meaning:
-        ``pyspark.sql.Column.getItem`` in ANSI mode.
+        A key that a map lacks gives null. A position outside of the array is an error; `trident.functions.get` returns
+        null there. Meaning: ``pyspark.sql.Column.getItem`` in ANSI mode.
 
         >>> from trident import col
         >>> col("words").getItem(0)
@@ -225,6 +228,16 @@ class ColumnExpression:
         col('name').endswith('.csv')
         """
         return Call("endswith", (self, operand(part)))
+
+    def rlike(self, pattern: str) -> "ColumnExpression":
+        r"""Return whether a regular expression matches a part of the text, as `trident.functions.rlike`.
+
+        >>> from trident import col
+        >>> col("url").rlike("^https?://")
+        col('url').rlike('^https?://')
+        """
+        asked_pattern("rlike", pattern)
+        return Call("rlike", (self,), (pattern,))
 
     def substr(self, start: object, length: object) -> "ColumnExpression":
         """Return `length` characters of a text from the position `start`, which counts from 1; negative: from the end.
@@ -379,7 +392,7 @@ def _condition(value: object) -> ColumnExpression:
 # --- texts ------------------------------------------------------------------------------------------------------------
 
 _BINARY = frozenset("+ - * / % == != < <= > >= & |".split())
-_METHODS = frozenset("getField getItem isNaN eqNullSafe isin contains startswith endswith substr".split())
+_METHODS = frozenset("getField getItem isNaN eqNullSafe isin contains startswith endswith rlike substr".split())
 _SIGNS: dict[str, Callable[[str], str]] = {"not": "~{}".format, "negative": "-{}".format}
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 from math import gcd
 from typing import Any, Protocol, Self
-from zoneinfo import ZoneInfo
 
 from trident.base.callsite import CallSite
 from trident.base.checks import check_whole_number
@@ -21,6 +20,7 @@ from trident.base.option_names import known_options
 from trident.base.short_texts import brief
 from trident.base.step import Step, caller
 from trident.base.years import LONGEST
+from trident.base.zones import is_zone
 
 TOO_LONG = "expected at most 10,000 years ('3652425 days'); no two times are further apart"
 """The reason why a duration is not accepted. (Sums of times and much longer durations would not fit into 64 bits.)"""
@@ -389,14 +389,8 @@ def _zone(timeZone: object, length: int, step: Step) -> str | None:
     """Return the name of a time zone. Raises TopologyError if there is no such zone, or `length` is no whole days."""
     if timeZone is None:
         return None
-    try:
-        if not isinstance(timeZone, str):
-            raise TypeError
-        ZoneInfo(timeZone)
-    except (KeyError, TypeError, ValueError, OSError):
-        raise step.error(
-            TopologyError, f"timeZone={brief(timeZone)}: expected a zone's name, such as 'Europe/Berlin'"
-        ) from None
+    if not isinstance(timeZone, str) or not is_zone(timeZone):
+        raise step.error(TopologyError, f"timeZone={brief(timeZone)}: expected a zone's name, such as 'Europe/Berlin'")
     if length % _DAY:
         raise step.error(
             TopologyError,

@@ -19,6 +19,7 @@ from trident.compiler.columns.function_errors import Where
 from trident.compiler.spark.plan_calls import selected
 from trident.compiler.spark.sessions import visible_in
 from trident.compiler.spark.sql_names import all_quoted, cast, plain, quoted, widens
+from trident.expressions.rules import quoted_text
 from trident.operations.functions import Call, Operation, words_of
 from trident.plan.nodes import Each, Filter, Map, Node, Transform
 
@@ -126,13 +127,9 @@ def _declared(node: Each | Map | Transform, fields: StructType) -> list[str]:
         text = quoted(field.name)
         if not field.nullable:
             said = f"{where_of(node, node.function).step}: a null for field {field.name!r}, which is NOT NULL"
-            text = f"coalesce({text}, raise_error({_literal(said)}))"
+            text = f"coalesce({text}, raise_error({quoted_text(said)}))"
         items.append(cast(text, field.dataType, field.name))
     return items
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _fit(where: Where, result: StructType, declared: StructType, gives: str) -> str:

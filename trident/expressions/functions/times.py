@@ -2,6 +2,7 @@
 
 from trident.base.errors import TopologyError
 from trident.base.short_texts import brief
+from trident.base.zones import is_zone
 from trident.expressions.functions.calls import of_field, of_fields
 from trident.expressions.times import TRUNCATED, parts_of
 from trident.expressions.tree import ColumnExpression
@@ -86,6 +87,17 @@ def dayofyear(time: object) -> ColumnExpression:
     return of_field("dayofyear", time)
 
 
+def from_utc_timestamp(time: object, tz: str) -> ColumnExpression:
+    """Return a timestamp moved so that its parts, which are those in UTC, are those that clocks in a zone show.
+
+    `tz` is a name of IANA. Each engine uses the time zones of its machine.
+
+    >>> hour(from_utc_timestamp("at", "Europe/Berlin"))
+    hour(from_utc_timestamp(col('at'), 'Europe/Berlin'))
+    """
+    return of_field("from_utc_timestamp", time, params=(_zone("from_utc_timestamp", tz),))
+
+
 def hour(time: object) -> ColumnExpression:
     """Return the hour of a timestamp, 0 to 23, in UTC.
 
@@ -167,6 +179,17 @@ def to_date(time: object) -> ColumnExpression:
     return of_field("to_date", time)
 
 
+def to_utc_timestamp(time: object, tz: str) -> ColumnExpression:
+    """Return the moment at which clocks in a zone show the parts of a timestamp: the opposite of `from_utc_timestamp`.
+
+    Of a time that the clocks show twice, it is the first moment; a time that they skip counts from before the change.
+
+    >>> to_utc_timestamp("local", "Europe/Berlin")
+    to_utc_timestamp(col('local'), 'Europe/Berlin')
+    """
+    return of_field("to_utc_timestamp", time, params=(_zone("to_utc_timestamp", tz),))
+
+
 def unix_micros(time: object) -> ColumnExpression:
     """Return the microseconds of a timestamp since 1970 in UTC, as a long.
 
@@ -210,3 +233,9 @@ def year(time: object) -> ColumnExpression:
     year(col('t'))
     """
     return of_field("year", time)
+
+
+def _zone(name: str, tz: object) -> str:
+    if not isinstance(tz, str) or not is_zone(tz):
+        raise TopologyError(f"{name}: tz={brief(tz)}: expected a zone's name, such as 'Europe/Berlin'")
+    return tz
