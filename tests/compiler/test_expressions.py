@@ -156,7 +156,7 @@ WRONG: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda s: s.each({"x": theirs.lit(1)}), TopologyError, "which only Spark can compute"),
     (lambda s: s.filter(col("n") > 1 and col("n") < 5), TopologyError, "has no truth value"),
     (lambda s: s.filter(1 < col("n") < 5), TopologyError, "has no truth value"),
-    (lambda s: s.each({"x": col("n").getItem(0)}), TypeDeclarationError, "expected an array, not int"),
+    (lambda s: s.each({"x": col("n").getItem(0)}), TypeDeclarationError, "expected an array or map, not int"),
     (lambda s: s.each({"x": col("n.m")}), TypeDeclarationError, "expected a struct with a field 'm'"),
     (lambda s: s.each({"x": F.date_format("item", "QQQ")}), TopologyError, "expected yyyy, MM"),
     (lambda s: s.each({"x": F.split_part("item", "/", 0)}), TopologyError, "expected 1 for the first part"),
