@@ -17,7 +17,7 @@ from tests.support.postgres_fixtures import postgres as postgres
 from tests.support.server import RedisServer
 from tests.support.soak import some_of
 from tests.support.spouts import ReplayingSpout
-from trident import Average, Count, IndexGet, TridentTopology, openState, openTopology
+from trident import Average, Count, IndexGet, TridentTopology, lit, openState, openTopology
 from trident.base import crash_points
 from trident.errors import CodeChangedError, StateKeyError, TopologyError, TxidNotKeptError
 from trident.reads.state_view import StateView
@@ -244,6 +244,24 @@ def test_a_stream_and_a_request_find_rows_by_a_field(tmp_path: Path) -> None:
         assert sorted(running.drpc.execute("living", "Rome")) == [("IT", 1, "Ann"), ("IT", 2, "Bob"), ("NO", 1, "Bob")]
         running.processAllAvailable(timeout=20)
     assert seen == [{"place": "Oslo", "land": "NO", "number": 1, "whole": {"name": "Bob", "city": "Oslo"}}]
+
+
+@pytest.mark.parametrize("way", ["values", "changes"])
+def test_a_query_behind_the_update_reads_index_and_state_as_of_one_batch(way: str, tmp_path: Path) -> None:
+    batches = [[(1, "a"), (2, "b")], [(1, "b"), (2, "c")], [(3, "a")]]
+    topology, found = TridentTopology(), dict[int, set[Any]]()
+    rows = topology.newStream("s", FixedBatchSpout("id long, g string", batches))
+    table = rows.toTable("id", MemoryMapState.opaque(), name="rows", index="g")
+    updated = table.newValuesStream() if way == "values" else table.changes().toStream()
+    asked = updated.each({"wanted": lit("b")}).stateQuery(table, "wanted", IndexGet("g"), "found, value")
+
+    def keep(tuples: Any, txid: int, attempt: int) -> None:
+        found.setdefault(txid, set()).update((row["found"], row["value"]["g"]) for row in tuples.to_pylist())
+
+    asked.foreachArrow(keep, name="kept")
+    with start_local(topology, name="t", checkpointLocation=tmp_path) as running:
+        running.processAllAvailable(timeout=20)
+    assert {txid: rows for txid, rows in found.items() if rows} == {2: {(2, "b")}, 3: {(1, "b")}}
 
 
 def test_pages_come_in_the_order_of_the_keys(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from trident.commits.user_code import UserCode
 from trident.compiler.program import Group
 from trident.frozen.results import Result
 from trident.log.protocol import Birth
+from trident.operations.query_functions import EntryGet
 from trident.plan.nodes import CommittedQuery, StateQuery, StateReader, TableChanges, sources_of, walk
 
 
@@ -79,8 +80,15 @@ class StateQueries:
 
     @cached_property
     def _behind_update(self) -> frozenset[StateReader]:
-        """The queries whose tuples come from the update of the state that they read."""
+        """The queries whose tuples come from the update of the state that they read.
+
+        A query for entries that an index named is none of them: the index holds the batch before until it is updated.
+        """
         queries = (output.step for stage in self.group.stages for output in stage.outputs)
         return frozenset(
-            step for step in queries if isinstance(step, StateQuery) and step.updated in walk(*sources_of(step))
+            step
+            for step in queries
+            if isinstance(step, StateQuery)
+            and not isinstance(step.query.function, EntryGet)
+            and step.updated in walk(*sources_of(step))
         )

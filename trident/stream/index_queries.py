@@ -9,7 +9,7 @@ from trident.base.names import free_name
 from trident.base.step import within
 from trident.base.types import select
 from trident.operations.output_fields import read_outputs
-from trident.operations.query_functions import MapGet
+from trident.operations.query_functions import EntryGet, MapGet
 from trident.operations.references import each_key, every_part
 from trident.plan import rules
 from trident.plan.state_schema import keys_of
@@ -52,6 +52,6 @@ def add_index_query(stream: Any, state: StateBase[Any], call: Arguments, fields:
         asked = stream.each(list(inputs), every_part, StructType([StructField(part, LongType())]))
         asked = asked.stateQuery(type(state)(state._register, index, state._label), [*inputs, part], MapGet(), listed)
         asked = asked.each(listed, each_key, found, replace=replace)
-        return asked.stateQuery(state, list(found.names), MapGet(), values.names, replace=replace).project(
+        return asked.stateQuery(state, list(found.names), EntryGet(), values.names, replace=replace).project(
             [*kept, *outputs.names]
         )

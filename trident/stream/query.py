@@ -12,7 +12,7 @@ from trident.base.types import ddl, select, type_ddl
 from trident.operations.callables import bind, check_no_lifecycle, operation_kind
 from trident.operations.functions import Declared, Query
 from trident.operations.output_fields import OutputsLike, own_types, read_outputs
-from trident.operations.query_functions import IndexGet, MapGet, RangeGet, SnapshotGet, TupleCollectionGet
+from trident.operations.query_functions import EntryGet, IndexGet, MapGet, RangeGet, SnapshotGet, TupleCollectionGet
 from trident.plan import nodes, rules
 from trident.plan.state_schema import function_of, keys_of, parts_of, queried_parts, shown_type, value_fields, value_of
 from trident.stream.argument_types import QueryArgument
@@ -131,7 +131,7 @@ def _read_query(call: Arguments, updated: nodes.HeldState) -> tuple[Query, Struc
     bind(function.execute, 3, "execute is called with a tuple, its result and a collector", step)
     declared = read_outputs(call.outputs, step)
     assert step.function is not None
-    if type(function) in (MapGet, SnapshotGet):
+    if type(function) in (MapGet, EntryGet, SnapshotGet):
         if type(function) is SnapshotGet and keys_of(updated).names:
             keys = ddl(keys_of(updated))
             raise step.wrong(f"state {updated.state.name!r} has the key fields ({keys}): give MapGet()")
