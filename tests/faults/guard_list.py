@@ -1299,12 +1299,12 @@ GUARDS = [
         "tests/run/test_indexes.py -k batch_that_the_index_has",
     ),
     Guard(
-        "index, behind the update",
-        "a query by an index behind the update of its state takes keys of the batch before and entries of this one",
+        "index, after the update",
+        "a query by an index after the update of its state takes keys of the batch before and entries of this one",
         "trident/commits/state_queries.py",
         "            and not isinstance(step.query.function, EntryGet)\n",
         "",
-        "tests/run/test_indexes.py -k behind_the_update",
+        "tests/run/test_indexes.py -k after_the_update",
     ),
     Guard(
         "range, cut",

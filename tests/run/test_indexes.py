@@ -247,7 +247,7 @@ def test_a_stream_and_a_request_find_rows_by_a_field(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("way", ["values", "changes"])
-def test_a_query_behind_the_update_reads_index_and_state_as_of_one_batch(way: str, tmp_path: Path) -> None:
+def test_a_query_after_the_update_reads_index_and_state_as_of_one_batch(way: str, tmp_path: Path) -> None:
     batches = [[(1, "a"), (2, "b")], [(1, "b"), (2, "c")], [(3, "a")]]
     topology, found = TridentTopology(), dict[int, set[Any]]()
     rows = topology.newStream("s", FixedBatchSpout("id long, g string", batches))

@@ -144,7 +144,7 @@ class IndexGet:
     The state's verb names the fields: ``toTable("id", index="city")``. The input fields are the values to look for, in
     the order of the index's fields. The output fields are the key fields of the state, then the value, as for MapGet:
     names of its fields, or one other name for the whole. Entries come in no order. The query consists of two queries,
-    of the index and of the state, which see the same batch: the batch before, also behind the update of the state,
+    of the index and of the state, which see the same batch: the batch before, also after the update of the state,
     because the index is updated later.
 
     Parameters
