@@ -2,7 +2,10 @@
 
 from typing import Any
 
-from trident import Count, Sum, TridentTopology, expr
+import pytest
+
+from trident import Count, Sum, TridentTopology, col, expr
+from trident import functions as F
 from trident.plan.readings import reading_of
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
@@ -28,7 +31,33 @@ def test_a_native_condition_has_its_text_and_the_fields_that_it_names() -> None:
     assert plain.conditions == ("expr('v > 1')",) and plain.origin == "the stream"
     assert (plain.keys, plain.values) == ({"g": "g"}, {"n": "", "total": "v"})
     made = rows(lambda changes: changes.each(expr("id + 1"), "w long").filter(expr("w > 1")))
-    assert made.conditions == ("expr('w > 1') with w = expr('id + 1')",)
+    assert made.conditions == ("expr(\"[expr('id + 1')] > 1\")",)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: lambda changes: changes.each({x: col("id") + 1}).filter((col(x) > 1) & (col(x) < 9)),
+        lambda x: lambda changes: changes.rename("v", x).filter(col(x) > 1).rename(x, "v"),
+        lambda x: lambda changes: changes.each({x: F.struct(n="id")}).filter(col(f"{x}.n") > 1),
+        lambda x: (
+            lambda changes: changes.each(expr("id + 1"), f"{x} long").filter(expr(f"{x} > 1 and {x.upper()} < 9"))
+        ),
+    ],
+)
+def test_the_name_of_a_field_that_a_condition_reads_leaves_no_trace(make: Any) -> None:
+    assert rows(make("x")).conditions == rows(make("other_name")).conditions
+
+
+def test_a_condition_over_a_renamed_field_is_that_over_the_field() -> None:
+    renamed = rows(lambda changes: changes.rename("v", "w").filter(col("w") > 1).rename("w", "v"))
+    assert renamed.conditions == rows(lambda changes: changes.filter(col("v") > 1)).conditions
+
+
+def test_a_text_in_a_condition_is_no_name() -> None:
+    one = rows(lambda changes: changes.each(expr("g"), "x string").filter(expr("x = 'x'")))
+    other = rows(lambda changes: changes.each(expr("g"), "y string").filter(expr("y = 'y'")))
+    assert one.conditions != other.conditions
 
 
 def test_a_field_that_an_expression_replaces_is_another_one() -> None:

@@ -10,6 +10,7 @@ import pytest
 from trident import (
     ChangeStream,
     Count,
+    DeadLetter,
     Evolution,
     First,
     GroupedChanges,
@@ -75,6 +76,26 @@ def test_functions_do_not_see_the_kind() -> None:
     plain = stream.toStream().each("_change_type", lambda kind: kind.upper(), "k string")
     assert plain.take(1)[0].k == "INSERT"
     assert stream.peek("_change_type", print).fields == stream.fields
+
+
+@pytest.mark.parametrize("letters", ["of the changes", "before them", "of the kind"])
+def test_replayed_letters_come_too_late_for_the_rows_of_a_table(letters: str) -> None:
+    policy = DeadLetter(attempts=0)
+    stream = TridentTopology().newStream("s", FixedBatchSpout(FIELDS, [[]])).replayable()
+    if letters == "before them":
+        stream = stream.each("v", lambda v: v + 1, "w long", onError=policy)
+    changed = stream.asChanges("op", KINDS, onError="deadLetter" if letters == "of the kind" else "fail")
+    if letters == "of the changes":
+        changed = changed.each("v", lambda v: v + 1, "w long", onError=policy)
+    for write in (
+        lambda: changed.filter("v", lambda v: v > 1).toTable("id"),
+        lambda: changed.writeChanges("localhost:1", "t", "id"),
+        lambda: changed.writeJdbc("postgresql://localhost:1/t", "t", key="id"),
+    ):
+        with pytest.raises(TopologyError, match=r"replayable\(\) \(test_changes.py:\d+\) brings dead letters of"):
+            write()
+    table = changed.groupBy("g").persistentAggregate(M(), Count(), "n", name="n")  # has no order
+    assert table.changes().toTable("g", name="counts").name == "counts"
 
 
 class Longest:

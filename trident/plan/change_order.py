@@ -17,10 +17,12 @@ from trident.plan.nodes import (
     Project,
     Repartition,
     Split,
+    SpoutSource,
     TableChanges,
     sources_of,
 )
 from trident.plan.states import state_traits
+from trident.spouts.dead_letters import ReplaySpout
 
 
 def consolidated(node: Node) -> bool:
@@ -50,6 +52,15 @@ def disordered(node: Node, keys: Container[str]) -> Repartition | None:
         if not by_key:
             return node
     return next(filter(None, (disordered(source, keys) for source in sources_of(node))), None)
+
+
+def replays_before(node: Node) -> SpoutSource | None:
+    """Return the source of dead letters that joins the tuples of a step, later than newer changes of their keys."""
+    if isinstance(node, SpoutSource):
+        return node if isinstance(node.spout, ReplaySpout) else None
+    if not isinstance(node, _ROW_BY_ROW):
+        return None
+    return next(filter(None, map(replays_before, sources_of(node))), None)
 
 
 _ORDERLY = (Placing.BROADCAST, Placing.GLOBAL, Placing.BATCH_GLOBAL, Placing.IDENTITY)

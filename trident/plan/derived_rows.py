@@ -6,6 +6,7 @@ independent steps, names of functions. The code of users' functions is beside th
 """
 
 import re
+from ast import literal_eval
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -125,21 +126,42 @@ _BY_FIELD = (Call.VALUES, Call.SERIES, Call.UDF)
 
 
 def _expression(text: str, rows: Rows) -> Derived:
-    """Return the text of a native expression, with the derivation of the fields that it may name."""
+    """Return the text of a native expression, in which the derivations of fields replace their names."""
     words = {word.lower() for word in re.findall(r"\w+", text)}
-    named = {name: value for name, value in rows.fields.items() if name.lower() in words}
-    listed = [f"{name} = {value.text}" for name, value in named.items() if value.text != name]
+    named = {name.lower(): value for name, value in rows.fields.items() if name.lower() in words}
     codes = tuple(code for value in named.values() for code in value.codes)
-    shown = f"expr({' '.join(text.split())!r})"
-    return _bounded(Derived(f"{shown} with {', '.join(listed)}" if listed else shown, codes))
+
+    def replaced(found: re.Match[str]) -> str:
+        value = named.get(found.group().lower())
+        if value is None or value.text == found.group():
+            return found.group()
+        return value.text if value.text.isidentifier() else f"[{value.text}]"
+
+    return _bounded(Derived(f"expr({_WORD_OR_TEXT.sub(replaced, ' '.join(text.split()))!r})", codes))
+
+
+_WORD_OR_TEXT = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\w+""")
+"""A word of an expression, or a text in quotes, which holds no names."""
 
 
 def _computed(target: Computed, inputs: Sequence[str], values: Sequence[Derived]) -> Derived:
-    """Return the text of expressions, with the derivations of the fields that they read."""
-    pairs = zip(inputs, values, strict=True)
-    listed = [f"{name} = {value.text}" for name, value in pairs if value.text != name]
+    """Return the text of expressions, in which the derivations of fields replace their names."""
+    named = dict(zip(inputs, values, strict=True))
     codes = tuple(code for value in values for code in value.codes)
-    return _bounded(Derived(f"{target.shown} with {', '.join(listed)}" if listed else target.shown, codes))
+
+    def replaced(found: re.Match[str]) -> str:
+        path = literal_eval(found.group(1))
+        name = path if path in named else path.partition(".")[0]
+        value = named.get(name)
+        if value is None or value.text == name:
+            return found.group()
+        inner = path[len(name) :]
+        return f"col({value.text + inner!r})" if value.text.isidentifier() else f"[{value.text}]{inner}"
+
+    return _bounded(Derived(_FIELD.sub(replaced, target.shown), codes))
+
+
+_FIELD = re.compile(r"""\bcol\(('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\)""")
 
 
 def _bounded(value: Derived) -> Derived:

@@ -16,7 +16,8 @@ from trident.operations.query_functions import MapGet
 from trident.operations.selections import check_ordered
 from trident.operations.upserts import SourceKey
 from trident.plan import joins, nodes, rules
-from trident.plan.change_order import consolidated, disordered
+from trident.plan.change_order import consolidated, disordered, replays_before
+from trident.plan.replays import replay_of
 from trident.plan.state_schema import keys_of
 from trident.stream.argument_types import EvolveLike, IndexLike
 from trident.stream.arguments import is_factory
@@ -233,7 +234,14 @@ def _order(orderBy: object, keys: StructType, values: StructType, step: Step) ->
 
 
 def check_order(node: nodes.Node, keys: Sequence[str], step: Step) -> None:
-    """Refuse changes whose order within a batch a step may have changed: the last change of a key decides."""
+    """Refuse changes whose order a step may have changed: the last change of a key decides."""
+    replays = replays_before(node)
+    if replays is not None:
+        raise step.wrong(
+            f"the last change of a key decides whether its row is there, and replayable() ({replays.site.location}) "
+            f"brings dead letters of {replay_of(replays).step} later than newer changes of their keys: leave out "
+            f"replayable(), so that such changes are only kept, or aggregate the changes, which needs no order"
+        )
     moved = disordered(node, keys)
     if moved is not None:
         raise step.wrong(

@@ -1,6 +1,7 @@
 """The format of files that are one JSON document each: an array of objects, or one object."""
 
 import json
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -115,9 +116,31 @@ def _elements(data: bytes) -> list[tuple[str, str]]:
     """
     if data.lstrip().startswith(b"["):
         with suppress(msgspec.DecodeError, RecursionError, ValueError):
-            found = enumerate(_ELEMENTS.decode(data), 1)
-            return [(f", element {number}", bytes(element).decode()) for number, element in found]
+            return _numbered([bytes(element).decode() for element in _ELEMENTS.decode(data)])
+        with suppress(RecursionError, ValueError):
+            return _numbered(_divided(data.decode()))
     return [("", data.decode().strip())]
+
+
+def _numbered(texts: list[str]) -> list[tuple[str, str]]:
+    return [(f", element {number}", text) for number, text in enumerate(texts, 1)]
+
+
+def _divided(text: str) -> list[str]:
+    """Return the texts of the elements of an array in which one breaks a rule that only the reader of elements has.
+
+    Such a rule is that an escape is no half of a surrogate pair. Raises ValueError if the text is no JSON array.
+    """
+    json.loads(text)  # finds what is missing between elements, or follows the array
+    read, texts = json.JSONDecoder().raw_decode, list[str]()
+    at = text.index("[") + 1
+    while (begin := _BLANK_OR_COMMA.match(text, at).end()) < len(text) and text[begin] != "]":  # type: ignore[union-attr]
+        _, at = read(text, begin)
+        texts.append(text[begin:at])
+    return texts
+
+
+_BLANK_OR_COMMA = re.compile(r"[ \t\n\r,]*")
 
 
 def _check_document(text: str) -> None:

@@ -47,6 +47,22 @@ def test_an_array_is_read_as_its_objects_are_line_by_line(rows: list[Any], inden
         assert {**row, "_corrupt": None} == {**line, "_corrupt": None}
 
 
+@pytest.mark.parametrize("where", ["word", "other"])
+def test_half_of_a_surrogate_pair_makes_one_element_unreadable_and_no_other(where: str) -> None:
+    bad = f'{{"n": 1, "{where}": "\\ud800, ]"}}'
+    found = parse(f'[{bad} , {{"n": 2}},\n {{"n": 3}}]', "keep")
+    (line,) = (
+        JsonFormat(with_corrupt_fields(read_schema(FIELDS)), "keep", "strict")
+        .parse(f"{bad}\n".encode(), "f.json", 0)
+        .to_pylist()
+    )
+    assert [row["n"] for row in found[1:]] == [2, 3] and all(row["_corrupt"] is None for row in found[1:])
+    assert (found[0]["n"], found[0]["_corrupt"] is None) == (line["n"], line["_corrupt"] is None)
+    if where == "word":
+        with pytest.raises(MalformedInputError, match=r"f.json, element 1: field 'word': expected string"):
+            parse(f"[{bad}]")
+
+
 def test_forms_of_a_document() -> None:
     assert parse('\ufeff[\n {"n": 1},\n {"n": 2, "word": "x\\ny"}\n]\n') == [
         {"n": 1, "word": None},
@@ -71,7 +87,7 @@ def test_forms_of_a_document() -> None:
         ("  \n", "f.json: expected a JSON document: Expecting value at line 1, column 1;"),
         ("5", "f.json: expected a JSON object, got 5;"),
         ("[" * 100_000, "f.json: expected a JSON document: "),
-        ('[{"n": NaN}]', "f.json: expected a JSON object: NaN is not a JSON value;"),
+        ('[{"n": NaN}]', "f.json, element 1: expected a JSON object: NaN is not a JSON value;"),
     ],
 )
 def test_damaged_documents(text: str, says: str) -> None:
