@@ -297,29 +297,24 @@ def _decode_list(kind: pa.DataType, data: Bytes, at: Offsets, ends: Offsets) -> 
 def _decode_even(
     kind: pa.DataType, data: Bytes, at: Offsets, ends: Offsets, counts: Offsets
 ) -> tuple[pa.Array, Offsets] | None:
-    """Return the elements of lists and the offsets at which the lists end, if all elements have the same width.
+    """Return the elements of lists and the offsets at which the lists end, if those of each list have the same width.
 
-    Return None if they do not, as with texts or nulls. If an element ends at the width of its type, the next one begins
-    there: so it is enough to check that each ends there.
+    Return None if they do not. If an element ends at the width of the first one, the next one begins there: so it is
+    enough to check that each ends there.
     """
-    width = _even_width(kind)
-    if width is None or np.any(at + width * counts > ends):
+    begun = counts > 0
+    widths = np.zeros(len(at), np.int64)
+    widths[begun] = _decode(kind, data, at[begun], ends[begun])[1] - at[begun]
+    if np.any(at + widths * counts > ends):
         return None
-    first = np.cumsum(counts) - counts
-    starts = np.repeat(at - width * first, counts) + width * np.arange(int(counts.sum()))
+    ranks = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+    width = np.repeat(widths, counts)
+    starts = np.repeat(at, counts) + width * ranks
     try:
         values, after = _decode(kind, data, starts, np.repeat(ends, counts))
-    except StateCorruptError:  # the bytes between two elements, if one before them is null
+    except StateCorruptError:  # the bytes between two elements, if one before them has another width
         return None
-    return (values, at + width * counts) if np.array_equal(after, starts + width) else None
-
-
-def _even_width(kind: pa.DataType) -> int | None:
-    """Return the number of bytes of an encoded value without a null in it; None if they differ, as for texts."""
-    if not kinds.is_struct(kind):
-        return 1 + _width_of(kind) if is_fixed(kind) else None
-    widths = [_even_width(field.type) for field in kind]
-    return 1 + sum(width for width in widths if width is not None) if None not in widths else None
+    return (values, at + widths * counts) if np.array_equal(after, starts + width) else None
 
 
 def _list_of(kind: pa.DataType, cuts: Offsets, columns: list[pa.Array]) -> pa.Array:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.state.backing.maps import SqliteMap
+from tests.state.backing.maps import LeastMap, SqliteMap
 from tests.support.changes import FIELDS, History
 from tests.support.postgres import PostgresServer
 from tests.support.postgres_fixtures import postgres as postgres
@@ -108,6 +108,37 @@ def test_each_store_finds_the_rows_of_the_batch_and_of_the_one_before(
                 if len(history.after) > 1:
                     check(lambda name: running.state(name, asOf="previous"), history.after[-2])
                     check(lambda name: running.state(name).asOf(len(history.after) - 1), history.after[-2])
+
+
+class WeighedMap(LeastMap):
+    """A map that knows how many bytes the last write had."""
+
+    def __init__(self, identity: Any, maps: "dict[str, WeighedMap]") -> None:
+        super().__init__({})
+        self.weight = 0
+        maps[identity.name] = self
+
+    def multiPut(self, keys: list[bytes], values: list[bytes]) -> None:
+        self.weight = max(self.weight, sum(map(len, values)))
+        super().multiPut(keys, values)
+
+
+def test_a_change_costs_the_same_however_many_rows_share_its_value(tmp_path: Path) -> None:
+    written = list[int]()
+    for shared in (8_000, 32_000):
+        maps, topology, feeder = dict[str, WeighedMap](), TridentTopology(), FeederBatchSpout("id long, g string")
+        state = BackingMapState.opaque(partial(WeighedMap, maps=maps))
+        topology.newStream("s", feeder).toTable("id", state, name="rows", index="g")
+        with start_local(topology, name="t", checkpointLocation=tmp_path / str(shared)) as running:
+            feeder.feed([(key, "a") for key in range(shared)], wait=True, timeout=20)
+            maps["rows.by.g"].weight = 0
+            feeder.feed(
+                [(key, "b" if key < 5 else "a") for key in (0, 1, 2, shared, shared + 1)], wait=True, timeout=20
+            )
+            running.processAllAvailable(timeout=20)
+            assert len(running.state("rows").by("g", "a")) == shared - 1
+        written.append(maps["rows.by.g"].weight)
+    assert written[1] < 1.5 * written[0] < 100_000
 
 
 @pytest.mark.parametrize("seed", some_of(range(20), range(2)))

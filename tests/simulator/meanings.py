@@ -47,7 +47,7 @@ from tests.simulator.verbs import (
     visit,
     winding,
 )
-from trident.operations.references import PartOf
+from trident.operations.references import DIRECTORIES, PartOf
 from trident.operations.windows import TimeWindow
 from trident_state.keys import encode_keys
 
@@ -212,8 +212,10 @@ def _changes(history: list[Batch]) -> dict[str, Held | Waiting]:
     shared = {word: {"n": n, "words": having[n]} for word, n in sizes.items()}
     index = dict[tuple[int, int], AnyOrder]()
     for word, n in sizes.items():
-        at = n, _PART(word)
-        index[at] = AnyOrder((*index.get(at, ()), (word,)))
+        part, _ = _PART(word)
+        for at, entry in (((n, part), (word, None)), ((n, part % DIRECTORIES), (None, part))):
+            if entry not in index.get(at, ()):
+                index[at] = AnyOrder((*index.get(at, ()), entry))
     held_too = {"joined": joined, "shared": shared, "sizes.by.n": index}
     return {"held": held, "sizes": sizes, "having": having, "rows": rows, **held_too}
 

@@ -39,14 +39,25 @@ def test_long_lists_come_back_as_they_were(kind: pa.DataType, data: st.DataObjec
     assert [repr(each.to_pylist()) for each in pair] == [repr(repeated.to_pylist())] * 2
 
 
-def test_an_even_list_is_read_at_once_and_a_torn_one_is_corrupt(monkeypatch: pytest.MonkeyPatch) -> None:
-    column = pa.array([list(range(100)), [], [7]])
+@pytest.mark.parametrize("elements", [list(range(100)), [f"key {n:03}" for n in range(100)]], ids=["numbers", "texts"])
+def test_an_even_list_is_read_at_once_and_a_torn_one_is_corrupt(
+    elements: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    column = pa.array([elements, [], [elements[7]]])
     encoded = encode_column(column)
     rounds: list[int] = []
     decode = encoding._decode
     monkeypatch.setattr(encoding, "_decode", lambda *given: (rounds.append(1), decode(*given))[1])
     assert decode_column(encoded, column.type).equals(column)
-    assert len(rounds) == 2  # the lists, then all elements
+    assert len(rounds) == 3  # the lists, their first elements, then all elements
     torn = pa.array([encoded[0].as_py()[:-1]], pa.binary())
     with pytest.raises(StateCorruptError):
         decode_column(torn, column.type)
+
+
+def test_lists_whose_elements_have_the_same_nulls_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    column = pa.array([[{"key": f"{n:03}", "part": None} for n in range(99)], [{"key": None, "part": 7}] * 99])
+    encoded, rounds, decode = encode_column(column), list[int](), encoding._decode
+    monkeypatch.setattr(encoding, "_decode", lambda *given: (rounds.append(1), decode(*given))[1])
+    assert decode_column(encoded, column.type).equals(column)
+    assert len(rounds) == 7  # the lists, then two times the structs and their fields

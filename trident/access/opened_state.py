@@ -314,7 +314,7 @@ class OpenedState(Ending, StateView):
         try:
             if self._beside is None:
                 raise no_index(self.name, fields, ())
-            opened = self._beside(name, keys_over_changes(spark_schema(self._shape.keys)))
+            opened = self._beside(name, keys_over_changes(spark_schema(self._shape.keys), fields))
         except StateUnavailableError:
             raise
         except (StateError, TopologyError) as error:

@@ -2,28 +2,38 @@
 
 It is a state like any other, an aggregate of the table's changes. A join by a foreign key reads it, and so do readers
 who look for rows by a field.
+
+The keys under a value lie in parts, by their hash. A change of a row writes the part of its key, and the directory in
+which the part is listed. So it costs the same, whether ten rows have the value or a hundred thousand.
 """
 
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import ArrayType, DataType, StructType
+from pyspark.sql.types import ArrayType, DataType, LongType, StructField, StructType
 
+from trident.base.names import free_name
 from trident.base.types import arrow_schema
 from trident.operations.aggregates.base import BuiltinAggregator
 from trident.operations.column_functions import ColumnFunction
 from trident.operations.retractions import KeepingTuples, RetractingKept
 from trident_state.keys import encode_keys, hash_keys
 
-PARTS = 16
-"""The parts of an index, for each value of its fields. A change of a row writes one part, and a read of a value reads
-all of them."""
+DIRECTORIES = 16
+"""The directories of each value of an index, its parts 0 to 15. A read of a value reads all of them."""
+
+PARTS = 4096
+"""The parts of each value of an index that have keys. They follow the directories, and part p is listed in the
+directory p modulo 16, with the number of its rows. A read of a value reads those that are listed."""
+
+Lookup = Callable[[list[pa.Array]], pa.Array]
+"""A function that returns the stored values of an index under some of its keys, which are columns."""
 
 
 def index_name(state: str, fields: Sequence[str]) -> str:
@@ -50,23 +60,36 @@ def _plain(fields: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class PartOf(ColumnFunction):
-    """The part of an index that has a row, by the row's key."""
+    """The part of an index that has the key of a row, and null, since it lists no part."""
 
     keys: StructType
 
-    def __call__(self, *key: Any) -> int:
-        (part,) = self._parts([pa.array([value], field.type) for value, field in zip(key, self._fields, strict=True)])
-        return int(part)
+    def __call__(self, *key: Any) -> Any:
+        columns = self.columns([pa.array([value], field.type) for value, field in zip(key, self._fields, strict=True)])
+        return tuple(column[0].as_py() for column in columns)
 
     def columns(self, inputs: Sequence[pa.Array]) -> list[pa.Array]:
-        return [pa.array(self._parts(inputs), pa.int64())]
+        return [self._parts(inputs), pa.nulls(len(inputs[0]), pa.int64())]
 
-    def _parts(self, inputs: Sequence[pa.Array]) -> Any:
-        return (hash_keys(encode_keys(pa.table(list(inputs), schema=self._fields))) % PARTS).astype(np.int64)
+    def _parts(self, inputs: Sequence[pa.Array]) -> pa.Array:
+        hashes = hash_keys(encode_keys(pa.table(list(inputs), schema=self._fields)))
+        return pa.array((hashes % PARTS).astype(np.int64) + DIRECTORIES)
 
     @property
     def _fields(self) -> pa.Schema:
         return arrow_schema(self.keys)
+
+
+@dataclass(frozen=True)
+class DirectoryOf(PartOf):
+    """The directory of an index that lists the part of a row, the part, and null for each of the key fields `blank`."""
+
+    blank: tuple[str, ...]
+
+    def columns(self, inputs: Sequence[pa.Array]) -> list[pa.Array]:
+        parts = self._parts(inputs)
+        directories = pa.array(parts.to_numpy() % DIRECTORIES)
+        return [directories, parts, *(pa.nulls(len(parts), self._fields.field(name).type) for name in self.blank)]
 
 
 @dataclass(frozen=True)
@@ -89,32 +112,52 @@ class Keys(BuiltinAggregator):
         return ArrayType(inputs)
 
 
-def keys_over_changes(keys: StructType) -> RetractingKept:
-    """Return the aggregator of an index of a table with these key fields."""
-    keeping = KeepingTuples(Keys(), keys)
-    return RetractingKept(keeping, tuple(keys.names), keeping.type_of(keys), ArrayType(keys))
+def listed_fields(keys: StructType, taken: Sequence[str]) -> StructType:
+    """Return the fields of an entry of an index: the key of a row, or the part that a directory lists."""
+    return StructType([*keys.fields, StructField(free_name("listed", [*keys.names, *taken]), LongType())])
 
 
-def every_part(*value: Any) -> Iterator[int]:
-    """Yield the parts in which an index has a value of its fields."""
-    yield from range(PARTS)
+def keys_over_changes(keys: StructType, fields: Sequence[str]) -> RetractingKept:
+    """Return the aggregator of an index by some fields of a table with these key fields."""
+    listed = listed_fields(keys, fields)
+    keeping = KeepingTuples(Keys(), listed)
+    return RetractingKept(keeping, tuple(listed.names), keeping.type_of(listed), ArrayType(listed))
 
 
-def each_key(keys: Sequence[Any] | None) -> Iterator[Any]:
+def every_directory(*value: Any) -> Iterator[int]:
+    """Yield the directories in which an index has a value of its fields."""
+    yield from range(DIRECTORIES)
+
+
+def each_part(entries: Sequence[Any] | None) -> Iterator[int]:
+    """Yield the parts that a directory lists; none for a directory that does not exist."""
+    for entry in entries or ():
+        yield entry[-1]
+
+
+def each_key(entries: Sequence[Any] | None) -> Iterator[Any]:
     """Yield the keys of the rows in a part of an index; no key for a part that does not exist."""
-    for key in keys or ():
-        yield key[0] if len(key) == 1 else tuple(key)
+    for entry in entries or ():
+        yield entry[0] if len(entry) == 2 else tuple(entry[:-1])
 
 
-def in_all_parts(values: Sequence[pa.Array]) -> list[pa.Array]:
-    """Return the keys of an index for values of its fields: each value in each part."""
+def find_keys(values: Sequence[pa.Array], lookup: Lookup) -> list[pa.Array]:
+    """Return the key fields of the rows with one of these values, from an index that `lookup` reads twice."""
     rows = len(values[0])
-    every = pa.array(np.repeat(np.arange(rows), PARTS))
-    return [*(value.take(every) for value in values), pa.array(np.tile(np.arange(PARTS, dtype=np.int64), rows))]
-
-
-def keys_in(stored: pa.Array) -> list[pa.Array]:
-    """Return the key fields of all rows in stored values of the index, which are those of `Keys` over changes."""
-    entries: pa.StructArray = pc.list_flatten(pc.struct_field(stored, "value"))
-    keys: list[pa.Array] = entries.flatten()[:-1]  # the last field is the number of the row, which is 1
+    every = pa.array(np.repeat(np.arange(rows), DIRECTORIES))
+    directories = pa.array(np.tile(np.arange(DIRECTORIES, dtype=np.int64), rows))
+    stored = lookup([*(value.take(every) for value in values), directories])
+    owners, entries = _entries(stored)
+    parts = entries.flatten()[-2]
+    _, entries = _entries(lookup([*(value.take(every.take(owners)) for value in values), parts]))
+    keys: list[pa.Array] = entries.flatten()[:-2]
     return keys
+
+
+def _entries(stored: pa.Array) -> tuple[pa.Array, pa.StructArray]:
+    """Return all entries of stored values of an index, and for each the place of its value.
+
+    The last field of an entry is its number of rows, which is 1 for a key.
+    """
+    lists = pc.struct_field(stored, "value")
+    return pc.list_parent_indices(lists), pc.list_flatten(lists)

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from pyarrow import types as kinds
 
 from trident.base.errors import StateKeyError
-from trident.operations.references import in_all_parts, index_name, keys_in
+from trident.operations.references import find_keys, index_name
 from trident.reads.committed_reads import Snapshot
 from trident.reads.key_tables import key_table
 from trident_state.binary import one_chunk
@@ -45,9 +45,11 @@ class Index:
 
         Only keys of the range `between`, which is of keys that have an order.
         """
-        parts = in_all_parts([one_chunk(column) for column in values.columns])
-        stored = snapshot.read(self.name, pa.table(parts, schema=self.keys)).values
-        keys = pa.table(keys_in(stored), schema=self.own)
+
+        def lookup(columns: list[pa.Array]) -> pa.Array:
+            return snapshot.read(self.name, pa.table(columns, schema=self.keys)).values
+
+        keys = pa.table(find_keys([one_chunk(column) for column in values.columns], lookup), schema=self.own)
         if unordered_field(self.own) is not None:
             return keys.take(pc.sort_indices(encode_keys(keys))) if keys.num_rows else keys
         orders = order_of(keys, keys.num_columns)
@@ -70,7 +72,7 @@ def index_of_shape(state: str, own: pa.Schema, name: str, shape: StateShape) -> 
     listed = kept.value_type if kinds.is_list(kept) else pa.null()
     if not fields or name != index_name(state, [field.name for field in fields]) or not kinds.is_struct(listed):
         return None
-    keys = [listed.field(at) for at in range(listed.num_fields)][:-1]
+    keys = [listed.field(at) for at in range(listed.num_fields)][:-2]
     alike = [(key.name, key.type) for key in keys] == [(key.name, key.type) for key in own]
     return Index(name, shape.keys, own) if alike and kinds.is_int64(part.type) else None
 

@@ -396,7 +396,7 @@ class StateView(StateMapping):
 
         The verb that makes the state names the fields: ``toTable("id", index="city")``. The index is committed with
         each batch, so the result is the entries that a filter of ``toArrow()`` as of that txid would keep. It is read
-        by sixteen keys, and the state by the keys that these hold.
+        by the keys that have the value, and the state by the keys that these hold.
 
         Parameters
         ----------

@@ -15,7 +15,7 @@ from trident.compiler.program import Group, Program
 from trident.compiler.states.table_changes import compile_changes
 from trident.log.group_records import History
 from trident.log.protocol import Birth
-from trident.operations.references import PartOf, keys_over_changes
+from trident.operations.references import DirectoryOf, PartOf, keys_over_changes
 from trident.plan.nodes import Node, StateWriter, TableChanges, sources_of
 from trident.reads.indexes import index_of_shape
 from trident.recovery.readers_of_changes import has_more
@@ -78,43 +78,48 @@ def content_of_index(index: NewIndex, program: Program, store: Store) -> pa.Tabl
     if report.fingerprint != program.shapes[index.state].fingerprint:
         raise _not_now(index, f"state {index.state!r} has the shape of a former program")
     own = program.shapes[index.state].keys
-    made, parts = compile_changes(index.changes), PartOf(spark_schema(own))
-    rows = [_rows(made, parts, page, shape.keys) for page in store.scan(index.last)]
+    made, fields = compile_changes(index.changes), shape.keys.names[:-1]
+    rows = [table for page in store.scan(index.last) for table in _rows(made, own, page, shape.keys)]
     entries = pa.concat_tables(rows) if rows else None
     if entries is None or not entries.num_rows:
         return shape.entries.empty_table()
     count = len(shape.keys)
     places = encode_keys(entries.select(list(range(count))).combine_chunks()).dictionary_encode()
     kept = entries.select(list(range(count, entries.num_columns))).combine_chunks().to_batches()[0]
-    aggregator = keys_over_changes(spark_schema(own))
+    aggregator = keys_over_changes(spark_schema(own), fields)
     values = aggregator.initColumn(kept, places.indices.to_numpy(), len(places.dictionary))
     return decode_keys(places.dictionary, shape.keys).append_column("value", values)
 
 
-def _rows(changes: Callable[..., pa.Table], parts: PartOf, page: pa.Table, index: pa.Schema) -> pa.Table:
-    """Return the entries of a page's rows: the key fields of the index, then the key of the row, and the kind."""
-    values, keys = one_chunk(page.column(page.num_columns - 1)), page.select(list(range(page.num_columns - 1)))
+def _rows(changes: Callable[..., pa.Table], keys: pa.Schema, page: pa.Table, index: pa.Schema) -> Iterator[pa.Table]:
+    """Yield the entries of a page's rows: the key fields of the index, then the key of the row, the part, and the kind.
+
+    The parts have the keys, and the directories have the parts.
+    """
+    values, rows = one_chunk(page.column(page.num_columns - 1)), page.select(list(range(page.num_columns - 1)))
     after: Mapping[bool, pa.Array] = {True: values, False: pa.nulls(len(values), values.type)}
-    inserted = changes([keys], lambda state, asked: after[True], lambda state, asked: after[False])
-    own = [one_chunk(inserted.column(name)) for name in keys.column_names]
-    part = parts.columns(own)[0]
+    inserted = changes([rows], lambda state, asked: after[True], lambda state, asked: after[False])
+    own = {name: one_chunk(inserted.column(name)) for name in keys.names}
     fields = [one_chunk(inserted.column(name)) for name in index.names[:-1]]
     kind = one_chunk(inserted.column(inserted.num_columns - 1))
-    columns = [column.cast(field.type) for column, field in zip([*fields, part], index, strict=True)]
-    return pa.Table.from_arrays([*columns, *own, kind], [str(at) for at in range(len(columns) + len(own) + 1)])
+    blank = tuple(name for name in keys.names if name not in index.names)
+    for entries in (PartOf(spark_schema(keys)), DirectoryOf(spark_schema(keys), blank)):
+        part, listed, *nothing = entries.columns(list(own.values()))
+        own |= dict(zip(blank, nothing, strict=False))
+        where = [column.cast(field.type) for column, field in zip([*fields, part], index, strict=True)]
+        columns = [*where, *own.values(), listed, kind]
+        yield pa.Table.from_arrays(columns, [str(at) for at in range(len(columns))])
 
 
 def _changes_of(node: Node) -> TableChanges | None:
     """Return the step with the changes that a state is made of, if it is made of the changes of one state alone."""
-    while True:
-        sources = sources_of(node)
-        if len(sources) != 1:
-            return None
-        node = sources[0]
-        if isinstance(node, TableChanges):
-            return node
-        if isinstance(node, StateWriter):
-            return None
+    found = set[TableChanges | None]()
+    for source in sources_of(node):
+        if isinstance(source, TableChanges):
+            found.add(source)
+        else:
+            found.add(None if isinstance(source, StateWriter) else _changes_of(source))
+    return found.pop() if len(found) == 1 else None
 
 
 def _not_now(index: NewIndex, why: str) -> CodeChangedError:

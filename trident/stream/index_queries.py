@@ -10,7 +10,7 @@ from trident.base.step import within
 from trident.base.types import select
 from trident.operations.output_fields import read_outputs
 from trident.operations.query_functions import EntryGet, MapGet
-from trident.operations.references import each_key, every_part
+from trident.operations.references import each_key, each_part, every_directory
 from trident.plan import rules
 from trident.plan.state_schema import keys_of
 from trident.stream.arguments import Arguments
@@ -46,11 +46,15 @@ def add_index_query(stream: Any, state: StateBase[Any], call: Arguments, fields:
     values = StructType(outputs.fields[len(keys.names) :])
     rules.appended(stream.schema, outputs, step, replace=replace)
     taken = [*stream.schema.names, *outputs.names]
-    part, listed = free_name("part", taken), free_name("keys", taken)
+    part, listed = free_name("part", taken), free_name("listed", taken)
+    held = type(state)(state._register, index, state._label)
     kept = [name for name in stream.schema.names if name not in outputs.names]
     with within(CallSite("stateQuery", step.called.file, step.called.line)):
-        asked = stream.each(list(inputs), every_part, StructType([StructField(part, LongType())]))
-        asked = asked.stateQuery(type(state)(state._register, index, state._label), [*inputs, part], MapGet(), listed)
+        parts = StructType([StructField(part, LongType())])
+        asked = stream.each(list(inputs), every_directory, parts)
+        asked = asked.stateQuery(held, [*inputs, part], MapGet(), listed)
+        asked = asked.each(listed, each_part, parts, replace=True)
+        asked = asked.stateQuery(held, [*inputs, part], MapGet(), listed, replace=True)
         asked = asked.each(listed, each_key, found, replace=replace)
         return asked.stateQuery(state, list(found.names), EntryGet(), values.names, replace=replace).project(
             [*kept, *outputs.names]

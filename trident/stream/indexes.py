@@ -9,7 +9,7 @@ from trident.base.callsite import CallSite
 from trident.base.names import brief, free_name
 from trident.base.step import Step, within
 from trident.base.types import select
-from trident.operations.references import Keys, PartOf, index_name
+from trident.operations.references import DirectoryOf, Keys, PartOf, index_name, listed_fields
 from trident.plan import nodes, rules
 from trident.plan.state_schema import keys_of
 from trident.stream.state import StateBase, StateT
@@ -20,16 +20,26 @@ def index_of(state: StateBase[Any], fields: tuple[str, ...]) -> nodes.StateWrite
     """Return the state that has, for each value of some fields, the keys of the rows of `state` with it, in parts."""
     known = state._register.indexes.get((state._node, fields))
     if known is None:
-        changes, keys = state._of_changes(changes_of(state)), keys_of(state._node)
-        part = free_name("part", changes.fields)
-        parts = changes.each(list(keys.names), PartOf(keys), StructType([StructField(part, LongType())]))
-        index = parts.groupBy([*fields, part]).persistentAggregate(
-            state._node.state.factory,
-            list(keys.names),
-            Keys(),
-            "keys",
-            name=index_name(state.name, fields),
-            backfill=state._node.state.backfill,
+        keys = keys_of(state._node)
+        entry = listed_fields(keys, fields)
+        part = StructField(free_name("part", [*entry.names, *fields]), LongType())
+        where, blank = [part, entry.fields[-1]], [field for field in keys if field.name not in fields]
+        kept = [*dict.fromkeys([*fields, part.name, *entry.names])]
+        changes = state._of_changes(changes_of(state)).project(list(dict.fromkeys([*fields, *keys.names])))
+        parts = changes.each(list(keys.names), PartOf(keys), StructType(where)).project(kept)
+        lists = DirectoryOf(keys, tuple(field.name for field in blank))
+        directories = changes.each(list(keys.names), lists, StructType([*where, *blank]), replace=True).project(kept)
+        index = (
+            parts.merge(directories)
+            .groupBy([*fields, part.name])
+            .persistentAggregate(
+                state._node.state.factory,
+                list(entry.names),
+                Keys(),
+                "keys",
+                name=index_name(state.name, fields),
+                backfill=state._node.state.backfill,
+            )
         )
         known = state._register.indexes[state._node, fields] = index._node
     return known

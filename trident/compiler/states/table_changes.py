@@ -18,7 +18,7 @@ from trident.compiler.columns.columns import Column
 from trident.compiler.states.queries import Lookup, Read
 from trident.compiler.states.row_changes import NumberedRows, all_of, row_changes
 from trident.compiler.states.shapes import shape_of
-from trident.operations.references import in_all_parts, keys_in
+from trident.operations.references import find_keys
 from trident.plan.nodes import HeldState, TableChanges
 from trident.plan.state_schema import shown_type, value_of
 from trident_state.keys import decode_keys, encode_keys
@@ -66,9 +66,9 @@ def _referring(index: HeldState, keys: pa.Table, own: pa.Schema, before: Read) -
 
     The index is read as of the batch before: a row that refers to another one since this batch has changed itself.
     """
-    columns = in_all_parts([column.combine_chunks() for column in _distinct(keys)[0].columns])
-    stored = before(index, pa.table(columns, schema=shape_of(index).keys))
-    return pa.table(keys_in(stored), schema=own)
+    schema, wanted = shape_of(index).keys, [column.combine_chunks() for column in _distinct(keys)[0].columns]
+    found = find_keys(wanted, lambda columns: before(index, pa.table(columns, schema=schema)))
+    return pa.table(found, schema=own)
 
 
 def _distinct(keys: pa.Table) -> tuple[pa.Table, Rows]:
