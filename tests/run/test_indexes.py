@@ -295,6 +295,17 @@ def test_a_query_after_the_update_reads_index_and_state_as_of_one_batch(way: str
     assert {txid: rows for txid, rows in found.items() if rows} == {2: {(2, "b")}, 3: {(1, "b")}}
 
 
+def test_a_request_finds_each_of_many_rows_once(tmp_path: Path) -> None:
+    """More rows than an index has parts, so that parts have several keys."""
+    topology, rows = TridentTopology(), [(key, "a") for key in range(6_000)]
+    table = topology.newStream("s", FixedBatchSpout("id long, g string", [rows])).toTable("id", name="rows", index="g")
+    topology.newDRPCStream("found", "g string").stateQuery(table, "g", IndexGet("g"), "id, row")
+    with start_local(topology, name="t", checkpointLocation=tmp_path) as running:
+        running.processAllAvailable(timeout=20)
+        assert sorted(row.id for row in running.drpc.execute("found", "a")) == list(range(6_000))
+        assert _ids(running.state("rows").by("g", "a")) == list(range(6_000))
+
+
 def test_pages_come_in_the_order_of_the_keys(tmp_path: Path) -> None:
     topology = TridentTopology()
     rows = [(f"{key:03}", "even" if key % 2 == 0 else "odd") for key in range(30)]

@@ -94,7 +94,12 @@ class DirectoryOf(PartOf):
 
 @dataclass(frozen=True)
 class Keys(BuiltinAggregator):
-    """The keys of the rows, as an array of structs. It does not depend on the order of the rows."""
+    """The entries of a part, as an array of structs, each once: a directory has a part for each of its rows.
+
+    It does not depend on the order of the rows.
+    """
+
+    idempotent = True
 
     def init(self, tuple: Any) -> Any:
         return [tuple]
