@@ -7,8 +7,13 @@ from random import Random
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.types import LongType, StringType
 
 from trident import Average, Count, CountDistinct, Min, Sum, TridentTopology
+from trident.errors import TridentError
+from trident.operations.changes import Signed
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
 from trident.testing.local import start_local
@@ -56,9 +61,23 @@ def test_sums_are_those_of_the_combiner(kind: str, size: int, monkeypatch: pytes
 
 
 @pytest.mark.filterwarnings("ignore:.*no checkpointLocation")
-def test_the_opposite_of_the_least_bigint_is_an_error_that_names_it() -> None:
-    with pytest.raises(Exception, match="-9223372036854775808"):
-        results("long", [[(1, -(2**63), "delete")] * 100], Sum("v"))
+@pytest.mark.parametrize("size", [1, 100])
+@pytest.mark.parametrize("kind", ["insert", "delete"])
+def test_the_least_long_which_no_deletion_could_take_away_is_refused_when_it_comes(kind: str, size: int) -> None:
+    with pytest.raises(TridentError, match=r"-9223372036854775808 has no opposite among longs.*decimal\(20, 0\)"):
+        results("long", [[(1, -(2**63), kind)] * size], {"total": Sum("v"), "n": Count()})
+
+
+@pytest.mark.spark
+def test_spark_leaves_the_least_long_to_the_function(spark: SparkSession) -> None:
+    _, text = Signed(("sum",)).sql(["kind", "v"], [StringType(), LongType()])
+    rows = spark.sql(
+        "select * from values ('insert', -9223372036854775807L), ('delete', 5L), ('insert', null) t(kind, v)"
+    )
+    assert [row[0] for row in rows.selectExpr(text).collect()] == [1 - 2**63, -5, None]
+    least = spark.sql("select 'insert' kind, -9223372036854775807L - 1L v")
+    with pytest.raises(PySparkException, match="needs the function in Python"):
+        least.selectExpr(text).collect()
 
 
 @pytest.mark.filterwarnings("ignore:.*no checkpointLocation")

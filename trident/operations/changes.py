@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import DataType, DecimalType, FractionalType, IntegralType, StringType
+from pyspark.sql.types import DataType, DecimalType, FractionalType, IntegralType, LongType, StringType
 
 from trident.base.changes import ADDS, KINDS, adding
 from trident.base.short_texts import short_repr
@@ -109,13 +109,25 @@ class Signed(ColumnFunction):
                 made.append(f"CASE WHEN {value} IS NULL THEN 0L WHEN {adds} THEN 1L ELSE -1L END")
             else:
                 wide = value if isinstance(kind, DecimalType) else f"CAST({value} AS {_wide_sql(kind)})"
-                made.append(f"CASE WHEN {adds} THEN {wide} ELSE -{wide} END")
+                other = f"WHEN {value} = {_LEAST}L - 1L THEN {RAISED} "
+                made.append(
+                    f"CASE {other if isinstance(kind, LongType) else ''}WHEN {adds} THEN {wide} ELSE -{wide} END"
+                )
         return [f"CASE WHEN {adds} THEN 1L ELSE -1L END", *made]
+
+
+_LEAST = 1 - (1 << 63)
+"""The least long that has an opposite."""
 
 
 def _of_row(how: str, value: Any, sign: int) -> Any:
     if how == "count":
         return 0 if value is None else sign
+    if isinstance(value, int) and value < _LEAST:
+        raise ValueError(
+            f"{value} has no opposite among longs, so a sum of changes could not take it away: convert the field to "
+            f"decimal(20, 0) or to a double before the aggregate, or filter such values out"
+        )
     return None if value is None else value if sign > 0 else negated(value)
 
 
