@@ -19,6 +19,7 @@ from trident import (
     Stream,
     Sum,
     TridentTopology,
+    TumblingEventTimeWindow,
     col,
     expr,
 )
@@ -78,6 +79,66 @@ def test_functions_do_not_see_the_kind() -> None:
     assert stream.peek("_change_type", print).fields == stream.fields
 
 
+OTHER = Callable[[Any], Any]
+
+
+@pytest.mark.parametrize(
+    "moved",
+    [
+        lambda s: s.parallelismHint(2).asChanges("op", KINDS),
+        lambda s: s.asChanges("op", KINDS).parallelismHint(2),
+        lambda s: s.asChanges("op", KINDS).each("v", lambda v: v, "w long").parallelismHint(1),
+        lambda s: s.parallelismHint(2).partitionBy("id").asChanges("op", KINDS),
+        lambda s: s.shuffle().dropDuplicates("v").asChanges("op", KINDS),
+        lambda s: s.shuffle().statefulEach(print, keyFields="g", valueType="long", name="x").asChanges("op", KINDS),
+        lambda s: (
+            s.shuffle().joinTable(s.toTable("id", valueFields="g"), "id", outputFields="x").asChanges("op", KINDS)
+        ),
+        lambda s: s.join(s.project("id").rename("id", "k"), "id", otherKeys="k").asChanges("op", KINDS),
+    ],
+)
+def test_a_table_of_changes_refuses_what_changes_their_order(moved: OTHER) -> None:
+    source = TridentTopology().newStream("s", FixedBatchSpout(FIELDS, [[]]))
+    with pytest.raises(TopologyError, match="the last change of a key decides"):
+        moved(source).toTable("id", name="kept")
+
+
+@pytest.mark.parametrize("first", ["the hint", "the table"])
+def test_a_hint_on_another_branch_spreads_the_same_changes(first: str) -> None:
+    source = TridentTopology().newStream("s", FixedBatchSpout(FIELDS, [[]]))
+    steps = [lambda: source.parallelismHint(2).peek(print), lambda: source.asChanges("op", KINDS).toTable("id")]
+    one, other = steps if first == "the hint" else reversed(steps)
+    one()
+    with pytest.raises(TopologyError, match=r"s/\d:parallelismHint\(2\) .* may bring changes of a key into several"):
+        other()
+
+
+def test_a_hint_after_a_repartitioning_by_the_key_keeps_their_order() -> None:
+    source = TridentTopology().newStream("s", FixedBatchSpout(FIELDS, [[]]))
+    changes = source.asChanges("op", KINDS).partitionBy("id").parallelismHint(2)
+    table = changes.toTable("id", name="kept")
+    table.changes().parallelismHint(3).toTable("g", name="of_changes")
+
+
+def test_a_stream_of_changes_is_no_other_side_of_a_verb() -> None:
+    """A row that is taken away would count as one that is added."""
+    topology = TridentTopology()
+    plain = topology.newStream("p", FixedBatchSpout("id long, at timestamp", [[]]))
+    changed = topology.newStream("s", FixedBatchSpout(f"{FIELDS}, ct timestamp", [[]])).asChanges("op", KINDS)
+    window = TumblingEventTimeWindow("1 hour", "at")
+    times: dict[str, Any] = {"timestampField": "at", "otherTimestampField": "ct"}
+    for verb in (
+        lambda: plain.join(changed, "id"),
+        lambda: topology.join([changed, plain], "id"),
+        lambda: plain.intervalJoin(changed, "id", ("0 seconds", "1 hour"), **times),
+        lambda: plain.windowJoin(changed, "id", window, otherTimestampField="ct"),
+        lambda: topology.multiReduce([changed, plain], None, object(), "z long"),
+        lambda: topology.multiReduce([plain, changed], None, object(), "z long"),
+    ):
+        with pytest.raises(TopologyError, match="carries changes, and .* would treat a row that is taken away"):
+            verb()
+
+
 @pytest.mark.parametrize("letters", ["of the changes", "before them", "of the kind"])
 def test_replayed_letters_come_too_late_for_the_rows_of_a_table(letters: str) -> None:
     policy = DeadLetter(attempts=0)
@@ -129,9 +190,12 @@ class Path:
             "cannot take tuples away: give it a method retract",
         ),
         (lambda s: s.persistentAggregate(M(), "g", Path(), "x"), "a ReducerAggregator, which folds tuples"),
-        (lambda s: s.shuffle().toTable("id"), "which have no order among them: call the verb after toTable, or"),
+        (lambda s: s.shuffle().toTable("id"), "which have no order among them: call that verb after this one, or"),
         (lambda s: s.shuffle().split("id", print, streams={"a": "id long, v long"}).a.toTable("id"), "have no order"),
-        (lambda s: s.partitionBy("g").peek(print).toTable("id"), "partition by fields of the key, partitionBy('id')"),
+        (
+            lambda s: s.partitionBy("g").peek(print).toTable("id"),
+            "partition by fields of the key first, partitionBy('id')",
+        ),
         (lambda s: s.toStream().localOrShuffle().asChanges().toTable("id"), "the last change of a key decides"),
         (lambda s: s.groupBy("_change_type").persistentAggregate(M(), Count(), "n"), "an aggregate has only the rows"),
         (lambda s: s.persistentAggregate(M(), "_change_type", Max(), "n"), "an aggregate has only the rows"),

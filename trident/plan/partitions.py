@@ -37,12 +37,7 @@ def partition_counts(nodes: Sequence[Node], starts: Iterable[int] = (), hints: H
 
     `hints` take the place of the counts that the program gives.
     """
-    first = set(starts)
-    sections = NodeSets(nodes)
-    for node in nodes:
-        if id(node) not in first and keeps_partitions(node):
-            for source in sources_of(node):
-                sections.unite(source, node)
+    sections = _sections(nodes, set(starts))
     counts: Counts = {}
     for node in nodes:
         section = sections.root(node)
@@ -51,3 +46,20 @@ def partition_counts(nodes: Sequence[Node], starts: Iterable[int] = (), hints: H
             count = 1
         counts[section] = max(count or 0, counts.get(section) or 0) or None
     return {id(node): counts[sections.root(node)] for node in nodes}
+
+
+def hint_of_section(nodes: Sequence[Node], node: Node) -> ParallelismHint | None:
+    """Return a hint that applies to the output of `node`, whichever branch it is on; None if there is none."""
+    sections = _sections(nodes, set())
+    own = sections.root(node)
+    return next((each for each in nodes if isinstance(each, ParallelismHint) and sections.root(each) == own), None)
+
+
+def _sections(nodes: Sequence[Node], first: set[int]) -> NodeSets:
+    """Return the sections of these nodes. A node with an id in `first` begins one."""
+    sections = NodeSets(nodes)
+    for node in nodes:
+        if id(node) not in first and keeps_partitions(node):
+            for source in sources_of(node):
+                sections.unite(source, node)
+    return sections

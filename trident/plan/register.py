@@ -53,6 +53,8 @@ class Register:
         """The steps that output the changes of states, by the state's step. Each state has at most one."""
         self.indexes: dict[tuple[Node, tuple[str, ...]], StateWriter] = {}
         """The states with the keys of the rows of a table that refer to others, by the table's step and the fields."""
+        self.ordered: dict[tuple[Node, tuple[str, ...]], Step] = {}
+        """The calls that need the changes of each key in the order of their source, by the step before and the key."""
         self.everyChange: set[Node] = set()
         """The nodes after which each change of a value counts, because the program passed ``everyChange=True``."""
         self.late: dict[tuple[EmittingUpdate, int | None], LateTuples] = {}

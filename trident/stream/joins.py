@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from trident.base.callsite import CallSite
+from trident.base.changes import CHANGE
 from trident.base.names import FieldsLike, brief
 from trident.base.step import Step, caller
 from trident.operations.join_kinds import (
@@ -123,8 +124,8 @@ def label_and_step(register: Register, verb: str, streams: Sequence[object]) -> 
 
     The label is that of the stream that `verb` returns: the labels of `streams`, joined by "-".
 
-    Raises TopologyError for fewer than two streams, for an object that is not a stream, and for a stream of another
-    topology.
+    Raises TopologyError for fewer than two streams, for an object that is not a stream, for a stream of another
+    topology, and for a stream of changes, unless the verb is merge.
     """
     called: CallSite = caller(verb)
     for stream in streams:
@@ -133,6 +134,12 @@ def label_and_step(register: Register, verb: str, streams: Sequence[object]) -> 
             raise Step(verb, called).wrong(f"{stream!r} is not a stream{hint}")
         if stream._register is not register:
             raise Step(verb, called).wrong(f"{stream!r} {register.why_foreign(stream._register)}")
+        if stream._changes and verb != "merge":
+            raise Step(verb, called).wrong(
+                f"{stream!r} carries changes, and {verb} would treat a row that is taken away as one that is added. "
+                f"Keep its rows with toTable and read them with joinTable, join two tables with table.join(other), or "
+                f"take the changes as tuples with a field {CHANGE!r}: toStream()"
+            )
     if len(streams) < 2:
         raise Step(verb, called).wrong(f"a {verb} needs at least two streams, not {len(streams)}")
     label = "-".join(dict.fromkeys(stream._label for stream in streams if isinstance(stream, StreamBase)))

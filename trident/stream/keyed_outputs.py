@@ -8,7 +8,7 @@ from trident.base.step import Step
 from trident.plan import rules
 from trident.plan.change_order import consolidated
 from trident.stream.base import StreamBase, StreamT
-from trident.stream.tables import check_order
+from trident.stream.ordered_changes import check_order
 
 
 def row_key(stream: StreamBase[StreamT], key: FieldsLike | None, verb: str, step: Step) -> tuple[str, ...]:
@@ -28,5 +28,5 @@ def key_fields(stream: StreamBase[StreamT], keyFields: FieldsLike, step: Step) -
         raise step.wrong(f"{CHANGE!r} holds the kind of each change, and is not a key")
     rules.check_comparable(keys, step)
     if stream._changes and not consolidated(stream._node):
-        check_order(stream._node, keys.names, step)
+        check_order(stream._register, stream._node, keys.names, step)
     return keys

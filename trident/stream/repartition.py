@@ -11,6 +11,7 @@ from trident.plan.nodes import Placing
 from trident.stream.argument_types import FunctionArgument
 from trident.stream.arguments import name_of, read_arguments
 from trident.stream.base import StreamBase, StreamT
+from trident.stream.ordered_changes import check_hint
 
 GroupedT = TypeVar("GroupedT")
 """The class of grouped streams."""
@@ -150,10 +151,15 @@ class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
         If there are several hints between two repartitionings, the greatest applies. Tuples that come straight from a
         spout are spread evenly over that many partitions. Meaning: ``org.apache.storm.trident.Stream.parallelismHint``,
         which counts tasks.
+
+        Raises TopologyError if the hint spreads the changes of a source, of which a table or an output needs the last
+        one of each key: partition them by the key first.
         """
         step = self._step(f"parallelismHint({count})")
         check_whole_number("count", count, error=lambda problem: step.wrong(problem))
-        return self._then(nodes.ParallelismHint(self._node, count, **step.gives(self.schema)))
+        hint = nodes.ParallelismHint(self._node, count, **step.gives(self.schema))
+        check_hint(self._register, hint)
+        return self._then(hint)
 
     def name(self, name: str) -> StreamT:
         """Name the steps after this one, for errors, events and pictures. Their numbers begin at 0 again.

@@ -16,13 +16,13 @@ from trident.operations.query_functions import MapGet
 from trident.operations.selections import check_ordered
 from trident.operations.upserts import SourceKey
 from trident.plan import joins, nodes, rules
-from trident.plan.change_order import consolidated, disordered, replays_before
-from trident.plan.replays import replay_of
+from trident.plan.change_order import consolidated
 from trident.plan.state_schema import keys_of
 from trident.stream.argument_types import EvolveLike, IndexLike
 from trident.stream.arguments import is_factory
 from trident.stream.base import StreamBase, StreamT
 from trident.stream.indexes import with_indexes
+from trident.stream.ordered_changes import check_order
 from trident.stream.shown_fields import nullable_fields, shown_fields
 from trident.stream.state import StateBase, StateT
 from trident.stream.state_specs import check_no_requests, factory_or_memory, state_spec, with_past
@@ -195,7 +195,7 @@ def add_table(
     step = Step(f"{step.label}({', '.join(keys.names)})", step.called)
     of_states = consolidated(stream._node)
     if change is not None and not of_states:
-        check_order(stream._node, keys.names, step)
+        check_order(stream._register, stream._node, keys.names, step)
     factory = factory_or_memory(stateFactory, step, _TABLE)
     rules.check_comparable(keys, step)
     values = _values(stream, valueFields, (*keys.names, change), step)
@@ -231,24 +231,6 @@ def _order(orderBy: object, keys: StructType, values: StructType, step: Step) ->
         )
     check_ordered(values[orderBy], "; order by another field", step)
     return orderBy
-
-
-def check_order(node: nodes.Node, keys: Sequence[str], step: Step) -> None:
-    """Refuse changes whose order a step may have changed: the last change of a key decides."""
-    replays = replays_before(node)
-    if replays is not None:
-        raise step.wrong(
-            f"the last change of a key decides whether its row is there, and replayable() ({replays.site.location}) "
-            f"brings dead letters of {replay_of(replays).step} later than newer changes of their keys: leave out "
-            f"replayable(), so that such changes are only kept, or aggregate the changes, which needs no order"
-        )
-    moved = disordered(node, keys)
-    if moved is not None:
-        raise step.wrong(
-            f"the last change of a key decides whether its row is there, and {moved.step} ({moved.site.location}) "
-            f"may bring changes of a key into several partitions, which have no order among them: call the verb "
-            f"after toTable, or partition by fields of the key, partitionBy({', '.join(map(repr, keys))})"
-        )
 
 
 def _values(
