@@ -179,6 +179,34 @@ def test_the_changes_of_one_more_stream_that_has_had_some_are_refused(tmp_path: 
     assert run(two_streams(2, merged=False), tmp_path, "totals") == [{"x": 6}]
 
 
+def ways(batches: int, make: Callable[[Any], Any]) -> TridentTopology:
+    """Aggregate the rows of one stream, which `make` brings together again on several ways."""
+    topology = TridentTopology()
+    rows = [[("a", "x", 1, "insert"), ("b", "x", 2, "insert")], [("a", "x", 1, "delete")]]
+    stream = topology.newStream("rows", FixedBatchSpout("id string, g string, v long, kind string", rows[:batches]))
+    totals(make(stream.asChanges("kind")))
+    return topology
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        (lambda s: s, lambda s: s.merge(s), "gets all rows of stream 'rows' on one way more"),
+        (lambda s: s.merge(s), lambda s: s, "gets all rows of stream 'rows' on one way less"),
+        (over_two, lambda s: over_two(s).merge(s), "gets all rows of stream 'rows' on one way more"),
+        (lambda s: s, lambda s: s.broadcast().parallelismHint(2), "gets the rows that pass broadcast"),
+    ],
+)
+def test_another_number_of_ways_from_a_stream_is_refused(
+    before: Callable[[Any], Any], after: Callable[[Any], Any], message: str, tmp_path: Path
+) -> None:
+    """A row would be taken away more often than it came, or less."""
+    run(ways(1, before), tmp_path)
+    with pytest.raises(CodeChangedError, match=f"state 'totals' {message}"):
+        run(ways(2, after), tmp_path)
+    assert run(ways(2, before), tmp_path, "totals") == run(ways(2, before), tmp_path, "totals", name="other")
+
+
 # --- what changes nothing ---------------------------------------------------------------------------------------------
 
 

@@ -253,6 +253,12 @@ def _part(node: nodes.Part, source: Sequence[Rows]) -> list[Rows]:
     ]
 
 
+def _repartitioned(node: nodes.Repartition, source: Sequence[Rows]) -> list[Rows]:
+    if node.how is not nodes.Placing.BROADCAST:
+        return [*source]
+    return [rows.passing(Derived("broadcast, once for each partition")) for rows in source]
+
+
 def _unchanged(node: nodes.Node, source: Sequence[Rows]) -> list[Rows]:
     return [*source]
 
@@ -323,7 +329,7 @@ _STEPS: Mapping[type[nodes.Node], Callable[..., list[Rows]]] = {
     nodes.Part: _part,
     nodes.Peek: _unchanged,
     nodes.Debug: _unchanged,
-    nodes.Repartition: _unchanged,
+    nodes.Repartition: _repartitioned,
     nodes.ParallelismHint: _unchanged,
 }
 """The steps that take tuples one by one."""

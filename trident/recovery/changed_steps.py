@@ -161,6 +161,7 @@ def _differences(
     found = [each for one, other in matched.pairs for each in _of_rows(one, other, was.kind)]
     with_rows = {state for rows in matched.added for state in rows.states if _has_rows(state, births, histories)}
     added = [rows.origin for rows in matched.added if with_rows.intersection(rows.states)]
+    found += _of_ways(matched, was.kind == "changes")
     return found + _of_origins(added, [rows.origin for rows in matched.gone if rows.origin != STREAM])
 
 
@@ -184,6 +185,21 @@ class _Matched:
                     gone.remove(one)
                     added.remove(other)
         return cls(pairs, gone, added)
+
+
+def _of_ways(matched: _Matched, certain: bool) -> list[_Difference]:
+    """Return the differences of ways from a known stream: a merge of its branches has one more, or one less."""
+    known = {one.stream for one, _ in matched.pairs if one.origin == STREAM} - {""}
+    more = [rows for rows in matched.added if rows.stream in known]
+    less = [rows for rows in matched.gone if rows.stream in known]
+    found = [
+        _Difference(f"gets {_passing(rows.conditions)} of stream {rows.stream!r} on one way more", certain)
+        for rows in more
+    ]
+    return found + [
+        _Difference(f"gets {_passing(rows.conditions)} of stream {rows.stream!r} on one way less", certain)
+        for rows in less
+    ]
 
 
 def _origin(rows: ReadRows) -> object:
