@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 from tests.access.small_topologies import Fed, counted, counting, fixed
 from tests.support.server import RedisServer
 from trident import Count, TridentDataSource, TridentTopology, dropState
+from trident.access.spark_options import StateOptions
 from trident.access.spark_source import StateReader
 from trident.errors import (
     SnapshotMovedError,
@@ -147,10 +148,10 @@ def test_a_large_state_in_redis_is_divided_by_its_groups(
         ({"chekpoint": "x"}, "has no option 'chekpoint'; it takes topology, checkpoint, .*did you mean 'checkpoint'"),
         ({"url": "redis://:secret@host"}, r"url='redis://:\*\*\*@host' contains a password"),
         ({"postgresUrl": "postgresql://me:secret@host/db"}, "write env:NAME or file:path"),
-        ({"checkpoint": "x", "partitions": "none"}, "partitions='none': expected a whole number, 1 or more"),
+        ({"checkpoint": "/x", "partitions": "none"}, "partitions='none': expected a whole number, 1 or more"),
         ({}, "give the location of the state by one of checkpoint, url, logUrl, sqlite, postgresUrl, delta"),
-        ({"checkpoint": "x", "pushdown": "yes"}, "pushdown='yes': expected true or false"),
-        ({"checkpoint": "x", "path": ""}, "name the state"),
+        ({"checkpoint": "/x", "pushdown": "yes"}, "pushdown='yes': expected true or false"),
+        ({"checkpoint": "/x", "path": ""}, "name the state"),
     ],
 )
 def test_a_wrong_option_is_refused(options: dict[str, str], message: str) -> None:
@@ -174,6 +175,24 @@ def test_the_topology_may_be_left_out_if_there_is_one(tmp_path: Path) -> None:
         reader(checkpoint=str(tmp_path))
     with pytest.raises(StateError, match="no state 'cuonts' in topology 'wc'; did you mean 'counts'"):
         TridentDataSource({"path": "cuonts", "checkpoint": str(tmp_path), "topology": "wc"}).schema()
+
+
+@pytest.mark.parametrize("name", ["checkpoint", "sqlite", "delta"])
+def test_a_relative_path_is_within_the_base_or_refused(name: str) -> None:
+    """Spark reads the options in a process whose folder is that in which the session began."""
+    given = {"path": "counts", name: "here/states"}
+    assert getattr(StateOptions.read(given | {"base": "/data"}), name) == "/data/here/states"
+    assert getattr(StateOptions.read({"path": "counts", name: "/d/states", "base": "/data"}), name) == "/d/states"
+    with pytest.raises(TopologyError, match=rf"{name}='here/states' is a relative path.*give an absolute path"):
+        StateOptions.read(given)
+    with pytest.raises(TopologyError, match="base='data': expected an absolute path"):
+        StateOptions.read(given | {"base": "data"})
+
+
+def test_a_state_is_found_within_the_base(tmp_path: Path) -> None:
+    counted(counting(fixed(["dog"])), checkpointLocation=tmp_path / "wc.ckpt")
+    read = reader(checkpoint="wc.ckpt", base=str(tmp_path), partitions="1")
+    assert list(rows(read.partitions(), read)) == [{"word": "dog", "value": 1}]
 
 
 def test_another_schema_than_the_states_is_refused(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     topology = TridentTopology()
     people = topology.newStream("people", FixedBatchSpout("id long, name string, floor long", [ROWS]))
     people.toTable("id", name="people", index=["name", ("name", "floor")])
+    rooms = people.each("id", lambda id: [id % 3, id], "room array<long>")
+    rooms.toTable("room", name="rooms", index="name")
     folder = tmp_path_factory.mktemp("people")
     with (
         topology.start(engine="embedded", name="p", checkpointLocation=folder) as running,
@@ -54,6 +56,18 @@ def test_clients_ask_by_the_fields(url: str) -> None:
             return [row.id for row in await client.by("people", "name", "bob")]
 
     assert asyncio.run(ask()) == [0, 2, 4, 6, 8]
+
+
+def test_keys_without_an_order_come_in_pages_too(url: str) -> None:
+    with DRPCClient(url) as client:
+        found, after, pages = list[list[int]](), None, 0
+        while pages == 0 or after is not None:
+            page = client.by("rooms", "name", "bob", limit=2, after=after)
+            found, after, pages = found + [list(row.room) for row in page], page.after, pages + 1
+        assert (pages, sorted(found)) == (3, sorted([number % 3, number] for number in range(0, 9, 2)))
+        assert [list(row.room) for row in client.by("rooms", "name", "bob")] == found
+        with pytest.raises(StateKeyError, match="have no order, so there are no ranges of them"):
+            client.range("rooms")
 
 
 @pytest.mark.parametrize(

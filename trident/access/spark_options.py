@@ -35,6 +35,7 @@ _TABLES: Mapping[str, Callable[[StateKind, str, dict[str, str]], StateFactory]] 
 }
 """The factories of states that say their own kind, by the option that locates them."""
 _SECRETS = ("url", "logUrl", "postgresUrl", "filesStorage")
+_PATHS = ("checkpoint", "sqlite", "delta")
 _LOCATIONS = ("checkpoint", "url", "logUrl", "sqlite", "postgresUrl", "delta")
 
 
@@ -42,8 +43,9 @@ _LOCATIONS = ("checkpoint", "url", "logUrl", "sqlite", "postgresUrl", "delta")
 class StateOptions:
     """The options of one read, checked. `path` is the argument of ``load``: the name of the state.
 
-    Paths are absolute, because a worker has another working directory. No option holds a password: Spark shows the
-    options of a read in plans, and sends them to its workers.
+    Paths are absolute, because Spark reads the options in a process of its own, whose working directory is that in
+    which the session began, and a worker has yet another one. A relative path is one within the folder `base`. No
+    option holds a password: Spark shows the options of a read in plans, and sends them to its workers.
     """
 
     path: str = ""
@@ -58,6 +60,7 @@ class StateOptions:
     sqlite: str | None = None
     postgresUrl: str | None = None
     delta: str | None = None
+    base: str | None = None
     isolation: Isolation = "committed"
     asOf: AsOfBatch | None = None
     keys: str | None = None
@@ -78,6 +81,7 @@ class StateOptions:
             raise TopologyError(f'{_WHERE}: name the state, such as load("counts")')
         if not any(name in given for name in _LOCATIONS):
             raise TopologyError(f"{_WHERE}: give the location of the state by one of {', '.join(_LOCATIONS)}")
+        given |= {name: _absolute(name, given[name], given.get("base")) for name in _PATHS if name in given}
         return cls(**{name: _READ[name](name, text) if name in _READ else text for name, text in given.items()})
 
     def open(self) -> OpenedState:
@@ -158,8 +162,18 @@ def _by_own_names(options: Mapping[str, str], known: list[str]) -> dict[str, Any
     return {by_small[name.lower()]: text for name, text in options.items()}
 
 
-def _absolute(_: str, text: str) -> str:
-    return text if "://" in text else str(Path(text).absolute())
+def _absolute(name: str, text: str, base: str | None) -> str:
+    """Return a path or a URL. Raises TopologyError for a relative path without a folder `base`."""
+    path = Path(base or "", text)
+    if "://" in text or path.is_absolute():
+        return text if "://" in text else str(path)
+    if base is not None:
+        raise TopologyError(f"{_WHERE}: base={base!r}: expected an absolute path")
+    raise TopologyError(
+        f"{_WHERE}: {name}={text!r} is a relative path, and Spark reads it in another process, in the folder in which "
+        f"the session began: give an absolute path, such as os.path.abspath({text!r}), or "
+        f'option("base", os.getcwd())'
+    )
 
 
 def _batch(_: str, text: str) -> str | int:
@@ -179,9 +193,6 @@ def _count(name: str, text: str) -> int:
 
 
 _READ: Mapping[str, Callable[[str, str], Any]] = {
-    "checkpoint": _absolute,
-    "sqlite": _absolute,
-    "delta": _absolute,
     "asOf": _batch,
     "partitions": _count,
     "pushdown": _flag,

@@ -19,7 +19,7 @@ from trident_state.parts import Part
 
 
 class TridentDataSource(DataSource):
-    """A state as a DataFrame: ``spark.read.format("trident").option("checkpoint", "wc.ckpt").load("counts")``.
+    """A state as a DataFrame: ``spark.read.format("trident").option("checkpoint", "/data/wc.ckpt").load("counts")``.
 
     The topology may be stopped, or run elsewhere. The columns are the key fields, then ``value``, or a column for each
     field of a value that has fields; they are known without a read of the state. All rows of a read are as of one
@@ -37,7 +37,7 @@ class TridentDataSource(DataSource):
         only one) and the location: ``checkpoint`` for a state in memory, which each worker must reach, with
         ``logUrl``, ``logPrefix``, ``filesLocation`` and ``filesStorage`` if the log is in Redis or the files are on an
         object store; ``url`` and ``prefix`` for a state in Redis; ``sqlite`` for a file of SQLite; ``postgresUrl``;
-        ``delta`` for the folder of a state in a Delta table.
+        ``delta`` for the folder of a state in a Delta table. Paths are absolute, or within the folder ``base``.
         An address with a password is refused: write ``env:NAME`` or ``file:path``.
 
         ``keys``: read only these keys, a JSON list such as ``["dog", "cat"]``. ``pushdown``: ``true`` to read only the

@@ -41,20 +41,22 @@ class Index:
         return key_table(f"{state} by {', '.join(self.fields.names)}", self.fields, list(values))
 
     def keys_with(self, snapshot: Snapshot, values: pa.Table, between: KeyRange = _ALL) -> pa.Table:
-        """Return the keys of the entries with one of these values, in the order of the keys if they have one.
+        """Return the keys of the entries with one of these values, in the order of `orders`.
 
-        Only keys of the range `between`, which is of keys that have an order.
+        Only keys of the range `between`.
         """
 
         def lookup(columns: list[pa.Array]) -> pa.Array:
             return snapshot.read(self.name, pa.table(columns, schema=self.keys)).values
 
         keys = pa.table(find_keys([one_chunk(column) for column in values.columns], lookup), schema=self.own)
-        if unordered_field(self.own) is not None:
-            return keys.take(pc.sort_indices(encode_keys(keys))) if keys.num_rows else keys
-        orders = order_of(keys, keys.num_columns)
+        orders = self.orders(keys)
         rows = pc.sort_indices(orders)
         return keys.take(rows.filter(between.holds(orders).take(rows)))
+
+    def orders(self, keys: pa.Table) -> pa.Array:
+        """Return the bytes by which keys of the state are sorted: for keys without an order those that are stored."""
+        return order_of(keys, keys.num_columns) if unordered_field(self.own) is None else encode_keys(keys)
 
     @staticmethod
     def entries_of(snapshot: Snapshot, state: str, keys: pa.Table) -> pa.Table:

@@ -69,7 +69,11 @@ def check_ordered(state: str, fields: pa.Schema) -> None:
 
 def cursor_of(state: str, key: pa.Table) -> str:
     """Return the cursor of a page that ends with this key, a table of one row."""
-    order = order_of(key, key.num_columns)[0].as_py()
+    return cursor_at(state, order_of(key, key.num_columns)[0].as_py())
+
+
+def cursor_at(state: str, order: bytes) -> str:
+    """Return the cursor of a page that ends with the key that has these bytes in order."""
     return f"{_check(state, order)}.{base64.urlsafe_b64encode(order).decode()}"
 
 

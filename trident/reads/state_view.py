@@ -35,7 +35,7 @@ from trident.reads.committed_reads import Isolation, ReadSource, Snapshot, read_
 from trident.reads.expression_listing import MISSING, calling_frame
 from trident.reads.flat_tables import spread_structs, to_frame
 from trident.reads.indexes import Index, indexes_among, no_index
-from trident.reads.key_ranges import check_ordered, cursor_of, range_after, range_between, range_of_prefix
+from trident.reads.key_ranges import cursor_at, cursor_of, range_after, range_between, range_of_prefix
 from trident.reads.key_tables import fields_text, key_table, tuples_of
 from trident.reads.moments import Moment, moment_of, txid_at
 from trident.reads.previous_reads import read_previous, txid_before
@@ -394,6 +394,7 @@ class StateView(StateMapping):
     def by(self, fields: FieldsLike, value: Any, *, limit: int | None = None, after: str | None = None) -> StateRange:
         """Return the entries with a value in the fields of an index, in the order of the keys, as of one txid.
 
+        Keys with arrays or structs, which have no order here, come in an order of their own.
         The verb that makes the state names the fields: ``toTable("id", index="city")``. The index is committed with
         each batch, so the result is the entries that a filter of ``toArrow()`` as of that txid would keep. It is read
         by the keys that have the value, and the state by the keys that these hold.
@@ -412,8 +413,7 @@ class StateView(StateMapping):
         Raises
         ------
         StateKeyError
-            The state has no such index, or the value is not of the type of the field; or the keys have no order, and
-            `limit` or `after` is given.
+            The state has no such index, or the value is not of the type of the field.
 
         Examples
         --------
@@ -468,7 +468,6 @@ class StateView(StateMapping):
             )
         between = KeyRange(b"", None)
         if limit is not None or after is not None:
-            check_ordered(self.name, self._shape.keys)
             check_whole_number(f"state {self.name!r}: limit", 1 if limit is None else limit, least=1, error=ValueError)
             between = between if after is None else range_after(self.name, between, after)
 
@@ -481,7 +480,7 @@ class StateView(StateMapping):
 
         table, txid, last = self._at_one_txid(read, beside=index)
         as_of = {} if txid is None else {"asOfTxid": txid}
-        return table, as_of, None if last is None else cursor_of(self.name, last)
+        return table, as_of, None if last is None else cursor_at(self.name, index.orders(last)[0].as_py())
 
     def _top(self, n: int, by: str | Callable[[Any], Any] | None) -> tuple[pa.Table, dict[str, int]]:
         """Return the `n` entries with the greatest values, as stored, and the metadata that names their txid."""
