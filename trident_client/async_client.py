@@ -199,6 +199,26 @@ class AsyncClient(Generic[RowsT]):
         answer = await self._ask(self._conversation.tags())
         return list(answer.json()["tags"])
 
+    async def tag(
+        self, name: str, asOf: int | str | datetime | None = None, *, states: Sequence[str] | None = None
+    ) -> dict[str, Any]:
+        """Keep the last committed batch, or an earlier one, under a name until it is dropped, and return the tag.
+
+        The last batch is no older than those that this client has seen, and later answers are no older. Arguments and
+        errors are those of ``RunningTopology.tag``. A token with few rights needs ``Rights(tags=True)``, and names the
+        `states`.
+
+        Raises
+        ------
+        ServerUnavailableError
+            The server did not answer. If the tag may have been made nevertheless, the message says so: look at `tags`.
+        """
+        return self._conversation.made_tag(await self._ask(self._conversation.tag(name, asOf, states)))
+
+    async def dropTag(self, name: str) -> None:
+        """Drop a tag. Raises TagNotFoundError if there is no tag of this name, and the errors of `tag`."""
+        await self._ask(self._conversation.drop_tag(name))
+
     async def scan(
         self,
         state: str,
@@ -285,7 +305,7 @@ class AsyncClient(Generic[RowsT]):
     async def _ask(self, request: Request) -> Any:
         """Return the answer to a request.
 
-        While the server cannot answer, send the request again, within its time limit.
+        While the server cannot answer, send the request again, within its time limit, unless it may have had an effect.
         """
         conversation, patience = self._conversation, Patience(request.limit)
         error: Exception | None
@@ -293,7 +313,7 @@ class AsyncClient(Generic[RowsT]):
             try:
                 response = await self._http.request(**request.sent(conversation.form.accept))
             except conversation.unreachable as unreachable:
-                error = conversation.no_answer(unreachable)
+                error = conversation.no_answer(unreachable, request)
             else:
                 if (error := conversation.outcome(response, request.shown)) is None:
                     return response

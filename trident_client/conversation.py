@@ -10,7 +10,13 @@ from urllib.parse import quote, unquote
 from trident_client.answers import SAFE_STATUSES, AnswerForm, RowsT, Session, call_body, error_of, json_body, key_text
 from trident_client.changes import QUIET_SECONDS, Change, ChangesReader
 from trident_client.durations import Duration, read_limit
-from trident_client.errors import MissingPackageError, ServerError, ServerUnavailableError, TopologyError
+from trident_client.errors import (
+    MissingPackageError,
+    ServerError,
+    ServerUnavailableError,
+    TagExistsError,
+    TopologyError,
+)
 from trident_client.secrets import read_secret
 
 TIMEOUT = 30.0
@@ -35,6 +41,8 @@ class Request(NamedTuple):
     query: Mapping[str, str] | None = None
     isPast: bool = False
     """Whether the request is about an earlier batch: the server must have `least`, but the answer shows older txids."""
+    writes: str = ""
+    """The change that the request makes, in words; "" if it only reads, so that it may be sent again."""
 
     @property
     def shown(self) -> Mapping[str, int]:
@@ -161,6 +169,19 @@ class Conversation(Generic[RowsT]):
         """Return the request for the list of tags."""
         return self._request("GET", "/tags", self._timeout)
 
+    def tag(self, name: str, asOf: Any, states: Sequence[str] | None) -> Request:
+        """Return the request that makes a tag."""
+
+        def body(least: Mapping[str, int]) -> bytes:
+            return json_body({"name": name, "states": states, "minTxid": least} | _past(asOf))
+
+        return self._request("POST", "/tags", self._timeout, body)._replace(writes=f"tag {name!r} may have been made")
+
+    def drop_tag(self, name: str) -> Request:
+        """Return the request that drops a tag."""
+        request = self._request("DELETE", f"/tags/{quote(name, safe='')}", self._timeout)
+        return request._replace(writes=f"tag {name!r} may have been dropped")
+
     def _request(
         self,
         method: str,
@@ -201,6 +222,12 @@ class Conversation(Generic[RowsT]):
         self._session.note(rows.txids)
         return rows
 
+    def made_tag(self, response: Any) -> dict[str, Any]:
+        """Return the tag in an answer. Later answers will show at least its batches."""
+        tag: dict[str, Any] = response.json()["tag"]
+        self._session.note(tag["txids"])
+        return tag
+
     def outcome(self, response: Any, least: Mapping[str, int]) -> Exception | None:
         """Return None for an answer, or the error of a response after which to retry; raise any other error.
 
@@ -216,13 +243,18 @@ class Conversation(Generic[RowsT]):
                 else None
             )
         error = error_of(response.status_code, response.content, self.url)
-        if response.status_code not in (*SAFE_STATUSES, 409):
+        if response.status_code not in (*SAFE_STATUSES, 409) or isinstance(error, TagExistsError):
             raise error
         return error
 
-    def no_answer(self, error: Exception) -> ServerUnavailableError:
-        """Return the error for a request that did not reach the server, or was not answered."""
-        return ServerUnavailableError(f"{self.url} does not answer: {error}")
+    def no_answer(self, error: Exception, request: Request | None = None) -> ServerUnavailableError:
+        """Return the error for a request that did not reach the server, or was not answered.
+
+        Raise it for a request that may have changed something: sent again, it would fail by its own effect.
+        """
+        if request is None or not request.writes or isinstance(error, self.httpx.ConnectError):
+            return ServerUnavailableError(f"{self.url} does not answer: {error}")
+        raise ServerUnavailableError(f"{self.url} does not answer: {error}; {request.writes}: see tags()") from error
 
 
 def _past(asOf: Any) -> dict[str, Any]:

@@ -42,6 +42,7 @@ _PATHS = [
     "/drpc",
     "/state",
     "/tags",
+    "/tags/month-end",
     "/topology",
     "/status",
     "/openapi.json",

@@ -24,6 +24,8 @@ DOORS = [
     ("POST", "/drpc/count"),
     ("GET", "/state"),
     ("GET", "/tags"),
+    ("POST", "/tags"),
+    ("DELETE", "/tags/month-end"),
     ("GET", "/state/counts"),
     ("POST", "/state/counts"),
     ("GET", "/state/counts/changes"),

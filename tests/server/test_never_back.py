@@ -26,7 +26,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "sql": lambda client: client.sql("select * from counts"),
     "changes": lambda client: client.changes("counts", snapshot=True),
 }
-READS_NO_STATE = {"functions", "states", "tags", "close", "aclose"}
+READS_NO_STATE = {"functions", "states", "tags", "tag", "dropTag", "close", "aclose"}
 
 
 @pytest.fixture(scope="module")

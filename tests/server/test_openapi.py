@@ -39,6 +39,7 @@ def test_functions_and_states_are_described_with_their_types(serving: Serving) -
         "/drpc",
         "/state",
         "/tags",
+        "/tags/{tag}",
         "/state/counts",
         "/state/counts/{key}",
         "/state/counts/changes",

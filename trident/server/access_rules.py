@@ -46,15 +46,18 @@ class Rights:
     ----------
     functions, states : collection of str
         Their names. A function may read any state.
+    tags : bool
+        Whether the token may list, make and drop tags of these states.
 
     Examples
     --------
     >>> Rights(functions=["count"])
-    Rights(functions=('count',), states=())
+    Rights(functions=('count',), states=(), tags=False)
     """
 
     functions: Collection[str] = ()
     states: Collection[str] = ()
+    tags: bool = False
 
     def __post_init__(self) -> None:
         for what in ("functions", "states"):
@@ -102,6 +105,15 @@ class Grant:
         """Raise RequestError unless requests for at least one state may be answered."""
         if self.rights is not None and not self.rights.states:
             self.rights.check(None, None)
+
+    def check_tags(self) -> None:
+        """Raise RequestError unless tags may be listed, made and dropped: those that `allows_tag` accepts."""
+        if self.rights is not None and not self.rights.tags:
+            self.rights.check(None, None)
+
+    def allows_tag(self, states: Collection[str]) -> bool:
+        """Return whether a tag of these states may be seen, made and dropped."""
+        return self.rights is None or (self.rights.tags and set(states) <= set(self.rights.states))
 
 
 class AccessRules:

@@ -34,6 +34,7 @@ from trident.server.served import Served
 from trident.server.sql_answers import SqlAnswers
 from trident.server.state_feed import StateFeed
 from trident.server.state_pages import Listings, txid_of, value_fields
+from trident.server.tag_answers import TagAnswers
 from trident.server.visit import visit_of
 from trident.server.waiting import Waiting
 from trident.user_calls.threads import Threads, ended_by_user_code
@@ -69,6 +70,7 @@ class _Answers:
         self._waiting = Waiting(served, self._in_thread, shared)
         self._listings = Listings(self._in_thread, shared)
         self._sql = SqlAnswers(served, self._in_thread, self._waiting, self._freshness, limits, self._body, shared)
+        self._tags = TagAnswers(served, self._in_thread, self._waiting, limits, self._body)
         self._feed = StateFeed(served, self._in_thread, requests, self._waiting, limits, guards, shared)
 
     def doors(self) -> list[Door]:
@@ -77,7 +79,7 @@ class _Answers:
             Door("/drpc", self._functions),
             Door("/drpc/{function}", self._execute, ("POST",)),
             Door("/state", self._states),
-            Door("/tags", self._tags),
+            *self._tags.doors(),
             # One door for both methods, because an answer 405 must name all methods that the path allows.
             Door("/state/{state}", self._state, ("GET", "POST")),
             Door("/state/{state}/changes", self._feed.open),
@@ -190,11 +192,6 @@ class _Answers:
     async def _states(self, request: Request) -> Response:
         described = [_described(self._served.state(name)) for name in self._served.states]
         return json_answer({"topology": self._served.name, "states": described})
-
-    async def _tags(self, request: Request) -> Response:
-        """Answer with the tags of the states."""
-        tags = await while_connected(request, self._in_thread(self._served.tags))
-        return json_answer({"tags": [jsonable(tag.asDict()) for tag in tags]})
 
     def _view(self, request: Request) -> StateView:
         name = request.path_params["state"]

@@ -34,6 +34,15 @@ class KeysWanted(msgspec.Struct, forbid_unknown_fields=True):
     asOf: int | str | None = None
 
 
+class TagWanted(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of ``POST /tags``: the tag's name, the batch to keep, and the states to tag."""
+
+    name: str
+    asOf: int | str | None = None
+    states: list[str] | None = None
+    minTxid: dict[str, int] = {}
+
+
 class SqlWanted(msgspec.Struct, forbid_unknown_fields=True):
     """The body of ``POST /sql``: a query, the values of its parameters, and limits below those of the server."""
 

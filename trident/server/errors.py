@@ -17,6 +17,7 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (errors.StateEndedError, 410),
     (errors.TxidNotKeptError, 404),
     (errors.TagNotFoundError, 404),
+    (errors.TagExistsError, 409),
     (errors.DRPCArgumentError, 400),
     (errors.StateKeyError, 400),
     (errors.DRPCTimeoutError, 504),

@@ -23,7 +23,7 @@ _ERRORS = {
     404: "there is no such function, state or key; or the state does not keep the batch of asOf",
     405: "the path has other methods; the header Allow names them",
     408: "the body took too long",
-    409: "this server is behind minTxid",
+    409: "this server is behind minTxid; or there is a tag of this name",
     410: "the state was dropped or reset since the server opened it, or since the position of the feed",
     413: "the body is too large, or has too many keys; or a SQL query exceeds its limit of rows or memory",
     415: "the body is not JSON",
@@ -64,7 +64,7 @@ def _paths(served: Served, limits: Limits) -> Iterable[tuple[str, dict[str, Any]
         yield f"/state/{name}/{{key}}", {"get": _get(view)}
         if served.group_of(name) is not None:
             yield f"/state/{name}/changes", {"get": _changes(name)}
-    yield "/tags", {"get": _operation("List the tags", _answer({"tags": {"type": "array"}}), [401, 403, 421, 503, 504])}
+    yield from _tags()
     yield "/sql", {"post": _sql(limits)}
     yield (
         "/healthz",
@@ -72,6 +72,17 @@ def _paths(served: Served, limits: Limits) -> Iterable[tuple[str, dict[str, Any]
     )
     ready = _answer({"status": {"type": "string"}, "asOfTxid": _TXIDS})
     yield "/readyz", {"get": _operation("Report whether states can be read now", ready, [503, 504])}
+
+
+def _tags() -> Iterable[tuple[str, dict[str, Any]]]:
+    listed = _operation("List the tags", _answer({"tags": {"type": "array"}}), [401, 403, 421, 503, 504])
+    body = _object({"name": {"type": "string"}, "asOf": _AS_OF, "states": _NO_TEXTS, "minTxid": _TXIDS}, ["name"])
+    errors = [400, 401, 403, 404, 408, 409, 410, 413, 415, 421, 503, 504]
+    made = _operation("Keep a batch under a name", _answer({"tag": {"type": "object"}}), errors)
+    yield "/tags", {"get": listed, "post": {**made, "requestBody": _body(body)}}
+    dropped = _operation("Drop a tag", _answer({"dropped": {"type": "string"}}), [401, 403, 404, 421, 503, 504])
+    name = {"name": "tag", "in": "path", "required": True, "schema": {"type": "string"}}
+    yield "/tags/{tag}", {"delete": {**dropped, "parameters": [name]}}
 
 
 def _function(function: DRPCFunction, limits: Limits) -> dict[str, Any]:
@@ -201,6 +212,7 @@ def _answer(properties: Mapping[str, Schema]) -> Schema:
     return {"type": "object", "properties": dict(properties)}
 
 
+_NO_TEXTS: Schema = {"type": ["array", "null"], "items": {"type": "string"}}
 _TEXTS: Schema = {"type": "array", "items": {"type": "string"}}
 _AS_OF_TEXT = "a txid that is kept, a time in ISO 8601, or tag: and the name of a tag"
 _AS_OF: Schema = {"type": ["integer", "string", "null"], "description": _AS_OF_TEXT}

@@ -1,5 +1,6 @@
 """The protocol by which a server reads a topology, which is running or was opened for reading."""
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from trident.base.metrics import MetricsRegistry
@@ -54,6 +55,14 @@ class Served(Protocol):
 
     def tags(self) -> list[Tag]:
         """Return the tags of the states."""
+        ...
+
+    def tag(self, name: str, asOf: AsOfBatch | None = None, *, states: Iterable[str] | None = None) -> Tag:
+        """Make a tag; see ``RunningTopology.tag``."""
+        ...
+
+    def dropTag(self, name: str) -> None:
+        """Drop a tag. Raises TagNotFoundError if there is none of this name."""
         ...
 
     def changes(self, state: str) -> StateChanges:
