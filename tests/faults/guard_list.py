@@ -633,6 +633,22 @@ GUARDS = [
         "tests/outputs/test_recorded_changing.py -k older_copy",
     ),
     Guard(
+        "recorded batches, their order",
+        "the rows of a recorded batch are played folder by folder, and a table keeps an older row of a key",
+        "trident/outputs/recorded_spout.py",
+        "        if self._scattered and len(paths) > 1:",
+        "        if False:",
+        "tests/outputs/test_recorded_spout.py -k the_order_that",
+    ),
+    Guard(
+        "recorded batches, an order that was not noted",
+        "the files of a batch that do not show the order of its rows are played in any order",
+        "trident/outputs/recorded_spout.py",
+        "        if len(batch.parts) > 1 and not batch.ordered:",
+        "        if False:",
+        "tests/outputs/test_recorded_spout.py -k without_the_order",
+    ),
+    Guard(
         "attempts, deaths",
         "a batch that kills its driver kills every later one",
         "trident/batches/coordinator.py",

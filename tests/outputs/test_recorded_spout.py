@@ -1,14 +1,20 @@
 """RecordedSpout plays the batches of a writeParquet output again, with their bounds."""
 
+import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from tests.support.inline_puts import frozen_files
 from trident import Count, TridentTopology
 from trident.base.attempt import TransactionAttempt
+from trident.base.callsite import CallSite
+from trident.base.types import parse_schema
 from trident.errors import (
     BatchFailedError,
     DataLossError,
@@ -17,7 +23,11 @@ from trident.errors import (
     SourceUnreadableError,
     SpoutContractError,
 )
-from trident.spouts import FeederBatchSpout, FixedBatchSpout, RecordedSpout
+from trident.files.disk import DiskFiles
+from trident.outputs.parquet_outlet import ParquetOutlet
+from trident.outputs.run_identity import RunIdentity
+from trident.plan.nodes import SpoutSource, WriteParquet
+from trident.spouts import FeederBatchSpout, FileSpout, FixedBatchSpout, RecordedSpout
 from trident.state import MemoryMapState
 from trident.testing import SpoutContract, TestOutput
 from trident.testing.local import start_local
@@ -58,9 +68,47 @@ class TestContract(SpoutContract):
 
 
 @pytest.mark.parametrize("options", [{}, {"partitionBy": "word"}], ids=["plain", "partitioned"])
-def test_batches_have_the_bounds_that_they_had(options: Any, tmp_path: Path) -> None:
-    batches = played(RecordedSpout(recorded(tmp_path, **options)))
-    assert list(map(sorted, batches)) == [sorted(batch) for batch in BATCHES if batch], "empty ones are not recorded"
+def test_batches_have_the_bounds_and_the_order_that_they_had(options: Any, tmp_path: Path) -> None:
+    given = [*BATCHES, [(word, n) for n, word in enumerate("b a c a b b c a".split())]]
+    batches = played(RecordedSpout(recorded(tmp_path, given, **options)))
+    assert batches == [batch for batch in given if batch], "empty ones are not recorded"
+
+
+def many_files(folder: Path, partitions: tuple[str, ...]) -> list[int]:
+    """Record a batch of several files as workers write it, and return what it plays."""
+    tables = [pa.table({"word": ["ba"[n % 3 == 0] for n in part], "n": part}) for part in map(list, LARGE)]
+    frozen = frozen_files(folder, tables)
+    run = RunIdentity("t", "uuid", 1, 0)
+    fields: Any = {"step": "s", "site": CallSite("x"), "schema": parse_schema(FIELDS)}
+    sink = WriteParquet(
+        SpoutSource("s", FixedBatchSpout(FIELDS, []), **fields), "out", str(folder / "out"), partitions, **fields
+    )
+    outlet = ParquetOutlet(sink, run, DiskFiles(folder), None)
+    outlet.take(frozen, 1)
+    return [n for batch in played(RecordedSpout(folder / "out")) for _, n in batch]
+
+
+LARGE = [range(9, 0, -1), range(30, 10, -2), range(40, 45)] * 3
+
+
+@pytest.mark.parametrize("partitions", [(), ("word",)], ids=["plain", "partitioned"])
+def test_a_large_batch_of_many_files_has_the_order_that_it_had(partitions: tuple[str, ...], tmp_path: Path) -> None:
+    assert many_files(tmp_path, partitions) == [n for part in LARGE for n in part]
+
+
+def test_a_recording_without_the_order_of_its_rows_is_refused(tmp_path: Path) -> None:
+    """One file has an order of its own; of several files an earlier version noted none."""
+    path = recorded(tmp_path, partitionBy="word")
+    for manifest in path.glob("*/_manifest.json"):
+        record = json.loads(manifest.read_text())
+        del record["ordered"]
+        manifest.write_text(json.dumps(record))
+    with pytest.raises(BatchFailedError, match=r"batch 1 of .* has 2 files.* did not note the order") as refused:
+        played(RecordedSpout(path))
+    assert isinstance(refused.value.__cause__, SpoutContractError)
+    (pattern,) = re.findall(r"FileSpout\('(.*)', format='parquet'\)", str(refused.value))
+    rows = [row for batch in played(FileSpout(pattern, format="parquet")) for row in batch]
+    assert sorted(rows) == sorted(row for batch in BATCHES for row in batch), "the way out reads each row once"
 
 
 def test_a_recording_that_goes_on_is_played_as_it_grows(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from trident.base.errors import (
@@ -28,6 +28,7 @@ from trident.base.files import fsync_folder
 from trident.base.folder_names import escaped
 from trident.base.values import to_python
 from trident.compiler.on_worker import Batches, OnWorker
+from trident.compiler.row_order import footer_note, noted
 from trident.files.disk import DiskFiles
 from trident.files.store import FileStore
 from trident.frozen.files import read_frozen
@@ -85,17 +86,19 @@ class FolderTarget:
         return str(self.folder)
 
     def write(self, rows: pa.Table, number: int, subfolder: str) -> Part:
-        """Write a new hidden file; see `Target.write`."""
+        """Write a new hidden file, whose name sorts by the number; see `Target.write`."""
         parent = self.folder
         for name in subfolder.split("/") if subfolder else ():
             parent = parent / name
             if not parent.exists():
                 parent.mkdir(exist_ok=True)
                 fsync_folder(parent.parent)
-        name = os.path.join(subfolder, f"part-{secrets.token_hex(8)}.parquet")
+        name = os.path.join(subfolder, f"part-{number:08}-{secrets.token_hex(8)}.parquet")
         path = self.folder / Part(name, 0, 0).hidden
         with open(path, "xb") as file:
-            pq.write_table(rows, file, store_schema=False)
+            with pq.ParquetWriter(file, rows.schema, store_schema=False) as writer:
+                writer.write_table(rows)
+                writer.add_key_value_metadata(footer_note(rows, number))
             file.flush()
             os.fsync(file.fileno())
             size = file.tell()
@@ -177,7 +180,7 @@ def os_trouble(error: OSError, what: str) -> OutputError:
 
 
 def split(table: pa.Table, partitions: Sequence[str]) -> Iterator[tuple[str, pa.Table]]:
-    """Yield the table's rows by subfolder."""
+    """Yield the table's rows by subfolder. With partitions, they have a note of their places in the table."""
     if not partitions:
         if table.num_rows:
             yield "", table
@@ -190,9 +193,10 @@ def split(table: pa.Table, partitions: Sequence[str]) -> Iterator[tuple[str, pa.
         )
         for row in zip(*values, strict=True)
     ]
-    numbers = pa.array(row_numbers, pa.int64())
+    numbers = np.array(row_numbers, np.int64)
     for subfolder, number in subfolders.items():
-        yield subfolder, table.filter(pc.equal(numbers, number))
+        places = np.flatnonzero(numbers == number)
+        yield subfolder, noted(table.take(places), places)
 
 
 def _shown(value: object) -> str:

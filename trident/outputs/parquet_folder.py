@@ -68,7 +68,8 @@ class NewBatch:
         """Return the record of the batch and its files."""
         files = [asdict(part) for part in sorted(self.parts, key=lambda part: part.name)]
         frozen = {"frozen": self.frozen} if self.frozen else {}
-        return {"format": FORMAT, "txid": self.txid, "after": self.after, **more, "files": files, **frozen}
+        own = {"format": FORMAT, "txid": self.txid, "after": self.after, **more}
+        return {**own, "files": files, "ordered": True, **frozen}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,8 @@ class Batch:
     """The digest of the frozen files (`parquet_content`); "" if the batch was frozen as a table."""
     after: int
     """The txid of the previous batch in this output; 0 if there is none."""
+    ordered: bool
+    """True if the files show the order of the batch's rows, by their names and the notes in their footers."""
 
     @property
     def rows(self) -> int:
@@ -164,7 +167,7 @@ def batch_of(path: Path, txid: int) -> Batch | None:
         raise OutputConflictError(f"{folder} was not published by this output: it has no {MANIFEST}") from None
     except (ValueError, KeyError, TypeError) as error:
         raise OutputConflictError(f"{folder / MANIFEST} was changed after it was published: {error}") from None
-    return Batch(txid, folder, parts, str(manifest.get("frozen", "")), after)
+    return Batch(txid, folder, parts, str(manifest.get("frozen", "")), after, manifest.get("ordered") is True)
 
 
 def check_begins(place: str, txid: int, after: int, last: int) -> None:

@@ -7,18 +7,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow.parquet as pq
 from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import DataLossError, SourceUnreadableError, SpoutContractError
 from trident.base.paths import local_path
 from trident.base.types import parse_schema
+from trident.compiler.row_order import in_order
 from trident.outputs import parquet_folder
 from trident.outputs.parquet_folder import Batch
 from trident.outputs.parquet_place import FolderBatches, check_output
 from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor, SpoutKind
-from trident_spouts.files.parquet import FilesEmission
+from trident_spouts.files.parquet import FilesEmission, read_parquet
 from trident_spouts.user_calls import foreign_metadata_error
 
 logger = logging.getLogger(__name__)
@@ -33,8 +36,10 @@ class RecordedSpout:
     source has changed meanwhile. So you can see the effect of a change of the program on a day of real data, or find
     the batch that crashed it.
 
-    The spout is transactional. The workers read the files. While the recording grows, new batches are played as they
-    come. Batches without rows were not recorded, so their txids are left out.
+    The tuples of a batch have the order that they had. The spout is transactional. The workers read the files; but if
+    the recording has ``partitionBy``, whose folders scatter the tuples of a batch, the driver reads each batch into its
+    memory. While the recording grows, new batches are played as they come. Batches without rows
+    were not recorded, so their txids are left out.
 
     Parameters
     ----------
@@ -105,7 +110,8 @@ class _RecordedExecutor(SpoutExecutor):
 
     def __init__(self, spout: RecordedSpout) -> None:
         self._path, self._schema = spout.path, spout.schema
-        self._log = check_output(FolderBatches(spout.path)).log
+        owner = check_output(FolderBatches(spout.path))
+        self._log, self._scattered = owner.log, bool(owner.partitions)
         self._txids: list[int] = []
         self._told = set[int]()
         """The missing batches at the beginning of the recording about which a warning was logged."""
@@ -122,6 +128,7 @@ class _RecordedExecutor(SpoutExecutor):
             return None
         batch = self._batch(following)
         self._check_follows(batch, last)
+        self._check_ordered(batch)
         return {"recording": self._log, "txid": following, "digest": self._digest(batch)}
 
     def _batch(self, txid: int) -> Batch:
@@ -166,6 +173,17 @@ class _RecordedExecutor(SpoutExecutor):
             f"addition to the batches played before"
         )
 
+    def _check_ordered(self, batch: Batch) -> None:
+        """Raise SpoutContractError if the files of a batch do not show the order that its rows had."""
+        if len(batch.parts) > 1 and not batch.ordered:
+            raise SpoutContractError(
+                f"RecordedSpout: batch {batch.txid} of {self._path} has {len(batch.parts)} files, written by an "
+                f"earlier version of the library, which did not note the order of their rows: a table would keep "
+                f"older rows. Record the source again, at another path. Or, if the program is right for any order of "
+                f"the rows, read the files without the bounds of the batches: "
+                f"FileSpout({str(self._path / '**' / '*.parquet')!r}, format='parquet')"
+            )
+
     def _check_played(self, previous: Metadata, last: int) -> None:
         """Raise DataLossError if the last batch that was played has changed, or is missing.
 
@@ -192,6 +210,9 @@ class _RecordedExecutor(SpoutExecutor):
         if expected not in (None, self._digest(batch)):
             raise SourceUnreadableError(f"RecordedSpout: batch {txid} of {self._path} was changed after it was planned")
         paths = tuple(str(batch.folder / part.name) for part in batch.parts)
+        if self._scattered and len(paths) > 1:
+            tables = [read_parquet(path, self._schema) for path in paths]
+            return ArrowEmission(in_order(tables, [pq.read_metadata(path).metadata for path in paths]))
         return FilesEmission(paths, self._schema, batch.rows, beyond_spark=False)
 
     def read_so_far(self, position: Metadata) -> ReadSoFar | None:
