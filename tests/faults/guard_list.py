@@ -633,6 +633,22 @@ GUARDS = [
         "tests/outputs/test_recorded_changing.py -k older_copy",
     ),
     Guard(
+        "joined windows, a state between",
+        "results of windows that close in different batches are joined within one batch, and lost",
+        "trident/plan/joins.py",
+        "            found.append(node.source)\n        else:",
+        "            found.append(node.source)\n        elif not hasattr(node, 'state'):",
+        "tests/stream/test_window_joins.py -k steps_with_a_state",
+    ),
+    Guard(
+        "joined windows, by count",
+        "windows of other numbers of tuples are joined within one batch, and their results lost",
+        "trident/plan/states.py",
+        "return (config, frozenset(node.group), counted_by(node))",
+        "return None",
+        "tests/stream/test_window_joins.py -k other_kinds",
+    ),
+    Guard(
         "recorded batches, their order",
         "the rows of a recorded batch are played folder by folder, and a table keeps an older row of a key",
         "trident/outputs/recorded_spout.py",

@@ -1,5 +1,6 @@
 """The calls of windowJoin: what they give, and what they say to wrong ones; joins behind two windows."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from trident import (
     SlidingEventTimeWindow,
     Stream,
     TridentTopology,
+    TumblingCountWindow,
     TumblingDurationWindow,
     TumblingEventTimeWindow,
 )
@@ -107,6 +109,81 @@ def test_windows_of_one_stream_that_close_at_other_times_are_refused_too(both: t
     some = views.filter("user", lambda user: user == "Ann")  # its latest time is another
     with pytest.raises(TopologyError, match="windows 'all' and 'some' close in different batches"):
         counted(views, "all").join(counted(some, "some"), SECOND)
+
+
+WITH_STATES: dict[str, Callable[[Stream, str], Stream]] = {
+    "dropDuplicates": lambda results, name: results.dropDuplicates("ad", name=name),
+    "statefulEach": lambda results, name: results.statefulEach(
+        lambda row, state: 1, "y long", keyFields="ad", valueType="long", name=name
+    ),
+    "new values": lambda results, name: (
+        results.groupBy("ad").persistentAggregate(MemoryMapState.opaque(), Count(), "m", name=name).newValuesStream()
+    ),
+    "changes": lambda results, name: results.toTable("ad", name=name).changes().toStream(),
+}
+
+
+@pytest.mark.parametrize("step", WITH_STATES)
+def test_steps_with_a_state_between_change_nothing(step: str, both: tuple[Stream, Stream]) -> None:
+    views, _ = both
+    between = WITH_STATES[step]
+    one, two = (
+        counted(views, "one"),
+        counted(views, "two", TumblingEventTimeWindow("2 hours", "at", lateness="1 minute")),
+    )
+    mine, theirs = between(one, "a").project("ad"), between(two, "b").project("ad")
+    with pytest.raises(TopologyError, match="windows 'one' and 'two' close in different batches"):
+        mine.join(theirs, "ad")
+    mine.join(between(one, "c").project("ad"), "ad")  # of one window
+    mine.join(between(views, "d").project("ad"), "ad")  # the new values of a plain stream, within one batch as always
+
+
+class Pairs:
+    def init(self, collector: Any, group: Any) -> None:
+        return None
+
+    def execute(self, state: Any, stream: Any, group: Any, input: Any, collector: Any) -> None:
+        collector.emit((stream,))
+
+    def complete(self, state: Any, group: Any, collector: Any) -> None:
+        pass
+
+
+def test_a_multi_reduce_is_a_join_in_its_own_words() -> None:
+    topology = TridentTopology()
+    views = topology.newStream("views", FixedBatchSpout("ad long, at timestamp", []))
+    one, same = counted(views, "one"), counted(views, "same")
+    two = counted(views, "two", TumblingEventTimeWindow("2 hours", "at", lateness="1 minute"))
+    reduce = topology.multiReduce
+    with pytest.raises(TopologyError, match="windows 'one' and 'two' close in different batches"):
+        reduce([one.groupBy("ad"), two.groupBy("ad")], ["one", "two"], Pairs(), "z long")
+    reduce([one.groupBy("ad"), same.groupBy("ad")], ["one", "same"], Pairs(), "z long")
+
+
+def test_windows_of_other_kinds_close_in_other_batches(both: tuple[Stream, Stream]) -> None:
+    views, clicks = both
+    three, four = TumblingCountWindow(3), TumblingCountWindow(4)
+    five, six = TumblingDurationWindow("5 seconds"), TumblingDurationWindow("6 seconds")
+    session = SessionWindow("1 hour", "at")
+    pairs: list[tuple[Any, Any]] = [
+        (counted(views, "t"), counted(views, "c", three)),
+        (counted(views, "d", three), counted(views, "e", four)),
+        (counted(views, "f", three), counted(clicks, "g", three)),
+        (counted(views, "h", five), counted(views, "i", six)),
+        (counted(views, "j", five), counted(views, "k", three)),
+        (counted(views, "l", session), views.groupBy("ad, user").window(session, Count(), "m", name="m")),
+        (views.window(three, Count(), "n", name="n"), views.parallelismHint(2).window(three, Count(), "n", name="o")),
+    ]
+    for one, other in pairs:
+        key = next(iter({*one.fields} & {*other.fields} - {"windowStart", "windowEnd"}))
+        with pytest.raises(
+            TopologyError, match=r"close in different batches.*by count or batch time, put one side into"
+        ):
+            one.project(key).join(other.project(key), key)
+    counted(views, "p", three).join(counted(views.project("ad"), "q", three), "ad")
+    counted(views, "r", session).join(counted(views.project("ad, at"), "s", session), SECOND)
+    some, more = views.window(three, Count(), "n", name="u"), views.project("ad").window(three, Count(), "n", name="v")
+    some.join(more, "n")
 
 
 def test_results_that_leave_in_one_batch_may_be_joined(both: tuple[Stream, Stream]) -> None:

@@ -16,7 +16,6 @@ from trident.plan.nodes import (
     Node,
     RequestSource,
     SpoutSource,
-    StateWriter,
     sources_of,
     walk,
 )
@@ -45,9 +44,10 @@ def check_one_batch(nodes: Sequence[Node], step: Step) -> None:
 
 
 def check_close_together(sources: Sequence[Node], step: Step) -> None:
-    """Raise TopologyError if a join within one batch would join the results of windows that close in different batches.
+    """Raise TopologyError if a step within one batch would join the results of windows that close in different batches.
 
-    Two windows close in one batch only if their tuples are the same, and their lengths and lateness too.
+    Two windows close in one batch only if their tuples are the same, and their lengths and lateness too. Windows by
+    batch time of one length end together.
     """
     below = [_closing(source) for source in sources]
     for at, mine in enumerate(below):
@@ -63,13 +63,16 @@ def _apart(one: EmittingUpdate, other: EmittingUpdate) -> str:
         f"the windows {one.state.name!r} and {other.state.name!r} close in different batches, and a join within one "
         f"batch would lose the results of one that come later. Join the tuples of both streams as their windows "
         f"close: windowJoin(other, keys, TumblingEventTimeWindow('1 hour', 'at'), otherTimestampField=). For results "
-        f"of windows of one length, give it the field {START!r}; for sessions, put one side into a table (toTable) "
-        f"and use joinTable"
+        f"of windows of one length, give it the field {START!r}; for sessions and windows by count or batch time, put "
+        f"one side into a table (toTable) and use joinTable"
     )
 
 
 def _closing(source: Node) -> list[EmittingUpdate]:
-    """Return the windows by event time whose results reach a node within the batch that closes them."""
+    """Return the windows whose results reach a node within the batch that closes them.
+
+    The steps with a state between them count as others: they pass the results on, or values made of them.
+    """
     found: list[EmittingUpdate] = []
     waiting, seen = [source], set[int]()
     while waiting:
@@ -79,7 +82,7 @@ def _closing(source: Node) -> list[EmittingUpdate]:
         seen.add(id(node))
         if isinstance(node, Emitted) and state_traits(node.source).closing(node.source) is not None:
             found.append(node.source)
-        elif not isinstance(node, StateWriter):
+        else:
             waiting += sources_of(node)
     return found
 

@@ -20,7 +20,7 @@ from trident.operations.windows import CountWindow, SessionWindow, Timing, wakes
 from trident.plan import nodes
 from trident.plan.letters import keeper_of
 from trident.plan.watermark_names import watermark_meaning
-from trident.plan.window_inputs import closed_by
+from trident.plan.window_inputs import closed_by, counted_by
 from trident.plan.window_schema import PARTITION, has_bounds
 
 H = TypeVar("H", bound=nodes.Node)
@@ -83,7 +83,7 @@ class StateTraits(Generic[H]):
     """The slide of windows by count if each partition has a separate series of windows; None otherwise."""
 
     closing: Callable[[H], tuple[Any, ...] | None] = lambda node: None
-    """The windows by event time whose results leave with the batch that closes them, and the steps whose tuples have
+    """The windows whose results leave with the batch that closes them, and the steps whose tuples are counted or have
     the watermarks. Updates with equal values close a window in the same batch. None if there are no such windows."""
 
     in_windows: bool = False
@@ -161,8 +161,14 @@ def _window_time(node: nodes.Window, side: int) -> Timing | None:
 
 
 def _window_closing(node: nodes.Window) -> tuple[Any, ...] | None:
-    by_event_time = node.watermark is not None and not node.windowing.early and has_bounds(node.windowing)
-    return (node.windowing.config, *closed_by(node)) if by_event_time else None
+    config = node.windowing.config
+    if node.windowing.early:
+        return None
+    if isinstance(config, CountWindow):
+        return (config, frozenset(node.group), counted_by(node))
+    if isinstance(config, SessionWindow):
+        return (config, frozenset(node.group), *closed_by(node))
+    return (config, *closed_by(node)) if has_bounds(node.windowing) else (config,)  # by batch time all end together
 
 
 def _slide_by_partition(node: nodes.Window) -> int | None:

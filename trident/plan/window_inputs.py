@@ -4,16 +4,12 @@ from trident.operations.portable import Computed, Condition
 from trident.operations.windows import timestamp_field
 from trident.plan import nodes
 from trident.plan.nodes import Watermark, Window, WindowPanes
+from trident.plan.window_schema import PARTITION
 
-_SAME_TIMES = (
-    nodes.Project,
-    nodes.Peek,
-    nodes.Debug,
-    nodes.Repartition,
-    nodes.ParallelismHint,
-    nodes.PartitionOf,
-    nodes.WindowPanes,
-)
+_SAME_PARTITIONS = (nodes.Project, nodes.Peek, nodes.Debug, nodes.PartitionOf, nodes.WindowPanes)
+"""The steps after which the tuples of each partition are as many as before."""
+
+_SAME_TIMES = (*_SAME_PARTITIONS, nodes.Repartition, nodes.ParallelismHint)
 """The steps after which the latest time of a batch is the same."""
 
 
@@ -47,8 +43,17 @@ def closed_by(node: Window | nodes.WindowJoin) -> tuple[nodes.Node, ...]:
     return tuple(_before_same_times(watermark.source) for watermark in nodes.watermarks_of(node))
 
 
-def _before_same_times(node: nodes.Node) -> nodes.Node:
-    while isinstance(node, _SAME_TIMES) or (isinstance(node, nodes.Each) and _gives_each_tuple_once(node)):
+def counted_by(node: Window) -> nodes.Node:
+    """Return the step whose tuples a window counts, before steps that keep all tuples, and their partitions if need be.
+
+    A window of a partition begins with a node `PartitionOf`.
+    """
+    parted = PARTITION in node.group
+    return _before_same_times(node.source, _SAME_PARTITIONS if parted else _SAME_TIMES)
+
+
+def _before_same_times(node: nodes.Node, keeping: tuple[type[nodes.Node], ...] = _SAME_TIMES) -> nodes.Node:
+    while isinstance(node, keeping) or (isinstance(node, nodes.Each) and _gives_each_tuple_once(node)):
         (node,) = nodes.sources_of(node)
     return node
 

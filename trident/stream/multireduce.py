@@ -28,6 +28,7 @@ def multi_reduced(
     label, step = label_and_step(register, "multiReduce", sources)
     step = step.with_function(operation_site(reducer))
     joins.check_one_batch([stream._node for stream in sources], step)
+    joins.check_close_together([stream._node for stream in sources], step)
     schemas = [stream.schema for stream in sources]
     groups = tuple(stream.groupFields for stream in streams) if all(grouped) else ()
     if groups:
