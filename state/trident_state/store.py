@@ -6,7 +6,7 @@ an open record and, for each key, the triple (txid, prev, value). ``docs/guide/s
 values change.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import pyarrow as pa
@@ -461,6 +461,16 @@ class Expiring(Protocol):
 
 
 @runtime_checkable
+class Placed(Protocol):
+    """A factory of states in tables that a reader finds by their place."""
+
+    @property
+    def tablePlace(self) -> Mapping[str, Any] | None:
+        """The place of the tables, as the arguments of the factory, without secrets; None if it would have one."""
+        ...
+
+
+@runtime_checkable
 class Sharing(Protocol):
     """A factory of states on which Spark's executors may work."""
 
@@ -501,6 +511,11 @@ class MapMaking(Protocol):
 def ttl_of_factory(factory: object) -> float | None:
     """Return the seconds after which the values of a factory's states expire; None if they never do."""
     return factory.ttlSecs if isinstance(factory, Expiring) else None
+
+
+def place_of_factory(factory: object) -> Mapping[str, Any] | None:
+    """Return the place at which readers find the states of a factory; None if it has none, or one with secrets."""
+    return factory.tablePlace if isinstance(factory, Placed) else None
 
 
 def bind_reads(store: "Store", incarnation: Incarnation | None) -> None:

@@ -1,9 +1,11 @@
 """A state is opened by its name, while its topology is stopped or runs elsewhere, and only read."""
 
+import contextlib
 import functools
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import threading
 from collections.abc import Callable
@@ -17,7 +19,7 @@ from tests.access.small_topologies import Fed, Longest, counted, counting, every
 from tests.state.backing.maps import SqliteMap
 from tests.support.server import RedisServer, free_port
 from tests.support.wall import Wall
-from trident import Sum, TridentTopology, dropState, openState
+from trident import Sum, TridentDataSource, TridentTopology, dropState, openState
 from trident.access.opened_state import FollowedStore
 from trident.errors import (
     LogError,
@@ -32,8 +34,10 @@ from trident.errors import (
     TopologyError,
 )
 from trident.log import RedisLog
+from trident.log.sqlite_log import SqliteLog
+from trident.run.start import LOG_FILE
 from trident.spouts import FeederBatchSpout
-from trident.state import BackingMapState, MemoryMapState, RedisMapState
+from trident.state import BackingMapState, DeltaMapState, MemoryMapState, RedisMapState, SqliteMapState
 from trident.testing.local import start_local
 from trident_state.messages import GroupStatus
 
@@ -315,6 +319,82 @@ def test_a_state_whose_combiner_is_not_known_here_is_read_where_nothing_is_to_be
         topology.reset("wc", tmp_path)
 
 
+# --- states in tables, by the checkpoint alone ----------------------------------------------------------------------
+
+SECRET = "a-secret-of-the-store"
+
+
+@pytest.mark.parametrize(
+    ("which", "inRedis"),
+    [("delta opaque", False), ("delta transactional", True), ("sqlite opaque", True), ("sqlite transactional", False)],
+)
+def test_a_state_in_tables_is_found_by_its_log(
+    which: str, inRedis: bool, tmp_path: Path, shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder that the program names is relative to the folder in which it was started."""
+    log = redis_log(shared_redis) if inRedis else None
+    (tmp_path / "program").mkdir()
+    monkeypatch.chdir(tmp_path / "program")
+    place, kind = which.split()
+    if place == "delta":
+        state = getattr(DeltaMapState, kind)("states", storageOptions={"AWS_SECRET_ACCESS_KEY": SECRET})
+    else:
+        state = getattr(SqliteMapState, kind)("states.db")
+    counted(counting(fixed(["a", "b"], ["a"]), state), checkpointLocation=tmp_path / "log", log=log)
+    monkeypatch.chdir(tmp_path)
+    where: Any = {"log": log} if inRedis else {"checkpointLocation": tmp_path / "log"}
+    with openState("wc", "counts", **where) as counts:
+        assert (dict(counts.items()), counts.kind.value, counts.asOfTxid) == ({"a": 2, "b": 1}, kind, 2)
+        assert counts.asOf("previous")["a"] == 1
+    with pytest.raises(StateError, match="no state 'count' in topology 'wc'; did you mean 'counts'"):
+        openState("wc", "count", **where)
+    kept = shared_redis.held("trident:{wc}") if inRedis else everything(tmp_path / "log")
+    assert kept and SECRET not in repr(kept)
+
+
+def test_a_state_that_moved_is_found_at_its_new_place(tmp_path: Path) -> None:
+    where = {"checkpointLocation": tmp_path / "log"}
+    for folder in ("one", "two"):
+        counted(counting(fixed(["a"]), DeltaMapState.opaque(tmp_path / folder)), **where)
+        with openState("wc", "counts", **where) as counts:  # type: ignore[arg-type]
+            assert counts["a"] == 1
+        if folder == "one":
+            os.rename(tmp_path / "one", tmp_path / "two")
+    dropState("wc", "counts", factory=DeltaMapState.opaque(tmp_path / "two"), **where)  # type: ignore[arg-type]
+    counted(counting(fixed(["a"], ["b"]), MemoryMapState.opaque()), **where)
+    with openState("wc", "counts", **where) as counts:  # type: ignore[arg-type]
+        assert dict(counts.items()) == {"b": 1}
+    with contextlib.closing(SqliteLog(tmp_path / "log" / "wc" / LOG_FILE, "wc", reading=True)) as log:
+        assert not [name for name in log.readings() if name.startswith("place ")]
+
+
+def test_a_state_of_another_log_is_refused(tmp_path: Path) -> None:
+    """The checkpoint was copied, and the topology was reset and began again."""
+    topology = counting(fixed(["a"]), DeltaMapState.opaque(tmp_path / "states"))
+    counted(topology, checkpointLocation=tmp_path / "log")
+    shutil.copytree(tmp_path / "log", tmp_path / "copy")
+    topology.reset("wc", tmp_path / "log")
+    counted(topology, checkpointLocation=tmp_path / "log")
+    with openState("wc", "counts", tmp_path / "log") as counts:
+        assert counts["a"] == 1
+    with pytest.raises(StateError, match="has the state of another log: the topology"):
+        openState("wc", "counts", tmp_path / "copy")
+
+
+def test_a_delta_state_with_an_index_is_read_by_spark_and_by_its_index(tmp_path: Path) -> None:
+    topology, state = TridentTopology(), DeltaMapState.opaque(tmp_path / "states")
+    rows = [(1, "Rome"), (2, "Oslo"), (3, "Rome")]
+    topology.newStream("s", fixed(rows, fields="id long, city string")).toTable("id", state, name="users", index="city")
+    with start_local(topology, name="wc", checkpointLocation=tmp_path / "log") as running:
+        running.processAllAvailable(timeout=20)
+    with openState("wc", "users", tmp_path / "log") as users:
+        assert [key for key, _ in users.by("city", "Rome")] == [1, 3]
+    read = TridentDataSource({"path": "users", "checkpoint": str(tmp_path / "log")})
+    reader = read.reader(read.schema())
+    found = [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]  # type: ignore[union-attr]
+    assert sorted(row["id"] for row in found) == [1, 2, 3]
+
+
 # --- what is refused ------------------------------------------------------------------------------------------------
 
 
@@ -349,13 +429,19 @@ def test_what_is_not_there_is_told_with_what_is(tmp_path: Path, shared_redis: Re
         ({}, "give the location of the states: checkpointLocation="),
         ({"url": "redis://a", "factory": MemoryMapState.opaque()}, "both name a store"),
         ({"log": "redis://a"}, "log= takes a RedisLog"),
-        ({"log": RedisLog("redis://a")}, "give that location too"),
         ({"url": "redis://a", "prefix": "a b"}, "cannot name a state"),
     ],
 )
 def test_a_place_that_is_none_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(TopologyError, match=message):
         openState("wc", "counts", **options)
+
+
+def test_a_state_in_memory_needs_the_location_of_its_files(tmp_path: Path, shared_redis: RedisServer) -> None:
+    log = redis_log(shared_redis)
+    counted(counting(fixed(["a"])), checkpointLocation=tmp_path, log=log)
+    with pytest.raises(TopologyError, match="give that location too"):
+        openState("wc", "counts", log=log)
 
 
 def test_a_state_in_memory_is_found_where_a_server_is_named_too(

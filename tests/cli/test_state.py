@@ -262,4 +262,4 @@ def test_a_program_says_where_its_states_are(
     assert "no state 'maens'; did you mean 'means'?" in refused(trident_("get", "m", "maens", "dog", *state[2:]))
     assert "expected module:topology" in refused(trident_("get", "m", "means", "dog", "--program", "x"), 2)
     assert "leave --url out" in refused(trident_("get", *state, "dog", "--url", "redis://nowhere"), 2)
-    assert "in a shell --program" in refused(trident_("get", "m", "means", "dog"))
+    assert lines(trident_("get", "m", "means", "dog")) == [{"key": "dog", "value": 2.5}]  # the log names the place

@@ -2434,6 +2434,14 @@ GUARDS = [
         "tests/state/delta/test_history.py -k 'replaced_driver and False'",
     ),
     Guard(
+        "a place in the log, its state",
+        "a reader with a copy of a log reads the state that another log has written at the place since",
+        "trident/access/opening.py",
+        "if owner is not None and report.identity.log != owner:",
+        "if False:",
+        "tests/access/test_opening.py -k another_log",
+    ),
+    Guard(
         "a new index, no batch under way",
         "an index that is added to a state with rows lacks a batch that was frozen and not committed",
         "trident/recovery/index_filling.py",

@@ -32,6 +32,8 @@ class StateLocation:
     factory: StateFactory | None = None
     objects: FileStore | None = None
     """The location of all topologies' files on an object store or HDFS; None if the files are in the checkpoint."""
+    owner: str | None = None
+    """The uuid of the log that told the `factory`, and to which the state must belong; None if the caller gave it."""
 
     def place(self, topology: str, log: LogReading) -> FileStore:
         """Return the store of a topology's files: frozen results and snapshots.

@@ -1,6 +1,7 @@
 """The function openState, which opens a state by its name for reading only."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from trident.operations.records import FirstOfRecord
 from trident.operations.timers import TIMED
 from trident.reads.committed_reads import Isolation
 from trident.reads.state_view import AsOfBatch, StateDescription
+from trident.recovery.state_places import factory_at_place
 from trident_state.fingerprint import Fingerprint, read_fingerprint
 from trident_state.memory.segments import Manifest
 from trident_state.redis.state_discovery import FoundState, find_state
@@ -62,10 +64,11 @@ def openState(
     Parameters
     ----------
     checkpointLocation
-        For a state in memory: the folder that `start` got. The whole state is copied into this process, and the copy
-        follows the driver's commits from then on.
+        The folder that `start` got, for a state in memory, in a Delta table or in SQLite. A state in memory is copied
+        into this process as a whole, and the copy follows the driver's commits from then on. For tables the log has the
+        folder or address, and no options of an object store: give `factory` if the environment does not have them.
     log
-        For a state in memory with its log in Redis: the `RedisLog` that `start` got.
+        The `RedisLog` that `start` got, for such a state with its log in Redis.
     filesLocation, filesStorage
         For a state in memory: the location of the topology's files and the options of its store, if `start` got them.
     url, prefix
@@ -73,7 +76,8 @@ def openState(
         and ``file:path``). The server knows the state's layout. If `checkpointLocation` is given too, a state that is
         not in Redis is opened from the checkpoint.
     factory
-        For a store that you wrote: the factory that the topology uses, such as ``BackingMapState.opaque(...)``.
+        For PostgreSQL or a store that you wrote, and for other tables without the log: the factory that the topology
+        uses, such as ``BackingMapState.opaque(...)``.
     aggregator
         The aggregator with which the topology updates the state; for several aggregators, a mapping from their fields,
         ``{"n": Count(), "longest": Longest()}``. It is needed if reads are to return the values of its ``present``, or
@@ -141,7 +145,7 @@ def open_unread(
             return _open_in_memory(location, topology, state, aggregator, isolation, asOf)
         followed, fingerprint, kind = _on_server(location, stored, topology, state)
     elif factory is not None:
-        followed, fingerprint, kind = _in_own_store(factory, topology, state)
+        followed, fingerprint, kind = _in_own_store(factory, topology, state, location.owner)
     else:
         return _open_in_memory(location, topology, state, aggregator, isolation, asOf)
     described = _described(state, kind, fingerprint, _known(fingerprint, state, aggregator))
@@ -160,11 +164,6 @@ def _open_in_memory(
     isolation: Isolation,
     asOf: AsOfBatch | None,
 ) -> OpenedState:
-    if not location.has_files:
-        raise TopologyError(
-            f"state {state!r}: the log is in Redis, but this state is in memory, and its snapshots are under the "
-            f"topology's checkpointLocation or filesLocation: give that location too"
-        )
     log = location.open_log_to_read(topology)
     try:
         births = log.births()
@@ -174,10 +173,20 @@ def _open_in_memory(
                 f"no state {state!r} in topology {topology!r}{did_you_mean(state, births)} (it has {known})"
             )
         if not log.manifest(state):
+            if (factory := factory_at_place(log, state)) is not None:
+                there = replace(location, factory=factory, owner=log.uuid)
+                opened = open_unread(there, topology, state, aggregator, isolation, asOf)
+                log.close()
+                return opened
             raise StateError(
                 f"state {state!r} of topology {topology!r} is not in this checkpoint, which has only its log: the "
                 f"state is on a server or in a table. Give url= for a state in Redis, or factory= (in a shell "
-                f"--program) for a Delta table, a database or your own store"
+                f"--program) for a database or your own store"
+            )
+        if not location.has_files:
+            raise TopologyError(
+                f"state {state!r}: the log is in Redis, but this state is in memory, and its snapshots are under the "
+                f"topology's checkpointLocation or filesLocation: give that location too"
             )
         # The first replica only reads the manifest, which names the combiner that the second replica needs.
         place = location.place(topology, log)
@@ -204,10 +213,13 @@ def _on_server(
     return followed, read_fingerprint(stored.fingerprint), stored.kind
 
 
-def _in_own_store(factory: StateFactory, topology: str, state: str) -> tuple[FollowedStore, Fingerprint, StateKind]:
+def _in_own_store(
+    factory: StateFactory, topology: str, state: str, owner: str | None
+) -> tuple[FollowedStore, Fingerprint, StateKind]:
     """Open the store of a user's factory twice: first to read the state's shape, then with that shape.
 
-    Raises StateError if the store does not hold this state, and StateShapeError if the state is of another kind.
+    Raises StateError if the store does not hold this state, or that of another log than `owner`, and StateShapeError if
+    the state is of another kind.
     """
     identity = StateIdentity(topology, state, "")
     probe = factory.open(identity, StateShape(pa.schema([]), pa.null(), _PUT), NoHome())
@@ -221,6 +233,11 @@ def _in_own_store(factory: StateFactory, topology: str, state: str) -> tuple[Fol
         raise StateError(
             f"{factory!r} holds the state {report.identity.name!r} of topology {report.identity.topology!r}, "
             f"not {state!r} of {topology!r}"
+        )
+    if owner is not None and report.identity.log != owner:
+        raise StateError(
+            f"{factory!r}, which the log of topology {topology!r} names for state {state!r}, has the state of another "
+            f"log: the topology was reset since, or the log is a copy. Give factory= to read the state that is there"
         )
     if report.kind is not None and report.kind is not factory.kind:
         raise StateShapeError(f"state {state!r} is {report.kind.value}, but {factory!r} is not")

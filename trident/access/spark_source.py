@@ -34,10 +34,11 @@ class TridentDataSource(DataSource):
     ----------
     options
         Texts, whose names may be written in small and capital letters. ``topology`` (not needed if the checkpoint has
-        only one) and the location: ``checkpoint`` for a state in memory, which each worker must reach, with
-        ``logUrl``, ``logPrefix``, ``filesLocation`` and ``filesStorage`` if the log is in Redis or the files are on an
-        object store; ``url`` and ``prefix`` for a state in Redis; ``sqlite`` for a file of SQLite; ``postgresUrl``;
-        ``delta`` for the folder of a state in a Delta table. Paths are absolute, or within the folder ``base``.
+        only one) and the location: ``checkpoint`` for a state in memory, in a Delta table or in SQLite, which each
+        worker must reach, with ``logUrl``, ``logPrefix``, ``filesLocation`` and ``filesStorage`` if the log is in Redis
+        or the files are on an object store; ``url`` and ``prefix`` for a state in Redis; ``sqlite`` for a file of
+        SQLite; ``postgresUrl``; ``delta`` for the folder of a state in a Delta table. Paths are absolute, or within the
+        folder ``base``.
         An address with a password is refused: write ``env:NAME`` or ``file:path``.
 
         ``keys``: read only these keys, a JSON list such as ``["dog", "cat"]``. ``pushdown``: ``true`` to read only the

@@ -204,7 +204,7 @@ class LogReading(Protocol):
         ...
 
     def readings(self) -> dict[str, bytes]:
-        """Return the record of the rows that each state and output is made of, as the last program derived them."""
+        """Return the records of the last program by name: rows of which states and outputs are made, and places."""
         ...
 
     def manifest(self, state: str) -> bytes | None:
@@ -277,7 +277,7 @@ class TransactionLog(LogReading, Protocol):
         ...
 
     def keep_readings(self, lease: Lease, readings: Mapping[str, bytes]) -> None:
-        """Replace the records of the rows that states and outputs are made of."""
+        """Replace the records of the program."""
         ...
 
     def handing_over(self, lease: Lease, output: str, txid: int, least: int) -> int:

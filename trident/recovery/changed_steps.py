@@ -23,6 +23,7 @@ from trident.operations.references import has_index_name
 from trident.plan.derived_rows import STREAM
 from trident.plan.nodes import Sink, StateWriter
 from trident.plan.readings import Reading, ReadRows, reading_of
+from trident.recovery.state_places import OF_PLACE, places_of
 
 OF_STATE, OF_OUTPUT = "state ", "output "
 """The beginnings of the names of records in the log."""
@@ -94,13 +95,15 @@ def states_behind(log: LogReading) -> dict[str, set[str]]:
 
 
 def keep_steps(program: Program, log: TransactionLog, lease: Lease) -> None:
-    """Record the rows that the states and outputs of a program are made of."""
+    """Record the rows that the states and outputs of a program are made of, and the places of states in tables."""
     before = log.readings()
     steps = {OF_STATE + node.state.name: reading_of(node) for group in program.groups for node in group.states}
     steps |= {OF_OUTPUT + sink.name: reading_of(sink) for sink in _sinks(program)}
     now = {name: msgspec.json.encode(reading) for name, reading in steps.items() if reading is not None}
-    if any(before.get(name) != body for name, body in now.items()):
-        log.keep_readings(lease, {**before, **now})
+    moved = {OF_PLACE + node.state.name for group in program.groups for node in group.states}
+    kept = {name: body for name, body in before.items() if name not in moved} | now | places_of(program)
+    if kept != before:
+        log.keep_readings(lease, kept)
 
 
 def _sinks(program: Program) -> list[Sink]:
@@ -109,7 +112,8 @@ def _sinks(program: Program) -> list[Sink]:
 
 def _known(log: LogReading) -> dict[str, Reading]:
     try:
-        return {name: msgspec.json.decode(body, type=Reading) for name, body in log.readings().items()}
+        rows = {name: body for name, body in log.readings().items() if not name.startswith(OF_PLACE)}
+        return {name: msgspec.json.decode(body, type=Reading) for name, body in rows.items()}
     except msgspec.DecodeError as error:
         raise LogCorruptError(f"the log is damaged: the record of changed steps cannot be read: {error}") from error
 

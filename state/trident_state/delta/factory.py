@@ -156,6 +156,16 @@ class DeltaMapState:
         """True, because the version of an earlier driver is refused."""
         return True
 
+    @property
+    def tablePlace(self) -> Mapping[str, Any] | None:
+        """The place that a topology's log has for readers: the absolute folder or address, without storage options.
+
+        None if the address contains a password.
+        """
+        if redacted(self.url) != self.url:
+            return None
+        return {"delta": folder_of(self.url, {}, "DeltaMapState").uri, "ttlSecs": self.ttlSecs}
+
     def open(self, identity: StateIdentity, shape: StateShape, home: Home) -> DeltaStore:
         """Return the state's store. It opens the table when it is first used."""
         folder = folder_of(

@@ -2,12 +2,12 @@
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from trident.base.durations import Duration, read_seconds
 from trident.base.finding import Finding, Now
@@ -109,6 +109,11 @@ class SqliteMapState(_RelationalState):
     def nonTransactional(cls, path: str | PathLike[str]) -> Self:
         """Return a state that keeps values only, so that reads are not committed reads. Parameters as in `opaque`."""
         return cls(StateKind.NON_TRANSACTIONAL, path)  # type: ignore[arg-type]
+
+    @property
+    def tablePlace(self) -> Mapping[str, Any] | None:
+        """The place that a topology's log has for readers: the absolute path of the file."""
+        return {"sqlite": os.path.abspath(self.path)}
 
     def examine(self, now: Now = time.time) -> Iterator[Finding]:
         """Yield the faults that `trident doctor` reports: a folder that is missing or cannot be written.
