@@ -220,6 +220,11 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
             The names of states that keep their rows although steps between them and the changes of which they are made
             are others than before, such as a filter. Without it such a start is refused. Give it for one start, if the
             new steps give the same rows as the former ones.
+        user : dict, optional
+            Configuration of your own, such as ``{"region": "eu"}``: texts, numbers, booleans, and lists and tables of
+            these. An operation reads it as ``context.config`` in its `prepare`, a spout in its `open`. A key
+            takes the place of the same key in ``[user]`` of ``trident.toml``, and of ``TRIDENT_USER_...``. ``env:NAME``
+            and ``file:path`` are read where this process runs.
         replace : bool
             If a topology of this name runs in this process, stop it and start this topology in its place.
         standby : bool

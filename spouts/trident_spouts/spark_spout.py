@@ -21,7 +21,7 @@ from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
 from trident_spouts.rows import read_schema
 from trident_spouts.spark_emission import Read, ReadLocal, SparkEmission
-from trident_spouts.user_calls import asks_for_budget, call_function, json_of
+from trident_spouts.user_calls import asks_for, call_function, json_of
 
 Plan: TypeAlias = Callable[..., Metadata]
 
@@ -156,7 +156,7 @@ class _SparkExecutor(SpoutExecutor):
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
         plan = self._spout.plan
         where = f"SparkSpout: {site_of(plan)}"
-        asked = {"budget": budget} if asks_for_budget(plan) else {}
+        asked = {"budget": budget} if asks_for(plan, "budget") else {}
         planned = json_of(call_function("SparkSpout", plan, own_value(previous), **asked), f"{where} returned metadata")
         if planned is not None and planned == previous:
             # The same metadata for two batches means that the same rows are read twice.
@@ -180,7 +180,7 @@ def _check_function(name: str, function: object, form: str, *arguments: object) 
     """Raise TopologyError unless `function` can be called with these arguments, which `form` describes."""
     if not callable(function):
         raise TopologyError(f"SparkSpout: {name}={brief(function)}: expected a function, {form}")
-    budget = {"budget": NO_LIMIT} if asks_for_budget(function) else {}
+    budget = {"budget": NO_LIMIT} if asks_for(function, "budget") else {}
     try:
         inspect.signature(function).bind(*arguments, **(budget if name == "plan" else {}))
     except TypeError as error:

@@ -14,27 +14,26 @@ from trident.base.json_form import json_form
 from trident.base.own_values import own_value
 from trident.base.rows_of_users import all_rows
 from trident.base.short_texts import raised, shorten, typed_brief
-from trident_spouts.budget import Budget
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata
 from trident_spouts.rows import RowsLike, table_of
 
 
-def call(spout: object, method: str, *arguments: object, budget: Budget | None = None) -> Any:
+def call(spout: object, method: str, *arguments: object, **offered: object) -> Any:
     """Call a method of a user's spout and return its result; errors are raised as in `call_function`.
 
-    The method gets `budget` too if it has a parameter of that name. It gets copies of metadata: a failed batch begins
-    from the same metadata again, so the method must not change the original.
+    The method gets those of the `offered` arguments for which it has parameters of these names. It gets copies of
+    metadata: a failed batch begins from the same metadata again, so the method must not change the original.
     """
     function = getattr(spout, method)
-    asked = {"budget": budget} if budget is not None and asks_for_budget(function) else {}
+    asked = {name: value for name, value in offered.items() if asks_for(function, name)}
     return call_function(f"spout {type(spout).__name__}", function, *map(own_value, arguments), **asked)
 
 
-def asks_for_budget(function: Callable[..., Any]) -> bool:
-    """Return whether a user's function has a parameter `budget`."""
+def asks_for(function: Callable[..., Any], name: str) -> bool:
+    """Return whether a user's function has a parameter of this name."""
     try:
-        return "budget" in inspect.signature(function).parameters
+        return name in inspect.signature(function).parameters
     except ValueError:  # a builtin without a known signature
         return False
 

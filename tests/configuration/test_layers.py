@@ -13,7 +13,7 @@ from trident.log import RedisLog
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
 
-CALL_ONLY = {"name", "takeover", "replace", "waitStrategy"}
+CALL_ONLY = {"name", "takeover", "replace", "waitStrategy", "user"}
 
 EVERYWHERE = """
 defaultProfile = "dev"

@@ -29,6 +29,7 @@ OF_OTHER_CALLS = {
     "active": "submitTopology",
     "standby": "a stored driver",
     "replace": "each and export",
+    "user": "JdbcSpout and PostgresChangesSpout",
 }
 """The options that other calls have as well, and which."""
 

@@ -473,7 +473,11 @@ def _all() -> list[tuple[Any, str, Any]]:
         (parquet_outlet, "parquet_place", placed),
         # What the library asks of the same classes, methods and steps again at each start and each call:
         (group_run, "sched", SimpleNamespace(scheduler=lambda clock: sched.scheduler(clock, lambda seconds: None))),
-        (user_calls, "asks_for_budget", remembered(user_calls.asks_for_budget, _function, programs=True)),
+        (
+            user_calls,
+            "asks_for",
+            remembered(user_calls.asks_for, lambda of, name: (_function(of), name), programs=True),
+        ),
         (sources, "inspect", SimpleNamespace(signature=remembered(inspect.signature, _function, programs=True))),
         (user_code, "sites_in", remembered(user_code.sites_in, tuple, programs=True)),
         (user_code, "_sites_of", of_programs(user_code._sites_of)),

@@ -15,9 +15,11 @@ from trident.base.ending import Ending
 from trident.base.errors import StateClosedError, StateError, StateShapeError, TopologyError
 from trident.base.metrics import MetricsRegistry
 from trident.base.names import check_name, did_you_mean
+from trident.base.run_facts import RunFacts
 from trident.base.short_texts import brief
 from trident.compiler.program import Program, RequestPlan
 from trident.compiler.stages import cut
+from trident.configuration.layers import user_config
 from trident.drpc.local import LocalDRPC
 from trident.files.disk import DiskFiles
 from trident.files.store import FileStore
@@ -104,7 +106,7 @@ def openTopology(
             f"elsewhere, whose name is name=; openState(topology, state) opens a state by names, without the program"
         )
     check_name("name", name)
-    program = cut(topology)
+    program = cut(topology).in_run(RunFacts(name, user_config(name)))
     writers = {step.state.name: step for group in program.groups for step in group.states}
     if not writers and not program.requests:
         raise TopologyError("nothing to read: the topology has no state and no DRPC function")

@@ -15,11 +15,14 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.callsite import CallSite, site_of
 from trident.base.errors import SpoutContractError
 from trident.base.log_fields import RunLogger
+from trident.base.run_facts import NO_FACTS, RunFacts
 from trident.batches.batch_sizes import Amount, BatchSizes
 from trident.log.group_records import BatchPlan, Positions, positions_after
 from trident.plan.nodes import Node, SpoutSource
 from trident.user_calls.watched_calls import PATIENCE_SECONDS, Subject, WatchedCalls
 from trident_spouts.budget import NO_LIMIT
+from trident_spouts.context import SpoutContext
+from trident_spouts.context import opened as opened_with
 from trident_spouts.executor import (
     Emission,
     MeasuredExecutor,
@@ -47,13 +50,19 @@ class Sources:
     Each executor has a separate lane of `calls`, from `open` to `close`. So a spout may keep an object that belongs to
     one thread (a SQLite connection), and a slow spout does not hold up the others. `target`: the seconds that a batch
     should take; None if the spouts alone decide how large batches are. `active`: whether rows are taken from the start
-    on, and not only after `switch`.
+    on, and not only after `switch`. `facts`: the facts that the spouts may read.
     """
 
     def __init__(
-        self, spouts: tuple[SpoutSource, ...], calls: WatchedCalls, target: float | None = None, active: bool = True
+        self,
+        spouts: tuple[SpoutSource, ...],
+        calls: WatchedCalls,
+        target: float | None = None,
+        active: bool = True,
+        facts: RunFacts = NO_FACTS,
     ) -> None:
         self.calls = calls
+        self._facts = facts
         self.sizes = BatchSizes(target)
         self.wake: Callable[[], None] = _nothing
         """Reports to the group that a source has rows. The group sets this function before its first sleep."""
@@ -90,7 +99,7 @@ class Sources:
 
         Otherwise an executor that opens so late would hold its source for ever, because nothing else knows of it.
         """
-        executor = spout.open()
+        executor = opened_with(spout, SpoutContext(self._facts.topology, stream, self._facts.config))
         try:
             _check_plan(stream, executor)
             if isinstance(executor, WakingExecutor):

@@ -5,8 +5,9 @@ from typing import Any
 
 import click
 
+from trident.base.user_config import shown_value
 from trident.cli.output import format_option, show
-from trident.configuration.layers import configured
+from trident.configuration.layers import configured, user_values
 
 
 @click.command()
@@ -21,6 +22,10 @@ def config(name: str, profile: str | None, form: str | None) -> None:
     rows = [
         {"option": option, "value": _shown(each.value), "from": each.layer}
         for option, each in configured(name, profile).items()
+    ]
+    rows += [
+        {"option": f"user.{key}", "value": shown_value(key, each.value), "from": each.layer}
+        for key, each in user_values(name, profile).items()
     ]
     show(rows, ["option", "value", "from"], form)
 

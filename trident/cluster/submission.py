@@ -20,6 +20,7 @@ from trident.base.errors import LogError, SparkSetupError, TopologyError
 from trident.base.java import why_no_java
 from trident.base.names import did_you_mean
 from trident.base.redis_address import redacted
+from trident.base.user_config import plain_secrets
 from trident.base.version import __version__
 from trident.cluster.code_archive import code_of, digest, load_from, pack
 from trident.cluster.driver_session import is_later
@@ -30,7 +31,7 @@ from trident.compiler.engine_choice import check_engine
 from trident.compiler.program import Program, hints_in_groups
 from trident.compiler.stages import cut
 from trident.configuration.file import check_value
-from trident.configuration.layers import configured
+from trident.configuration.layers import configured, user_values
 from trident.configuration.options_elsewhere import elsewhere
 from trident.configuration.places import folder
 from trident.configuration.start_options import OUTSIDE
@@ -150,6 +151,7 @@ def _options(
     If no layer names the log's location, the log is in the home.
     """
     chosen = {option: each.value for option, each in configured(name, profile).items()} | read_settings(given)
+    chosen["user"] = {key: each.value for key, each in user_values(name, profile).items()} or None
     if log is not None:
         chosen["log"] = log
     if chosen["checkpointLocation"] is None and chosen["log"] is None:
@@ -162,6 +164,8 @@ def _options(
 def _stored(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return options as JSON. Raises TopologyError for a password, because others could read it in the file."""
     kept = {option: value for option, value in options.items() if option not in OF_WISHES}
+    for key in plain_secrets(kept["user"] or {}):
+        raise TopologyError(f"user.{key} is a secret, which would be stored: write env:NAME or file:path")
     log = kept["log"]
     if log is not None:
         if redacted(log.url) != log.url:

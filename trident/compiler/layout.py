@@ -11,6 +11,7 @@ from pyspark import cloudpickle
 
 from trident.base.callsite import CallSite
 from trident.base.errors import UserCodeError
+from trident.base.run_facts import NO_FACTS, RunFacts
 from trident.compiler.column_pruning import needs, with_letters
 from trident.compiler.columns.dead_letters import Caught
 from trident.compiler.columns.function_errors import Where
@@ -53,6 +54,8 @@ class StageLayout:
     partitions: Counts
     caught: Mapping[int, Caught] = field(default_factory=dict)
     """The nodes whose failed tuples leave the stream, each with the treatment of these tuples."""
+    facts: RunFacts = NO_FACTS
+    """The facts of the run that user code may read."""
 
     def names(self, node: Node) -> list[str]:
         """Return the needed fields of a node's output, in the order of its schema.
@@ -130,12 +133,13 @@ def layout(
     captured: Iterable[Debug] = (),
     caught: Mapping[int, Caught] = MappingProxyType({}),
     hints: Hints = MappingProxyType({}),
+    facts: RunFacts = NO_FACTS,
 ) -> StageLayout:
     """Return the layout of the nodes that lead from `inputs` to `ends`, both included.
 
     `ends` are the nodes for which a stage is run, each with the fields that its results need. `captured` are the Debug
     steps with tuples that the driver shows. `caught` are the nodes (by id) that take failed tuples out of the stream.
-    `hints` replace the program's numbers of partitions.
+    `hints` replace the program's numbers of partitions. `facts` are those of the run.
     """
     input_ids = frozenset(id(node) for node in inputs)
     nodes = walk(*ends, *captured, starts=input_ids)
@@ -149,7 +153,8 @@ def layout(
         # A captured Debug that other nodes read too: the driver and these nodes read the tuples of its source.
         readers[id(debug.source)] += 1 if readers[id(debug)] > 0 else 0
     needed = needs(nodes, with_letters(nodes, ends, caught))
-    return StageLayout(input_ids, tuple(nodes), readers, needed, partition_counts(nodes, input_ids, hints), caught)
+    counts = partition_counts(nodes, input_ids, hints)
+    return StageLayout(input_ids, tuple(nodes), readers, needed, counts, caught, facts)
 
 
 def stage_ends(stage: Stage) -> dict[Node, list[str]]:

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import TopologyError
+from trident.base.run_facts import NO_FACTS, RunFacts
 from trident.base.types import arrow_schema
 from trident.base.values import conform, to_python
 from trident.compiler.arrow.engine import columns_of
@@ -24,6 +25,7 @@ from trident.compiler.spark.sessions import Confs, Profile, active_session_kept,
 from trident.compiler.spark.sql_names import all_quoted
 from trident.plan.nodes import CommittedQuery, Node, RequestSource, SpoutSource, StateStep, walk
 from trident.plan.traits import has_python_form
+from trident_spouts.context import SpoutContext, opened
 from trident_spouts.executor import Emission, SpoutExecutor, WaitingExecutor
 from trident_spouts.single_reader import check_previewable
 
@@ -33,20 +35,20 @@ _PATIENCE_SECS = 10.0
 """The seconds for which a preview asks a source that has not answered yet."""
 
 
-def take(node: Node, n: int, spark: SparkSession | None = None) -> list[Row]:
+def take(node: Node, n: int, spark: SparkSession | None = None, facts: RunFacts = NO_FACTS) -> list[Row]:
     """Return the first `n` tuples of this node's output for the first batches of its spouts.
 
     A preview uses no txid, commits nothing and moves no position. It runs on Spark if a session is given or active, or
-    if an operation has no Python form; otherwise in this process.
+    if an operation has no Python form; otherwise in this process. Spouts and operations may read `facts`.
     """
     session = spark or active_session()
     if session is None and not all(map(has_python_form, walk(node))):
         session = local_session()
-    with _first_batches(node) as emissions:
+    with _first_batches(node, facts) as emissions:
         if session is None:
-            table = _in_python(node, emissions, n)
+            table = _in_python(node, emissions, n, facts)
         else:
-            with _in_spark(node, emissions, session) as frame:
+            with _in_spark(node, emissions, session, facts) as frame:
                 table = conform(frame.limit(n).toArrow(), arrow_schema(node.schema))
     row = Row(*node.schema.names)
     return [row(*values) for values in zip(*[to_python(column) for column in table.columns], strict=True)]
@@ -57,15 +59,15 @@ def active_session() -> SparkSession | None:
     return SparkSession.getActiveSession()
 
 
-def explain(node: Node, mode: str, spark: SparkSession | None = None) -> None:
+def explain(node: Node, mode: str, spark: SparkSession | None = None, facts: RunFacts = NO_FACTS) -> None:
     """Print Spark's plan for this node's output over the first batches of its spouts. The plan is not run."""
     session = spark or active_session() or local_session()
-    with _first_batches(node) as emissions, _in_spark(node, emissions, session) as frame:
+    with _first_batches(node, facts) as emissions, _in_spark(node, emissions, session, facts) as frame:
         frame.explain(mode=mode)
 
 
 @contextmanager
-def _first_batches(node: Node) -> Iterator[Inputs]:
+def _first_batches(node: Node, facts: RunFacts) -> Iterator[Inputs]:
     """Open the spouts of the node's tuples, yield the first batch of each, and close the spouts at the end.
 
     Raises TopologyError if a state or a DRPC request is on the way, or if the rows would be missing in the run.
@@ -79,7 +81,9 @@ def _first_batches(node: Node) -> Iterator[Inputs]:
     sources = [source for source in nodes if isinstance(source, SpoutSource)]
     for source in sources:
         check_previewable(source.spout, source.step)
-    executors = {source: source.spout.open() for source in sources}
+    executors = {
+        source: opened(source.spout, SpoutContext(facts.topology, source.stream, facts.config)) for source in sources
+    }
     try:
         yield {source: _first(source, executor) for source, executor in executors.items()}
     finally:
@@ -106,19 +110,19 @@ def _first(source: SpoutSource, executor: SpoutExecutor) -> Emission | pa.Table:
     return arrow_schema(source.schema).empty_table() if metadata is None else executor.emit(attempt, metadata)
 
 
-def _in_python(node: Node, emissions: Inputs, n: int) -> pa.Table:
+def _in_python(node: Node, emissions: Inputs, n: int, facts: RunFacts) -> pa.Table:
     inputs = {id(source): columns_of(source, emission) for source, emission in emissions.items()}
-    columns = Evaluation({node: node.schema.names}, list(emissions)).run(Run(inputs))[id(node)]
+    columns = Evaluation({node: node.schema.names}, list(emissions), facts=facts).run(Run(inputs))[id(node)]
     return columns.table(arrow_schema(node.schema)).slice(0, n)
 
 
 @contextmanager
-def _in_spark(node: Node, emissions: Inputs, spark: SparkSession) -> Iterator[DataFrame]:
+def _in_spark(node: Node, emissions: Inputs, spark: SparkSession, facts: RunFacts) -> Iterator[DataFrame]:
     """Yield the node's output as a DataFrame in a new session. The session is released at the end."""
     session = run_session(spark)
     try:
         with tempfile.TemporaryDirectory(prefix="trident-take-") as scratch, active_session_kept(session):
-            plan = layout({node: node.schema.names}, list(emissions))
+            plan = layout({node: node.schema.names}, list(emissions), facts=facts)
             profile = Profile(small=True, partitions=1, partitioned=plan.partitioned)
             Confs(session).apply(profile)
             inputs = {

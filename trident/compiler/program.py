@@ -5,11 +5,12 @@ state steps, and the log freezes these tables. The next stage reads the results 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import pyarrow as pa
 
+from trident.base.run_facts import NO_FACTS, RunFacts
 from trident.compiler.outline import Outline, outline_of
 from trident.plan.hints import Hints, hints_in
 from trident.plan.nodes import (
@@ -125,6 +126,8 @@ class Group:
     """The numbers of partitions that replace those of the program, by step."""
     skips: bool = False
     """True if steps without an error policy skip the tuples on which they fail, as in a best-effort branch."""
+    facts: RunFacts = NO_FACTS
+    """The facts of the run that user code may read."""
 
     @cached_property
     def states(self) -> tuple[StateWriter, ...]:
@@ -162,6 +165,8 @@ class RequestPlan:
     queries: tuple[StateQuery, ...]
     python: bool
     """True if every operation has a Python form, so that no Spark job is needed."""
+    facts: RunFacts = NO_FACTS
+    """The facts of the run that user code may read."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -174,6 +179,12 @@ class Program:
     """The shape of each state, by its name."""
     statics: tuple[StaticState, ...] = ()
     """The states that the topology reads but never writes."""
+
+    def in_run(self, facts: RunFacts) -> "Program":
+        """Return this program for a run with these facts."""
+        groups = tuple(replace(group, facts=facts) for group in self.groups)
+        requests = tuple(replace(request, facts=facts) for request in self.requests)
+        return replace(self, groups=groups, requests=requests)
 
 
 def hints_in_groups(groups: Iterable[Group]) -> dict[str, int]:

@@ -8,6 +8,12 @@ maxAttempts = 3
 [topologies.wordcount]                # the topology of this name
 maxSpoutPending = 4
 
+[user]                                # the user's own configuration, of every topology
+region = "eu"
+
+[topologies.wordcount.user]
+region = "us"
+
 [profiles.prod.start]                 # every topology, under this profile
 requireExactlyOnce = true
 
@@ -23,13 +29,18 @@ from typing import Any
 
 from trident.base.errors import TopologyError
 from trident.base.names import did_you_mean
+from trident.base.user_config import check_user_values
 from trident.configuration.options_elsewhere import elsewhere
 from trident.configuration.start_options import OUTSIDE
 
 DEFAULT_FILE = "trident.toml"
 """The file that is read in the working directory, unless another file is named."""
 
-_SECTIONS = ("defaultProfile", "start", "topologies", "profiles")
+USER = "user"
+"""The table of the user's own configuration."""
+
+_OF_PROFILE = ("start", "topologies", USER)
+_SECTIONS = ("defaultProfile", "profiles", *_OF_PROFILE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,22 +55,35 @@ class ConfigurationFile:
         return self.content.get("defaultProfile")
 
     def sections(self, topology: str, profile: str | None) -> list[tuple[str, Mapping[str, Any]]]:
-        """Return the tables that apply to a topology, each with its name. A later table outranks an earlier table.
+        """Return the tables of options for a topology, each with its name. A later table outranks an earlier table.
 
         Raises TopologyError if the file has no such profile.
         """
+        tables = self._tables(profile)
+        found = [(f"[{prefix}start]", content.get("start", {})) for prefix, content in tables]
+        for prefix, content in tables:
+            table = content.get("topologies", {}).get(topology, {})
+            own = {option: value for option, value in table.items() if option != USER}
+            found.append((f"[{prefix}topologies.{topology}]", own))
+        return found
+
+    def user_sections(self, topology: str, profile: str | None) -> list[tuple[str, Mapping[str, Any]]]:
+        """Return the tables of the user's configuration for a topology, in the order of `sections`."""
+        tables = self._tables(profile)
+        of_all = [(f"[{prefix}{USER}]", content.get(USER, {})) for prefix, content in tables]
+        of_one = [
+            (f"[{prefix}topologies.{topology}.{USER}]", content.get("topologies", {}).get(topology, {}).get(USER, {}))
+            for prefix, content in tables
+        ]
+        return of_all + of_one
+
+    def _tables(self, profile: str | None) -> list[tuple[str, Mapping[str, Any]]]:
+        """Return the whole file, and the tables of a profile, each with the beginning of its tables' names."""
         profiles = self.content.get("profiles", {})
         if profile is not None and profile not in profiles:
             known = f"its profiles are {', '.join(profiles)}" if profiles else "it has no profiles"
             raise TopologyError(f"{self.path} has no profile {profile!r}{did_you_mean(profile, profiles)}; {known}")
-        chosen = [] if profile is None else [(f"profiles.{profile}.", profiles[profile])]
-        found = []
-        for section in ("start", "topologies"):
-            for prefix, content in [("", self.content), *chosen]:
-                table = content.get(section, {})
-                name = f"{prefix}{section}" if section == "start" else f"{prefix}{section}.{topology}"
-                found.append((f"[{name}]", table if section == "start" else table.get(topology, {})))
-        return found
+        return [("", self.content), *([] if profile is None else [(f"profiles.{profile}.", profiles[profile])])]
 
 
 def read_file(path: Path) -> ConfigurationFile:
@@ -79,20 +103,24 @@ def read_file(path: Path) -> ConfigurationFile:
     _check_sections(path, "", content)
     for name, tables in _table(path, "profiles", content.get("profiles", {})).items():
         prefix = f"profiles.{name}."
-        _check_keys(f"{path}, [profiles.{name}]", _table(path, f"profiles.{name}", tables), ("start", "topologies"))
+        _check_keys(f"{path}, [profiles.{name}]", _table(path, f"profiles.{name}", tables), _OF_PROFILE)
         _check_sections(path, prefix, tables)
     return ConfigurationFile(path, content)
 
 
 def _check_sections(path: Path, prefix: str, content: Mapping[str, Any]) -> None:
-    """Check every option in the tables "start" and "topologies" of `content`."""
+    """Check every option in the tables "start", "topologies" and "user" of `content`."""
+    check_user_values(f"{path}, [{prefix}{USER}]", content.get(USER, {}))
     tables = {"start": content.get("start", {})}
     topologies = _table(path, f"{prefix}topologies", content.get("topologies", {}))
     tables |= {f"topologies.{name}": table for name, table in topologies.items()}
     for name, table in tables.items():
         where = f"{path}, [{prefix}{name}]"
-        _check_keys(where, _table(path, f"{prefix}{name}", table), OUTSIDE)
-        for option, value in table.items():
+        options = dict(_table(path, f"{prefix}{name}", table))
+        if name != "start":
+            check_user_values(f"{where[:-1]}.{USER}]", options.pop(USER, {}))
+        _check_keys(where, options, OUTSIDE)
+        for option, value in options.items():
             check_value(where, option, value)
 
 

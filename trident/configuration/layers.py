@@ -3,13 +3,14 @@
 import logging
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from trident.base.errors import TopologyError
 from trident.base.names import did_you_mean
+from trident.base.user_config import UserConfig, shown_value
 from trident.configuration.file import DEFAULT_FILE, ConfigurationFile, check_value, read_file
 from trident.configuration.start_options import OUTSIDE
 
@@ -17,6 +18,9 @@ logger = logging.getLogger(__name__)
 
 PREFIX = "TRIDENT_START_"
 """The beginning of the environment variables of options: TRIDENT_START_MAX_ATTEMPTS is maxAttempts."""
+
+USER_PREFIX = "TRIDENT_USER_"
+"""The beginning of the environment variables of the user's own configuration."""
 
 FILE = "TRIDENT_CONFIG"
 """The variable that names the file. If it is empty, no file is read."""
@@ -66,16 +70,21 @@ def configured(
     """
     variables = os.environ if environment is None else environment
     values = {name: Configured(option.default, DEFAULT) for name, option in OUTSIDE.items()}
+    file, profile = _file_and_profile(variables, profile)
+    for section, table in file.sections(topology, profile) if file else ():
+        where = f"{file.path}, {section}" if file else section
+        values |= {name: Configured(check_value(where, name, value), where) for name, value in table.items()}
+    return values | _from_environment(variables)
+
+
+def _file_and_profile(variables: Mapping[str, str], profile: str | None) -> tuple[ConfigurationFile | None, str | None]:
     file = _file(variables)
     profile = profile or variables.get(PROFILE) or (file.default_profile if file else None)
     if file is None and profile is not None:
         raise TopologyError(
             f"profile {profile!r}: there is no {DEFAULT_FILE} in the working directory; {FILE}= can name another file"
         )
-    for section, table in file.sections(topology, profile) if file else ():
-        where = f"{file.path}, {section}" if file else section
-        values |= {name: Configured(check_value(where, name, value), where) for name, value in table.items()}
-    return values | _from_environment(variables)
+    return file, profile
 
 
 def _file(variables: Mapping[str, str]) -> ConfigurationFile | None:
@@ -107,6 +116,80 @@ def _from_environment(variables: Mapping[str, str]) -> dict[str, Configured]:
     return values
 
 
+def user_values(
+    topology: str, profile: str | None = None, environment: Mapping[str, str] | None = None
+) -> dict[str, Configured]:
+    """Return the values of the user's own configuration in the file and the environment; see `configured`.
+
+    A variable sets the key of the file with the same letters, or else the key in camelCase. A text becomes a number or
+    a boolean if the file has one for the key.
+
+    >>> user_values("wordcount", environment={"TRIDENT_USER_MAX_PRICE": "3"})
+    {'maxPrice': Configured(value='3', layer='TRIDENT_USER_MAX_PRICE')}
+    """
+    variables = os.environ if environment is None else environment
+    file, profile = _file_and_profile(variables, profile)
+    values: dict[str, Configured] = {}
+    for section, table in file.user_sections(topology, profile) if file else ():
+        where = f"{file.path}, {section}" if file else section
+        values |= {key: Configured(value, where) for key, value in table.items()}
+    keys = {_letters(key): key for key in values}
+    for variable, text in variables.items():
+        if variable.startswith(USER_PREFIX) and (letters := _letters(variable.removeprefix(USER_PREFIX))):
+            key = keys.get(letters) or _camel_case(variable.removeprefix(USER_PREFIX))
+            value = _as_before(variable, text, values[key]) if key in values else text
+            values[key] = Configured(value, variable)
+    return values
+
+
+def user_config(topology: str) -> UserConfig:
+    """Return the user's own configuration of a topology, as far as the file and the environment set it."""
+    return UserConfig({key: each.value for key, each in user_values(topology).items()})
+
+
+def _letters(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
+def _camel_case(name: str) -> str:
+    first, *others = filter(None, name.lower().split("_"))
+    return first + "".join(each.capitalize() for each in others)
+
+
+_OF_TEXT: Mapping[type, Callable[[str], Any]] = {
+    str: str,
+    int: int,
+    float: float,
+    bool: lambda text: {"true": True, "false": False}[text.lower()],
+}
+
+
+def _as_before(variable: str, text: str, before: Configured) -> Any:
+    """Return a text of the environment as a value of the type that the file has."""
+    kind = type(before.value)
+    if kind not in _OF_TEXT:
+        raise TopologyError(f"{variable}: a variable cannot set the {kind.__name__} of {before.layer}")
+    try:
+        return _OF_TEXT[kind](text)
+    except (KeyError, ValueError):
+        shown = shown_value(variable, text)
+        raise TopologyError(f"{variable}={shown!r}: expected a {kind.__name__}, as in {before.layer}") from None
+
+
+def given_user(topology: str, call: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the option `user` of a call with the values of the file and the environment; nothing if there are none."""
+    own = call.get("user") or {}
+    if not isinstance(own, Mapping):  # `start` refuses it
+        return {}
+    beside = user_values(topology)
+    taken = {_letters(key) for key in own}
+    values = {key: each for key, each in beside.items() if _letters(key) not in taken}
+    for key, each in values.items():
+        shown = shown_value(key, each.value)
+        logger.info("topology %r: user.%s=%r from %s", topology, key, shown, each.layer, extra={"topology": topology})
+    return {"user": {key: each.value for key, each in values.items()} | dict(own)} if values else {}
+
+
 _OMITTED_BY_NONE = ("engine", "name", "checkpointLocation")
 """The options for which None means that the call leaves them out."""
 
@@ -115,8 +198,9 @@ def with_configured(call: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of a call of `start`, and the other options that the file or the environment sets."""
     given = {option: value for option, value in call.items() if value is not None or option not in _OMITTED_BY_NONE}
     name = given.get("name", "topology")
+    user = given_user(name, given) if isinstance(name, str) else {}
     values = configured(name) if isinstance(name, str) else {}  # `start` refuses a value that is not a name
     beside = {option: each for option, each in values.items() if each.layer != DEFAULT and option not in given}
     for option, each in beside.items():
         logger.info("topology %r: %s=%r from %s", name, option, each.value, each.layer, extra={"topology": name})
-    return {option: each.value for option, each in beside.items()} | given
+    return {option: each.value for option, each in beside.items()} | given | user

@@ -90,6 +90,7 @@ class OptionValues:
     acceptSteps: Sequence[str] | None = _option(
         None, kinds.NAMES, "states that keep their rows although steps before them have changed"
     )
+    user: Mapping[str, Any] | None = _option(None, kinds.USER, "configuration of your own, for spouts and operations")
     replace: bool = _option(False, kinds.CALL_FLAG, "stop the topology of this name in this process; take its place")
 
 
@@ -123,6 +124,7 @@ class StartOptions(TypedDict, total=False):
     ledger: bool
     waitStrategy: WaitStrategy | None
     acceptSteps: Sequence[str] | None
+    user: Mapping[str, Any] | None
     replace: bool
 
 

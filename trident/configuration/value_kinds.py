@@ -12,6 +12,7 @@ from trident.base.checks import check_flag, check_whole_number
 from trident.base.durations import read_limit, read_seconds
 from trident.base.errors import TopologyError
 from trident.base.names import check_name, did_you_mean
+from trident.base.user_config import UserConfig, check_user_values
 from trident.configuration.places import check_storage, files_place, folder
 from trident.plan.hints import check_hints
 from trident_spouts.wait_strategy import check_wait_strategy
@@ -144,6 +145,11 @@ def _url(_: str, value: Any) -> Any:
     return value
 
 
+def _user(option: str, value: Any) -> UserConfig:
+    check_user_values(option, value)
+    return value if isinstance(value, UserConfig) else UserConfig(value)
+
+
 # --- kinds ------------------------------------------------------------------------------------------------------------
 
 FLAG = Kind(check_flag, _flag_of)
@@ -165,4 +171,5 @@ HINTS = Kind(_or_none(check_hints), _hints_of)
 NAME = Kind(lambda _, value: check_name("topology", value), of_text=None)
 CALL_FLAG = Kind(check_flag, of_text=None)
 CALL_CHOICE = Kind(_or_none(check_flag), of_text=None)
+USER = Kind(_or_none(_user), of_text=None)
 WAIT_STRATEGY = Kind(lambda _, value: check_wait_strategy(value), of_text=None)

@@ -124,7 +124,12 @@ def check_arguments(operation: Operation, names: tuple[str, ...], step: Step) ->
     elif call is Call.FUNCTION:
         bind(target.execute, 2, "execute is called with a TridentTuple and a collector", step)
     if has_lifecycle(target) and not call.native:
-        bind(getattr(target, "prepare", _absent), 1, "prepare is called with one OperationContext", step)
+        bind(
+            getattr(target, "prepare", _absent),
+            1,
+            "prepare is called with one OperationContext; your configuration is its attribute config",
+            step,
+        )
         bind(getattr(target, "cleanup", _absent), 0, "cleanup is called without arguments", step)
     if call in (Call.FILTER, Call.FUNCTION):
         return

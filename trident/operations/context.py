@@ -1,23 +1,48 @@
 """The context that an operation's `prepare` gets, and the test whether an operation has `prepare` or `cleanup`."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+from trident.base.run_facts import RunFacts
+from trident.base.user_config import UserConfig
 
 
 @dataclass(frozen=True, slots=True)
 class OperationContext:
-    """The partition in which a copy of an operation runs. The operation's `prepare` gets this object.
+    """The place and the configuration of a copy of an operation. The operation's `prepare` gets this object.
 
-    Meaning: ``org.apache.storm.trident.operation.TridentOperationContext``.
+    Meaning: ``org.apache.storm.trident.operation.TridentOperationContext``, and the ``Map`` of the configuration beside
+    it.
 
-    >>> OperationContext(partitionIndex=2, numPartitions=4)
-    OperationContext(partitionIndex=2, numPartitions=4)
+    >>> context = OperationContext(partitionIndex=2, numPartitions=4, config={"region": "eu"})
+    >>> context.partitionIndex, context.config["region"]
+    (2, 'eu')
     """
 
     partitionIndex: int
     """The number of the partition whose tuples this copy sees, from 0."""
     numPartitions: int | None
     """The number of partitions; None if no `parallelismHint` sets it."""
+    topology: str = ""
+    """The name of the topology; "" in a preview (`take`, `show`)."""
+    stream: str = ""
+    """The stream to which the step belongs; "words()" for the DRPC function "words"."""
+    step: str = ""
+    """The step, as errors and `explain` name it: "words/2:each(split)"."""
+    txid: int | None = None
+    """The txid of the batch; None for the requests of a DRPC function."""
+    config: Mapping[str, Any] = field(default_factory=UserConfig)
+    """Your own configuration: ``[user]`` in ``trident.toml``, ``TRIDENT_USER_...``, and ``start(user=...)``."""
+
+    @classmethod
+    def of(cls, facts: RunFacts, partition: int, count: int | None, txid: int | None) -> "OperationContext":
+        """Return the context of the operations of one partition in a batch, before a step is known."""
+        return cls(partition, count, facts.topology, txid=txid, config=facts.config)
+
+    def at(self, step: str) -> "OperationContext":
+        """Return this context for the operation of one step."""
+        return replace(self, step=step, stream=step.partition("/")[0])
 
 
 def has_lifecycle(target: Any) -> bool:

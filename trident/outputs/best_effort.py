@@ -59,7 +59,7 @@ class BestEffortOutlet:
     Parameters
     ----------
     read_whole : reads a large result into the driver. open_outputs : opens the outputs of the branch itself. listener :
-    gets the outcome of each batch. group : the name of the batch group that feeds the branch.
+    gets the outcome of each batch. group : the batch group that feeds the branch.
     """
 
     def __init__(
@@ -71,17 +71,17 @@ class BestEffortOutlet:
         read_whole: Callable[[Result], pa.Table],
         open_outputs: Callable[[Group], BranchOutputs],
         listener: BatchListener,
-        group: str,
+        group: Group,
     ) -> None:
         self._sink, self._engine, self._scratch, self._epoch = sink, engine, scratch, epoch
-        self._read_whole, self._listener, self._feeding_group = read_whole, listener, group
+        self._read_whole, self._listener, self._feeding_group = read_whole, listener, group.name
         groups = cut_nodes(sink.branch.roots(), {}).groups
         if not groups or not groups[0].stages:
             raise TopologyError(
                 f"{sink.step} ({sink.site.location}): the branch has no effect; end it with peek, Debug or foreachBatch"
             )
         (branch,) = groups
-        self._group = replace(branch, skips=True)
+        self._group = replace(branch, skips=True, facts=group.facts)
         (self._stage,) = self._group.stages
         self._outputs = open_outputs(self._group)
         self._waiting: deque[tuple[Result, int]] = deque()

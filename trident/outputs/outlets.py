@@ -77,7 +77,7 @@ class Outlets:
         listener: BatchListener,
         metrics: MetricsRegistry,
     ) -> None:
-        self._listener, self._group, self._metrics = listener, group.name, metrics
+        self._listener, self._group, self._metrics = listener, group, metrics
         self._closing: list[BestEffortOutlet | KafkaOutlet | JdbcOutlet] = []
         """The objects to close at the end."""
         self._read_whole = partial(read_whole, files)
@@ -133,7 +133,9 @@ class Outlets:
         return DeltaOutlet(sink, self._run, self._tables)
 
     def _metric(self, sink: CountMetric) -> Outlet:
-        return MetricOutlet(sink, self._metrics, {"topology": self._run.topology, "group": self._group}, self._tables)
+        return MetricOutlet(
+            sink, self._metrics, {"topology": self._run.topology, "group": self._group.name}, self._tables
+        )
 
     def _function(self, sink: ForeachBatch) -> Outlet:
         if not sink.frame:

@@ -282,7 +282,7 @@ class Backfill:
 
 _OPTIONS = (
     "engine", "maxAttempts", "retrySecs", "maxSpoutPending", "messageTimeoutSecs", "commitRetrySecs", "autoRows",
-    "autoBytes", "driverRows", "ledger",
+    "autoBytes", "driverRows", "ledger", "user",
 )  # fmt: skip
 """The options of the start that its run for earlier tuples has, too."""
 

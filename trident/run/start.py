@@ -16,7 +16,9 @@ from trident.base.clock import Clock, SystemClock
 from trident.base.errors import GuaranteeError, StateUnavailableError, TopologyError
 from trident.base.log_fields import RunLogger
 from trident.base.metrics import MetricsRegistry
+from trident.base.run_facts import RunFacts
 from trident.base.step import user_level
+from trident.base.user_config import UserConfig
 from trident.batches.group_run import GroupRun
 from trident.batches.run_context import GroupContext, RunContext
 from trident.batches.slots import Slots
@@ -118,7 +120,7 @@ def start_on(
 ) -> RunningTopology:
     """Start a topology on the engine that `engine_of` creates."""
     values = checked(options)
-    program = cut(topology)
+    program = cut(topology).in_run(RunFacts(values.name, values.user or UserConfig()))
     if not program.groups and not program.requests:
         raise TopologyError(
             "no stream from a spout leads to a state or an output, and there is no DRPC function: nothing to run"
@@ -257,7 +259,7 @@ def _start(
         for group in begun.program.groups:
             calls = WatchedCalls(group.name, settings.clock, settings.messageTimeoutSecs, topology=settings.name)
             undo.callback(calls.close, 0)
-            sources = Sources(group.spouts, calls, settings.targetBatchSecs, settings.active)
+            sources = Sources(group.spouts, calls, settings.targetBatchSecs, settings.active, group.facts)
             undo.callback(sources.close)
             outlets.append(_outlets(group, context))
             undo.callback(outlets[-1].close)

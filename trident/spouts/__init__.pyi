@@ -3,6 +3,7 @@
 from trident.base.attempt import TransactionAttempt as TransactionAttempt
 from trident.outputs.recorded_spout import RecordedSpout as RecordedSpout
 from trident_spouts.budget import Budget as Budget
+from trident_spouts.context import SpoutContext as SpoutContext
 from trident_spouts.delta.spout import DeltaSpout as DeltaSpout
 from trident_spouts.emission import ArrowEmission as ArrowEmission
 from trident_spouts.emission import UnionEmission as UnionEmission

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Row
 
 from trident.base.errors import TopologyError
+from trident.base.run_facts import RunFacts
 from trident.plan import rules
 from trident.plan.nodes import CommittedQuery, StateStep, walk
 from trident.stream.base import StreamBase, StreamT
@@ -48,7 +49,7 @@ class PreviewVerbs(StreamBase[StreamT]):
         from trident.compiler import preview
 
         with self._looked_at():
-            return list(preview.take(self._node, n, spark=spark))
+            return list(preview.take(self._node, n, spark, _facts()))
 
     def show(self, n: int = 20, truncate: bool | int = True, spark: "SparkSession | None" = None) -> None:
         """Print the first `n` tuples of this stream's result for the spout's first batch, as `DataFrame.show` does.
@@ -79,7 +80,7 @@ class PreviewVerbs(StreamBase[StreamT]):
         from trident.compiler import preview
 
         with self._looked_at():
-            preview.explain(self._node, mode, spark=spark)
+            preview.explain(self._node, mode, spark, _facts())
 
     @contextmanager
     def _looked_at(self) -> Iterator[None]:
@@ -101,3 +102,9 @@ class PreviewVerbs(StreamBase[StreamT]):
                     f"{self._node.step}: {verb} runs without states, but {node.step} ({node.site.location}) has "
                     f"one; {verb} the stream before it, or start the topology"
                 )
+
+
+def _facts() -> RunFacts:
+    from trident.configuration.layers import user_config
+
+    return RunFacts("", user_config("topology"))

@@ -13,13 +13,14 @@ from trident_spouts.adapters.batch import BatchExecutor
 from trident_spouts.adapters.checkpoints import TransactionSpoutExecutor
 from trident_spouts.adapters.coordinated import CoordinatedExecutor
 from trident_spouts.adapters.partitioned import OpaqueExecutor, PartitionedExecutor
+from trident_spouts.context import NO_CONTEXT, SpoutContext
 from trident_spouts.executor import Spout, SpoutExecutor, SpoutKind
 from trident_spouts.messages.executor import MessageExecutor
 from trident_spouts.messages.named_streams import Streams, named_streams
 from trident_spouts.protocols import BatchSpout
 from trident_spouts.rows import read_schema
 
-_Opener = Callable[[Any, StructType], SpoutExecutor]
+_Opener = Callable[[Any, StructType, SpoutContext], SpoutExecutor]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,9 +34,9 @@ class UserSpout:
     emitted_streams: Streams = ()
     """The named streams whose tuples the spout emits together; empty for a spout of one stream."""
 
-    def open(self) -> SpoutExecutor:
+    def open(self, context: SpoutContext = NO_CONTEXT) -> SpoutExecutor:
         """Return the executor of one run, which calls the methods of the user's object."""
-        return self.opener(self.spout, self.schema)
+        return self.opener(self.spout, self.schema, context)
 
     @property
     def forkable(self) -> bool:
@@ -48,7 +49,7 @@ class UserSpout:
             return bool(declared)
         if self.opener is _batch_executor:
             return getattr(type(self.spout), "ack", BatchSpout.ack) is BatchSpout.ack
-        return self.opener in (PartitionedExecutor, OpaqueExecutor)
+        return self.opener in (_partitioned_executor, _opaque_executor)
 
     def previewable_if(self) -> str | None:
         """Return in words how to make the spout previewable; None if a preview takes no message from the run."""
@@ -65,14 +66,22 @@ class UserSpout:
         return f"{type(self.spout).__name__}()" if shown == object.__repr__(self.spout) else shown
 
 
-def _batch_executor(spout: Any, schema: StructType) -> SpoutExecutor:
+def _batch_executor(spout: Any, schema: StructType, context: SpoutContext) -> SpoutExecutor:
     hands_out_once = _kind(spout) is not SpoutKind.TRANSACTIONAL
-    return BatchExecutor(spout, schema, spout if hands_out_once else None)
+    return BatchExecutor(spout, schema, spout if hands_out_once else None, context=context)
+
+
+def _partitioned_executor(spout: Any, schema: StructType, context: SpoutContext) -> SpoutExecutor:
+    return PartitionedExecutor(spout, schema, context=context)
+
+
+def _opaque_executor(spout: Any, schema: StructType, context: SpoutContext) -> SpoutExecutor:
+    return OpaqueExecutor(spout, schema, context=context)
 
 
 _CONTRACTS: list[tuple[tuple[str, ...], SpoutKind | None, _Opener]] = [
-    (("getPartitions", "emitPartitionBatchNew", "emitPartitionBatch"), SpoutKind.TRANSACTIONAL, PartitionedExecutor),
-    (("getPartitions", "emitPartitionBatch"), SpoutKind.OPAQUE, OpaqueExecutor),
+    (("getPartitions", "emitPartitionBatchNew", "emitPartitionBatch"), SpoutKind.TRANSACTIONAL, _partitioned_executor),
+    (("getPartitions", "emitPartitionBatch"), SpoutKind.OPAQUE, _opaque_executor),
     (("getCoordinator", "getEmitter"), None, CoordinatedExecutor),
     (("emitBatch",), None, _batch_executor),
     (("nextTuple", "initState", "rollback", "finishBatch"), SpoutKind.OPAQUE, TransactionSpoutExecutor),

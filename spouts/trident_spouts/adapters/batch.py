@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
 from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.context import NO_CONTEXT, SpoutContext
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor
 from trident_spouts.single_reader import claim, release
 from trident_spouts.user_calls import call, emission_of, foreign_metadata_error
@@ -27,7 +28,14 @@ class BatchExecutor(SpoutExecutor):
 
     plans_ahead = True
 
-    def __init__(self, spout: Any, schema: StructType, source: object, name: str | None = None) -> None:
+    def __init__(
+        self,
+        spout: Any,
+        schema: StructType,
+        source: object,
+        name: str | None = None,
+        context: SpoutContext = NO_CONTEXT,
+    ) -> None:
         self._spout = spout
         self._name = name or type(spout).__name__
         self._schema = schema
@@ -38,7 +46,7 @@ class BatchExecutor(SpoutExecutor):
         if source is not None:
             claim(source, self._name)
         try:
-            call(spout, "open")
+            call(spout, "open", context=context)
         except BaseException:
             release(source)
             raise

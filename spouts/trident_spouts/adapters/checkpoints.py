@@ -14,6 +14,7 @@ from trident.base.durations import read_seconds
 from trident.base.errors import SpoutContractError
 from trident_spouts.adapters.partitioned import OpaqueExecutor
 from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.context import NO_CONTEXT, SpoutContext
 from trident_spouts.executor import Metadata
 from trident_spouts.messages.collector import Collector
 from trident_spouts.single_reader import claim, release
@@ -28,7 +29,7 @@ _ALL = "all"
 class TransactionSpoutExecutor(OpaqueExecutor):
     """The executor of a TransactionSpout: an opaque source of one partition, with the checkpoint as position."""
 
-    def __init__(self, spout: TransactionSpout, schema: StructType) -> None:
+    def __init__(self, spout: TransactionSpout, schema: StructType, context: SpoutContext = NO_CONTEXT) -> None:
         name = type(spout).__name__
         check_whole_number(f"{name}.maxRows", spout.maxRows)
         read_seconds(f"{name}.maxSecs", spout.maxSecs)
@@ -36,7 +37,7 @@ class TransactionSpoutExecutor(OpaqueExecutor):
         claim(spout, name)
         try:
             self._partition = _Partition(spout)
-            super().__init__(self._partition, schema, name)
+            super().__init__(self._partition, schema, name, context)
         except BaseException:
             release(spout)
             raise
@@ -68,8 +69,8 @@ class _Partition:
         else:
             self._acknowledged = txid
 
-    def open(self) -> None:
-        call(self._spout, "open")
+    def open(self, context: SpoutContext) -> None:
+        call(self._spout, "open", context=context)
 
     def isReady(self, txid: int) -> bool:
         return True

@@ -7,6 +7,7 @@ from pyspark.sql.types import StructType
 from trident.base.attempt import TransactionAttempt
 from trident.base.types import arrow_schema
 from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.context import NO_CONTEXT, SpoutContext
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor
 from trident_spouts.user_calls import call, emission_of, foreign_metadata_error, json_of
@@ -18,11 +19,11 @@ class CoordinatedExecutor(SpoutExecutor):
 
     plans_ahead = True
 
-    def __init__(self, spout: Any, schema: StructType) -> None:
+    def __init__(self, spout: Any, schema: StructType, context: SpoutContext = NO_CONTEXT) -> None:
         self._name = type(spout).__name__
         self._schema = schema
-        self._coordinator = call(spout, "getCoordinator")
-        self._emitter = call(spout, "getEmitter")
+        self._coordinator = call(spout, "getCoordinator", context=context)
+        self._emitter = call(spout, "getEmitter", context=context)
         self._planned: dict[int, Metadata] = {}
         self._attempts: dict[int, TransactionAttempt] = {}
 

@@ -8,6 +8,7 @@ from pyspark.sql.types import StructType
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import SpoutContractError
 from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.context import NO_CONTEXT, SpoutContext
 from trident_spouts.emission import one_emission
 from trident_spouts.executor import Emission, Metadata
 from trident_spouts.user_calls import all_of, call, emission_of, foreign_metadata_error, pair_of
@@ -52,7 +53,9 @@ class _PartitionsExecutor:
 
     method: ClassVar[str]
 
-    def __init__(self, spout: Any, schema: StructType, name: str | None = None) -> None:
+    def __init__(
+        self, spout: Any, schema: StructType, name: str | None = None, context: SpoutContext = NO_CONTEXT
+    ) -> None:
         self._spout = spout
         self._name = name or type(spout).__name__
         self._schema = schema
@@ -61,7 +64,7 @@ class _PartitionsExecutor:
         """The positions in the log, and for each the later position up to which a plan has found no rows."""
         self._budget = NO_LIMIT
         """The budget of each partition in the last plan."""
-        call(spout, "open")
+        call(spout, "open", context=context)
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
         self._read.pop(attempt.txid, None)

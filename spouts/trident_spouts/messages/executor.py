@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 from trident.base.attempt import TransactionAttempt
 from trident.base.durations import read_seconds
 from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.context import NO_CONTEXT, SpoutContext
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor
 from trident_spouts.messages.collector import Collector
@@ -49,8 +50,9 @@ class MessageExecutor(SpoutExecutor):
 
     plans_ahead = True
 
-    def __init__(self, spout: RichSpout, schema: StructType) -> None:
+    def __init__(self, spout: RichSpout, schema: StructType, context: SpoutContext = NO_CONTEXT) -> None:
         check_limits(spout)
+        self._context = context
         self._spout, self._schema = spout, schema
         self._name = type(spout).__name__
         self._tracked = spout.tracking == "tracked"
@@ -91,7 +93,7 @@ class MessageExecutor(SpoutExecutor):
 
     def _begin(self) -> None:
         if not self._opened:
-            call(self._spout, "open")
+            call(self._spout, "open", context=self._context)
             self._opened = True
         if not self._active:
             call(self._spout, "activate")

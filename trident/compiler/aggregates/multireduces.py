@@ -3,7 +3,7 @@
 Both engines run the same `PartitionReducer`; the tuples of each DRPC request are reduced separately.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -54,14 +54,14 @@ class ReduceSpec:
 
 
 @contextmanager
-def partition_reducer(spec: ReduceSpec, partition: int, count: int | None) -> Iterator["PartitionReducer"]:
+def partition_reducer(spec: ReduceSpec, context: OperationContext) -> Iterator["PartitionReducer"]:
     """Yield the reducer of one partition.
 
     The user's `prepare` is called before it is yielded, and `cleanup` at the end, if they exist.
     """
     operation = Operation(spec.reducer, spec.site, Call.FUNCTION)
     works = [Work("each", spec.where(), operation, spec.outputs)]
-    with prepared(works, OperationContext(partition, count)) as (ready,):
+    with prepared(works, context) as (ready,):
         assert ready.operation is not None
         yield PartitionReducer(replace(spec, reducer=ready.operation.target))
 
@@ -150,6 +150,7 @@ def multi_reduced(
     requests: Columns | None,
     count: int | None,
     partitioned: bool,
+    context: Callable[[int, int | None], OperationContext],
 ) -> Columns:
     """Return the tuples that the reducer emits, partition by partition, and within a partition request by request."""
     spec = ReduceSpec.of(node)
@@ -161,7 +162,7 @@ def multi_reduced(
     for partition in range((count or 1) if partitioned else 1):
         tuples = [own.get(partition, columns.take([])) for own, columns in zip(by_partition, sources, strict=True)]
         for marks, request_tuples in _by_request(tuples, hidden, requests):
-            emitted = _reduced(spec, request_tuples, partition, count)
+            emitted = _reduced(spec, request_tuples, context(partition, count))
             if partitioned:
                 marks[PARTITION] = Column(pa.int32(), pa.array([partition], pa.int32()), None)
             results.append(emitted.plus({name: column.take([0] * emitted.rows) for name, column in marks.items()}))
@@ -188,9 +189,9 @@ def _of_request(columns: Columns, name: str, number: Any) -> Columns:
     return columns.take([row for row, own in enumerate(columns[name].values()) if own == number])
 
 
-def _reduced(spec: ReduceSpec, sources: Sequence[Columns], partition: int, count: int | None) -> Columns:
+def _reduced(spec: ReduceSpec, sources: Sequence[Columns], context: OperationContext) -> Columns:
     """Return the tuples that the reducer emits for one partition."""
-    with partition_reducer(spec, partition, count) as reducer:
+    with partition_reducer(spec, context) as reducer:
         if not spec.groups:
             reducer.begin()
         for stream, columns in enumerate(sources):

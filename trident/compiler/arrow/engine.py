@@ -21,7 +21,6 @@ from trident.compiler.program import Group, RequestPlan, Stage
 from trident.compiler.tracking.ledger import Ledger
 from trident.compiler.tracking.steps import StepLedger
 from trident.frozen.results import StageResult
-from trident.plan.hints import Hints
 from trident.plan.nodes import Node, walk
 from trident.plan.topology_protocol import EngineName
 from trident_spouts.executor import Emission
@@ -56,8 +55,8 @@ class ArrowSlot:
     def __init__(self, group: Group, secret: bytes | None = None) -> None:
         self._secret = secret
         nothing = frozenset[int]()
-        self._hints = group.hints
-        self._stages = {(stage.number, nothing): _compiled(stage, group.hints) for stage in group.stages}
+        self._group = group
+        self._stages = {(stage.number, nothing): _compiled(stage, group) for stage in group.stages}
         nodes = {s.number: walk(*_ends(s), starts=set(map(id, s.inputs))) for s in group.stages}
         self._catcher = Catcher(nodes, group.skips)
         self._cancelled = threading.Event()
@@ -83,7 +82,7 @@ class ArrowSlot:
         def run(caught: Mapping[int, Caught], letters: Letters) -> StageResult:
             key = stage.number, frozenset(caught)
             if key not in self._stages:
-                self._stages[key] = _compiled(stage, self._hints, caught)
+                self._stages[key] = _compiled(stage, self._group, caught)
             return self._stages[key](Run(read, check=check, txid=attempt.txid, letters=letters, ledger=ledger))
 
         result = self._catcher.run(stage, attempt, run)
@@ -105,9 +104,9 @@ def columns_of(node: Node, emission: Emission | pa.Table) -> Columns:
     return Columns.of(table.select(check_fields(node, table.column_names)), arrow_schema(node.schema))
 
 
-def _compiled(stage: Stage, hints: Hints, caught: Mapping[int, Caught] = MappingProxyType({})) -> StageFunction:
+def _compiled(stage: Stage, group: Group, caught: Mapping[int, Caught] = MappingProxyType({})) -> StageFunction:
     """Return the function that runs a stage. `caught` holds, by id, the nodes that leave failed tuples out."""
-    evaluation = Evaluation(_ends(stage), stage.inputs, caught=caught, hints=hints)
+    evaluation = Evaluation(_ends(stage), stage.inputs, caught=caught, hints=group.hints, facts=group.facts)
 
     def run(work: Run) -> StageResult:
         columns_by_node = evaluation.run(work)

@@ -5,6 +5,7 @@ A DRPC function answers many requests in one pass, each as if it were alone.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from time import perf_counter
 from types import MappingProxyType
 from typing import Concatenate, ParamSpec, TypeAlias
@@ -12,6 +13,7 @@ from typing import Concatenate, ParamSpec, TypeAlias
 import pyarrow as pa
 
 from trident.base.errors import MissingSessionError
+from trident.base.run_facts import NO_FACTS, RunFacts
 from trident.base.types import arrow_schema, select
 from trident.compiler.aggregates.column_combiners import Position
 from trident.compiler.aggregates.folds import fold_columns
@@ -102,15 +104,17 @@ class Evaluation:
         native: Native | None = None,
         caught: Mapping[int, Caught] = MappingProxyType({}),
         hints: Hints = MappingProxyType({}),
+        facts: RunFacts = NO_FACTS,
     ) -> None:
         """Compile the nodes from `entries`, where tuples enter, to `ends`, the nodes whose fields are read.
 
         `hidden` fields pass through every node; they distinguish the tuples of different requests. `native` runs the
         nodes that only Spark can run; without it such a node raises MissingSessionError. `caught` names the nodes (by
         id) that leave failing tuples out; `Run.letters` takes them. `hints` take the place of the program's numbers of
-        partitions.
+        partitions. `facts` are those of the run, which operations may read.
         """
         self._caught = caught
+        self._facts = facts
         self._entries = {id(node) for node in entries}
         self._hidden_fields = hidden
         self._hidden = tuple(field.name for field in hidden)
@@ -209,7 +213,7 @@ class Evaluation:
         def with_lifecycle(sources: Sequence[Columns], run: Run) -> Columns:
             results = []
             for partition, part in parts(sources[0]):
-                with prepared([work], OperationContext(partition, count)) as (ready,):
+                with prepared([work], self._context(run, partition, count)) as (ready,):
                     if ready.caught is not None:
                         results.append(self._apart(ready, catching(ready, after))(part, run.letters))
                     else:
@@ -217,6 +221,9 @@ class Evaluation:
             return concat(results) if results else apply(sources[0])
 
         return with_lifecycle
+
+    def _context(self, run: Run, partition: int, count: int | None) -> OperationContext:
+        return OperationContext.of(self._facts, partition, count, _batch(run))
 
     def _apart(self, work: Work, apply: _OfColumns[_P]) -> _OfColumns[_P]:
         """Return a kernel that never passes tuples of two requests or partitions to one call of user code."""
@@ -257,7 +264,11 @@ class Evaluation:
 
     def _multireduce_function(self, node: nodes.MultiReduce) -> NodeFunction:
         hidden, count, placed = self._hidden, self._counts[id(node)], self._partitioned
-        return lambda sources, run: multi_reduced(node, sources, hidden, run.requests, count, placed)
+
+        def reduced(sources: Sequence[Columns], run: Run) -> Columns:
+            return multi_reduced(node, sources, hidden, run.requests, count, placed, partial(self._context, run))
+
+        return reduced
 
     def _native_function(self, node: nodes.Node) -> NodeFunction:
         native = self._native
@@ -320,7 +331,7 @@ def compile_request(plan: RequestPlan, native: Native | None = None) -> Answer:
     MissingSessionError if there is such a step and no `native`.
     """
     names = plan.leaf.schema.names
-    evaluation = Evaluation({plan.leaf: names}, [plan.source], [REQUEST], native)
+    evaluation = Evaluation({plan.leaf: names}, [plan.source], [REQUEST], native, facts=plan.facts)
     source, end, leaving = id(plan.source), id(plan.leaf), [REQUEST.name, *names]
 
     def answer(requests: Columns, read: Read, check: Callable[[], None] = lambda: None) -> Columns:

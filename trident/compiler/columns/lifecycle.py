@@ -31,7 +31,7 @@ def prepared(works: Sequence[Work], context: OperationContext) -> Iterator[tuple
             if operation is not None and has_lifecycle(operation.target):
                 target = copy.deepcopy(operation.target)
                 open_copies.append((work.where, target))
-                _call(work.where, target, "prepare", context)
+                _call(work.where, target, "prepare", context.at(work.where.step))
                 work = replace(work, operation=replace(operation, target=target))
             ready.append(work)
         yield tuple(ready)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -150,7 +151,7 @@ class SparkSlot:
         self._sizes = sizes
         self._engine = engine
         self._confs = Confs(session)
-        self._layouts = {s.number: layout(stage_ends(s), s.inputs, s.debugs, hints=group.hints) for s in group.stages}
+        self._layouts = {stage.number: self._layout_of(stage) for stage in group.stages}
         for stage_layout in self._layouts.values():
             check_picklable(stage_layout)
         carriers = CarrierPlan(group)
@@ -198,6 +199,10 @@ class SparkSlot:
         finally:
             self._running.clear()
 
+    def _layout_of(self, stage: Stage, caught: Mapping[int, Caught] = MappingProxyType({})) -> StageLayout:
+        hints, facts = self._group.hints, self._group.facts
+        return layout(stage_ends(stage), stage.inputs, stage.debugs, caught, hints, facts)
+
     def _layout(self, stage: Stage, caught: Mapping[int, Caught], thorough: bool) -> StageLayout:
         """Return the layout of a stage in which the nodes of `caught` catch failing tuples.
 
@@ -211,7 +216,7 @@ class SparkSlot:
             return plain
         key = stage.number, frozenset(catching)
         if key not in self._catching:
-            self._catching[key] = layout(stage_ends(stage), stage.inputs, stage.debugs, catching, self._group.hints)
+            self._catching[key] = self._layout_of(stage, catching)
         return self._catching[key]
 
     def _tried(self, stage: Stage, attempt: TransactionAttempt, run: Callable[[], StageResult]) -> StageResult:

@@ -275,7 +275,9 @@ class Lowering:
         numbered = selected(
             self.frame(below), [*all_quoted(entering), f"spark_partition_id() AS {partitions.PARTITION_ID}"]
         )
-        return replace(chain, lifecycle=Lifecycle(self.layout.partitions[id(node)])), numbered
+        return replace(
+            chain, lifecycle=Lifecycle(self.layout.partitions[id(node)], self.layout.facts, self._txid)
+        ), numbered
 
     def _by_spark(self, works: Sequence[Work], below: Node) -> bool:
         """Return whether Spark does these works by itself: it can, and it has the tuples."""
@@ -319,7 +321,8 @@ class Lowering:
             return self._picked(node)
         if isinstance(node, MultiReduce):
             frames = [self.frame(source) for source in node.sources]
-            reduced = multi_reduced(node, frames, self.layout.partitions[id(node)], self.profile)
+            lifecycle = Lifecycle(self.layout.partitions[id(node)], self.layout.facts, self._txid)
+            reduced = multi_reduced(node, frames, lifecycle, self.profile)
             return reduced.timed(node.step, self._meter)
         if isinstance(node, Aggregate | PersistentAggregate) and (not all_native(node) or self._merges_reports(node)):
             with analysed(node):

@@ -23,7 +23,7 @@ from trident.compiler.spark.pending_function import PendingFunction
 from trident.compiler.spark.plan_calls import selected
 from trident.compiler.spark.sessions import Profile
 from trident.compiler.spark.sql_names import all_quoted, quoted
-from trident.compiler.spark.worker_functions import sliced
+from trident.compiler.spark.worker_functions import Lifecycle, sliced
 from trident.plan.nodes import MultiReduce
 
 _STREAM = "__trident_stream"
@@ -32,14 +32,14 @@ _NO_STREAM = -1
 
 
 def multi_reduced(
-    node: MultiReduce, frames: Sequence[DataFrame], count: int | None, profile: Profile
+    node: MultiReduce, frames: Sequence[DataFrame], lifecycle: Lifecycle, profile: Profile
 ) -> PendingFunction:
     """Return the tuples that the node's reducer emits.
 
-    `count` is the number of partitions that a hint gives, or None. Without group fields, the reducer sees the first
-    partitions of all streams together, then the second ones, and so on; without a hint there is one partition.
+    `lifecycle` has the number of partitions that a hint gives, or None. Without group fields, the reducer sees the
+    first partitions of all streams together, then the second ones, and so on; without a hint there is one partition.
     """
-    spec, columns = ReduceSpec.of(node), _columns(node)
+    spec, columns, count = ReduceSpec.of(node), _columns(node), lifecycle.partitions
     rows = [_rows(node, at, frame, columns) for at, frame in enumerate(frames)]
     if node.groups:
         keys = [F.col(quoted(_key(position))) for position in range(len(node.groups[0]))]
@@ -57,7 +57,7 @@ def multi_reduced(
     entering = pa.schema([(partitions.PARTITION_ID, pa.int32()), (_STREAM, pa.int32()), *kinds])
     own = f"spark_partition_id() AS {partitions.PARTITION_ID}"
     numbered = selected(placed_rows, [own, _STREAM, *all_quoted(columns)])
-    return PendingFunction(numbered, MultiReducing(spec, entering, count), spec.outputs)
+    return PendingFunction(numbered, MultiReducing(spec, entering, lifecycle), spec.outputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +66,14 @@ class MultiReducing(OnWorker):
 
     spec: ReduceSpec
     entering: pa.Schema
-    count: int | None
+    lifecycle: Lifecycle
 
     def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         if first is None:
             return
-        with partition_reducer(self.spec, first.column(0)[0].as_py(), self.count) as reducer:
+        with partition_reducer(self.spec, self.lifecycle.context(first.column(0)[0].as_py())) as reducer:
             if not self.spec.groups:
                 reducer.begin()
             for batch in chain((first,), filled):

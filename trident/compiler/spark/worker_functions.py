@@ -11,6 +11,7 @@ from itertools import chain
 import pyarrow as pa
 from pyspark import TaskContext
 
+from trident.base.run_facts import RunFacts
 from trident.compiler.columns.columns import Columns, Kernel
 from trident.compiler.columns.dead_letters import Letters
 from trident.compiler.columns.function_errors import WorkerFailure, is_failure
@@ -229,6 +230,12 @@ class Lifecycle:
     """
 
     partitions: int | None
+    facts: RunFacts
+    txid: int
+
+    def context(self, partition: int) -> OperationContext:
+        """Return the context of the operations of a partition."""
+        return OperationContext.of(self.facts, partition, self.partitions, self.txid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +274,7 @@ class Chain(OnChain):
         if first is None:
             return
         (*_, partition) = first.columns
-        with prepared(self.works, OperationContext(partition[0].as_py(), lifecycle.partitions)) as works:
+        with prepared(self.works, lifecycle.context(partition[0].as_py())) as works:
             apply = self._compiled(works, letters)
             for batch in chain((first,), filled):
                 yield apply(Columns.of(batch.select(range(len(self.entering))), self.entering))
