@@ -221,7 +221,7 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
             are others than before, such as a filter. Without it such a start is refused. Give it for one start, if the
             new steps give the same rows as the former ones.
         user : dict, optional
-            Configuration of your own, such as ``{"region": "eu"}``: texts, numbers, booleans, and lists and tables of
+            User configuration, such as ``{"region": "eu"}``: texts, numbers, booleans, and lists and tables of
             these. An operation reads it as ``context.config`` in its `prepare`, a spout in its `open`. A key
             takes the place of the same key in ``[user]`` of ``trident.toml``, and of ``TRIDENT_USER_...``. ``env:NAME``
             and ``file:path`` are read where this process runs.

@@ -28,7 +28,7 @@ class SpoutContext:
     stream: str = ""
     """The stream that the spout feeds."""
     config: Mapping[str, Any] = field(default_factory=UserConfig)
-    """Your own configuration: ``[user]`` in ``trident.toml``, ``TRIDENT_USER_...``, and ``start(user=...)``."""
+    """The user configuration: ``[user]`` in ``trident.toml``, ``TRIDENT_USER_...``, and ``start(user=...)``."""
 
 
 NO_CONTEXT = SpoutContext()

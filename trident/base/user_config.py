@@ -1,4 +1,4 @@
-"""The user's own configuration: values from a file, the environment or a start, for spouts and operations."""
+"""The user configuration: values from a file, the environment or a start, for spouts and operations."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ _SECRET = re.compile(r"secret|passw|pwd|token|credential|(access|api|private)[-_
 
 
 class UserConfig(Mapping[str, Any]):
-    """The user's own configuration, a mapping that nothing changes. Its text hides secrets.
+    """The user configuration, a mapping that nothing changes. Its text hides secrets.
 
     A text ``env:NAME`` or ``file:path`` stands for the content of the variable or the file where the driver runs. It is
     read when the object is made. ``file://...`` is a url, and stays as it is.

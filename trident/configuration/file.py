@@ -8,7 +8,7 @@ maxAttempts = 3
 [topologies.wordcount]                # the topology of this name
 maxSpoutPending = 4
 
-[user]                                # the user's own configuration, of every topology
+[user]                                # the user configuration, of every topology
 region = "eu"
 
 [topologies.wordcount.user]
@@ -37,7 +37,7 @@ DEFAULT_FILE = "trident.toml"
 """The file that is read in the working directory, unless another file is named."""
 
 USER = "user"
-"""The table of the user's own configuration."""
+"""The table of the user configuration."""
 
 _OF_PROFILE = ("start", "topologies", USER)
 _SECTIONS = ("defaultProfile", "profiles", *_OF_PROFILE)

@@ -20,7 +20,7 @@ PREFIX = "TRIDENT_START_"
 """The beginning of the environment variables of options: TRIDENT_START_MAX_ATTEMPTS is maxAttempts."""
 
 USER_PREFIX = "TRIDENT_USER_"
-"""The beginning of the environment variables of the user's own configuration."""
+"""The beginning of the environment variables of the user configuration."""
 
 FILE = "TRIDENT_CONFIG"
 """The variable that names the file. If it is empty, no file is read."""
@@ -119,7 +119,7 @@ def _from_environment(variables: Mapping[str, str]) -> dict[str, Configured]:
 def user_values(
     topology: str, profile: str | None = None, environment: Mapping[str, str] | None = None
 ) -> dict[str, Configured]:
-    """Return the values of the user's own configuration in the file and the environment; see `configured`.
+    """Return the values of the user configuration in the file and the environment; see `configured`.
 
     A variable sets the key of the file with the same letters, or else the key in camelCase. A text becomes a number or
     a boolean if the file has one for the key.
@@ -143,7 +143,7 @@ def user_values(
 
 
 def user_config(topology: str) -> UserConfig:
-    """Return the user's own configuration of a topology, as far as the file and the environment set it."""
+    """Return the user configuration of a topology, as far as the file and the environment set it."""
     return UserConfig({key: each.value for key, each in user_values(topology).items()})
 
 

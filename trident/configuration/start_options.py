@@ -90,7 +90,7 @@ class OptionValues:
     acceptSteps: Sequence[str] | None = _option(
         None, kinds.NAMES, "states that keep their rows although steps before them have changed"
     )
-    user: Mapping[str, Any] | None = _option(None, kinds.USER, "configuration of your own, for spouts and operations")
+    user: Mapping[str, Any] | None = _option(None, kinds.USER, "user configuration, for spouts and operations")
     replace: bool = _option(False, kinds.CALL_FLAG, "stop the topology of this name in this process; take its place")
 
 

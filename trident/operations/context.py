@@ -33,7 +33,7 @@ class OperationContext:
     txid: int | None = None
     """The txid of the batch; None for the requests of a DRPC function."""
     config: Mapping[str, Any] = field(default_factory=UserConfig)
-    """Your own configuration: ``[user]`` in ``trident.toml``, ``TRIDENT_USER_...``, and ``start(user=...)``."""
+    """The user configuration: ``[user]`` in ``trident.toml``, ``TRIDENT_USER_...``, and ``start(user=...)``."""
 
     @classmethod
     def of(cls, facts: RunFacts, partition: int, count: int | None, txid: int | None) -> "OperationContext":
