@@ -151,6 +151,12 @@ def test_a_wrong_value_is_refused(
         user_values("shop")
 
 
+def test_a_variable_sets_the_key_with_the_same_letters(here: Path) -> None:
+    here.write_text("[user]\nmax_price = 1")
+    (value,) = user_values("shop", None, {"TRIDENT_USER_MAX_PRICE": "2"}).items()
+    assert (value[0], value[1].value) == ("max_price", 2)
+
+
 def test_a_key_that_is_missing_is_named_with_its_neighbour() -> None:
     with pytest.raises(KeyError, match=r"no 'regoin'; did you mean 'region'\?; its keys are region"):
         UserConfig({"region": "eu"})["regoin"]
