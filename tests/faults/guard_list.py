@@ -1154,6 +1154,14 @@ GUARDS = [
         "tests/faults/test_other_lives.py -k dropped",
     ),
     Guard(
+        "another life, before the first commit",
+        "a store that fell back to an interrupted creation is refused for good, though no batch is committed",
+        "trident/recovery/acquisition.py",
+        "            if history.committed > birth.txid:\n",
+        "            if True:\n",
+        "tests/recovery/test_founding.py -k falls_back",
+    ),
+    Guard(
         "healing, another log",
         "a driver continues a state that its server restored from before a reset",
         "trident/recovery/incarnations.py",

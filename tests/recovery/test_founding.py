@@ -1,6 +1,7 @@
 """A state is founded in steps: the log notes its birth, its store is made, and the log notes that it was."""
 
 import copy
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from trident.base.errors import LogMismatchError, StateOwnedError
 from trident.log.sqlite_log import SqliteLog
 from trident.run.start import LOG_FILE
 from trident.state import DeltaMapState, MemoryMapState, RedisMapState, SqliteMapState
+from trident.testing import DriverCrashedError, crash_at
 from trident.testing.local import start_local
 from trident_state.backing.store import BackingStore
 from trident_state.delta.store import DeltaStore
@@ -67,6 +69,23 @@ def test_a_state_whose_founding_was_interrupted_begins_anew_after_batches_withou
     place_of: dict[str, Any] = {"checkpointLocation": tmp_path} if place == "memory" else {"url": shared_redis.url}
     with openState("wc", "counts", **place_of) as counts:
         assert dict(counts.items()) == {"a": 1, "b": 1} and counts.asOfTxid == 2
+
+
+@pytest.mark.parametrize("point", ["commit.before", "commit.state.after"])
+def test_a_store_that_falls_back_to_an_interrupted_founding_is_made_again_while_no_batch_is_committed(
+    tmp_path: Path, point: str
+) -> None:
+    """It lacks only the batch that waits. Nobody has dropped the state, so nobody can be asked to drop it again."""
+    place, copied = tmp_path / "state.sqlite", tmp_path / "copied.sqlite"
+    topology = counting([["a", "b"], ["a"]], SqliteMapState.opaque(place))
+    kill_at("start.state.created", topology, tmp_path)
+    shutil.copy(place, copied)
+    with pytest.raises(DriverCrashedError), crash_at(point):
+        run(topology, tmp_path)
+    shutil.copy(copied, place)
+    with start_local(topology, name="wc", checkpointLocation=tmp_path) as running:
+        running.processAllAvailable(timeout=20)
+        assert dict(running.state("counts").items()) == {"a": 2, "b": 1}
 
 
 def summing(factory: Any) -> TridentTopology:
