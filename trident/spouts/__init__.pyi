@@ -14,6 +14,7 @@ from trident_spouts.executor import Spout as Spout
 from trident_spouts.executor import SpoutExecutor as SpoutExecutor
 from trident_spouts.executor import SpoutKind as SpoutKind
 from trident_spouts.feeder import FeederBatchSpout as FeederBatchSpout
+from trident_spouts.files.folders import Folders as Folders
 from trident_spouts.files.formats import Csv as Csv
 from trident_spouts.files.formats import Json as Json
 from trident_spouts.files.formats import Parquet as Parquet

@@ -15,6 +15,7 @@ from trident.base.errors import MalformedInputError, SourceUnreadableError, Spou
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor
 from trident_spouts.files.absent_fields import AbsentFields
+from trident_spouts.files.folders import Folders, InFolders
 from trident_spouts.files.formats import Csv, FileFormat, Json, Parquet
 from trident_spouts.files.json_documents import LONGEST_DOCUMENT, too_long
 from trident_spouts.files.jsonlines import without_corrupt_fields
@@ -53,6 +54,8 @@ class FileSource(Protocol):
     def format(self) -> FileFormat: ...
     @property
     def schema(self) -> StructType: ...
+    @property
+    def folders(self) -> Folders | None: ...
     @property
     def maxBytesPerBatch(self) -> int: ...
     @property
@@ -227,18 +230,25 @@ class FileExecutor(SpoutExecutor):
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
         ranges = read_metadata(metadata, "files", lambda files: [FileRange(*fields) for fields in files])
         files = [self._planned_file(range_, attempt.txid) for range_ in ranges]
-        schema, format = self._spout.schema, self._format
+        schema, format, folders = self._spout.schema, self._format, self._spout.folders
+        own = schema if folders is None else folders.own(schema)
+        if folders is not None:
+            files = [folders.placed(file, range_.name) for file, range_ in zip(files, ranges, strict=True)]
         if format is not None:
             stretches = tuple(map(self._stretch, files, ranges))
             if isinstance(format, Json) and format.multiLine:
                 _check_documents(files)
             elif isinstance(format, Json) and stretches:
-                self._absent.look_in_lines(without_corrupt_fields(schema, format.malformed).names, stretches[0])
-            return LinesEmission(stretches, format.lines(schema))
-        footers = checked_footers(files, schema)
-        self._absent.look_in_files(schema.names, files, columns_of(footers))
+                self._absent.look_in_lines(without_corrupt_fields(own, format.malformed).names, stretches[0])
+            lines = format.lines(own)
+            return LinesEmission(stretches, lines if folders is None else InFolders(lines, folders.fields))
+        footers = checked_footers(files, own)
+        if folders is not None:
+            folders.check_columns(files, [columns_of([each]) for each in footers])
+        self._absent.look_in_files(own.names, files, columns_of(footers))
         rows = sum(each.num_rows for each in footers)
-        beyond_spark = any(is_beyond_spark(each, schema) for each in footers)
+        # Spark's scan of single files does not know the values of their folders.
+        beyond_spark = folders is not None or any(is_beyond_spark(each, schema) for each in footers)
         return FilesEmission(tuple(files), schema, rows, beyond_spark=beyond_spark)
 
     def _stretch(self, file: PlannedFile, range_: FileRange) -> Stretch:

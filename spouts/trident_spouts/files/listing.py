@@ -93,5 +93,5 @@ def nested_hint(place: FilePlace) -> str:
         return ""
     return (
         f": its files are in subfolders, such as {name}; read these with a glob: {place}/**/*.parquet (a folder name "
-        f"such as day=1 does not become a field)"
+        f"such as day=1 becomes a field with Folders(path, 'day int'))"
     )

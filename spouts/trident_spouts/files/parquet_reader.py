@@ -193,10 +193,10 @@ def column_of(name: str, columns: Sequence[str]) -> str | None:
 
 def _as_declared(batch: pa.RecordBatch, names: Sequence[str | None], target: pa.Schema, path: object) -> pa.RecordBatch:
     """Return a file's columns with the declared names and types; `names` are the columns, None for a field of nulls."""
-    columns = []
+    columns, values = [], dict(path.folders) if isinstance(path, PlannedFile) else {}
     for name, field in zip(names, target, strict=True):
-        if name is None:
-            columns.append(pa.nulls(batch.num_rows, field.type))
+        if name is None:  # no column has the name of a field of folders
+            columns.append(pa.repeat(pa.scalar(values.get(field.name), field.type), batch.num_rows))
             continue
         try:
             columns.append(cast_column(_zoned(batch.column(name), field.type), field.type))

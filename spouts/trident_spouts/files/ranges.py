@@ -112,6 +112,8 @@ class PlannedFile:
     start: int = 0
     digest: int | None = None
     """The checksum of all bytes from `start` to `end`, by the function `digest`; None if the plan has none."""
+    folders: tuple[tuple[str, Any], ...] = ()
+    """The names and values of fields that the names of folders have."""
 
     @property
     def path(self) -> str:

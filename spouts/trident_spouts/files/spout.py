@@ -17,6 +17,7 @@ from trident.base.types import ddl
 from trident.files.object_options import Storage
 from trident_spouts.executor import Metadata, SpoutExecutor, SpoutKind
 from trident_spouts.files.executor import FileExecutor, read_metadata
+from trident_spouts.files.folders import Folders
 from trident_spouts.files.formats import FileFormat, FormatName, format_of
 from trident_spouts.files.listing import MOST_LISTED, list_files, nested_hint
 from trident_spouts.files.manifest_executor import ManifestExecutor
@@ -46,12 +47,13 @@ class FileSpout:
 
     Parameters
     ----------
-    path : str, path or Manifest
+    path : str, path, Manifest or Folders
         A file, a folder (without its subfolders) or a glob (``**`` goes into folders). Files and folders with names
         that begin with ``_`` or ``.`` are left out. The driver and all workers must see the same files under the same
         path. The log names files relative to the part of the path before the first wildcard, so that a folder can be
         moved together with the checkpoint. Or the URL of an object, prefix or glob of an object store:
-        ``s3://bucket/in/*``. Or a `Manifest`, which names the files to read.
+        ``s3://bucket/in/*``. Or a `Manifest`, which names the files to read, or
+        `Folders`, whose names are values of fields.
     format : "text", "json", "csv", "parquet", or `Text`, `Json`, `Csv`, `Parquet`
         The format by its name, with the defaults of all its options, or as an object with the options that belong to
         it: ``Csv(sep=";", header=False)``, ``Json(malformed="keep")``. JSON and CSV need a `schema`. Files of text,
@@ -127,6 +129,8 @@ class FileSpout:
     storage: Storage
     manifest: bool
     """True if `path` is the path of a manifest."""
+    folders: Folders | None
+    """The fields that are in the names of folders."""
     _declared: StructType | None
     _first_schema: list[StructType] = field(compare=False)
     """A list that holds the fields of the first Parquet file after they were read. (The dataclass is frozen; a list can
@@ -138,7 +142,7 @@ class FileSpout:
     @known_options(MOVED)
     def __init__(
         self,
-        path: str | PurePath | Manifest,
+        path: str | PurePath | Manifest | Folders,
         format: FormatName | FileFormat = "text",
         schema: str | StructType | None = None,
         *,
@@ -161,7 +165,11 @@ class FileSpout:
             )
         given = files.schema if schema is None else schema
         fields = None if given is None else read_schema(given)
-        place = absolute(path.path if isinstance(path, Manifest) else path)
+        place = absolute(path.path if isinstance(path, Manifest | Folders) else path)
+        folders = path if isinstance(path, Folders) else None
+        own = files.fields(fields)
+        if folders is not None and own is not None:
+            folders.after(own)
         stored = Storage.of(storage, "FileSpout: storage")
         if stored.options and not is_object(place):
             raise TopologyError(
@@ -174,7 +182,7 @@ class FileSpout:
             )
         keep(
             self,
-            path=place,
+            path=place if folders is None else folders.pattern(place),
             format=files,
             maxBytesPerBatch=maxBytesPerBatch,
             maxFilesPerBatch=maxFilesPerBatch,
@@ -182,7 +190,8 @@ class FileSpout:
             watch=watch,
             storage=stored,
             manifest=isinstance(path, Manifest),
-            _declared=files.fields(fields),
+            folders=folders,
+            _declared=own,
             _first_schema=[],
             _shown_schema=None if schema is None or fields is None else ddl(fields),
         )
@@ -194,6 +203,10 @@ class FileSpout:
         The topology is built for the fields of that file, even if another Parquet file is the first when it reads.
         Raises TypeDeclarationError if there is no file yet.
         """
+        own = self._own_fields()
+        return own if self.folders is None else self.folders.after(own)
+
+    def _own_fields(self) -> StructType:
         if self._declared is not None or self._first_schema:
             return self._declared or self._first_schema[0]
         if self.manifest:
@@ -253,10 +266,11 @@ class FileSpout:
         return f"{least}{sum(entry.end for entry in read.entries.values()):,} bytes"
 
     def __repr__(self) -> str:
+        path = self.folders or (Manifest(self.path) if self.manifest else self.path)
         plain = self.format == type(self.format)()
         return described(
             self,
-            path=Manifest(self.path) if self.manifest else self.path,
+            path=path,
             format=self.format.name if plain else self.format,
             schema=self._shown_schema,
             storage=self.storage.shown() or None,
