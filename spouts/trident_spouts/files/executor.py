@@ -234,15 +234,19 @@ class FileExecutor(SpoutExecutor):
         own = schema if folders is None else folders.own(schema)
         if folders is not None:
             files = [folders.placed(file, range_.name) for file, range_ in zip(files, ranges, strict=True)]
-        if format is not None:
-            stretches = tuple(map(self._stretch, files, ranges))
-            if isinstance(format, Json) and format.multiLine:
-                _check_documents(files)
-            elif isinstance(format, Json) and stretches:
-                self._absent.look_in_lines(without_corrupt_fields(own, format.malformed).names, stretches[0])
-            lines = format.lines(own)
-            return LinesEmission(stretches, lines if folders is None else InFolders(lines, folders.fields))
-        footers = checked_footers(files, own)
+        if format is None:
+            return self._of_parquet(files, schema, own)
+        stretches = tuple(map(self._stretch, files, ranges))
+        if isinstance(format, Json) and format.multiLine:
+            _check_documents(files)
+        elif isinstance(format, Json) and stretches:
+            self._absent.look_in_lines(without_corrupt_fields(own, format.malformed).names, stretches[0])
+        lines = format.lines(own)
+        return LinesEmission(stretches, lines if folders is None else InFolders(lines, folders.fields))
+
+    def _of_parquet(self, files: list[PlannedFile], schema: StructType, own: StructType) -> Emission:
+        """Return the emission of Parquet files. `own` are the fields that do not come from the names of folders."""
+        folders, footers = self._spout.folders, checked_footers(files, own)
         if folders is not None:
             folders.check_columns(files, [columns_of([each]) for each in footers])
         self._absent.look_in_files(own.names, files, columns_of(footers))

@@ -156,8 +156,9 @@ class FilesEmission(Emission):
                 f"rewrite the files with a current version, or unset the setting"
             )
         return (
-            f"FileSpout: a file in {where} has fields of Folders(...), times in nanoseconds, a column without a type (all "
-            f"of it is null), or columns whose names differ only in case, which Spark cannot read; but another file needs Spark {why}. "
+            f"FileSpout: a file in {where} has fields of Folders(...), times in nanoseconds, a column without a "
+            f"type (all of it is null), or columns whose names differ only in case, which Spark cannot read; but "
+            f"another file needs Spark {why}. "
             f"For times, {IN_MICROSECONDS}"
         )
 

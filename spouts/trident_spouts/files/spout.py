@@ -165,11 +165,7 @@ class FileSpout:
             )
         given = files.schema if schema is None else schema
         fields = None if given is None else read_schema(given)
-        place = absolute(path.path if isinstance(path, Manifest | Folders) else path)
-        folders = path if isinstance(path, Folders) else None
-        own = files.fields(fields)
-        if folders is not None and own is not None:
-            folders.after(own)
+        place = _address(path)
         stored = Storage.of(storage, "FileSpout: storage")
         if stored.options and not is_object(place):
             raise TopologyError(
@@ -182,7 +178,7 @@ class FileSpout:
             )
         keep(
             self,
-            path=place if folders is None else folders.pattern(place),
+            path=place,
             format=files,
             maxBytesPerBatch=maxBytesPerBatch,
             maxFilesPerBatch=maxFilesPerBatch,
@@ -190,11 +186,13 @@ class FileSpout:
             watch=watch,
             storage=stored,
             manifest=isinstance(path, Manifest),
-            folders=folders,
-            _declared=own,
+            folders=path if isinstance(path, Folders) else None,
+            _declared=files.fields(fields),
             _first_schema=[],
             _shown_schema=None if schema is None or fields is None else ddl(fields),
         )
+        if self._declared is not None:
+            self._with_folders(self._declared)
 
     @property
     def schema(self) -> StructType:
@@ -203,7 +201,9 @@ class FileSpout:
         The topology is built for the fields of that file, even if another Parquet file is the first when it reads.
         Raises TypeDeclarationError if there is no file yet.
         """
-        own = self._own_fields()
+        return self._with_folders(self._own_fields())
+
+    def _with_folders(self, own: StructType) -> StructType:
         return own if self.folders is None else self.folders.after(own)
 
     def _own_fields(self) -> StructType:
@@ -275,3 +275,10 @@ class FileSpout:
             schema=self._shown_schema,
             storage=self.storage.shown() or None,
         )
+
+
+def _address(path: str | PurePath | Manifest | Folders) -> str:
+    """Return the absolute path of a manifest, or of files."""
+    if isinstance(path, Folders):
+        return path.pattern(absolute(path.path))
+    return absolute(path.path if isinstance(path, Manifest) else path)
