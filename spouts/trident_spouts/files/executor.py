@@ -197,9 +197,7 @@ class FileExecutor(SpoutExecutor):
         cut = self._place.sorted and self._planner.by_name and len(self._listing) >= most
         self._whole = not after and not cut
         self._looks_back = not after and (not cut or seen.cutoff is None or self._listing[-1].name > seen.cutoff[1])
-        if not self._listing and not self._warned:
-            self._warned = True
-            self._warn_of_none()
+        self._warn_of_none()
         if self._format is not None:
             check_readable(self._listing, self._place)
 
@@ -215,6 +213,9 @@ class FileExecutor(SpoutExecutor):
         return "" if seen.late or due else seen.cutoff[1]
 
     def _warn_of_none(self) -> None:
+        if self._listing or self._warned:
+            return
+        self._warned = True
         hidden = hidden_file(self._place)
         why = (
             ""
