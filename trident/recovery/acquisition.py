@@ -416,12 +416,7 @@ def _check_states(
         name, drop = node.state.name, dropped_by(node)
         report, birth = stores[name].report(), known.get(name)
         _check_begins(node, birth, settings)
-        if name not in (founded := _founded(known)) and drop in founded:
-            raise StateLostError(
-                f"state {name!r} is the watermark of state {drop!r} and was dropped without it, so windows that "
-                f"were closed would open again: {settings.drop(drop, node.state.factory.survives)} drops both, "
-                f"which then start empty with the next batch; or {settings.way_out}"
-            )
+        _check_watermark(node, known, settings)
         if birth is None or not birth.founded:
             if birth is not None and report.reached <= birth.txid:
                 continue
@@ -442,6 +437,16 @@ def _check_states(
         _check_not_ahead(name, report, frozen, settings)
         if birth is not None:
             _check_no_later_stage(name, report, furthest, birth, settings)
+
+
+def _check_watermark(node: StateWriter, known: Mapping[str, Birth], settings: Settings) -> None:
+    name, drop = node.state.name, dropped_by(node)
+    if name not in (founded := _founded(known)) and drop in founded:
+        raise StateLostError(
+            f"state {name!r} is the watermark of state {drop!r} and was dropped without it, so windows that were "
+            f"closed would open again: {settings.drop(drop, node.state.factory.survives)} drops both, which then start empty "
+            f"with the next batch; or {settings.way_out}"
+        )
 
 
 def _initial_contents(program: Program, births: Mapping[str, Birth]) -> list[tuple[StateWriter, pa.Table]]:
