@@ -444,8 +444,8 @@ def _check_watermark(node: StateWriter, known: Mapping[str, Birth], settings: Se
     if name not in (founded := _founded(known)) and drop in founded:
         raise StateLostError(
             f"state {name!r} is the watermark of state {drop!r} and was dropped without it, so windows that were "
-            f"closed would open again: {settings.drop(drop, node.state.factory.survives)} drops both, which then start empty "
-            f"with the next batch; or {settings.way_out}"
+            f"closed would open again: {settings.drop(drop, node.state.factory.survives)} drops both, which then start "
+            f"empty with the next batch; or {settings.way_out}"
         )
 
 
