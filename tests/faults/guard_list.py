@@ -1156,9 +1156,9 @@ GUARDS = [
     Guard(
         "another life, before the first commit",
         "a store that fell back to an interrupted creation is refused for good, though no batch is committed",
-        "trident/recovery/acquisition.py",
-        "            if history.committed > birth.txid:\n",
-        "            if True:\n",
+        "trident/recovery/incarnations.py",
+        "committed > birth.txid and of_another_life",
+        "of_another_life",
         "tests/recovery/test_founding.py -k falls_back",
     ),
     Guard(

@@ -1,9 +1,14 @@
 """The modules that an import loads. A program waits for each of them before its first batch."""
 
+import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
+
+ROOT = Path(__file__).parents[2]
 
 HEAVY = (
     *("pyspark", "py4j", "pyarrow", "numpy", "pandas"),
@@ -20,7 +25,7 @@ NOT_TO_DECLARE = ("redis", "psycopg", "starlette", "uvicorn", "httpx", "promethe
 """Modules that a program may not load before it uses them. pyspark (its types) and pyarrow are what it is built of, and
 pyarrow imports pandas when it makes its first array of Python values."""
 
-NOT_TO_RUN = ("redis", "psycopg", "uvicorn", "httpx", "click", "IPython", "trident.compiler.spark.engine")
+NOT_TO_RUN = ("redis", "psycopg", "starlette", "uvicorn", "httpx", "click", "IPython", "trident.compiler.spark.engine")
 """Modules that a run on the embedded engine may not load before it uses them."""
 
 DECLARED = """
@@ -56,3 +61,52 @@ def test_no_program_loads_what_it_does_not_use(program: str, kept_out: tuple[str
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == []
+
+
+WITHOUT_EXTRAS = """
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {extras!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Missing())
+"""
+COMMAND = """
+from trident.cli.main import main
+main({arguments!r})
+"""
+
+
+def modules_of_extras() -> set[str]:
+    """Return the modules of the packages that only an extra of the distribution asks for."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    names = {re.split(r"[\[>=;]", package)[0] for packages in extras.values() for package in packages}
+    other = {"opentelemetry-sdk": "opentelemetry", "opentelemetry-exporter-otlp-proto-http": "opentelemetry"}
+    return {other.get(name, name.replace("-", "_")) for name in names} | {"IPython"}
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        DECLARED + RUN,
+        *(
+            COMMAND.format(arguments=each.split())
+            for each in ("--help", "list", "doctor", "serve --help", "sql --help")
+        ),
+    ],
+    ids=["run", "help", "list", "doctor", "serve", "sql"],
+)
+def test_an_installation_without_extras_runs_topologies_and_commands(program: str, tmp_path: Path) -> None:
+    whole = WITHOUT_EXTRAS.format(extras=modules_of_extras()) + program
+    done = subprocess.run([sys.executable, "-c", whole], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_server_without_its_extra_says_what_to_install(tmp_path: Path) -> None:
+    whole = (
+        WITHOUT_EXTRAS.format(extras=modules_of_extras())
+        + DECLARED
+        + RUN.replace("processAll", "serve(); running.processAll")
+    )
+    done = subprocess.run([sys.executable, "-c", whole], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode != 0 and "trident-pyspark[server]" in done.stderr.splitlines()[-1], done.stderr

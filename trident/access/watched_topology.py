@@ -3,10 +3,10 @@
 from collections.abc import Callable, Collection, Mapping
 
 from trident.base.errors import LogError, StateError, TopologyError
+from trident.base.iso_times import iso_time
 from trident.plan.topology_protocol import TopologyPlan
 from trident.reads.commit_times import CommitTimes
 from trident.server.event_ring import EventRing
-from trident.server.freshness import iso_time
 from trident.server.watched import GroupStatus, TopologyStatus
 from trident.server.ways_out import fault_of
 

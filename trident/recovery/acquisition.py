@@ -430,10 +430,7 @@ def _check_states(
         if birth is not None and frozen > birth.txid and not _is_filled_now(name, birth, history, log):
             if any(group.marker is None for group in report.groups):
                 raise _lost(node, frozen, birth, bool(log.manifest(name)), settings)
-            # A store that fell back to a creation that was interrupted, or to before a drop, is created again: it lacks
-            # only batches that still wait.
-            if history.committed > birth.txid:
-                check_incarnation(name, report, birth, settings)
+            check_incarnation(name, report, birth, history.committed, settings)
         _check_not_ahead(name, report, frozen, settings)
         if birth is not None:
             _check_no_later_stage(name, report, furthest, birth, settings)

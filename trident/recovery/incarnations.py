@@ -17,9 +17,13 @@ def of_another_life(report: StoreReport, birth: Birth) -> bool:
     return any(group.lease is not None and group.lease.epoch < birth.epoch for group in report.groups)
 
 
-def check_incarnation(name: str, report: StoreReport, birth: Birth, settings: Settings) -> None:
-    """Raise StateLostError if the store holds the contents of a state that was dropped."""
-    if of_another_life(report, birth):
+def check_incarnation(name: str, report: StoreReport, birth: Birth, committed: int, settings: Settings) -> None:
+    """Raise StateLostError if the store holds the contents of a state that was dropped, and lacks committed batches.
+
+    Before the first commit it lacks only batches that wait, and is created again. It may also hold a creation that was
+    interrupted, of a state that nobody dropped.
+    """
+    if committed > birth.txid and of_another_life(report, birth):
         raise StateLostError(
             f"state {name!r} was dropped and recreated after txid {birth.txid}, but its store still has the state from "
             f"before the drop: the store was restored from an older copy. Restore it from a newer copy, or drop it "

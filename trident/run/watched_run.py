@@ -5,11 +5,11 @@ from typing import Any, Protocol
 
 from pyspark.sql import Row
 
+from trident.base.iso_times import iso_time
 from trident.display.display import Condition as RunCondition
 from trident.plan.topology_protocol import TopologyPlan
 from trident.reads.commit_times import CommitTimes
 from trident.server.event_ring import EventRing
-from trident.server.freshness import iso_time
 from trident.server.watched import CallStatus, Condition, GroupStatus, SourceStatus, TopologyStatus, WindowStatus
 from trident.server.ways_out import fault_of
 from trident.telemetry.event_time import DROPPED

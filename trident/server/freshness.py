@@ -3,9 +3,9 @@
 import asyncio
 import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
+from trident.base.iso_times import iso_time
 from trident.server.route_types import InThread
 from trident.server.served import Served
 
@@ -43,12 +43,3 @@ class Freshness:
             look.add_done_callback(lambda done: self._looks.pop((group, txid)))
         # Shielded: a client that leaves ends its own answer, but not the look-up that others wait for.
         return await asyncio.shield(look)
-
-
-def iso_time(seconds: float) -> str:
-    """Return a time in seconds since 1970 in ISO 8601, in UTC.
-
-    >>> iso_time(0.25)
-    '1970-01-01T00:00:00.250Z'
-    """
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
