@@ -17,7 +17,8 @@ from tests.support.wall import Wall
 from trident import Count, TridentTopology, openState
 from trident.errors import SnapshotMovedError, StateError, TridentError
 from trident.reads import previous_reads
-from trident.reads.state_view import StateDescription, StateView
+from trident.reads.state_description import StateDescription
+from trident.reads.state_view import StateView
 from trident.state import BackingMapState, MemoryMapState, RedisMapState
 from trident.testing import CRASH, TestSource, crash_at, run_through
 from trident.testing.local import start_local

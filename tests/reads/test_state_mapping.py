@@ -12,7 +12,8 @@ from trident.base.errors import StateError, UserFunctionError
 from trident.operations.aggregates.count import Count
 from trident.operations.aggregates.sum import Sum
 from trident.plan.nodes import PersistentAggregate
-from trident.reads.state_view import StateDescription, StateView
+from trident.reads.state_description import StateDescription
+from trident.reads.state_view import StateView
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
 from trident.testing.local import start_local

@@ -18,8 +18,9 @@ from tests.reads.reading_kit import States, state_node
 from tests.reads.test_state_view import view_of
 from trident.base.errors import StateKeyError
 from trident.operations.aggregates.sum import Sum
+from trident.reads.state_description import StateDescription
 from trident.reads.state_range import StateRange
-from trident.reads.state_view import StateDescription, StateView
+from trident.reads.state_view import StateView
 from trident_state.relational import SqliteMapState
 from trident_state.state_shape import StateKind
 

@@ -17,7 +17,8 @@ from trident.base.errors import (
 )
 from trident.operations.aggregates.sum import Sum
 from trident.plan.nodes import PersistentAggregate
-from trident.reads.state_view import StateDescription, StateView
+from trident.reads.state_description import StateDescription
+from trident.reads.state_view import StateView
 from trident_state.state_shape import StateKind
 
 

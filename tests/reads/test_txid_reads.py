@@ -10,7 +10,8 @@ from tests.reads.reading_kit import States, state_node
 from tests.support.server import RedisServer
 from trident import Count, Evolution, Sum, TridentTopology, dropState, openState, openTopology
 from trident.errors import StateError, TxidNotKeptError
-from trident.reads.state_view import StateDescription, StateView
+from trident.reads.state_description import StateDescription
+from trident.reads.state_view import StateView
 from trident.spouts import FixedBatchSpout
 from trident.state import BackingMapState, DeltaMapState, MemoryMapState, RedisMapState, SqliteMapState
 from trident.testing.local import start_local

@@ -19,11 +19,13 @@ from trident.base.errors import (
 )
 from trident.base.types import spark_schema
 from trident.operations.references import index_name, keys_over_changes
+from trident.reads.as_of_batch import AsOfBatch
 from trident.reads.commit_times import CommitTimes
 from trident.reads.committed_reads import ReadSource, Snapshot
 from trident.reads.indexes import Index, index_of_shape, no_index
 from trident.reads.previous_reads import txid_before
-from trident.reads.state_view import AsOfBatch, StateDescription, StateView
+from trident.reads.state_description import StateDescription
+from trident.reads.state_view import StateView
 from trident.reads.static_states import ReadableStore
 from trident_state.few_keys import Key
 from trident_state.incarnation import Incarnation

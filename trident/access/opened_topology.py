@@ -28,10 +28,12 @@ from trident.log.protocol import LogReading
 from trident.log.snapshot_home import NoHome
 from trident.plan.nodes import StateWriter
 from trident.plan.topology_protocol import TopologyPlan
+from trident.reads.as_of_batch import AsOfBatch
 from trident.reads.commit_times import CommitTimes
 from trident.reads.committed_reads import Isolation
 from trident.reads.state_changes import StateChanges, expires
-from trident.reads.state_view import AsOfBatch, StateDescription, StateView
+from trident.reads.state_description import StateDescription
+from trident.reads.state_view import StateView
 from trident.reads.static_states import ReadableStore, close_statics, open_statics
 from trident.reads.tagging import Tagged, TopologyTags
 from trident.sql.queryable import Queryable

@@ -26,8 +26,9 @@ from trident.operations.aggregator_names import aggregator_name, bundle_names, b
 from trident.operations.bundles import presented
 from trident.operations.records import FirstOfRecord
 from trident.operations.timers import TIMED
+from trident.reads.as_of_batch import AsOfBatch
 from trident.reads.committed_reads import Isolation
-from trident.reads.state_view import AsOfBatch, StateDescription
+from trident.reads.state_description import StateDescription
 from trident.recovery.state_places import factory_at_place
 from trident_state.fingerprint import Fingerprint, read_fingerprint
 from trident_state.memory.segments import Manifest

@@ -8,7 +8,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from trident.base.errors import StateShapeError, TopologyError
 from trident.base.types import arrow_schema, spark_schema
 from trident.reads.flat_tables import spread_structs
-from trident.reads.state_view import StateDescription
+from trident.reads.state_description import StateDescription
 
 
 class SparkTable:

@@ -2,15 +2,12 @@
 
 import datetime
 import html
-import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trident.base.callsite import CallSite, site_of
 from trident.base.checks import check_whole_number
 from trident.base.errors import (
     SnapshotMovedError,
@@ -19,77 +16,39 @@ from trident.base.errors import (
     StateKeyNotFoundError,
     StateValueError,
     TridentError,
-    UserFunctionError,
 )
 from trident.base.html_table import html_table
-from trident.base.names import FieldsLike, brief, field_names, quote
-from trident.base.short_texts import raised, short_repr
-from trident.base.step import is_ours
-from trident.base.values import OutsideYears, infer_arrow, to_arrow, to_python, type_name
+from trident.base.names import FieldsLike, field_names, quote
+from trident.base.short_texts import short_repr
+from trident.base.values import OutsideYears, to_python, type_name
 from trident.base.years import OUTSIDE_YEARS, entry_text
 from trident.compiler.columns.columns import are_few
 from trident.operations.query_functions import Inclusive
-from trident.plan.nodes import StateWriter
-from trident.plan.state_schema import parts_of, present_of, value_of
+from trident.reads.as_of_batch import AsOfBatch, read_as_of_batch
 from trident.reads.committed_reads import Isolation, ReadSource, Snapshot, read_consistently
 from trident.reads.expression_listing import MISSING, calling_frame
 from trident.reads.flat_tables import spread_structs, to_frame
-from trident.reads.indexes import Index, indexes_among, no_index
+from trident.reads.indexes import Index, no_index
 from trident.reads.key_ranges import cursor_at, cursor_of, range_after, range_between, range_of_prefix
 from trident.reads.key_tables import fields_text, key_table, tuples_of
-from trident.reads.moments import Moment, moment_of, txid_at
+from trident.reads.moments import Moment, txid_at
+from trident.reads.presented_values import PresentedValues
 from trident.reads.previous_reads import read_previous, txid_before
 from trident.reads.ranking import field_of, top_of_columns, top_of_values
+from trident.reads.state_description import StateDescription
 from trident.reads.state_mapping import StateMapping
 from trident.reads.state_range import StateRange
-from trident.reads.tags import TagName, tag_name_of, txid_of_tag
+from trident.reads.tags import TagName, txid_of_tag
 from trident.reads.txid_reads import kept_txids, read_as_of
 from trident_state.key_order import KeyRange
-from trident_state.state_shape import StateKind, StateShape
+from trident_state.state_shape import StateKind
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _T = TypeVar("_T")
 
-AsOfBatch = int | str | datetime.datetime
-"""``previous``: reads are as of the batch before the last committed one. A number: as of the batch with this txid.
-A time (a text in ISO 8601, or a datetime; without an offset in UTC): as of the last batch committed until then.
-``tag:month-end``: as of the batch that has this tag."""
-
-
 _SHOWN_ROWS = 10
-
-
-@dataclass(frozen=True)
-class StateDescription:
-    """The properties of a state that its readers need.
-
-    `output`: the name of its value field. `present`: the function from a stored value to the value that readers see;
-    None if they are the same. `parts`: for a value with a field for each of several aggregators, the function that
-    presents each field. `types`: the type of the value that readers see, or of each of its `parts`; None for a type
-    that is not declared, and an empty tuple if nobody has looked. `indexes`: the indexes that are known.
-    """
-
-    name: str
-    kind: StateKind
-    shape: StateShape
-    output: str
-    present: Callable[[Any], Any] | None = None
-    parts: Mapping[str, Callable[[Any], Any] | None] | None = None
-    types: tuple[pa.DataType | None, ...] = ()
-    indexes: tuple[Index, ...] = ()
-
-    @classmethod
-    def of(
-        cls, node: StateWriter, shape: StateShape, shapes: Mapping[str, StateShape] | None = None
-    ) -> "StateDescription":
-        """Describe the state that this step of a topology writes. `shapes`: those of all states of the topology."""
-        members, name = parts_of(node), node.state.name
-        parts = None if members is None else {name: member.present for name, member in members.items()}
-        indexes = () if shapes is None else indexes_among(name, shapes)
-        output, present = value_of(node).name, present_of(node)
-        return cls(name, node.state.factory.kind, shape, output, present, parts, indexes=indexes)
 
 
 class StateView(StateMapping):
@@ -136,32 +95,13 @@ class StateView(StateMapping):
         self._present = state.present
         self._output = state.output
         self._parts = state.parts
+        self._values = PresentedValues(state)
         self.name = state.name
         self.kind = state.kind
         # A non-transactional state keeps no previous values, so it cannot answer as of a txid.
         latest = isolation == "latest" or self.kind is StateKind.NON_TRANSACTIONAL
         self.isolation: Isolation = "latest" if latest else "committed"
-        self._batch = self._check_as_of(asOf, isolation)
-
-    def _check_as_of(self, asOf: AsOfBatch | None, isolation: str) -> int | str | Moment | TagName | None:
-        named = None if asOf == "previous" else tag_name_of(asOf) or moment_of(asOf)
-        if not (asOf is None or asOf == "previous" or named is not None or (type(asOf) is int and asOf >= 0)):
-            raise ValueError(
-                f"asOf={asOf!r}: expected 'previous', the batch before the last committed one; or a txid that is "
-                f"kept, a whole number; or a time, such as '2026-11-26 09:00'; or a tag, such as 'tag:month-end'; or "
-                f"None for the last committed one"
-            )
-        if asOf is not None and self.kind is StateKind.NON_TRANSACTIONAL:
-            raise StateError(
-                f"state {self.name!r} is nonTransactional and keeps no previous values: asOf={asOf!r} needs an opaque "
-                f"or a transactional state"
-            )
-        if asOf is not None and isolation == "latest":
-            raise ValueError(
-                f"asOf={asOf!r} and isolation='latest' contradict each other: the latest values do not belong to "
-                f"one batch"
-            )
-        return named or asOf  # type: ignore[return-value]
+        self._batch = read_as_of_batch(self.name, self.kind, asOf, isolation)
 
     @property
     def keyFields(self) -> pa.Schema:
@@ -239,17 +179,7 @@ class StateView(StateMapping):
         If the aggregator presents values, the column's type is inferred (for several aggregates, the type of each
         field).
         """
-        if self._present is None:
-            return to_arrow(values, self._shape.value)
-        if self._parts is None:
-            return self._inferred(values)
-        columns = []
-        for at, present in enumerate(self._parts.values()):
-            column = [None if value is None else value[at] for value in values]
-            stored = self._shape.value.field(at).type
-            columns.append(to_arrow(column, stored) if present is None else self._inferred(column))
-        missing = pa.array([value is None for value in values], pa.bool_())
-        return pa.StructArray.from_arrays(columns, names=list(self._parts), mask=missing)
+        return self._values.column(values)
 
     @property
     def value(self) -> Any:
@@ -505,10 +435,10 @@ class StateView(StateMapping):
     def _shown(self, table: pa.Table, as_of: dict[str, int]) -> pa.Table:
         """Return stored entries with values as readers see them, and with the metadata that names their txid."""
         if self._parts is not None:
-            table = self._flat(table, self._parts)
+            table = self._values.flat(table)
         elif self._present is not None:
             # No type is given, because it is known only if the aggregator's `present` is annotated.
-            values = self._inferred(list(self._listings.values_of(table)))
+            values = self._values.inferred(list(self._listings.values_of(table)))
             table = table.set_column(table.num_columns - 1, self._output, values)
         return table.replace_schema_metadata({name: str(txid) for name, txid in as_of.items()}) if as_of else table
 
@@ -524,15 +454,6 @@ class StateView(StateMapping):
     def presented(self, entries: pa.Table) -> pa.Table:
         """Return stored entries as `toArrow` shows them. It calls user code, so no read should be held meanwhile."""
         return self._shown(entries, {})
-
-    def _flat(self, table: pa.Table, parts: Mapping[str, Callable[[Any], Any] | None]) -> pa.Table:
-        """Return the table with the fields of the value as columns, each as the field's aggregator presents it."""
-        *keys, values = table.columns
-        columns = [
-            column if present is None else self._inferred(self._shown_by(present, to_python(column), table))
-            for present, column in zip(parts.values(), values.flatten(), strict=True)
-        ]
-        return pa.table([*keys, *columns], names=[*self._shape.keys.names, *parts])
 
     def toPandas(self, limit: int | None = None, *, flat: bool = True) -> "pd.DataFrame":
         """Return the key fields and the value as a pandas DataFrame as of the txid in ``.attrs["asOfTxid"]``.
@@ -582,7 +503,7 @@ class StateView(StateMapping):
         Raises StateError for a nonTransactional state, which has no txids.
         """
         self._source.check()
-        self._check_as_of(0, "committed")
+        read_as_of_batch(self.name, self.kind, 0, "committed")
         return kept_txids(self._source, self.name)
 
     def asOf(self, batch: int | str | datetime.datetime) -> "StateView":
@@ -694,35 +615,7 @@ class StateView(StateMapping):
         )
 
     def _presented(self, values: list[Any], entries: pa.Table | pa.RecordBatch) -> list[Any]:
-        return values if self._present is None else self._shown_by(self._present, values, entries)
-
-    def _shown_by(
-        self, present: Callable[[Any], Any], values: list[Any], entries: pa.Table | pa.RecordBatch
-    ) -> list[Any]:
-        """Return the results of an aggregator's `present` for the values of these entries; null for null."""
-        shown: list[Any] = []
-        try:
-            for value in values:
-                shown.append(None if value is None else present(value))
-        except TridentError:
-            raise
-        except Exception as error:
-            key = entry_text(entries.select(self._shape.keys.names), len(shown))
-            raise UserFunctionError(
-                f"state {self.name!r}{key and f', {key}'}: {_raising(present, error)} {raised(error)}; "
-                f"the stored value was {brief(values[len(shown)])}"
-            ) from error
-        return shown
-
-    def _inferred(self, values: list[Any]) -> pa.Array:
-        """Return presented values as a column. Raises StateValueError if no type holds all of them."""
-        try:
-            return infer_arrow(values)
-        except (pa.ArrowException, ArithmeticError, TypeError, ValueError) as error:
-            raise StateValueError(
-                f"state {self.name!r}: no column can hold the values that its aggregator presents: {error}. Let "
-                f"present return values of one type; keys and items() read them as they are"
-            ) from None
+        return self._values.of(values, entries)
 
     def _entries(self, limit: int | None) -> pa.Table:
         return self._table(limit)[0]
@@ -794,16 +687,3 @@ class StateView(StateMapping):
         # The empty table is joined too, because a state without entries has no page from which to take names and types.
         table = pa.concat_tables([empty, *[page.rename_columns(names) for page in pages]])
         return table if limit is None else table.slice(0, limit)
-
-
-def _raising(present: Callable[[Any], Any], error: Exception) -> CallSite:
-    """Return the user's function that raised.
-
-    `present` may be a function of the library that calls it for several values.
-    """
-    site = site_of(present)
-    if is_ours(site.file):
-        for frame, line in traceback.walk_tb(error.__traceback__):
-            if not is_ours(frame.f_code.co_filename):
-                return CallSite(frame.f_code.co_qualname, frame.f_code.co_filename, line)
-    return site

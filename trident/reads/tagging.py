@@ -15,8 +15,9 @@ from trident.base.errors import (
     TxidNotKeptError,
 )
 from trident.base.names import check_name, did_you_mean
+from trident.reads.as_of_batch import AsOfBatch
 from trident.reads.committed_reads import ReadSource
-from trident.reads.state_view import AsOfBatch, StateView
+from trident.reads.state_view import StateView
 from trident.reads.tags import keeps_no_tags
 from trident.reads.txid_reads import check_kept
 from trident_state.store import Tagging, tags_of

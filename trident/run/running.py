@@ -3,7 +3,6 @@
 import logging
 import threading
 import time
-import warnings
 from collections.abc import Callable, Collection, Mapping
 from functools import cached_property, partial
 from types import TracebackType
@@ -14,7 +13,6 @@ from pyspark.sql import Row
 from trident.base.durations import Duration, read_limit, read_seconds
 from trident.base.errors import StateError, TridentError
 from trident.base.log_fields import RunLogger
-from trident.base.step import user_level
 from trident.batches import events as on
 from trident.batches.group_run import GroupRun
 from trident.batches.run_context import RunContext
@@ -27,18 +25,19 @@ from trident.display.live_state import show_state
 from trident.drpc.local import LocalDRPC
 from trident.picture.draw import as_html
 from trident.plan.nodes import StateWriter
+from trident.reads.as_of_batch import AsOfBatch
 from trident.reads.commit_times import CommitTimes
 from trident.reads.committed_reads import Isolation
 from trident.reads.state_changes import StateChanges, expires
-from trident.reads.state_view import AsOfBatch, StateDescription, StateView
+from trident.reads.state_description import StateDescription
+from trident.reads.state_view import StateView
 from trident.reads.tagging import Tagged, TopologyTags
-from trident.recovery.savepoint import SavepointInfo, info_of
 from trident.run import registry, sigterm
 from trident.run.dead_letter_replay import Replay
 from trident.run.fence_watch import Watch
-from trident.run.left_partitions import left_behind
 from trident.run.read_source import RunReadSource
 from trident.run.saving import Saving
+from trident.run.switchable import Switchable
 from trident.run.switches import Switches
 from trident.run.watched_run import WatchedRun
 from trident.server.access_rules import Rights
@@ -61,7 +60,7 @@ _PATIENCE = 2.0
 """Seconds that the end of a run waits for listeners, and for writes to stores for which no commit turn waits."""
 
 
-class RunningTopology(Queryable, Tagged):
+class RunningTopology(Queryable, Switchable, Tagged):
     """A running topology: the handle that `TridentTopology.start` returns.
 
     As a context manager, it stops the run at the end of the block, and raises the error with which the run failed.
@@ -244,133 +243,6 @@ class RunningTopology(Queryable, Tagged):
     def explain(self) -> None:
         """Print how the topology runs: engine, steps, groups, stages, states and guarantees."""
         self._context.topology.explain(self.engine, self._switches.hints)
-
-    # --- inactive and active ------------------------------------------------------------------------------------
-
-    def deactivate(self, wait: Duration | None = 0) -> bool:
-        """Plan no new batch until `activate`. Does nothing if the topology is inactive already.
-
-        Planned batches are still computed and committed, and states and DRPC functions keep answering. The run keeps
-        its log, so that no standby takes over. A RichSpout is deactivated, once. Meaning: ``deactivate`` of Storm's
-        Nimbus.
-
-        Parameters
-        ----------
-        wait : duration or None
-            How long to wait until everything that was planned is committed. The default does not wait; None waits
-            without a limit.
-
-        Returns
-        -------
-        bool
-            Whether everything that was planned is committed.
-
-        Raises
-        ------
-        TopologyConditionError
-            The topology has ended, or is being rebalanced.
-        """
-        limit = read_limit("wait", wait, zero=True)
-        if limit != 0:
-            self._check_other_thread("deactivate")
-        return self._switches.deactivate(limit)
-
-    def activate(self) -> None:
-        """Plan new batches again, after `deactivate` or a start with ``active=False``. Returns at once.
-
-        Does nothing if the topology is active already. Raises TopologyConditionError if it has ended, or is being
-        rebalanced. Meaning: ``activate`` of Storm's Nimbus.
-        """
-        self._switches.activate()
-
-    def rebalance(self, parallelismHints: Mapping[str, int], timeout: Duration | None = "5 minutes") -> None:
-        """Change numbers of partitions between two batches, and return when the next batches run with them.
-
-        The run plans no new batch, waits until everything that was planned is committed, plans its steps again, and
-        continues: with the next txid, under the same lease, and active or inactive as before. States do not move,
-        because they are kept by key. The next start has the program's numbers again; give it ``parallelismHints=``.
-        Meaning: ``rebalance`` of Storm's Nimbus.
-
-        Parameters
-        ----------
-        parallelismHints : dict of str and int
-            ``{"words": 8}`` for each `parallelismHint` of the stream "words", ``{"words/2": 8}`` for one step.
-            ``running.parallelismHints`` lists them. Hints that are left out do not change.
-        timeout : duration or None
-            How long to wait for the planned batches.
-
-        Raises
-        ------
-        TopologyError
-            No step of a batch group has such a hint. Nothing was changed.
-        TimeoutError
-            The planned batches are not committed in this time. The run continues with the former numbers.
-        TopologyConditionError
-            The topology has ended, or is being rebalanced.
-        """
-        self._check_other_thread("rebalance")
-        self._switches.rebalance(parallelismHints, read_limit("timeout", timeout, zero=True))
-        begun = self._context.begun
-        for text in left_behind(begun.program.groups, unwatched(begun.stores), self._switches.hints):
-            warnings.warn(text, RuntimeWarning, stacklevel=user_level())
-        self._logger.info("topology %r runs with the parallelism hints %s", self.name, self.parallelismHints)
-
-    def savepoint(self, name: str, timeout: Duration | None = "5 minutes") -> SavepointInfo:
-        """Make a named copy of the topology as of one committed batch of each group, and continue.
-
-        The copy lies beside the checkpoint, or under the filesLocation, and contains the positions of all streams and
-        the values of all states, wherever they are kept. `forkTopology` makes another topology from it.
-
-        The run plans no new batch, waits until everything that was planned is committed, and copies; a RichSpout is
-        deactivated meanwhile. Of a state in memory or in Redis only the keys that changed during the copy are read in
-        this pause. States in a database or in your own map, values that expire (``ttlSecs=``) and nonTransactional
-        states are read wholly in the pause. If the process dies on the way, there is no savepoint, and the topology is
-        as it was.
-
-        Parameters
-        ----------
-        name : str
-            The savepoint's name: letters, digits, ``.``, ``_`` and ``-``.
-        timeout : duration or None
-            How long to wait for the planned batches.
-
-        Returns
-        -------
-        SavepointInfo
-            The name, the txids, the number of entries of each state.
-
-        Raises
-        ------
-        SavepointError
-            There is a savepoint of this name; the topology has neither a checkpointLocation nor a filesLocation; or a
-            group has ended with a batch that is not committed.
-        TimeoutError
-            The planned batches are not committed in this time. No savepoint was taken, and the run continues.
-        TopologyConditionError
-            The topology has ended, is being rebalanced, or takes another savepoint.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> from trident import Count, TridentTopology
-        >>> from trident.spouts import FixedBatchSpout
-        >>> from trident.state import MemoryMapState
-        >>> topology = TridentTopology()
-        >>> words = topology.newStream("words", FixedBatchSpout("word string", [["dog", "cat"], ["dog"]]))
-        >>> _ = words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="counts")
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     with topology.start(engine="embedded", name="wc", checkpointLocation=folder) as running:
-        ...         running.processAllAvailable()
-        ...         saved = running.savepoint("before")
-        >>> saved.txids, saved.entries
-        ({'words': 2}, {'counts': 2})
-        """
-        self._check_other_thread("savepoint")
-        return info_of(self._saving.take(name, read_limit("timeout", timeout, zero=True)))
-
-    def _over(self) -> Condition | None:
-        """Return the condition of a run that has ended or was asked to end; None for any other run."""
-        return self.condition if self._ended.is_set() or self._stop_asked else None
 
     # --- waiting and stopping ----------------------------------------------------------------------------------
 
@@ -638,6 +510,10 @@ class RunningTopology(Queryable, Tagged):
         if self.progress.owns_this_thread() or self._context.state_threads.owns_this_thread():
             return True
         return any(run.owns_this_thread() for run in self._runs.values())
+
+    def _over(self) -> Condition | None:
+        """Return the condition of a run that has ended or was asked to end; None for any other run."""
+        return self.condition if self._ended.is_set() or self._stop_asked else None
 
     def _check_other_thread(self, method: str) -> None:
         self._read_source.check_process()

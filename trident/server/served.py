@@ -5,10 +5,11 @@ from typing import Protocol
 
 from trident.base.metrics import MetricsRegistry
 from trident.drpc.local import LocalDRPC
+from trident.reads.as_of_batch import AsOfBatch
 from trident.reads.commit_times import CommitTimes
 from trident.reads.committed_reads import Isolation
 from trident.reads.state_changes import StateChanges
-from trident.reads.state_view import AsOfBatch, StateView
+from trident.reads.state_view import StateView
 from trident.reads.tagging import Tag
 from trident.server.watched import Watched
 from trident.sql.state_queries import StateQueries

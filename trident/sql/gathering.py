@@ -8,10 +8,11 @@ from typing import Any
 import pyarrow as pa
 
 from trident.base.errors import SqlError, SqlLimitError
+from trident.reads.as_of_batch import AsOfBatch
 from trident.reads.committed_reads import ReadSource, Snapshot, checked_by, read_consistently
 from trident.reads.indexes import Index
 from trident.reads.key_tables import key_table
-from trident.reads.state_view import AsOfBatch, StateView
+from trident.reads.state_view import StateView
 from trident.reads.txid_reads import read_as_of
 from trident.sql.point_reads import Key
 

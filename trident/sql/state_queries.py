@@ -13,8 +13,9 @@ from trident.base.names import did_you_mean
 from trident.base.optional_packages import optional_package
 from trident.base.short_texts import typed_brief
 from trident.base.values import infer_arrow
+from trident.reads.as_of_batch import AsOfBatch
 from trident.reads.committed_reads import ReadSource
-from trident.reads.state_view import AsOfBatch, StateView
+from trident.reads.state_view import StateView
 from trident.sql import worker
 from trident.sql.gathering import Wanted, gather, gather_past
 from trident.sql.handover import written

@@ -1,0 +1,93 @@
+"""Stored values in the form in which readers see them: the results of an aggregator's `present`."""
+
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from trident.base.callsite import CallSite, site_of
+from trident.base.errors import StateValueError, TridentError, UserFunctionError
+from trident.base.names import brief
+from trident.base.short_texts import raised
+from trident.base.step import is_ours
+from trident.base.values import infer_arrow, to_arrow, to_python
+from trident.base.years import entry_text
+from trident.reads.state_description import StateDescription
+
+
+class PresentedValues:
+    """Presents the values of one state. It calls user code, so no read should be held meanwhile."""
+
+    def __init__(self, state: StateDescription) -> None:
+        self._name, self._shape = state.name, state.shape
+        self._present, self._parts = state.present, state.parts
+
+    def of(self, values: list[Any], entries: pa.Table | pa.RecordBatch) -> list[Any]:
+        """Return stored `values`, which belong to `entries`, as readers see them."""
+        return values if self._present is None else self._shown_by(self._present, values, entries)
+
+    def column(self, values: list[Any]) -> pa.Array:
+        """Return values from a read, as `of` returns them, as one Arrow column."""
+        if self._present is None:
+            return to_arrow(values, self._shape.value)
+        if self._parts is None:
+            return self.inferred(values)
+        columns = []
+        for at, present in enumerate(self._parts.values()):
+            column = [None if value is None else value[at] for value in values]
+            stored = self._shape.value.field(at).type
+            columns.append(to_arrow(column, stored) if present is None else self.inferred(column))
+        missing = pa.array([value is None for value in values], pa.bool_())
+        return pa.StructArray.from_arrays(columns, names=list(self._parts), mask=missing)
+
+    def flat(self, table: pa.Table) -> pa.Table:
+        """Return the table with the fields of the value as columns, each as the field's aggregator presents it."""
+        parts = self._parts or {}
+        *keys, values = table.columns
+        columns = [
+            column if present is None else self.inferred(self._shown_by(present, to_python(column), table))
+            for present, column in zip(parts.values(), values.flatten(), strict=True)
+        ]
+        return pa.table([*keys, *columns], names=[*self._shape.keys.names, *parts])
+
+    def inferred(self, values: list[Any]) -> pa.Array:
+        """Return presented values as a column. Raises StateValueError if no type holds all of them."""
+        try:
+            return infer_arrow(values)
+        except (pa.ArrowException, ArithmeticError, TypeError, ValueError) as error:
+            raise StateValueError(
+                f"state {self._name!r}: no column can hold the values that its aggregator presents: {error}. Let "
+                f"present return values of one type; keys and items() read them as they are"
+            ) from None
+
+    def _shown_by(
+        self, present: Callable[[Any], Any], values: list[Any], entries: pa.Table | pa.RecordBatch
+    ) -> list[Any]:
+        """Return the results of an aggregator's `present` for the values of these entries; null for null."""
+        shown: list[Any] = []
+        try:
+            for value in values:
+                shown.append(None if value is None else present(value))
+        except TridentError:
+            raise
+        except Exception as error:
+            key = entry_text(entries.select(self._shape.keys.names), len(shown))
+            raise UserFunctionError(
+                f"state {self._name!r}{key and f', {key}'}: {_raising(present, error)} {raised(error)}; "
+                f"the stored value was {brief(values[len(shown)])}"
+            ) from error
+        return shown
+
+
+def _raising(present: Callable[[Any], Any], error: Exception) -> CallSite:
+    """Return the user's function that raised.
+
+    `present` may be a function of the library that calls it for several values.
+    """
+    site = site_of(present)
+    if is_ours(site.file):
+        for frame, line in traceback.walk_tb(error.__traceback__):
+            if not is_ours(frame.f_code.co_filename):
+                return CallSite(frame.f_code.co_qualname, frame.f_code.co_filename, line)
+    return site

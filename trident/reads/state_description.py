@@ -1,0 +1,43 @@
+"""The properties of a state that its readers need."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from trident.plan.nodes import StateWriter
+from trident.plan.state_schema import parts_of, present_of, value_of
+from trident.reads.indexes import Index, indexes_among
+from trident_state.state_shape import StateKind, StateShape
+
+
+@dataclass(frozen=True)
+class StateDescription:
+    """The properties of a state that its readers need.
+
+    `output`: the name of its value field. `present`: the function from a stored value to the value that readers see;
+    None if they are the same. `parts`: for a value with a field for each of several aggregators, the function that
+    presents each field. `types`: the type of the value that readers see, or of each of its `parts`; None for a type
+    that is not declared, and an empty tuple if nobody has looked. `indexes`: the indexes that are known.
+    """
+
+    name: str
+    kind: StateKind
+    shape: StateShape
+    output: str
+    present: Callable[[Any], Any] | None = None
+    parts: Mapping[str, Callable[[Any], Any] | None] | None = None
+    types: tuple[pa.DataType | None, ...] = ()
+    indexes: tuple[Index, ...] = ()
+
+    @classmethod
+    def of(
+        cls, node: StateWriter, shape: StateShape, shapes: Mapping[str, StateShape] | None = None
+    ) -> "StateDescription":
+        """Describe the state that this step of a topology writes. `shapes`: those of all states of the topology."""
+        members, name = parts_of(node), node.state.name
+        parts = None if members is None else {name: member.present for name, member in members.items()}
+        indexes = () if shapes is None else indexes_among(name, shapes)
+        output, present = value_of(node).name, present_of(node)
+        return cls(name, node.state.factory.kind, shape, output, present, parts, indexes=indexes)
