@@ -66,7 +66,8 @@ def test_a_start_that_is_interrupted_gives_back_what_it_took(
     folders = tmp_path / "temporary"
     folders.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folders))
-    options: dict[str, Any] = {"standby": True, "checkpointLocation": tmp_path / "checkpoint"} if stands_by else {}
+    by_standby = {"standby": True, "checkpointLocation": tmp_path / "checkpoint", "leaseSecs": 1}
+    options: dict[str, Any] = by_standby if stands_by else {}
     with monkeypatch.context() as patch:
         patch.setattr(owner, step, when(getattr(owner, step)))
         try:

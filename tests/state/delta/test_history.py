@@ -38,23 +38,23 @@ def filled(setting: Setting, batches: int) -> tuple[Any, Models]:
 @pytest.mark.parametrize("combine", [COUNT, LAST], ids=["deltas", "whole"])
 def test_the_last_txids_are_kept_and_the_files_of_others_go(folder: Path, combine: Combine) -> None:
     setting = setting_in(folder, combine)
-    store, models = filled(setting, 120)
+    store, models = filled(setting, 60)
     assert store.kept_since() == 0
     check_history(setting, store, models)
     before = paths(folder)
-    store.upkeep.cleaner.clean(Keep(0, 40))
-    assert store.kept_since() == 81
+    store.upkeep.cleaner.clean(Keep(0, 20))
+    assert store.kept_since() == 41
     check_history(setting, store, models)
     check_history(setting, setting.open(), models)
     assert len(paths(folder)) < len(before) / 2
-    with pytest.raises(SnapshotMovedError, match="as of txid 80: it is not kept"):
-        store.at(80).read(setting.key_table([1]), 80)
-    with pytest.raises(SnapshotMovedError, match="txid 121"):
-        list(store.at(121).scan(121))
+    with pytest.raises(SnapshotMovedError, match="as of txid 40: it is not kept"):
+        store.at(40).read(setting.key_table([1]), 40)
+    with pytest.raises(SnapshotMovedError, match="txid 61"):
+        list(store.at(61).scan(61))
     store.upkeep.cleaner.clean(Keep(0, 1_000))
-    assert store.kept_since() == 81, "files that have gone do not come back"
+    assert store.kept_since() == 41, "files that have gone do not come back"
     store.upkeep.cleaner.clean(Keep(0, 2))
-    assert (store.kept_since(), paths(folder)) == (119, named(folder))
+    assert (store.kept_since(), paths(folder)) == (59, named(folder))
 
 
 def test_txids_are_kept_for_hours_after_the_next_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
