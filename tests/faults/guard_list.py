@@ -2458,6 +2458,14 @@ GUARDS = [
         "tests/run/test_indexes.py -k last_batch_of_the_former_program",
     ),
     Guard(
+        "a new index of a state that evolves",
+        "an index is filled from the values of the former shape, and the evolved state cannot start with it",
+        "trident/recovery/index_filling.py",
+        "and not evolves:",
+        "and True:",
+        "tests/run/test_indexes.py -k at_one_start",
+    ),
+    Guard(
         "a new index of a complete state",
         "an index that is added to a state begins without the rows of batches that the state has lost and gets again",
         "trident/recovery/index_filling.py",

@@ -1,5 +1,6 @@
 """Indexes of states by a field: each read by a field finds the rows that a filter of the whole state finds."""
 
+import re
 import shutil
 import threading
 from collections.abc import Callable, Mapping
@@ -17,9 +18,9 @@ from tests.support.postgres_fixtures import postgres as postgres
 from tests.support.server import RedisServer
 from tests.support.soak import some_of
 from tests.support.spouts import ReplayingSpout
-from trident import Average, Count, IndexGet, TridentTopology, lit, openState, openTopology
+from trident import Average, Count, Evolution, IndexGet, TridentTopology, dropState, lit, openState, openTopology
 from trident.base import crash_points
-from trident.errors import CodeChangedError, StateKeyError, TopologyError, TxidNotKeptError
+from trident.errors import CodeChangedError, StateKeyError, StateShapeError, TopologyError, TxidNotKeptError
 from trident.reads.state_view import StateView
 from trident.spouts import FeederBatchSpout, FixedBatchSpout
 from trident.state import (
@@ -31,6 +32,7 @@ from trident.state import (
     SqliteMapState,
 )
 from trident.testing import CRASH, CRASH_POINTS, FAIL, DriverCrashedError, TestSource, crash_at, run_through
+from trident.testing.crashes import Trap
 from trident.testing.local import start_local
 
 pytestmark = pytest.mark.usefixtures("nothing_left_running")
@@ -507,3 +509,73 @@ def test_an_index_is_not_filled_from_a_state_that_lacks_batches(tmp_path: Path) 
         run_grown(log, 2, state, "g")
     run_grown(log, 2, state)
     assert run_grown(log, 2, state, "g") == [1, 2]
+
+
+NUMBERED = [[(1, 1), (2, 2)], [(3, 1)], [(4, 2), (1, 2)], [(2, 1)]]
+
+
+def run_widened(folder: Path, state: Any, kind: str, batches: int, index: Any = "n") -> tuple[dict[int, int], Any]:
+    """Run a table with a number of this type until it has so many batches; return its rows, and the ids by number."""
+    topology = TridentTopology()
+    evolve = Evolution("n int") if kind == "long" else None
+    rows = topology.newStream("s", FixedBatchSpout(f"id long, n {kind}", NUMBERED[:batches]))
+    rows.toTable("id", state, name="rows", index=index, evolve=evolve)
+    with run_through(topology, name="t", checkpointLocation=folder) as running:
+        view = running.state("rows")
+        return {key: row.n for key, row in view.items()}, index and [_ids(view.by("n", n)) for n in (1, 2)]
+
+
+WIDENED = [
+    ({1: 1, 2: 2}, [[1], [2]]),
+    ({1: 1, 2: 2, 3: 1}, [[1, 3], [2]]),
+    ({1: 2, 2: 2, 3: 1, 4: 2}, [[3], [1, 2, 4]]),
+]
+
+
+def test_the_way_out_for_an_index_by_a_wider_field(tmp_path: Path) -> None:
+    """The text of the refusal is followed, also back to the former program while that is possible."""
+    state = MemoryMapState.opaque()
+
+    def follow(kind: str, batches: int) -> Any:
+        with pytest.raises(StateShapeError, match="It is an index of state 'rows': drop it with dropState") as refused:
+            run_widened(tmp_path, state, kind, batches)
+        told = r"drop it with dropState\('t', 'rows.by.n', checkpointLocation='(.*?)'\), and the next start fills it"
+        (folder,) = re.findall(told, str(refused.value))
+        dropState("t", "rows.by.n", checkpointLocation=folder)
+        return run_widened(tmp_path, state, kind, batches)
+
+    run_widened(tmp_path, state, "int", 1)
+    assert follow("long", 1) == WIDENED[0]
+    assert follow("int", 2) == WIDENED[1], "no batch of the new program was committed"
+    assert follow("long", 2) == WIDENED[1]
+    assert run_widened(tmp_path, state, "long", 3) == WIDENED[2]
+
+
+def test_an_index_and_a_wider_field_begin_at_one_start(make: Make, tmp_path: Path) -> None:
+    state = make("sqlite opaque")
+    run_widened(tmp_path, state, "int", 2, index=None)
+    assert run_widened(tmp_path, state, "long", 3) == WIDENED[2]
+
+
+@pytest.mark.parametrize(
+    ("which", "point"),
+    [
+        ("memory opaque", "start.state.born"),
+        ("memory opaque", "evolve.recorded"),
+        ("sqlite opaque", "evolve.before"),
+        ("sqlite opaque", "evolve.recorded"),
+        ("sqlite opaque", "heal.created"),
+        ("sqlite opaque", "commit.states.after"),
+    ],
+)
+def test_an_index_by_a_wider_field_is_exact_after_a_crash(
+    which: str, point: str, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trident.testing.crashes.CRASH_POINTS", (*CRASH_POINTS, *crash_points.EVOLVE_POINTS))
+    state = make(which)
+    run_widened(tmp_path / "log", state, "int", 2)
+    dropState("t", "rows.by.n", tmp_path / "log", factory=None if which.startswith("memory") else state)
+    with crash_at(point):
+        assert run_widened(tmp_path / "log", state, "long", 3) == WIDENED[2]
+        assert Trap.armed is None, "the driver died there"
+    assert run_widened(tmp_path / "log", state, "long", 4)[1] == [[2, 3], [1, 4]]

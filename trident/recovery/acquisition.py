@@ -274,8 +274,8 @@ def _take_states(
     _begin_again(births, lease)
     first = FirstContents(log, settings, births)
     contents = _initial_contents(program, births)
-    contents += [(each.node, content_of_index(each, program, stores[each.state])) for each in progress.indexes]
     contents += evolve_stores(program, stores, histories, progress.noted, first, lease)
+    contents += [(each.node, content_of_index(each, program, stores[each.state])) for each in progress.indexes]
     contents += _backfilled(program, progress.pending, fill)
     if joined.changed:
         log.enroll(lease, joined.members)

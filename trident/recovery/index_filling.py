@@ -10,17 +10,21 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from trident.base.errors import CodeChangedError
-from trident.base.types import spark_schema
+from trident.base.types import arrow_schema, spark_schema
 from trident.compiler.program import Group, Program
 from trident.compiler.states.table_changes import compile_changes
 from trident.log.group_records import History
 from trident.log.protocol import Birth
 from trident.operations.references import DirectoryOf, PartOf, keys_over_changes
 from trident.plan.nodes import Node, StateWriter, TableChanges, sources_of
+from trident.plan.states import state_traits
 from trident.reads.indexes import index_of_shape
+from trident.recovery.evolving_store import EvolvingStore
 from trident.recovery.readers_of_changes import has_more
+from trident.user_calls.watched_store import WatchedStore
 from trident_state.binary import one_chunk
 from trident_state.keys import decode_keys, encode_keys
+from trident_state.state_shape import StateShape
 from trident_state.store import Store
 
 
@@ -45,19 +49,21 @@ def new_indexes(program: Program, group: Group, births: Mapping[str, Birth], las
     `last`: the group's last frozen batch.
     """
     for node in group.states:
-        changes = _changes_of(node)
-        if node.state.name in births or changes is None or changes.other is not None:
-            continue
-        name, shapes = changes.table.state.name, program.shapes
-        birth, own = births.get(name), shapes.get(name)
-        if (
-            birth is None
-            or own is None
-            or index_of_shape(name, own.keys, node.state.name, shapes[node.state.name]) is None
-        ):
-            continue
-        if has_more(birth, Birth(group.name, last)):
+        name = node.state.name
+        changes = None if name in births else changes_indexed(node, program.shapes[name])
+        birth = None if changes is None else births.get(changes.table.state.name)
+        if changes is not None and birth is not None and has_more(birth, Birth(group.name, last)):
             yield NewIndex(node, changes, last)
+
+
+def changes_indexed(node: StateWriter, shape: StateShape) -> TableChanges | None:
+    """Return the step with the changes that an index is made of; None if a state of this shape is no index."""
+    changes = _changes_of(node)
+    if changes is None or changes.other is not None or not isinstance(changes.table, StateWriter):
+        return None
+    own = arrow_schema(state_traits(changes.table).keys(changes.table))
+    found = index_of_shape(changes.table.state.name, own, node.state.name, shape)
+    return None if found is None else changes
 
 
 def check_no_waiting(index: NewIndex, history: History) -> None:
@@ -67,15 +73,16 @@ def check_no_waiting(index: NewIndex, history: History) -> None:
 
 
 def content_of_index(index: NewIndex, program: Program, store: Store) -> pa.Table:
-    """Return the content with which an index begins. `store` is that of its state.
+    """Return the content with which an index begins. `store` is that of its state, which gives the present values.
 
-    Raises CodeChangedError if the store lacks batches, or has another shape than the program declares; and the errors
-    of the state's aggregator, which presents the values.
+    Raises CodeChangedError if the store lacks batches, or has another shape that is not evolved; and the errors of the
+    state's aggregator, which presents the values.
     """
     report, shape = store.report(), program.shapes[index.node.state.name]
     if any(group.marker != index.last for group in report.groups):
         raise _not_now(index, f"state {index.state!r} lacks batches up to {index.last}")
-    if report.fingerprint != program.shapes[index.state].fingerprint:
+    evolves = isinstance(store.unwatched if isinstance(store, WatchedStore) else store, EvolvingStore)
+    if report.fingerprint != program.shapes[index.state].fingerprint and not evolves:
         raise _not_now(index, f"state {index.state!r} has the shape of a former program")
     own = program.shapes[index.state].keys
     made, fields = compile_changes(index.changes), shape.keys.names[:-1]

@@ -9,6 +9,7 @@ from trident.operations.aggregator_names import bundle_names
 from trident.plan.evolutions import can_evolve
 from trident.plan.nodes import StateWriter
 from trident.plan.watermark_names import WATERMARK, dropped_by
+from trident.recovery.index_filling import changes_indexed
 from trident.recovery.state_evolution import declared_former, stored_fingerprint
 from trident_state.fingerprint import Fingerprint, read_fingerprint, shown_shapes
 from trident_state.messages import StoreReport
@@ -24,17 +25,19 @@ def check_same_shape(
     A former shape that the program declares is not refused.
     """
     name, factory = node.state.name, node.state.factory
-    kind, ways = factory.kind, _ways_out(dropped_by(node), factory, log, settings)
+    kind, index = factory.kind, changes_indexed(node, shape)
+    ways = _ways_out(dropped_by(node), factory, log, settings, None if index is None else index.table.state.name)
+    export = _EXPORT if index is None else ""
     stored = stored_fingerprint(report, log.births().get(name))
     if stored is not None and not shape.fits(stored) and declared_former(node, stored) is None:
         held, declared = shown_shapes(stored, shape.fingerprint)
         raise StateShapeError(
             f"state {name!r} has {held}, but the topology declares {declared} "
-            f"({changed_parts(stored, shape.fingerprint)}). {ways}{_way_to_keep(node, stored, shape)}"
+            f"({changed_parts(stored, shape.fingerprint)}). {ways}{'' if index else _way_to_keep(node, stored, shape)}"
         )
     if report.kind is not None and report.kind is not kind:
         raise StateShapeError(
-            f"state {name!r} is {report.kind.value}, but the topology declares it {kind.value}. {ways}{_EXPORT}"
+            f"state {name!r} is {report.kind.value}, but the topology declares it {kind.value}. {ways}{export}"
         )
 
 
@@ -117,8 +120,8 @@ def _way_to_keep(node: StateWriter, stored: str, shape: StateShape) -> str:
     )
 
 
-def _ways_out(name: str, factory: StateFactory, log: LogReading, settings: Settings) -> str:
-    """Return the advice to the user.
+def _ways_out(name: str, factory: StateFactory, log: LogReading, settings: Settings, indexed: str | None) -> str:
+    """Return the advice to the user. `indexed`: the state whose index this state is.
 
     The refusal comes before the log is taken, so the last driver may still hold the log; then the advised drop
     needs force=True. If a batch waits, the former program must run once more anyway, and it gives the log back at
@@ -134,9 +137,10 @@ def _ways_out(name: str, factory: StateFactory, log: LogReading, settings: Setti
             f"commits the batch. Then choose one of these ways. "
         )
     reason = " (force=True fences the driver that has the log, in case it still runs)" if force else ""
+    drop = f"drop it with {settings.drop(name, factory.survives, force=force)}{reason}"
+    if indexed is not None:
+        return f"{first}It is an index of state {indexed!r}: {drop}, and the next start fills it again from the rows."
     return (
-        f"{first}Give the new state another name= (the stored state stays, and openState can read it); or drop it "
-        f"with {settings.drop(name, factory.survives, force=force)}{reason}, so that it starts empty with the next "
-        f"batch; or "
-        f"{settings.way_out}."
+        f"{first}Give the new state another name= (the stored state stays, and openState can read it); or {drop}, "
+        f"so that it starts empty with the next batch; or {settings.way_out}."
     )
