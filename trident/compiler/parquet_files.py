@@ -86,7 +86,7 @@ class FolderTarget:
         return str(self.folder)
 
     def write(self, rows: pa.Table, number: int, subfolder: str) -> Part:
-        """Write a new hidden file, whose name sorts by the number; see `Target.write`."""
+        """Write a new hidden file with a name that sorts by the number; see `Target.write`."""
         parent = self.folder
         for name in subfolder.split("/") if subfolder else ():
             parent = parent / name

@@ -37,9 +37,9 @@ class RecordedSpout:
     the batch that crashed it.
 
     The tuples of a batch have the order that they had. The spout is transactional. The workers read the files; but if
-    the recording has ``partitionBy``, whose folders scatter the tuples of a batch, the driver reads each batch into its
-    memory. While the recording grows, new batches are played as they come. Batches without rows
-    were not recorded, so their txids are left out.
+    the recording has ``partitionBy``, with folders that scatter the tuples of a batch, the driver reads each batch into
+    its memory. While the recording grows, new batches are played as they come. Batches without rows were not recorded,
+    so their txids are left out.
 
     Parameters
     ----------

@@ -69,7 +69,7 @@ def _apart(one: EmittingUpdate, other: EmittingUpdate) -> str:
 
 
 def _closing(source: Node) -> list[EmittingUpdate]:
-    """Return the windows whose results reach a node within the batch that closes them.
+    """Return the windows with results that reach a node within the batch that closes them.
 
     The steps with a state between them count as others: they pass the results on, or values made of them.
     """

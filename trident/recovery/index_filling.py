@@ -39,7 +39,7 @@ class NewIndex:
 
     @property
     def state(self) -> str:
-        """The name of the state whose index it is."""
+        """The name of the state that it is an index of."""
         return self.changes.table.state.name
 
 

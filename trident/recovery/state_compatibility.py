@@ -121,7 +121,7 @@ def _way_to_keep(node: StateWriter, stored: str, shape: StateShape) -> str:
 
 
 def _ways_out(name: str, factory: StateFactory, log: LogReading, settings: Settings, indexed: str | None) -> str:
-    """Return the advice to the user. `indexed`: the state whose index this state is.
+    """Return the advice to the user. `indexed`: the state that this state is an index of.
 
     The refusal comes before the log is taken, so the last driver may still hold the log; then the advised drop
     needs force=True. If a batch waits, the former program must run once more anyway, and it gives the log back at
