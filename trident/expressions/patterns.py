@@ -200,7 +200,7 @@ class _Reader:
         return part
 
     def _opened(self, begin: int) -> tuple[str, bool]:
-        """Return how a group begins, and whether it matches characters: a condition on what stands beside does not."""
+        """Return how a group begins, and whether it matches characters: a condition on its neighbours does not."""
         if self._peek() != "?":
             self._groups += 1
             return "(", True
@@ -357,7 +357,7 @@ def template_of(text: str, groups: int) -> tuple[str | int, ...]:
 
 
 def _group_in(text: str, at: int, groups: int) -> tuple[int, int]:
-    """Return the group that a ``$`` names, and the position behind it: as in Java, of all digits that name a group."""
+    """Return the group that a ``$`` names, and the position after it: as in Java, of all digits that name a group."""
     found = re.compile(r"[0-9]", re.ASCII).match(text, at)
     if found is None:
         raise BadPattern("$ in a replacement is followed by the number of a group; a plain one is \\$")

@@ -1,4 +1,4 @@
-"""The rules of time zones: timestamps moved by what a zone's clocks show."""
+"""The rules of time zones: timestamps moved by the offset of a zone."""
 
 import datetime
 from collections.abc import Callable

@@ -25,7 +25,7 @@ class MapGet:
 
 @dataclass(frozen=True)
 class EntryGet(MapGet):
-    """The MapGet for keys that an index named. It reads as of the batch of the index, wherever the query stands."""
+    """The MapGet for keys that an index named. It reads as of the batch of the index, wherever the query is."""
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ def split(text: object, pattern: str) -> ColumnExpression:
 
 
 def _not_empty(name: str, pattern: object) -> Pattern:
-    """Return a pattern that matches at least a character: behind an empty match, Java and Python search differently."""
+    """Return a pattern that matches at least a character: after an empty match, Java and Python search differently."""
     asked = asked_pattern(name, pattern)
     if asked.shortest == 0:
         raise TopologyError(f"{name}: {brief(pattern)} may match nothing; write a pattern that matches a character")
