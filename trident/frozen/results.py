@@ -6,6 +6,8 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from trident.base.notes import Notes
+
 
 @dataclass(frozen=True, slots=True)
 class FrozenFile:
@@ -48,6 +50,8 @@ class StepWork:
     entered: int | None
     left: int | None
     seconds: float | None
+    notes: Notes | None = None
+    """The counters and warnings of the user's function."""
 
 
 @dataclass(frozen=True, slots=True)

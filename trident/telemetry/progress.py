@@ -17,9 +17,9 @@ is the number of tuples that it missed; an event "skipped" has, as ``skipped``, 
 batch. A listener that was slow gets ``dropped`` in its next event: the number of events that were left out just before.
 
 A committed batch's ``steps`` lists the steps that were measured: ``name``, the tuples ``in``, ``out``, ``failed`` and
-``skipped``, and ``seconds``, of the attempt that was committed. The embedded engine measures every step. On Spark
-workers measure Python functions; Spark runs its own steps as one, so a number that is not known is left out. Every step
-that reads another step gets all tuples that leave it.
+``skipped``, and ``seconds``, of the attempt that was committed; also ``counts`` and ``warnings`` of user code. The
+embedded engine measures every step. On Spark workers measure Python functions; Spark runs its own steps as one, so a
+number that is not known is left out. Every step that reads another step gets all tuples that leave it.
 """
 
 import copy

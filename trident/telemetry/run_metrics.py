@@ -117,6 +117,12 @@ class RunMetrics:
         for key, name, text in _OF_A_STEP:
             if key in step:
                 self.registry.count(name, text, step[key], **labels)
+        for name, by in step.get("counts", {}).items():
+            text = "Counts of your functions."
+            self.registry.count("trident_user_counts_total", text, by, counter=name, **labels)
+        for name, warned in step.get("warnings", {}).items():
+            text = "Warnings of your functions."
+            self.registry.count("trident_user_warnings_total", text, warned["number"], warning=name, **labels)
 
     def _state(self, state: Mapping[str, Any], labels: dict[str, str]) -> None:
         count = self.registry.count

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from trident.base.notes import both
 from trident.frozen.results import StepWork
 
 
@@ -29,10 +30,13 @@ def steps_of(works: Iterable[StepWork], dead: Mapping[str, int], skipped: Mappin
 
 def _in_a_row(first: StepWork, last: StepWork) -> StepWork:
     seconds = [work.seconds for work in (first, last) if work.seconds is not None]
-    return StepWork(first.step, first.entered, last.left, sum(seconds) if seconds else None)
+    return StepWork(
+        first.step, first.entered, last.left, sum(seconds) if seconds else None, both(first.notes, last.notes)
+    )
 
 
 def _as_dict(work: StepWork) -> dict[str, Any]:
     seconds = None if work.seconds is None else round(work.seconds, 6)
     known = {"name": work.step, "in": work.entered, "out": work.left, "failed": 0, "skipped": 0, "seconds": seconds}
-    return {key: value for key, value in known.items() if value is not None}
+    notes = {} if work.notes is None else work.notes.as_dict()
+    return {key: value for key, value in known.items() if value is not None} | notes

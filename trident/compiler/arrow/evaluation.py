@@ -13,6 +13,7 @@ from typing import Concatenate, ParamSpec, TypeAlias
 import pyarrow as pa
 
 from trident.base.errors import MissingSessionError
+from trident.base.notes import Notes, noting
 from trident.base.run_facts import NO_FACTS, RunFacts
 from trident.base.types import arrow_schema, select
 from trident.compiler.aggregates.column_combiners import Position
@@ -139,9 +140,11 @@ class Evaluation:
         for node, step, sources, function in self._functions:
             run.check()
             entering, began = [by_node[source] for source in sources], perf_counter()
-            leaving = by_node[node] = function(entering, run)
+            notes = Notes()
+            with noting(notes):
+                leaving = by_node[node] = function(entering, run)
             entered = sum(columns.rows for columns in entering)
-            run.steps.append(StepWork(step, entered, leaving.rows, perf_counter() - began))
+            run.steps.append(StepWork(step, entered, leaving.rows, perf_counter() - began, notes or None))
             if run.ledger is not None and node in self._moving:
                 run.ledger.moved(step, entered, leaving.rows)
         return by_node

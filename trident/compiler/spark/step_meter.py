@@ -5,12 +5,13 @@ which pulls its tuples from other steps counts without theirs, and no step is ch
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from trident.base.notes import Notes, both, noting
 from trident.compiler.columns.columns import Columns, Kernel
 from trident.compiler.columns.kernels import Work
 from trident.compiler.on_worker import Batches
@@ -25,13 +26,15 @@ class Measure:
     seconds: float
     entered: int | None = None
     left: int | None = None
+    notes: Notes | None = None
 
     def __add__(self, other: "Measure") -> "Measure":
         """Return the work of the step in both tasks."""
         seconds = self.seconds + other.seconds
         if self.entered is None or self.left is None:
-            return Measure(self.step, seconds)
-        return Measure(self.step, seconds, self.entered + (other.entered or 0), self.left + (other.left or 0))
+            return Measure(self.step, seconds, notes=both(self.notes, other.notes))
+        entered, left = self.entered + (other.entered or 0), self.left + (other.left or 0)
+        return Measure(self.step, seconds, entered, left, both(self.notes, other.notes))
 
 
 class TaskReport(NamedTuple):
@@ -49,6 +52,7 @@ class _Running:
     seconds: float = 0.0
     entered: int | None = None
     left: int | None = None
+    notes: Notes = field(default_factory=Notes)
 
 
 class StepMeter:
@@ -73,7 +77,8 @@ class StepMeter:
         def run(columns: Columns) -> Columns:
             nonlocal entered, left
             charged, began = self._charged, perf_counter()
-            leaving = apply(columns)
+            with noting(running.notes):
+                leaving = apply(columns)
             self._charge(running, charged, began)
             entered, left = entered + columns.rows, left + leaving.rows
             running.entered, running.left = entered, left
@@ -86,7 +91,8 @@ class StepMeter:
         running = None if step is None else self._begun(step)
         while True:
             charged, began = self._charged, perf_counter()
-            batch = next(batches, None)
+            with noting(None if running is None else running.notes):
+                batch = next(batches, None)
             self._charge(running, charged, began)
             if batch is None:
                 return
@@ -106,5 +112,5 @@ class StepMeter:
     def send(self, partition: int) -> None:
         """Send the measures of the task that computes this partition, if there are any."""
         if self._running:
-            measures = tuple(Measure(r.step, r.seconds, r.entered, r.left) for r in self._running)
+            measures = tuple(Measure(r.step, r.seconds, r.entered, r.left, r.notes or None) for r in self._running)
             send(self._accumulator, TaskReport(partition, measures))

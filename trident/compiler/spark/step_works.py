@@ -6,6 +6,8 @@ around them know them, because all tuples that leave a step enter each step that
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from functools import reduce
+from operator import add
 
 from pyspark.sql import SparkSession
 
@@ -72,10 +74,10 @@ def _next(measures: list[Measure]) -> Measure | None:
 
     Several functions may work for one node, such as the fold of an aggregate and its merge, which are only timed.
     """
-    timed = [measure.seconds for measure in measures if measure.entered is None]
+    timed = [measure for measure in measures if measure.entered is None]
     if timed:
         measures.clear()
-        return Measure("", sum(timed))
+        return reduce(add, timed)
     return measures.pop(0) if measures else None
 
 
@@ -100,4 +102,5 @@ def _spread(nodes: list[Node], rows: dict[int, int]) -> None:
 def _work(node: Node, measure: Measure | None, rows: Mapping[int, int]) -> StepWork:
     entered = [rows.get(id(source)) for source in sources_of(node)]
     total = None if None in entered else sum(filter(None, entered))
-    return StepWork(node.step, total, rows.get(id(node)), None if measure is None else measure.seconds)
+    seconds, notes = (None, None) if measure is None else (measure.seconds, measure.notes)
+    return StepWork(node.step, total, rows.get(id(node)), seconds, notes)

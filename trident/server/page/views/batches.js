@@ -118,6 +118,11 @@ function bar(event, most) {
     }));
 }
 
+/** Return the counters or the warnings of all steps of a batch, each under the names of its step and itself. */
+function notesOf(event, kind) {
+  return Object.fromEntries((event.steps ?? []).flatMap((step) => Object.entries(step[kind] ?? {}).map(([name, value]) => [`${step.name}, ${name}`, value])));
+}
+
 function detail(event, at) {
   const took = phases(event);
   const pairs = (title, content, write) => content && Object.keys(content).length > 0
@@ -136,6 +141,8 @@ function detail(event, at) {
     pairs("outputs", event.outputs, (output) => plural(output.rows, "row")),
     pairs("sources", event.sources, (source) => `${number(source.read)} of ${number(source.known)} ${source.unit}, lag ${number(source.lag)}`),
     event.steps && pairs("steps", Object.fromEntries(event.steps.map((step) => [step.name, step])), (step) => `${number(step.in)} in, ${number(step.out)} out`),
+    pairs("counts", notesOf(event, "counts"), number),
+    pairs("warnings", notesOf(event, "warnings"), (warned) => `${number(warned.number)}${warned.example === null ? "" : `, such as ${warned.example}`}`),
     pairs("dead letters", event.deadLetters, (count) => plural(count, "tuple")),
     pairs("skipped", event.skipped, (count) => plural(count, "tuple")),
     others.length > 1 && [h("h4", null, "attempts"), h("ul", { class: "lines" }, others.map((each) => h("li", null,

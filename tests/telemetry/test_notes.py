@@ -1,0 +1,92 @@
+"""Counters and warnings of user code: counted once for each committed batch, on both engines, bounded."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trident import Count, TridentTopology, addToCounter, warn
+from trident.base.notes import MOST, OTHER, Notes
+from trident.spouts import FixedBatchSpout
+from trident.state import MemoryMapState
+
+ROWS = [[1, 0, -2, -3], [5, -6]]
+
+
+def odd(n: int) -> bool:
+    """A predicate that counts and warns."""
+    if n < 0:
+        warn("below 0", n)
+    elif n == 0:
+        addToCounter("zero", by=3)
+    return True
+
+
+def started(topology: TridentTopology, **options: Any) -> tuple[Any, list[dict[str, Any]]]:
+    """Return a run that has ended, and the events of its committed batches."""
+    with topology.start(name="notes", **options) as running:
+        running.processAllAvailable()
+        return running, [event for event in running.recentProgress if event["event"] == "committed"]
+
+
+def step_of(event: dict[str, Any], verb: str) -> dict[str, Any]:
+    (step,) = [each for each in event["steps"] if verb in each["name"]]
+    return step
+
+
+@pytest.mark.parametrize("engine", ["embedded", pytest.param("spark", marks=pytest.mark.spark)])
+def test_notes_of_a_step_come_with_its_committed_batch(engine: str, request: Any) -> None:
+    options = {"spark": request.getfixturevalue("spark")} if engine == "spark" else {}
+    topology = TridentTopology()
+    numbers = topology.newStream("numbers", FixedBatchSpout("n long", ROWS)).shuffle().parallelismHint(2)
+    numbers.filter("n", odd).groupBy("n").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+    running, events = started(topology, engine=engine, **options)
+    first, second = (step_of(event, "filter") for event in events)
+    assert first["counts"] == {"zero": 3} and "counts" not in second
+    assert first["warnings"]["below 0"]["number"] == 2 and first["warnings"]["below 0"]["example"] in ("-2", "-3")
+    assert second["warnings"] == {"below 0": {"number": 1, "example": "-6"}}
+    labels = {"topology": "notes", "group": "numbers", "step": first["name"]}
+    assert running.metrics.value("trident_user_warnings_total", warning="below 0", **labels) == 3
+    assert running.metrics.value("trident_user_counts_total", counter="zero", **labels) == 3
+
+
+def test_an_attempt_that_failed_adds_nothing(tmp_path: Path) -> None:
+    calls: list[int] = []
+
+    def flaky(n: int) -> bool:
+        addToCounter("calls")
+        calls.append(n)
+        if len(calls) == 3:
+            raise OSError("flaky")
+        return True
+
+    topology = TridentTopology()
+    topology.newStream("numbers", FixedBatchSpout("n long", ROWS[:1])).filter("n", flaky).peek(print)
+    _, (event,) = started(topology, engine="embedded", checkpointLocation=tmp_path, maxAttempts=3)
+    assert (event["attempt"], len(calls), step_of(event, "filter")["counts"]) == (1, 7, {"calls": 4})
+
+
+def test_notes_are_bounded_and_keep_the_first_example() -> None:
+    notes = Notes()
+    for number in range(MOST + 5):
+        notes.warn(f"text {number}", number)
+        notes.count("x" * 10_000, 1)
+    assert len(notes.warnings) == MOST + 1 and notes.warnings[OTHER] == (5, str(MOST))
+    ((name, by),) = notes.counts.items()
+    assert by == MOST + 5 and len(name) < 500
+    assert (notes + notes).warnings["text 7"] == (2, "7")
+
+
+def test_outside_of_a_step_a_line_in_the_log_takes_their_place(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        warn("odd", 5)
+        addToCounter("lost")
+    assert "odd; for example 5" in caplog.text and "'lost', 1) outside of a step: it is not counted" in caplog.text
+
+
+def test_a_wrong_call_is_refused() -> None:
+    with pytest.raises(TypeError, match="expected a name and a whole number"):
+        addToCounter("n", "many")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="expected a text"):
+        warn(5)  # type: ignore[arg-type]
