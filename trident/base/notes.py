@@ -84,12 +84,12 @@ def noting(notes: Notes | None) -> Iterator[None]:
 
 
 def addToCounter(name: str, by: int = 1) -> None:
-    """Add to a counter of the step whose function calls this. Use it in a function of a stream, on any engine.
+    """Add to a counter of the step that runs. Call it in a function of a stream, on any engine.
 
     The counts of the committed attempt of each batch are in its progress event, ``steps[...]["counts"]``, and in the
     metric ``trident_user_counts_total``. Attempts that failed, and partitions that Spark computes again, add nothing.
     A step has at most 50 counters in a batch; further names are added up as "other". Called outside of a step, as in
-    `prepare` or in a driver's own code, it only writes to the log. Meaning: ``TopologyContext.registerCounter``.
+    `prepare` or in the code of a driver, it only writes to the log. Meaning: ``TopologyContext.registerCounter``.
 
     Raises
     ------

@@ -17,7 +17,7 @@ _SECRET = re.compile(r"secret|passw|pwd|token|credential|(access|api|private)[-_
 class UserConfig(Mapping[str, Any]):
     """The user configuration, a mapping that nothing changes. Its text hides secrets.
 
-    A text ``env:NAME`` or ``file:path`` stands for the content of the variable or the file where the driver runs. It is
+    A text ``env:NAME`` or ``file:path`` means the content of that variable or file, on the machine of the driver. It is
     read when the object is made. ``file://...`` is a url, and stays as it is.
 
     >>> config = UserConfig({"region": "eu", "prices": {"dog": 4.5}, "api_key": "abc"})

@@ -21,7 +21,7 @@ class OperationContext:
     """
 
     partitionIndex: int
-    """The number of the partition whose tuples this copy sees, from 0."""
+    """The number of the partition that this copy sees, from 0."""
     numPartitions: int | None
     """The number of partitions; None if no `parallelismHint` sets it."""
     topology: str = ""
