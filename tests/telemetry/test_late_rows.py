@@ -153,3 +153,29 @@ def test_late_rows_that_were_frozen_are_counted_by_whoever_commits_them(
         with start_local(again, name="late", checkpointLocation=tmp_path) as running:
             running.processAllAvailable(20)
             assert told(running) == [("2024-05-01T09:00:00.000+00:00", 2)]
+
+
+@pytest.mark.parametrize("verb", ["intervalJoin", "windowJoin"])
+def test_a_join_by_time_counts_the_late_tuples_of_both_streams(start: Start, tmp_path: Path, verb: str) -> None:
+    """Its watermark is the lesser of two, and unknown before each stream had a time."""
+    topology = TridentTopology()
+    left = topology.newStream("l", FixedBatchSpout("at timestamp, key string", hour_rows([[1], [9], [2, 9], [12]])))
+    right = topology.newStream("r", FixedBatchSpout("seen timestamp, key string", hour_rows([[], [8], [3], [1, 2]])))
+    if verb == "windowJoin":
+        joined = left.windowJoin(right, "key", TUMBLING, otherTimestampField="seen", name="w")
+    else:
+        times = {"timestampField": "at", "otherTimestampField": "seen"}
+        joined = left.intervalJoin(right, "key", ("0 seconds", "1 hour"), name="w", **times)
+    joined.foreachArrow(lambda *_: None, name="out")
+    with start(topology, name="t", checkpointLocation=tmp_path) as running:
+        running.processAllAvailable(timeout=60)
+        assert told(running) == [
+            (None, 0),
+            ("2024-05-01T08:00:00.000+00:00", 0),
+            ("2024-05-01T08:00:00.000+00:00", 2),
+            ("2024-05-01T08:00:00.000+00:00", 2),
+        ]
+
+
+def hour_rows(batches: list[list[int]]) -> list[list[tuple[datetime | None, str]]]:
+    return [[(at(hour), "k") for hour in batch] for batch in batches]

@@ -20,7 +20,16 @@ from trident.compiler.program import Output, Stage
 from trident.compiler.states.shapes import new_values
 from trident.frozen.results import Result
 from trident.log.frozen_results import dropped_of
-from trident.plan.nodes import Node, StateQuery, StateUpdate, StateWriter, Window
+from trident.plan.nodes import (
+    IntervalJoin,
+    Node,
+    StateQuery,
+    StateUpdate,
+    StateWriter,
+    Window,
+    WindowJoin,
+    watermarks_of,
+)
 from trident.telemetry.event_time import EventTime
 from trident.telemetry.hottest_key import hottest_of
 from trident.telemetry.turn_summary import StateSummary, TurnSummary
@@ -149,10 +158,11 @@ class StageWrites:
         return summary
 
     def _note_times(self, turn: StageTurn, written: list[Write], states: Mapping[str, StateSummary]) -> None:
-        """Add to the summary of each window its watermark and the number of late rows."""
+        """Add to the summary of each window and join by time its watermark and the number of late rows."""
         tables = {write.output.name: write.given for write in written if isinstance(write.given, pa.Table)}
         for write in written:
             step, name = write.step, write.output.name
-            if isinstance(step, Window) and step.watermark is not None and step.watermark.state.name not in turn.unborn:
+            marks = watermarks_of(step) if isinstance(step, Window | IntervalJoin | WindowJoin) else ()
+            if marks and not any(mark.state.name in turn.unborn for mark in marks):
                 dropped = dropped_of(turn.results[name])
-                states[name].time = self.time.of(step.watermark, tables, dropped, turn.txid)
+                states[name].time = self.time.of(marks, tables, dropped, turn.txid)

@@ -1,7 +1,7 @@
 """The event times of a group's windows, for progress events and status: watermarks and numbers of late rows."""
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,18 +44,24 @@ class EventTime:
         self._stores = stores
         self._watermarks: dict[str, str | None] = {}
 
-    def of(self, node: Watermark, tables: Mapping[str, pa.Table], dropped: int, txid: int) -> WindowTime:
-        """Return a window's time after batch `txid`, which dropped `dropped` of the window's rows.
+    def of(self, marks: Sequence[Watermark], tables: Mapping[str, pa.Table], dropped: int, txid: int) -> WindowTime:
+        """Return the time of a window or a join after batch `txid`, which dropped `dropped` of its rows.
 
-        `tables` are the batch's writes into states, by name. The watermark's state holds the batch already.
+        `marks` are the watermarks of its streams, of which the least counts; there is none before each stream has one.
+        `tables` are the batch's writes into states, by name. The watermarks' states hold the batch already.
         """
+        times = [self._watermark(mark, tables, txid) for mark in marks]
+        known = [time for time in times if time is not None]
+        return WindowTime(min(known) if len(known) == len(times) else None, dropped)
+
+    def _watermark(self, node: Watermark, tables: Mapping[str, pa.Table], txid: int) -> str | None:
         name = node.state.name
         moved = tables.get(name)
         if moved is not None and moved.num_rows:
             self._watermarks[name] = _iso(moved.column(moved.num_columns - 1), node)
         elif name not in self._watermarks:  # the first batch of this run did not change the watermark
             self._watermarks[name] = _iso(self._stores[name].read(_GLOBAL, txid).values, node)
-        return WindowTime(self._watermarks[name], dropped)
+        return self._watermarks[name]
 
 
 def _iso(values: pa.Array | pa.ChunkedArray, node: Watermark) -> str | None:

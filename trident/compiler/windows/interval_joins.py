@@ -30,6 +30,7 @@ from trident.compiler.windows.waiting_tuples import (
     clocks_of,
     columns_alone,
     key_numbers,
+    late_rows,
     next_due,
     origins_of_fields,
     pairs,
@@ -87,7 +88,8 @@ class _Join:
         puts = [self._entered(number, new[number], clock, batch.txid) for number in (LEFT, RIGHT)]
         gone = [self._gone(number, clock) for number in (LEFT, RIGHT)]
         self._waiting.end(batch.txid, puts)
-        return Updated(pa.concat_tables([*puts, *gone]), pa.concat_tables(emitted), due=self._next_due(clock, clocks))
+        due, results = self._next_due(clock, clocks), pa.concat_tables(emitted)
+        return Updated(pa.concat_tables([*puts, *gone]), results, late_rows(tables, new), due)
 
     def _next_due(self, clock: Clock, clocks: Sequence[Clock]) -> int | None:
         """Return when a tuple without a partner leaves while no tuple comes: when both clocks reach that time."""

@@ -205,3 +205,8 @@ class _OfSide:
     def scan(self) -> Iterator[pa.Table]:
         for page in self.stored.scan():
             yield page.filter(pc.equal(page.column(0), self.number)).select(range(1, page.num_columns - 1))
+
+
+def late_rows(tables: Sequence[pa.Table], on_time: Sequence[pa.Table]) -> int:
+    """Return the number of tuples of both streams that are late."""
+    return sum(table.num_rows - kept.num_rows for table, kept in zip(tables, on_time, strict=True))

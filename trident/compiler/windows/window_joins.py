@@ -24,6 +24,7 @@ from trident.compiler.windows.waiting_tuples import (
     clocks_of,
     columns_alone,
     key_numbers,
+    late_rows,
     next_due,
     origins_of_fields,
     pairs,
@@ -58,7 +59,7 @@ class _Join:
         waiting.end(batch.txid, puts)
         _, ends = self._windows([waiting.held[number].starts() for number in (LEFT, RIGHT)])
         due = next_due(min(ends[ends > clock.after].tolist(), default=None), clocks)
-        return Updated(pa.concat_tables([*puts, *gone]), emitted, due=due)
+        return Updated(pa.concat_tables([*puts, *gone]), emitted, late_rows(tables, new), due)
 
     # --- the windows that close ------------------------------------------------------------------------------------
 
