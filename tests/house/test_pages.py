@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tomllib
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -186,3 +187,10 @@ def test_the_changelog_has_each_entry_once() -> None:
     sections = re.split(r"^#+ ", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
     beginnings = [(at, line) for at, text in enumerate(sections) for line in re.findall(r"^- .*", text, re.MULTILINE)]
     assert [line for (_, line), times in Counter(beginnings).items() if times > 1] == []
+
+
+def test_the_page_of_the_installation_lists_each_extra() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    page = (ROOT / "docs" / "guide" / "install.md").read_text()
+    listed = {name for row in re.findall(r"^\| (`.*?) \|", page, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)}
+    assert listed == {*extras}
