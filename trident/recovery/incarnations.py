@@ -25,9 +25,9 @@ def check_incarnation(name: str, report: StoreReport, birth: Birth, committed: i
     """
     if committed > birth.txid and of_another_life(report, birth):
         raise StateLostError(
-            f"state {name!r} was dropped and recreated after txid {birth.txid}, but its store still has the state from "
-            f"before the drop: the store was restored from an older copy. Restore it from a newer copy, or drop it "
-            f"again with dropState({settings.name!r}, {name!r}, ...)"
+            f"state {name!r} was dropped and recreated after txid {birth.txid}, or its first creation was interrupted, "
+            f"but its store still has the state from before that: the store was restored from an older copy. Restore "
+            f"it from a newer copy, or drop it again with dropState({settings.name!r}, {name!r}, ...)"
         )
 
 
