@@ -88,5 +88,7 @@ def test_outside_of_a_step_a_line_in_the_log_takes_their_place(caplog: pytest.Lo
 def test_a_wrong_call_is_refused() -> None:
     with pytest.raises(TypeError, match="expected a name and a whole number"):
         addToCounter("n", "many")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="of at least 0"):
+        addToCounter("n", -1)
     with pytest.raises(TypeError, match="expected a text"):
         warn(5)  # type: ignore[arg-type]

@@ -94,7 +94,7 @@ def addToCounter(name: str, by: int = 1) -> None:
     Raises
     ------
     TypeError
-        `name` is not a text, or `by` is not a whole number.
+        `name` is not a text, or `by` is not a whole number of at least 0.
 
     >>> from trident import TridentTopology, addToCounter
     >>> from trident.spouts import FixedBatchSpout
@@ -109,8 +109,8 @@ def addToCounter(name: str, by: int = 1) -> None:
     ...     print(running.lastProgress["steps"][0]["counts"])
     {'not positive': 2}
     """
-    if not isinstance(name, str) or not isinstance(by, int):
-        raise TypeError(f"addToCounter({brief(name)}, {brief(by)}): expected a name and a whole number")
+    if not isinstance(name, str) or not isinstance(by, int) or by < 0:  # a counter of Prometheus only grows
+        raise TypeError(f"addToCounter({brief(name)}, {brief(by)}): expected a name and a whole number of at least 0")
     if (notes := _current.get()) is None:
         logger.warning("addToCounter(%r, %d) outside of a step: it is not counted", name, by)
     else:
