@@ -166,7 +166,7 @@ def test_every_option_of_a_start_is_stored_or_is_a_wish(home: Home) -> None:
 
     stored(home, "wc", parallelismHints="words=3", active="false", maxAttempts="9")
     kept, wish = home.find("wc").submitted(), home.find("wc").wish()
-    assert {*kept.options, *OF_WISHES} == {*OUTSIDE}
+    assert {*kept.options, *OF_WISHES} == {*OUTSIDE, "user"}
     assert wish is not None
     options = _options(kept, wish)
     assert (options["active"], options["parallelismHints"], options["maxAttempts"]) == (False, {"words/1": 3}, 9)

@@ -203,7 +203,7 @@ def alike(command: Command, reply: Any) -> Any:
     if command[0] == b"HGETALL" and isinstance(reply, list):
         return dict(zip(reply[::2], reply[1::2], strict=True))
     if command[-1] == b"WITHSCORES":
-        flat = [part for pair in reply for part in pair] if reply and isinstance(reply[0], tuple) else reply
+        flat = [part for pair in reply for part in pair] if reply and isinstance(reply[0], tuple | list) else reply
         return [float(part) if at % 2 else part for at, part in enumerate(flat)]
     return reply
 

@@ -75,7 +75,7 @@ class StateChangesVerbs(Generic[StreamT]):
         ChangeStream(users/2:join: id bigint, name string, city string, _change_type string)
         >>> orders = topology.newStream("orders", FixedBatchSpout("id long, user long, price long", [])).toTable("id")
         >>> orders.join(users, "user")
-        ChangeStream(orders/6:join(user): id bigint, user bigint, price bigint, name string, _change_type string)
+        ChangeStream(orders/11:join(user): id bigint, user bigint, price bigint, name string, _change_type string)
         """
         state = cast("StateBase[Any]", self)
         stream: StreamT = state._of_changes(joined(state, other, keys, joinType, outputFields))
