@@ -69,7 +69,7 @@ class _Part:
     shortest: int = 1
     literal: str | None = None
     moves: bool = True
-    """Whether it may be repeated: an assertion may not."""
+    """True if it may be repeated; a condition may not."""
 
     @classmethod
     def same(cls, text: str, shortest: int = 1, moves: bool = True) -> "_Part":
@@ -196,7 +196,7 @@ class _Reader:
             try:
                 re.compile(part.python, re.ASCII)
             except re.error:
-                raise self._wrong("what stands before must have one length", begin) from None
+                raise self._wrong("the text before must have one length", begin) from None
         return part
 
     def _opened(self, begin: int) -> tuple[str, bool]:
@@ -213,7 +213,7 @@ class _Reader:
                 return sign, False
         found = re.compile(r"\?<([a-zA-Z][a-zA-Z0-9]*)>").match(self._text, self._at)
         if found is None:
-            raise self._wrong("a group begins with (, (?:, (?<name>, (?=, (?!, (?<= or (?<!; flags stand first", begin)
+            raise self._wrong("a group begins with (, (?:, (?<name>, (?=, (?!, (?<= or (?<!; flags come first", begin)
         self._at = found.end()
         self._groups += 1
         return "(", True
@@ -234,9 +234,9 @@ class _Reader:
         if one in ("z", "Z"):
             self._at += 1
             return _Part(f"\\{one}", "\\Z" if one == "z" else _LAST_LINE, 0, None, False)
-        return _character(self._character_behind_escape(begin))
+        return _character(self._character_after_escape(begin))
 
-    def _character_behind_escape(self, begin: int) -> str:
+    def _character_after_escape(self, begin: int) -> str:
         one = self._peek()
         self._at += 1
         if one in _CONTROLS:
@@ -289,7 +289,7 @@ class _Reader:
         if one in ("[", "]") or self._text.startswith("&&", self._at):
             raise self._wrong("within a class, [, ] and && are written with a backslash", begin)
         self._at += 1
-        return self._character_behind_escape(self._at - 1) if one == "\\" else one
+        return self._character_after_escape(self._at - 1) if one == "\\" else one
 
     def _peek(self) -> str:
         return self._text[self._at : self._at + 1]

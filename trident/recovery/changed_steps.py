@@ -194,15 +194,11 @@ class _Matched:
 def _of_ways(matched: _Matched, certain: bool) -> list[_Difference]:
     """Return the differences of ways from a known stream: a merge of its branches has one more, or one less."""
     known = {one.stream for one, _ in matched.pairs if one.origin == STREAM} - {""}
-    more = [rows for rows in matched.added if rows.stream in known]
-    less = [rows for rows in matched.gone if rows.stream in known]
-    found = [
-        _Difference(f"gets {_passing(rows.conditions)} of stream {rows.stream!r} on one way more", certain)
-        for rows in more
-    ]
-    return found + [
-        _Difference(f"gets {_passing(rows.conditions)} of stream {rows.stream!r} on one way less", certain)
-        for rows in less
+    return [
+        _Difference(f"gets {_passing(rows.conditions)} of stream {rows.stream!r} on one way {way}", certain)
+        for way, ways in (("more", matched.added), ("less", matched.gone))
+        for rows in ways
+        if rows.stream in known
     ]
 
 
