@@ -44,6 +44,12 @@ def ready(running: RunningTopology) -> None:
     say("ready")
 
 
+def sleep() -> None:
+    """Sleep, in short pieces: Python runs the handler of a signal that comes just before a sleep only after it."""
+    for _ in range(600):
+        time.sleep(1)
+
+
 def own_handler(number: int, frame: Any) -> None:
     say("own handler")
     sys.exit(7)
@@ -59,23 +65,23 @@ def main(how: str, checkpoint: str) -> None:
             say("finally")
     elif how == "no with":
         ready(started(checkpoint))
-        time.sleep(600)
+        sleep()
     elif how == "own handler":
         signal.signal(signal.SIGTERM, own_handler)
         ready(started(checkpoint))
-        time.sleep(600)
+        sleep()
     elif how == "other thread":
         starting = threading.Thread(target=lambda: ready(started(checkpoint)))
         starting.start()
         starting.join()
         say(signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)
-        time.sleep(600)
+        sleep()
     elif how == "ended":
         running = counting().start(engine="embedded", name="t", checkpointLocation=checkpoint)
         running.stop_soon()  # it ends in a thread of its own, which cannot set the former handler again
         running.wait_ended(30)
         say("ready")
-        time.sleep(600)
+        sleep()
 
 
 if __name__ == "__main__":

@@ -86,7 +86,9 @@ class Cluster:
             raise TopologyError(f"{self._owner}: options: {error.args[0].str()}") from None
 
     def _heard(self, error: "KafkaError") -> None:
-        self._last_error = error
+        # That all brokers are down often follows the reason, for example a refused login, and must not replace it.
+        if self._last_error is None or error.name() != "_ALL_BROKERS_DOWN":
+            self._last_error = error
 
     # --- topics ----------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from confluent_kafka import KafkaError
 
 from trident.errors import MissingPackageError, SourceUnreadableError, SpoutContractError, TopologyError
 from trident.spouts import KafkaSpout, SpoutKind, TransactionAttempt
@@ -152,6 +153,14 @@ def test_a_cluster_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch
     assert str(caught.value).startswith("KafkaSpout: cannot describe the topics at 127.0.0.1:1: ")
     assert "Connection refused" in str(caught.value) or "brokers are down" in str(caught.value)
     executor.close()
+
+
+def test_a_reason_stays_when_all_brokers_are_reported_as_down() -> None:
+    there = cluster.Cluster({"bootstrap.servers": "127.0.0.1:1"}, "read_committed")
+    down, reason = KafkaError(KafkaError._ALL_BROKERS_DOWN), KafkaError(KafkaError._AUTHENTICATION, "wrong password")
+    for heard, kept in ((down, down), (reason, reason), (down, reason)):
+        there._heard(heard)
+        assert there._last_error is kept
 
 
 # --- ranges ---------------------------------------------------------------------------------------------------------
