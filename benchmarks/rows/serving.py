@@ -1,5 +1,6 @@
 """Requests over HTTP to a server without a driver, while the topology commits beside it."""
 
+import contextlib
 import json
 import os
 import re
@@ -29,30 +30,39 @@ def serving(bench: Bench, load: Workload) -> Iterator[Row]:
     """Ask for four keys, and for a constant, round after round, of the same process."""
     seconds = 1.0 if bench.scale.warm is False else 4.0
     for name, url in {"memory": "", "redis": bench.server.url}.items():
-        rates: list[float] = []
-        constants: list[float] = []
-        took: list[float] = []
         folder = bench.fresh()
-        environment = mock.patch.dict(os.environ, {"SERVED_REDIS": url})
-        # The driver has a process of its own: beside the client it would slow the client down, and not the server.
-        with environment, beside("served_program", str(folder)), _server(folder) as address:
-            for number in bench.scale.turns:
-                before = committed(address)
-                asked = load_server(address, "POST", "/drpc/total", BODY, CONNECTIONS, seconds)
-                constant = load_server(address, "GET", "/healthz", b"", CONNECTIONS, seconds)
-                _check(asked)
-                _check(constant)
-                print(f"    round {number}: {committed(address) - before} batches meanwhile", flush=True)
-                if number:
-                    rates.append(asked.rate)
-                    constants.append(constant.rate)
-                    took += asked.took
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(mock.patch.dict(os.environ, {"SERVED_REDIS": url}))
+            driver = contextlib.ExitStack()
+            # The driver has a process of its own: beside the client it would slow the client down, and not the server.
+            stack.enter_context(driver).enter_context(beside("served_program", str(folder)))
+            address = stack.enter_context(_server(folder))
+            yield from _rows(f"serving.{name}", f"{name} state", "beside commits", bench, address, seconds)
+            driver.close()
+            yield from _rows(f"serving.{name}.idle", f"{name} state", "without commits", bench, address, seconds)
         bench.drop(folder)
-        what = f"four keys over HTTP, {name} state, {CONNECTIONS} connections, beside commits"
-        text = f"{what}; against the same server answering a constant"
-        yield Row(f"serving.{name}", text, median(rates), median(constants), "requests/s", 0.5)
-        p50, p99 = percentile(took, 50) * 1000, percentile(took, 99) * 1000
-        yield Row(f"serving.{name}.p99", f"{what}: p99 against p50", p99, p50, "ms", 10.0, "at most")
+
+
+def _rows(name: str, state: str, when: str, bench: Bench, address: str, seconds: float) -> Iterator[Row]:
+    rates: list[float] = []
+    constants: list[float] = []
+    took: list[float] = []
+    for number in bench.scale.turns:
+        before = committed(address)
+        asked = load_server(address, "POST", "/drpc/total", BODY, CONNECTIONS, seconds)
+        constant = load_server(address, "GET", "/healthz", b"", CONNECTIONS, seconds)
+        _check(asked)
+        _check(constant)
+        print(f"    round {number}: {committed(address) - before} batches meanwhile", flush=True)
+        if number:
+            rates.append(asked.rate)
+            constants.append(constant.rate)
+            took += asked.took
+    what = f"four keys over HTTP, {state}, {CONNECTIONS} connections, {when}"
+    text = f"{what}; against the same server answering a constant"
+    yield Row(name, text, median(rates), median(constants), "requests/s", 0.5)
+    p50, p99 = percentile(took, 50) * 1000, percentile(took, 99) * 1000
+    yield Row(f"{name}.p99", f"{what}: p99 against p50", p99, p50, "ms", 10.0, "at most")
 
 
 def _check(answered: Answered) -> None:

@@ -1,8 +1,10 @@
 """Times as texts in ISO 8601."""
 
 from datetime import UTC, datetime
+from functools import lru_cache
 
 
+@lru_cache(1024)  # answers show the time of the last commit again and again
 def iso_time(seconds: float) -> str:
     """Return a time in seconds since 1970 in ISO 8601, in UTC.
 

@@ -3,7 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from prometheus_client import Counter, Gauge, Histogram, Metric
 from prometheus_client.registry import Collector
@@ -65,6 +65,8 @@ class MetricsRegistry(Collector):
         self._lock = threading.Lock()
         self._metrics: dict[str, One] = {}
         self._series: dict[str, dict[Labels, One]] = {}
+        self._at_hand: dict[tuple[Any, ...], One] = {}
+        """The series that were used, by kind, name and labels in the order of their use. It spares their checks."""
         self._looks: list[Callable[[MetricsRegistry], None]] = []
         self._exposed: dict[str, str] = {}
         """The metric of each name that Prometheus reads."""
@@ -116,6 +118,15 @@ class MetricsRegistry(Collector):
 
     def _one(self, kind: type[OneT], name: str, help: str, labels: Mapping[str, str]) -> OneT:
         """Return one series of a metric. The caller must hold the lock."""
+        used = (kind, name, *labels.items())
+        if (found := self._at_hand.get(used)) is None:
+            found = self._checked(kind, name, help, labels)
+            if _key(labels) in self._series[name]:  # not the common series, which stands for any number of labels
+                self._at_hand[used] = found
+        return cast("OneT", found)
+
+    def _checked(self, kind: type[OneT], name: str, help: str, labels: Mapping[str, str]) -> OneT:
+        """Return one series of a metric, and make it if it is new."""
         metric = self._metrics.get(name) or self._begin(kind, name, help, labels)
         if not isinstance(metric, kind):
             was, now = type(metric).__name__.lower(), kind.__name__.lower()

@@ -86,11 +86,6 @@ class Grant:
     rights: Rights | None
     """The rights of a limited token; None: all rights."""
 
-    @classmethod
-    def none(cls) -> "Grant":
-        """Return the grant of an unknown request."""
-        return cls("nobody", Rights())
-
     @property
     def isLimited(self) -> bool:
         """True for a client with limited rights: it gets no information about the server itself."""
@@ -114,6 +109,10 @@ class Grant:
     def allows_tag(self, states: Collection[str]) -> bool:
         """Return whether a tag of these states may be seen, made and dropped."""
         return self.rights is None or (self.rights.tags and set(states) <= set(self.rights.states))
+
+
+NOBODY = Grant("nobody", Rights())
+"""The grant of an unknown request."""
 
 
 class AccessRules:
@@ -177,7 +176,7 @@ class AccessRules:
         try:
             return self.grant_of(authorization)
         except RequestError:
-            return Grant.none()
+            return NOBODY
 
     def grant_of(self, authorization: str | None) -> Grant:
         """Return the permissions of a request. Raises RequestError if it brings no token of this server."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import pyarrow as pa
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from trident.base.checks import whole_number_in
@@ -64,7 +64,7 @@ class _Answers:
         self._arriving = 0
         """The bytes received of request bodies that are not complete yet."""
         self._threads = Threads("trident-server", most=32, idle=10.0)
-        self._desks = {name: Desk(served.drpc.function(name)) for name in served.drpc.functions}
+        self._desks = {name: Desk(served.drpc.function(name), guards.alarms) for name in served.drpc.functions}
         self._freshness = Freshness(served, self._in_thread)
         shared = rules.hasSeveralTokens
         self._waiting = Waiting(served, self._in_thread, shared)
@@ -101,10 +101,14 @@ class _Answers:
         # have a separate limit.
         visit = visit_of(request)
         visit.leave()
-        chunks, size = list[bytes](), 0
+        chunks, size, more = list[bytes](), 0, True
         try:
-            async with asyncio.timeout(self._limits.bodySecs):
-                async for chunk in request.stream():
+            with visit.alarms.limit(self._limits.bodySecs):
+                while more:
+                    message = await request.receive()
+                    if message["type"] == "http.disconnect":
+                        raise ClientDisconnect
+                    chunk, more = message.get("body", b""), message.get("more_body", False)
                     chunks.append(chunk)
                     size += len(chunk)
                     self._arriving += len(chunk)
@@ -146,10 +150,10 @@ class _Answers:
                     raise ended_by_user_code(str(_READ), error) from error
 
         try:
-            async with asyncio.timeout(limit) as waiting:
+            with self._guards.alarms.limit(limit) as waiting:
                 return await asyncio.wrap_future(self._threads.submit(watched))
         except TimeoutError:
-            if not waiting.expired():  # the work itself reached a limit, and says which
+            if not waiting.expired:  # the work itself reached a limit, and says which
                 raise
             raise RequestError(504, "ReadTimeout", f"no answer within {limit:g} s") from None
         finally:

@@ -7,6 +7,7 @@ from typing import TypeVar
 from starlette.requests import Request
 
 from trident.server.errors import RequestError
+from trident.server.visit import visit_of
 
 _T = TypeVar("_T")
 
@@ -38,7 +39,7 @@ async def while_connected(request: Request, work: Awaitable[_T]) -> _T:
         nonlocal watch
         watch = loop.create_task(watching())
 
-    timer = loop.call_later(_UNWATCHED, begin)
+    alarm = visit_of(request).alarms.after(_UNWATCHED, begin)
     try:
         return await work
     except asyncio.CancelledError:
@@ -47,7 +48,7 @@ async def while_connected(request: Request, work: Awaitable[_T]) -> _T:
         worker.uncancel()
         raise client_gone() from None
     finally:
-        timer.cancel()
+        alarm.cancel()
         if watch is not None:
             watch.cancel()
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from trident.drpc.local import DRPCFunction, DRPCResult
 from trident.drpc.request_queue import Audience, Queued, RequestQueue
+from trident.server.alarms import Alarms
 from trident.user_calls.threads import Threads
 
 _MOST = 256
@@ -45,8 +46,8 @@ class Desk:
     hold a thread.
     """
 
-    def __init__(self, function: DRPCFunction) -> None:
-        self._function = function
+    def __init__(self, function: DRPCFunction, alarms: Alarms) -> None:
+        self._function, self._alarms = function, alarms
         self._threads = Threads(f"trident-drpc-{function.name}", most=_THREADS, idle=_IDLE)
         # While all threads are busy, requests wait in the queue, which drops a request whose client has disconnected.
         self._queue: RequestQueue[_Request] = RequestQueue(_MOST, _THREADS)
@@ -62,7 +63,7 @@ class Desk:
         request = _Request(values, asyncio.get_running_loop().create_future())
         self._next(request if self._queue.come(request) else None)
         try:
-            async with asyncio.timeout(timeout):
+            with self._alarms.limit(timeout):
                 return await request.answered
         except TimeoutError:
             raise self._function.late(timeout, request.thread, self._queue.busy) from None

@@ -39,9 +39,12 @@ class Door:
     """True for the probes of a supervisor. A supervisor uses the server's address as the host name, and must get an
     answer even from a busy server. Otherwise it would kill a healthy process."""
     route: Route = field(init=False, repr=False)
+    start: str = field(init=False, repr=False)
+    """The beginning of all paths of this door. It excludes most doors sooner than the route's regular expression."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "route", Route(self.path, self.answer, methods=list(self.methods)))
+        object.__setattr__(self, "start", self.path.partition("{")[0])
 
 
 class Found(NamedTuple):
@@ -57,13 +60,16 @@ class Found(NamedTuple):
 def find_door(doors: Sequence[Door], scope: dict[str, Any]) -> Found:
     """Return the first door that answers a request. If no door has the path, a slash at its end is ignored."""
     allowed, parameters = set[str](), dict[str, Any]()
+    path = scope["path"]
     for door in doors:
+        if not path.startswith(door.start):
+            continue
         match, child = door.route.matches(scope)
         if match is Match.FULL:
             return Found(door, child["path_params"], ())
         if match is Match.PARTIAL:
             allowed |= door.route.methods or set()
             parameters = child["path_params"]
-    if not allowed and scope["path"].rstrip("/") != scope["path"] and len(scope["path"]) > 1:
-        return find_door(doors, scope | {"path": scope["path"][:-1]})
+    if not allowed and path.rstrip("/") != path and len(path) > 1:
+        return find_door(doors, scope | {"path": path[:-1]})
     return Found(None, parameters, tuple(sorted(allowed)))

@@ -18,14 +18,15 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from trident.server import bodies
-from trident.server.access_rules import AccessRules, Grant
+from trident.server.access_rules import NOBODY, AccessRules, Grant
+from trident.server.alarms import Alarms
 from trident.server.connection import CLIENT_GONE, client_gone
 from trident.server.doors import Door, Found, find_door
 from trident.server.errors import RequestError, body_of, status_of
 from trident.server.limits import Limits
 from trident.server.places import Places
 from trident.server.rate_limit import RateLimit
-from trident.server.request_record import Ledger, path_shown
+from trident.server.request_record import Ledger
 from trident.server.sse import EventStream
 from trident.server.unsent import Unsent
 from trident.server.visit import Visit
@@ -44,6 +45,8 @@ class Guards:
         self._rate = None if limits.requestsPerSec is None else RateLimit(limits.requestsPerSec)
         self._in_flight = Places("requests in flight at most", limits.inFlight, shared=rules.hasSeveralTokens)
         self._unsent = Unsent()
+        self.alarms = Alarms()
+        """The limits of time of the requests."""
         self.doors: Sequence[Door] = ()
         self.ending: Callable[[], bool] = lambda: False
         """A function that returns whether the server is about to stop. Endless answers then end."""
@@ -73,7 +76,7 @@ class Guards:
             told.end()
 
     async def _answer(self, request: Request, found: Found, send: Any) -> None:
-        visit = Visit(Grant.none(), self._in_flight)
+        visit = Visit(NOBODY, self._in_flight, self.alarms)
         request.scope["trident.visit"] = visit
         try:
             response = await self._checked(request, found, visit)
@@ -140,9 +143,9 @@ class _Told:
         if not self.isBegun:
             self.isBegun = True
             scope = self._request.scope
-            shown = path_shown(scope.get("raw_path") or scope["path"].encode(errors="replace"), self._path)
+            raw = scope.get("raw_path") or scope["path"].encode(errors="replace")
             seconds = time.perf_counter() - self._began
-            self._ledger.tell(client_of(self._request), scope["method"], shown, self._path, status, seconds)
+            self._ledger.tell(client_of(self._request), scope["method"], raw, self._path, status, seconds)
 
     async def send(self, message: Any) -> None:
         """Send a part of the answer. This returns when the client has received the earlier pieces."""
@@ -167,7 +170,8 @@ def _nothing() -> None: ...
 
 def client_of(request: Request) -> str:
     """Return the address of a client."""
-    return "" if request.client is None else request.client.host
+    client = request.scope.get("client")
+    return client[0] if client else ""
 
 
 def json_answer(content: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -25,8 +25,8 @@ class Ledger:
     def __init__(self, metrics: MetricsRegistry) -> None:
         self._metrics = metrics
 
-    def tell(self, client: str, method: str, path: str, door: str | None, status: int, seconds: float) -> None:
-        """Record a request. `path` is its path as the audit log shows it, `door` the template of its door."""
+    def tell(self, client: str, method: str, path: bytes, door: str | None, status: int, seconds: float) -> None:
+        """Record a request with this path; `door` is the template of its door."""
         at = door or NO_DOOR
         method = method if method in _METHODS else NO_DOOR
         self._metrics.count(
@@ -41,11 +41,11 @@ class Ledger:
             "trident_http_request_seconds", "Seconds from a request to the beginning of its answer.", seconds, path=at
         )
         if audit.isEnabledFor(logging.INFO):
-            audit.info("%s %s %s: %d in %.1f ms", plain(client), method, path, status, seconds * 1000)
+            audit.info("%s %s %s: %d in %.1f ms", plain(client), method, path_shown(path, door), status, seconds * 1000)
 
     def tell_no_request(self, client: str, status: int) -> None:
         """Record bytes that were not a request. The server has answered with this status and closed the connection."""
-        self.tell(client, NO_DOOR, "-", None, status, 0.0)
+        self.tell(client, NO_DOOR, b"-", None, status, 0.0)
 
 
 def plain(text: str | bytes) -> str:

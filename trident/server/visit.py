@@ -7,6 +7,7 @@ from typing import cast
 from starlette.requests import Request
 
 from trident.server.access_rules import Grant
+from trident.server.alarms import Alarms
 from trident.server.places import Places
 
 
@@ -16,6 +17,8 @@ class Visit:
 
     grant: Grant
     inFlight: Places
+    alarms: Alarms
+    """The limits of time of the server's requests."""
     _give_back: Callable[[], None] | None = None
 
     @property
