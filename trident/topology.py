@@ -213,6 +213,10 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
             Keep a ledger of each batch: every partition reports the rows that it sent and received, and an attempt that
             lost or doubled a row fails with a LedgerError that names the step and the partition, and is tried again. On
             Spark it does not count the input rows of Spark's native steps; a warning at the start names these steps.
+        debug : bool or list of str
+            True: log a line when a batch begins and one when it is committed. Names of steps, such as ``["words/2"]``
+            (``"words"``: all steps of the stream): also a line for each tuple that leaves them, at most 100 of a step
+            and batch, as `Debug` in the program would. The logger is ``trident.debug``, the level INFO. Default False.
         waitStrategy : WaitStrategy, optional
             Decides how long to wait before the spouts are polled again, after they had no rows, and while
             `maxSpoutPending` batches are in progress. Default: 1 ms, then twice as long each time, up to half a second.

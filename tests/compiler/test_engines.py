@@ -206,7 +206,7 @@ def test_every_type_passes_through_python_and_back(engine: Slots) -> None:
         kind = fields.split(", ")[at].partition(" ")[2]
         seen = seen.each(name, lambda value: value, f"{name}2 {kind}")
     seen.each(Debug("all")).aggregate(Count(), "n").persistentAggregate(STATE, "n", Sum(), "sum", name="n")
-    (found,) = run(engine, topology).debug.values()
+    ((_, found, _),) = run(engine, topology).shown
     for row in found.to_pylist():
         for name in seen.schema.names[: len(given)]:
             assert row[f"{name}2"] == row[name], name
@@ -220,8 +220,8 @@ def test_debug_shows_the_first_tuples_of_the_batch(engine: Slots) -> None:
     words = stream(topology, "word string", WORDS).each("word", lambda w: w.upper(), "loud string")
     words.each(Debug("loud", limit=2)).groupBy("loud").persistentAggregate(STATE, Count(), "count", name="counts")
     found = run(engine, topology)
-    assert found.debug["loud"].num_rows == 2
-    assert found.debug["loud"].column_names == ["word", "loud"]
+    ((label, shown, more),) = found.shown
+    assert (label, shown.num_rows, shown.column_names, more) == ("loud", 2, ["word", "loud"], True)
     assert rows(found.results["counts"]) == [("COW", 1), ("DOG", 1), ("JUMPED", 1), ("THE", 3)]
 
 

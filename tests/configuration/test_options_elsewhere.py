@@ -17,7 +17,7 @@ STORM = {
     "topology.state.checkpoint.interval.ms": "every committed batch is a checkpoint",
     "checkpointInterval": "every committed batch is a checkpoint",
     "topology.state.provider": "stateProvider",
-    "topology.debug": "Debug",
+    "topology.debug": "write debug=",
     "topology.stats.sample.rate": "running.metrics",
     "topology.max.task.parallelism": "parallelismHints",
     "topology.message.timeout.secs": "write messageTimeoutSecs=",

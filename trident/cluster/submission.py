@@ -183,7 +183,7 @@ def _explained(topology: TridentTopology, engine: Any) -> str:
 
 def _checked(topology: TridentTopology, name: str, options: Mapping[str, Any]) -> Program:
     """Return the program of a topology, after checks that it can start with these options."""
-    program = cut(topology)
+    program = cut(topology, options["debug"])
     if not program.groups and not program.requests:
         raise TopologyError("nothing to run: no stream ends in a state or an output, and there is no DRPC function")
     check_engine(options["engine"], None, topology.nodes)

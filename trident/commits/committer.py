@@ -214,6 +214,7 @@ class Committer:
             results.update(ran.results)
             skipped.update(ran.skipped)
             summary.steps.extend(ran.steps)
+            summary.shown.extend(ran.shown)
             summary.engines.append(ran.engine)
         results = self.with_ttl({**results, **self._updates.results(stage, txid, tables, self._unborn(txid))})
         # The results are frozen before anything computed from them is written, because a repeated turn must not compute

@@ -8,6 +8,7 @@ import pyarrow as pa
 from trident.base.types import arrow_schema, select
 from trident.compiler.program import Group, Output, Program, RequestPlan, Stage
 from trident.compiler.states.shapes import nullable, shape_of
+from trident.plan.debugged_steps import DebugSteps, shown_steps
 from trident.plan.node_sets import NodeSets
 from trident.plan.nodes import (
     SIDES,
@@ -39,9 +40,9 @@ from trident.plan.topology_protocol import TopologyPlan
 from trident.plan.traits import has_python_form, operation_of, traits_of
 
 
-def cut(topology: TopologyPlan) -> Program:
-    """Return the program of a whole topology."""
-    return cut_nodes(topology.sinks, topology.requests)
+def cut(topology: TopologyPlan, shown: DebugSteps = False) -> Program:
+    """Return the program of a whole topology. `shown` names the steps whose tuples are shown."""
+    return cut_nodes([*topology.sinks, *shown_steps(shown, topology.nodes)], topology.requests)
 
 
 def cut_nodes(sinks: Iterable[Node], requests: Mapping[str, tuple[RequestSource, Node]]) -> Program:

@@ -33,7 +33,6 @@ _BY_NAME = {
     **dict.fromkeys(("metricsconsumerregister", "builtinmetricsbucketsizesecs"), f"{_METRICS} with each event"),
     **dict.fromkeys(("autotaskhooks",), f"{_METRICS} with each committed, failed or skipped batch"),
     **dict.fromkeys(("exactlyoncemode", "transactionexactlyoncemode"), _EXACTLY),
-    "debug": "each(Debug()) prints the tuples of a step, and logging at DEBUG has a line for each batch",
     "statssamplerate": "nothing is sampled: running.metrics counts every batch and tuple",
     "enablemessagetimeouts": "a batch always has a time limit; messageTimeoutSecs= sets it, and may be large",
     "ticktuplefreqsecs": "a step gets no ticks: processingTime='1 second' paces batches, window(...) closes by time",

@@ -14,6 +14,7 @@ from trident.base.errors import TopologyError
 from trident.base.names import check_name, did_you_mean
 from trident.base.user_config import UserConfig, check_user_values
 from trident.configuration.places import check_storage, files_place, folder
+from trident.plan.debugged_steps import check_debug
 from trident.plan.hints import check_hints
 from trident_spouts.wait_strategy import check_wait_strategy
 
@@ -75,6 +76,12 @@ def _hints_of(text: str) -> Any:
 def _names_of(text: str) -> list[str]:
     """Return the names in a text such as ``counts,totals``."""
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _debug_of(text: str) -> Any:
+    """Return True or False, or the steps in a text such as ``words/1,counts``."""
+    flag = _flag_of(text)
+    return flag if isinstance(flag, bool) else _names_of(text)
 
 
 def pairs_of(text: str) -> dict[str, str]:
@@ -166,6 +173,7 @@ FOLDER = Kind(_or_none(lambda _, value: folder(value)), of_file=_folder_of)
 FILES_URL = Kind(_or_none(_url))
 STORAGE = Kind(_or_none(check_storage), pairs_of)
 NAMES = Kind(_or_none(_names), _names_of)
+DEBUG = Kind(check_debug, _debug_of)
 HINTS = Kind(_or_none(check_hints), _hints_of)
 
 NAME = Kind(lambda _, value: check_name("topology", value), of_text=None)

@@ -1,8 +1,8 @@
 """The results of a stage: tables, or files that executors wrote."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 
@@ -54,6 +54,20 @@ class StepWork:
     """The counters and warnings of the user's function."""
 
 
+class DebugTuples(NamedTuple):
+    """The first tuples of a batch that a Debug step shows."""
+
+    label: str
+    tuples: pa.Table
+    more: bool
+    """True if the batch had further tuples, which are left out."""
+
+    @classmethod
+    def first(cls, label: str, tuples: pa.Table, limit: int) -> "DebugTuples":
+        """Return the first `limit` of these tuples."""
+        return cls(label, tuples.slice(0, limit), tuples.num_rows > limit)
+
+
 @dataclass(frozen=True, slots=True)
 class StageResult:
     """The results of a stage in one attempt."""
@@ -62,8 +76,8 @@ class StageResult:
     """The results by the names of the stage's outputs. Dead letters have an entry only if there are some."""
     rows: int | None = None
     """The number of tuples that the stage read; None if it is not known."""
-    debug: Mapping[str, pa.Table] = field(default_factory=dict)
-    """The tuples that Debug steps show, by label."""
+    shown: Sequence[DebugTuples] = ()
+    """The tuples that Debug steps show."""
     skipped: Mapping[str, int] = field(default_factory=dict)
     """For each step with failures under ``onError="skip"``, the number of skipped tuples."""
     steps: tuple[StepWork, ...] = ()

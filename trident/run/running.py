@@ -185,7 +185,7 @@ class RunningTopology(Queryable, Switchable, Tagged):
     @property
     def debugOutput(self) -> list[str]:
         """The latest tuples in the Debug steps of the topology, one line for each tuple."""
-        return list(self._context.trace.debug)
+        return list(self._context.trace.debug_lines)
 
     @property
     def readSoFar(self) -> dict[str, ReadSoFar]:

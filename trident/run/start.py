@@ -68,7 +68,7 @@ from trident.run.left_partitions import left_behind
 from trident.run.read_source import RunReadSource
 from trident.run.running import RunningTopology
 from trident.run.standby import Standby, check_turn
-from trident.telemetry.batch_trace import Trace
+from trident.telemetry.batch_trace import Trace, debug_logger
 from trident.telemetry.progress import Progress
 from trident.telemetry.run_metrics import RunMetrics, dropped_counter
 from trident.user_calls.threads import Threads
@@ -120,7 +120,7 @@ def start_on(
 ) -> RunningTopology:
     """Start a topology on the engine that `engine_of` creates."""
     values = checked(options)
-    program = cut(topology).in_run(RunFacts(values.name, values.user or UserConfig()))
+    program = cut(topology, values.debug).in_run(RunFacts(values.name, values.user or UserConfig()))
     if not program.groups and not program.requests:
         raise TopologyError(
             "no stream from a spout leads to a state or an output, and there is no DRPC function: nothing to run"
@@ -137,7 +137,8 @@ def start_on(
         states = {node.state.name for group in cut(plan).groups for node in group.states}
         accepted = [name for name in settings.acceptSteps or () if name in states]
         kept: StartOptions = {
-            **options, "active": False, "availableNow": False, "parallelismHints": None, "acceptSteps": accepted
+            **options, "active": False, "availableNow": False, "parallelismHints": None, "acceptSteps": accepted,
+            "debug": bool(values.debug),
         }  # fmt: skip
         return start_on(engine_of, plan, clock, **kept)
 
@@ -236,7 +237,7 @@ def _start(
         progress = Progress(whenDropped=dropped_counter(metrics, settings.name))
         identity = {"name": settings.name, "id": log.uuid, "runId": runId, "engine": engine.name}
         counted = RunMetrics(metrics, progress.tell)
-        trace = Trace(identity, settings.clock, counted.tell)
+        trace = Trace(identity, settings.clock, counted.tell, bool(settings.debug))
         context = RunContext(
             topology,
             settings,
@@ -446,6 +447,11 @@ def _warn(context: RunContext) -> None:
                 f"state {state!r} is new, but its stream is at txid {birth.txid}: the batches up to there are not "
                 f"in the state. To include them, {settings.way_out}"
             )
+    if settings.debug and not debug_logger.isEnabledFor(logging.INFO):
+        warned.append(
+            "debug=: nothing is logged, because the logger 'trident.debug' is not enabled for INFO; write "
+            "logging.basicConfig(level=logging.INFO). running.debugOutput has the latest tuples in any case"
+        )
     warned += left_behind(begun.program.groups, begun.stores, settings.hints)
     for text in dict.fromkeys(warned):
         warnings.warn(text, RuntimeWarning, stacklevel=user_level())

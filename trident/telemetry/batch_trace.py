@@ -3,17 +3,15 @@
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-import pyarrow as pa
-
 from trident.base.attempt import TransactionAttempt
 from trident.base.clock import Clock
 from trident.base.log_fields import RunLogger
-from trident.frozen.results import StageResult, StepWork
+from trident.frozen.results import DebugTuples, StageResult, StepWork
 from trident.telemetry.commit_rate import CommitRate
 from trident.telemetry.event_time import DROPPED
 from trident.telemetry.step_counts import steps_of
@@ -44,13 +42,17 @@ class Trace:
     """Makes progress events and passes them to `tell`. Thread-safe.
 
     `run` holds name, id, runId and engine, which are part of every event. In the event of a batch whose stages chose
-    their engines, `engine` names these.
+    their engines, `engine` names these. With `loud` the lines of each batch come with the tuples of Debug steps, under
+    ``trident.debug`` at INFO, and not at DEBUG.
     """
 
-    def __init__(self, run: Mapping[str, str], clock: Clock, tell: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(
+        self, run: Mapping[str, str], clock: Clock, tell: Callable[[dict[str, Any]], None], loud: bool = False
+    ) -> None:
         self._run = dict(run)
         self._logger = RunLogger(logger, topology=run["name"])
         self._debug_logger = RunLogger(debug_logger, topology=run["name"])
+        self._tell_batch = self._debug_logger.info if loud else self._logger.debug
         self._clock = clock
         self._tell = tell
         self._lock = threading.Lock()
@@ -62,7 +64,7 @@ class Trace:
         """For each stream the lag after its group's last batch, and the time of that commit. Only the group's commit
         thread uses the entry."""
         self._began = clock.monotonic()
-        self.debug: deque[str] = deque(maxlen=_DEBUG_LINES)
+        self.debug_lines: deque[str] = deque(maxlen=_DEBUG_LINES)
 
     def began(self, group: str, attempt: TransactionAttempt, when: float) -> None:
         """Record when an attempt began, in monotonic seconds. Only the first report of an attempt counts."""
@@ -71,7 +73,7 @@ class Trace:
             if known is not None and known.attempt == attempt:
                 return
             self._open[group, attempt.txid] = _Open(attempt, when)
-        self._logger.debug("group %r, batch %s: began", group, attempt, extra=_fields(group, attempt))
+        self._tell_batch("group %r, batch %s: began", group, attempt, extra=_fields(group, attempt))
 
     def phase(self, group: str, txid: int, phase: str, seconds: float) -> None:
         """Record the seconds that a phase of the batch took."""
@@ -90,9 +92,13 @@ class Trace:
                 known.steps = result.steps
                 known.engine = result.engine
                 known.phases["run"] = seconds
-        for label, table in result.debug.items():
-            for line in _debug_lines(label, attempt, table):
-                self.debug.append(line)
+        self._show(group, attempt, result.shown)
+
+    def _show(self, group: str, attempt: TransactionAttempt, debug: Sequence[DebugTuples]) -> None:
+        """Show the tuples of Debug steps."""
+        for each in debug:
+            for line in _debug_lines(each, attempt):
+                self.debug_lines.append(line)
                 self._debug_logger.info(line, extra=_fields(group, attempt))
 
     def read(self, group: str, attempt: TransactionAttempt, read: Mapping[str, ReadSoFar]) -> None:
@@ -146,11 +152,9 @@ class Trace:
             event["skipped"] = {**known.skipped, **summary.skipped}
         if steps := steps_of([*known.steps, *summary.steps], summary.dead, event.get("skipped", {})):
             event["steps"] = steps
-        if self._logger.isEnabledFor(logging.DEBUG):
-            line = _committed_line(event)
-            self._logger.debug(
-                "group %r, batch %s: %s", group, known.attempt, line, extra=_fields(group, known.attempt)
-            )
+        self._show(group, known.attempt, summary.shown)
+        line = _committed_line(event)
+        self._tell_batch("group %r, batch %s: %s", group, known.attempt, line, extra=_fields(group, known.attempt))
         self._note_windows(group, summary)
         self._tell(event)
 
@@ -202,7 +206,8 @@ def _committed_line(event: Mapping[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def _debug_lines(label: str, attempt: TransactionAttempt, table: pa.Table) -> list[str]:
-    """Return tuples as lines in the form in which Trident's Debug prints them."""
-    columns = [column.to_pylist() for column in table.columns]
-    return [f"DEBUG({label}) {attempt}: {list(row)!r}" for row in zip(*columns, strict=True)]
+def _debug_lines(debug: DebugTuples, attempt: TransactionAttempt) -> list[str]:
+    """Return tuples as lines in the form in which Trident's Debug prints them, and a line if some are left out."""
+    head, columns = f"DEBUG({debug.label}) {attempt}:", [column.to_pylist() for column in debug.tuples.columns]
+    lines = [f"{head} {list(row)!r}" for row in zip(*columns, strict=True)]
+    return [*lines, f"{head} the tuples after the first {len(lines):,} are left out"] if debug.more else lines

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from trident.compiler.program import Stage
-from trident.frozen.results import StepWork
+from trident.frozen.results import DebugTuples, StepWork
 from trident.plan.nodes import Emitted, Node, StateQuery, sources_of
 from trident.plan.states import state_traits
 from trident.telemetry.event_time import WindowTime
@@ -55,6 +55,8 @@ class TurnSummary:
     the log; otherwise its attempt reported them."""
     steps: list[StepWork] = field(default_factory=list)
     """The work of the steps that ran in this turn."""
+    shown: list[DebugTuples] = field(default_factory=list)
+    """The tuples that Debug steps of later stages show."""
     engines: list[str] = field(default_factory=list)
     """The engines that ran stages in this turn, if the run has several."""
     time: float | None = None

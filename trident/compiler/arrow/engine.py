@@ -117,7 +117,7 @@ def _compiled(stage: Stage, group: Group, caught: Mapping[int, Caught] = Mapping
             if work.ledger is not None:
                 work.ledger.moved(f"{output.step.step} to the driver", columns.rows, results[output.name].num_rows)
         rows = sum(columns.rows for columns in work.inputs.values())
-        return StageResult(results, rows, work.debug, steps=tuple(work.steps))
+        return StageResult(results, rows, work.shown, steps=tuple(work.steps))
 
     return run
 

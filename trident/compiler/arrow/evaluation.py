@@ -49,7 +49,7 @@ from trident.compiler.program import RequestPlan
 from trident.compiler.states.queries import Read, compile_answer
 from trident.compiler.tracking.steps import StepLedger
 from trident.compiler.windows.panes import pane_spec, panes_of
-from trident.frozen.results import StepWork
+from trident.frozen.results import DebugTuples, StepWork
 from trident.operations.context import OperationContext
 from trident.plan import nodes
 from trident.plan.hints import Hints
@@ -68,7 +68,7 @@ class Run:
     read: Read | None = None
     requests: Columns | None = None
     """One row for each request, with its number in the hidden field; None for a batch."""
-    debug: dict[str, pa.Table] = field(default_factory=dict)
+    shown: list[DebugTuples] = field(default_factory=list)
     check: Callable[[], None] = lambda: None
     """A function that is called between steps, and raises if the run was cancelled."""
     txid: int = 1
@@ -322,8 +322,8 @@ def _debugged(node: nodes.Debug, columns: Columns, run: Run) -> Columns:
     schema = arrow_schema(select(node.source.schema, node.inputs))
     first = columns.select(node.inputs)
     if columns.rows > node.limit:
-        first = first.take(range(node.limit))
-    run.debug[node.label] = first.table(schema)
+        first = first.take(range(node.limit + 1))  # one more, which is not shown
+    run.shown.append(DebugTuples.first(node.label, first.table(schema), node.limit))
     return columns
 
 

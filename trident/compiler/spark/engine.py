@@ -305,7 +305,7 @@ class SparkSlot:
             result = self._planned(job, stage, inputs, scratch, use) if rows is None else job.repeated(rows)
         self._sizes.ran(name, stage, result, time.perf_counter() - began)
         steps = self._steps.works(stage_layout, _counted(stage, inputs, result))
-        return StageResult(result.results, _rows(inputs), result.debug, steps=steps)
+        return StageResult(result.results, _rows(inputs), result.shown, steps=steps)
 
     def _planned(
         self,

@@ -24,7 +24,7 @@ from trident.compiler.spark.sessions import Profile
 from trident.compiler.spark.union_job import Branch, Receiver, joined, receive
 from trident.compiler.spark.worker_functions import Chain, Drain
 from trident.frozen.files import FileFolder
-from trident.frozen.results import FrozenFiles, Result, StageResult
+from trident.frozen.results import DebugTuples, FrozenFiles, Result, StageResult
 from trident.plan.nodes import Debug, Node, PersistentAggregate
 from trident_spouts.executor import Emission
 
@@ -66,7 +66,7 @@ class StageJob:
         self._few = few
         self._txid = txid
         self._results: dict[str, Result] = {}
-        self._debug: dict[str, pa.Table] = {}
+        self._debug_tuples: list[DebugTuples] = []
         self._lowering: Lowering | None = None
 
     def read(self, inputs: Mapping[Node, Emission | pa.Table], session: SparkSession, scratch: Path) -> None:
@@ -131,12 +131,12 @@ class StageJob:
             self._reports.ledger.check()
         if self._files is not None and any(isinstance(r, FrozenFiles) and r.files for r in self._results.values()):
             self._files.sync()
-        return StageResult(self._results, None, self._debug)
+        return StageResult(self._results, None, self._debug_tuples)
 
     def repeated(self, rows: pa.Table) -> StageResult:
         """Return the results of a stage whose kept plan gave these rows."""
         receive([self._receiver(output) for output in self._stage.outputs], rows)
-        return StageResult(self._results, None, self._debug)
+        return StageResult(self._results, None, self._debug_tuples)
 
     def release(self) -> None:
         """Free the frames that were kept for several readers."""
@@ -213,9 +213,10 @@ class StageJob:
         schema = select(debug.source.schema, debug.inputs)
 
         def finish(table: pa.Table) -> None:
-            self._debug[debug.label] = conform(table, arrow_schema(schema))
+            self._debug_tuples.append(DebugTuples.first(debug.label, conform(table, arrow_schema(schema)), debug.limit))
 
-        return Branch(schema, finish, self._lower.select(debug.source, debug.inputs).limit(debug.limit))
+        first = self._lower.select(debug.source, debug.inputs).limit(debug.limit + 1)  # one more, which is not shown
+        return Branch(schema, finish, first)
 
     def _effect(self, node: Node) -> Branch:
         lower = self._lower
