@@ -177,7 +177,7 @@ class AsyncClient(Generic[RowsT]):
         after: str | None = None,
         asOf: int | str | datetime | None = None,
     ) -> RowsT:
-        """Return the entries with a value in the fields of an index, in the order of their keys; see `StateView.by`.
+        """Return the entries with a value in the fields of an index, a page; see `StateView.by`.
 
         For several fields the value is a tuple. The result's `after` is the cursor of the next page, None after the
         last one. `asOf` is an earlier batch; see ``StateView.asOf``.

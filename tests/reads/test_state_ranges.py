@@ -141,7 +141,7 @@ def test_a_range_of_the_batch_before_and_of_the_latest_values() -> None:
             "invalid beginning of a key ('a', 'b') (tuple): expected 1 to 1 values",
         ),
         (lambda v: v.range(limit=0), ValueError, "state 'counts': limit=0: expected a whole number of at least 1"),
-        (lambda v: v.range(after="7"), ValueError, "after='7' is not the cursor of a range of state 'counts'"),
+        (lambda v: v.range(after="7"), ValueError, "after='7' is not the cursor of a page of state 'counts'"),
         (lambda v: v.range(inclusive="l"), ValueError, "inclusive='l': expected 'left', 'right', 'both', 'neither'"),
     ],
 )
@@ -163,7 +163,7 @@ def test_an_end_of_several_fields_is_a_tuple(visits: StateView) -> None:
 
 
 def test_a_cursor_of_another_state_is_refused(counts: StateView, visits: StateView) -> None:
-    with pytest.raises(ValueError, match="is not the cursor of a range of state 'counts'"):
+    with pytest.raises(ValueError, match="is not the cursor of a page of state 'counts'"):
         counts.range(after=visits.range(limit=1).after)
 
 

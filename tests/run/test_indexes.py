@@ -308,24 +308,73 @@ def test_a_request_finds_each_of_many_rows_once(tmp_path: Path) -> None:
         assert _ids(running.state("rows").by("g", "a")) == list(range(6_000))
 
 
-def test_pages_come_in_the_order_of_the_keys(tmp_path: Path) -> None:
-    topology = TridentTopology()
-    rows = [(f"{key:03}", "even" if key % 2 == 0 else "odd") for key in range(30)]
-    topology.newStream("s", FixedBatchSpout("id string, g string", [rows])).toTable("id", name="rows", index="g")
+def walk(view: StateView, value: Any, limit: int, between: Callable[[], None] = lambda: None) -> list[Any]:
+    """Return the keys of all pages with a value. `between` runs after each page."""
+    page = view.by("g", value, limit=limit)
+    found = _ids(page)
+    while page.after is not None:
+        assert len(page) == limit and _ids(page) == sorted(_ids(page))
+        between()
+        page = view.by("g", value, limit=limit, after=page.after)
+        found += _ids(page)
+    return found
+
+
+def test_pages_have_each_entry_once_whatever_commits_between_them(tmp_path: Path) -> None:
+    chance, topology, feeder = Random(4), TridentTopology(), FeederBatchSpout("id string, g string")
+    topology.newStream("s", feeder).toTable("id", MemoryMapState.opaque(), name="rows", index="g")
     with start_local(topology, name="t", checkpointLocation=tmp_path) as running:
-        running.processAllAvailable(timeout=20)
-        view, ids, after = running.state("rows"), list[str](), None
-        while True:
-            page = view.by("g", "odd", limit=4, after=after)
-            ids, after = ids + _ids(page), page.after
-            assert page.asOfTxid == 1 and page.toArrow().num_rows == len(page)
-            if after is None:
-                break
-        assert ids == [key for key, g in rows if g == "odd"]
+        held = {f"{key:03}": chance.choice("ab") for key in range(90)}
+        feeder.feed(list(held.items()), wait=True, timeout=20)
+        view = running.state("rows")
+
+        def move() -> None:
+            """Move some of the first 40 rows to another value."""
+            moved = {f"{key:03}": chance.choice("abc") for key in chance.sample(range(40), 8)}
+            held.update(moved)
+            feeder.feed(list(moved.items()), wait=True, timeout=20)
+
+        for limit in (1, 7, 999):
+            for value in ("a", "b", "z"):
+                assert sorted(walk(view, value, limit)) == [key for key, g in sorted(held.items()) if g == value]
+        for limit in (3, 9):
+            found = [key for key in walk(view, "a", limit, move) if key >= "040"]
+            assert sorted(found) == [key for key, g in sorted(held.items()) if g == "a" and key >= "040"]
+        page = view.by("g", "a", limit=4)
+        assert page.asOfTxid == running.asOfTxid["s"] and page.toArrow().num_rows == 4
+        whole = {*_ids(page), *_ids(view.by("g", "a", after=page.after))}
+        assert whole == {key for key, g in held.items() if g == "a"}
         with pytest.raises(ValueError, match="limit=0"):
             view.by("g", "odd", limit=0)
-        with pytest.raises(ValueError, match="after='x'"):
-            view.by("g", "odd", after="x")
+        for wrong in ("x", view.range(limit=1).after):
+            with pytest.raises(ValueError, match="is not the cursor of a page of state 'rows.by.g'"):
+                view.by("g", "odd", after=wrong)
+
+
+class ReadMap(LeastMap):
+    """A map that counts the keys that it has read."""
+
+    def __init__(self, identity: Any, maps: "dict[str, ReadMap]") -> None:
+        super().__init__({})
+        self.asked = 0
+        maps[identity.name] = self
+
+    def multiGet(self, keys: list[bytes]) -> list[bytes | None]:
+        self.asked += len(keys)
+        return super().multiGet(keys)
+
+
+def test_a_page_reads_only_the_parts_of_its_keys(tmp_path: Path) -> None:
+    maps, topology, feeder = dict[str, ReadMap](), TridentTopology(), FeederBatchSpout("id long, g string")
+    state = BackingMapState.opaque(partial(ReadMap, maps=maps))
+    topology.newStream("s", feeder).toTable("id", state, name="rows", index="g")
+    with start_local(topology, name="t", checkpointLocation=tmp_path) as running:
+        feeder.feed([(key, "a") for key in range(8_000)], wait=True, timeout=20)
+        view, after = running.state("rows"), None
+        for _ in range(3):
+            maps["rows.by.g"].asked = 0
+            after = view.by("g", "a", limit=20, after=after).after
+            assert maps["rows.by.g"].asked < 16 + 30
 
 
 def test_wrong_questions_say_which_fields_and_values_there_are(tmp_path: Path) -> None:

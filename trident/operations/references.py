@@ -11,7 +11,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -146,17 +146,39 @@ def each_key(entries: Sequence[Any] | None) -> Iterator[Any]:
         yield entry[0] if len(entry) == 2 else tuple(entry[:-1])
 
 
-def find_keys(values: Sequence[pa.Array], lookup: Lookup) -> list[pa.Array]:
-    """Return the key fields of the rows with one of these values, from an index that `lookup` reads twice."""
+class Listed(NamedTuple):
+    """The parts of some values of an index that have keys: for each its value's place, its number and its rows."""
+
+    owners: pa.Array
+    parts: pa.Array
+    rows: pa.Array
+
+    def take(self, places: Any) -> "Listed":
+        """Return the parts at these places."""
+        places = pa.array(places)
+        return Listed(*(column.take(places) for column in self))
+
+
+def list_parts(values: Sequence[pa.Array], lookup: Lookup) -> Listed:
+    """Return the parts that the directories of some values list."""
     rows = len(values[0])
     every = pa.array(np.repeat(np.arange(rows), DIRECTORIES))
     directories = pa.array(np.tile(np.arange(DIRECTORIES, dtype=np.int64), rows))
-    stored = lookup([*(value.take(every) for value in values), directories])
-    owners, entries = _entries(stored)
-    parts = entries.flatten()[-2]
-    _, entries = _entries(lookup([*(value.take(every.take(owners)) for value in values), parts]))
+    at, entries = _entries(lookup([*(value.take(every) for value in values), directories]))
+    *_, parts, counts = entries.flatten()
+    return Listed(every.take(at), parts, counts)
+
+
+def read_parts(values: Sequence[pa.Array], listed: Listed, lookup: Lookup) -> tuple[pa.Array, list[pa.Array]]:
+    """Return for each key in the parts the number of its part, and the key fields."""
+    at, entries = _entries(lookup([*(value.take(listed.owners) for value in values), listed.parts]))
     keys: list[pa.Array] = entries.flatten()[:-2]
-    return keys
+    return listed.parts.take(at), keys
+
+
+def find_keys(values: Sequence[pa.Array], lookup: Lookup) -> list[pa.Array]:
+    """Return the key fields of the rows with one of these values, from an index that `lookup` reads twice."""
+    return read_parts(values, list_parts(values, lookup), lookup)[1]
 
 
 def _entries(stored: pa.Array) -> tuple[pa.Array, pa.StructArray]:

@@ -4,20 +4,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as kinds
 
 from trident.base.errors import StateKeyError
-from trident.operations.references import find_keys, index_name
+from trident.operations.references import Listed, Lookup, find_keys, index_name, list_parts, read_parts
 from trident.reads.committed_reads import Snapshot
 from trident.reads.key_tables import key_table
 from trident_state.binary import one_chunk
-from trident_state.key_order import KeyRange, order_of, unordered_field
+from trident_state.key_order import order_of, unordered_field
 from trident_state.keys import encode_keys
 from trident_state.state_shape import StateShape
 
-_ALL = KeyRange(b"", None)
+_PART_BYTES = 2
+"""The bytes of a part's number in the place of a key, which is the number and the key's bytes in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +42,40 @@ class Index:
         """Return values of the fields as a table. Raises StateKeyError if one of them is of another type."""
         return key_table(f"{state} by {', '.join(self.fields.names)}", self.fields, list(values))
 
-    def keys_with(self, snapshot: Snapshot, values: pa.Table, between: KeyRange = _ALL) -> pa.Table:
-        """Return the keys of the entries with one of these values, in the order of `orders`.
+    def keys_with(self, snapshot: Snapshot, values: pa.Table) -> pa.Table:
+        """Return the keys of the entries with one of these values, in no order."""
+        return pa.table(find_keys(*self._columns(snapshot, values)), schema=self.own)
 
-        Only keys of the range `between`.
+    def page_with(
+        self, snapshot: Snapshot, value: pa.Table, limit: int | None, after: bytes
+    ) -> tuple[pa.Table, bytes | None]:
+        """Return the keys of a page of the entries with a value, in the order of `orders`, and the place of its end.
+
+        The pages follow the parts of the index, so that a page reads only the parts of its keys. `value` has one row,
+        and `after` is the place at which the page before ends; b"" for the first page. The place is None after the last
+        page.
         """
+        columns, lookup = self._columns(snapshot, value)
+        listed = list_parts(columns, lookup)
+        if limit is not None:
+            listed = _parts_of_page(listed, limit, after)
+        parts, fields = read_parts(columns, listed, lookup)
+        keys = pa.table(fields, schema=self.own)
+        orders = self.orders(keys)
+        places = pc.binary_join_element_wise(_bytes_of(parts), orders.cast(pa.binary()), b"")
+        rows = pc.sort_indices(places)
+        rows = rows.filter(pc.greater(places.take(rows), after))
+        page = rows if limit is None else rows.slice(0, limit)
+        end = places[page[-1].as_py()].as_py() if len(page) < len(rows) else None
+        return keys.take(page.take(pc.sort_indices(orders.take(page)))), end
+
+    def _columns(self, snapshot: Snapshot, values: pa.Table) -> tuple[list[pa.Array], Lookup]:
+        """Return the columns of values, and the function that reads the index."""
 
         def lookup(columns: list[pa.Array]) -> pa.Array:
             return snapshot.read(self.name, pa.table(columns, schema=self.keys)).values
 
-        keys = pa.table(find_keys([one_chunk(column) for column in values.columns], lookup), schema=self.own)
-        orders = self.orders(keys)
-        rows = pc.sort_indices(orders)
-        return keys.take(rows.filter(between.holds(orders).take(rows)))
+        return [one_chunk(column) for column in values.columns], lookup
 
     def orders(self, keys: pa.Table) -> pa.Array:
         """Return the bytes by which keys of the state are sorted: for keys without an order those that are stored."""
@@ -62,6 +85,24 @@ class Index:
     def entries_of(snapshot: Snapshot, state: str, keys: pa.Table) -> pa.Table:
         """Return the entries of a state with these keys: the keys, then the stored values."""
         return keys.append_column("value", snapshot.read(state, keys).values)
+
+
+def _parts_of_page(listed: Listed, limit: int, after: bytes) -> Listed:
+    """Return the parts with the keys of a page, and with one more if there is another page."""
+    numbers, begun = listed.parts.to_numpy(), int.from_bytes(after[:_PART_BYTES])
+    places = np.argsort(numbers)
+    places = places[numbers[places] >= begun]
+    # The page before may have taken all keys of the part in which it ends.
+    rows = np.where(numbers[places] == begun, 0, listed.rows.to_numpy()[places])
+    return listed.take(places[: 1 + np.searchsorted(np.cumsum(rows), limit + 1)])
+
+
+def _bytes_of(parts: pa.Array) -> pa.Array:
+    """Return the numbers of parts as bytes with the same order."""
+    numbers = parts.to_numpy().astype(f">u{_PART_BYTES}")
+    return pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(_PART_BYTES), len(numbers), [None, pa.py_buffer(numbers.tobytes())]
+    ).cast(pa.binary())
 
 
 def index_of_shape(state: str, own: pa.Schema, name: str, shape: StateShape) -> Index | None:

@@ -73,23 +73,20 @@ def cursor_of(state: str, key: pa.Table) -> str:
 
 
 def cursor_at(state: str, order: bytes) -> str:
-    """Return the cursor of a page that ends with the key that has these bytes in order."""
+    """Return the cursor of a page that ends with the key that has these bytes."""
     return f"{_check(state, order)}.{base64.urlsafe_b64encode(order).decode()}"
 
 
-def range_after(state: str, between: KeyRange, cursor: str) -> KeyRange:
-    """Return the part of a range after the page with this cursor.
-
-    Raises ValueError if it is not the cursor of a page of the state.
-    """
+def place_of(state: str, cursor: str) -> bytes:
+    """Return the bytes with which `cursor_at` made a cursor. Raises ValueError if it is not one of the state."""
     try:
         check, encoded = cursor.split(".")
         order = base64.b64decode(encoded, altchars=b"-_", validate=True)
         if check != _check(state, order):
             raise ValueError(cursor)
     except (AttributeError, binascii.Error, ValueError):
-        raise ValueError(f"after={brief(cursor)} is not the cursor of a range of state {state!r}") from None
-    return between.after(order)
+        raise ValueError(f"after={brief(cursor)} is not the cursor of a page of state {state!r}") from None
+    return order
 
 
 def _check(state: str, order: bytes) -> str:

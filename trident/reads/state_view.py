@@ -29,7 +29,7 @@ from trident.reads.committed_reads import Isolation, ReadSource, Snapshot, read_
 from trident.reads.expression_listing import MISSING, calling_frame
 from trident.reads.flat_tables import spread_structs, to_frame
 from trident.reads.indexes import Index, no_index
-from trident.reads.key_ranges import cursor_at, cursor_of, range_after, range_between, range_of_prefix
+from trident.reads.key_ranges import cursor_at, cursor_of, place_of, range_between, range_of_prefix
 from trident.reads.key_tables import fields_text, key_table, tuples_of
 from trident.reads.moments import Moment, txid_at
 from trident.reads.presented_values import PresentedValues
@@ -306,7 +306,7 @@ class StateView(StateMapping):
             check_whole_number(f"state {self.name!r}: limit", limit, least=1, error=ValueError)
             more = limit + 1  # one more shows whether there is a next page
         if after is not None:
-            between = range_after(self.name, between, after)
+            between = between.after(place_of(self.name, after))
         entries = pa.schema(list(zip([*self._shape.keys.names, self._output], self._shape.entries.types, strict=True)))
 
         def read(snapshot: Snapshot) -> tuple[pa.Table, int | None]:
@@ -336,9 +336,11 @@ class StateView(StateMapping):
         value
             The value to look for; for several fields a tuple of values. None finds entries in which the field is null.
         limit : int, optional
-            The most entries to return. The result's `after` is then the cursor of the next page.
+            The most entries to return. The result's `after` is then the cursor of the next page. The entries of a page
+            are in order, and the pages follow the parts of the index: a page reads only the parts of its keys.
         after : str, optional
-            The cursor of the page before; each page is as of its own txid. Raises ValueError if it is none.
+            The cursor of the page before. Each page is as of its own txid; an entry that has the value all the time
+            comes once. Raises ValueError if it is no cursor of the index.
 
         Raises
         ------
@@ -396,21 +398,18 @@ class StateView(StateMapping):
                 f"state {self.name!r}: by(...) reads index and state as of one txid, and isolation='latest' has "
                 f"none: read committed values"
             )
-        between = KeyRange(b"", None)
-        if limit is not None or after is not None:
-            check_whole_number(f"state {self.name!r}: limit", 1 if limit is None else limit, least=1, error=ValueError)
-            between = between if after is None else range_after(self.name, between, after)
+        if limit is not None:
+            check_whole_number(f"state {self.name!r}: limit", limit, least=1, error=ValueError)
+        begin = b"" if after is None else place_of(index.name, after)
 
-        def read(snapshot: Snapshot) -> tuple[pa.Table, int | None, pa.Table | None]:
-            keys = index.keys_with(snapshot, wanted, between)
-            page = keys if limit is None else keys.slice(0, limit)
-            entries = self._collect(iter([index.entries_of(snapshot, self.name, page)]), None)
-            last = page.slice(page.num_rows - 1) if page.num_rows < keys.num_rows else None
-            return entries, snapshot.txid(self.name), last
+        def read(snapshot: Snapshot) -> tuple[pa.Table, int | None, bytes | None]:
+            keys, end = index.page_with(snapshot, wanted, limit, begin)
+            entries = self._collect(iter([index.entries_of(snapshot, self.name, keys)]), None)
+            return entries, snapshot.txid(self.name), end
 
-        table, txid, last = self._at_one_txid(read, beside=index)
+        table, txid, end = self._at_one_txid(read, beside=index)
         as_of = {} if txid is None else {"asOfTxid": txid}
-        return table, as_of, None if last is None else cursor_at(self.name, index.orders(last)[0].as_py())
+        return table, as_of, None if end is None else cursor_at(index.name, end)
 
     def _top(self, n: int, by: str | Callable[[Any], Any] | None) -> tuple[pa.Table, dict[str, int]]:
         """Return the `n` entries with the greatest values, as stored, and the metadata that names their txid."""

@@ -11,7 +11,6 @@ from trident.reads.state_view import StateView
 from trident.server.errors import RequestError
 from trident.server.range_queries import RANGE_PARAMETERS, check_cursor, range_of_query
 from trident.server.state_pages import ReadPart
-from trident_state.key_order import KeyRange
 
 _INDEX = {"index", "value"}
 PART_PARAMETERS = RANGE_PARAMETERS | _INDEX
@@ -47,5 +46,5 @@ def _by_index(view: StateView, asked: Mapping[str, str], limit: int, after: str 
             value = key_of_json(read_json(text), index.fields, view.name)
         except ValueError:
             raise RequestError(400, "InvalidQuery", f"json=true, and {brief(text)} is not JSON") from None
-    check_cursor(view, KeyRange(b"", None), after)
+    check_cursor(index.name, after)
     return lambda: view.found(fields, value, limit, after)

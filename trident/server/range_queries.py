@@ -6,7 +6,7 @@ from typing import Any, get_args
 from trident.base.json_values import read_json
 from trident.base.short_texts import brief
 from trident.operations.query_functions import Inclusive
-from trident.reads.key_ranges import check_ordered, range_after, range_between, range_of_prefix
+from trident.reads.key_ranges import check_ordered, place_of, range_between, range_of_prefix
 from trident.reads.keys_from_json import beginning_of_json, beginning_of_text
 from trident.reads.state_view import StateView
 from trident.server.errors import RequestError
@@ -36,7 +36,7 @@ def range_of_query(view: StateView, asked: Mapping[str, str]) -> KeyRange | None
         between = range_of_prefix(view.name, view.keyFields, ends["prefix"])
     else:
         between = range_between(view.name, view.keyFields, ends.get("low"), ends.get("high"), inclusive)
-    check_cursor(view, between, asked.get("after"))
+    check_cursor(view.name, asked.get("after"))
     return between
 
 
@@ -56,10 +56,10 @@ def _end(view: StateView, text: str, isJson: bool) -> Any:
     return beginning_of_json(value, view.keyFields, view.name)
 
 
-def check_cursor(view: StateView, between: KeyRange, after: str | None) -> None:
+def check_cursor(state: str, after: str | None) -> None:
     """Raise RequestError if `after` is not the cursor of a page of the state."""
     try:
         if after is not None:
-            range_after(view.name, between, after)
+            place_of(state, after)
     except ValueError as error:
         raise RequestError(400, "InvalidQuery", str(error)) from None
