@@ -2,7 +2,7 @@
 
 import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,20 @@ topology = TridentTopology()
 words = topology.newStream("words", FixedBatchSpout("word string", [[("dog",), ("cat",)], [("dog",)]]))
 words.groupBy("word").persistentAggregate(DeltaMapState.opaque("states"), Count(), "n", name="counts")
 """
+PLACE = "tagged_program:topology"
 
 
-@pytest.fixture
-def trident_(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """Run a command line beside a topology that has run; ``--checkpoint`` comes from the environment."""
+Run = Callable[..., Result]
+
+
+@pytest.fixture(params=["server", "program"])
+def source(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[Run, list[str]]]:
+    """Run a command line beside a topology, and name the source for it; ``--checkpoint`` is in the environment.
+
+    The source is the topology's server, or its program after it has ended.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TRIDENT_CHECKPOINT", "checkpoint")
     monkeypatch.syspath_prepend(tmp_path)
@@ -34,9 +43,16 @@ def trident_(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., R
     exec(PROGRAM, names)  # noqa: S102
     with start_local(names["topology"], name="wc", checkpointLocation="checkpoint") as running:
         running.processAllAvailable()
+        with running.serve() as server:
+            if request.param == "server":
+                yield _run, [server.url]
+    if request.param == "program":
+        yield _run, [PLACE, "--name", "wc"]
+
+
+def _run(*given: Any) -> Result:
     apart = {"mix_stderr": False} if "mix_stderr" in inspect.signature(CliRunner).parameters else {}  # click before 8.2
-    runner = CliRunner(**apart)  # type: ignore[arg-type]
-    return lambda *given: runner.invoke(main, list(map(str, given)))
+    return CliRunner(**apart).invoke(main, list(map(str, given)))  # type: ignore[arg-type]
 
 
 def done(result: Result) -> list[Any]:
@@ -49,8 +65,8 @@ def refused(result: Result, code: int = 1) -> str:
     return result.stderr
 
 
-def test_tags_are_made_read_listed_and_dropped(trident_: Callable[..., Result]) -> None:
-    here = ("tagged_program:topology", "--name", "wc")
+def test_tags_are_made_read_listed_and_dropped(source: tuple[Run, list[str]]) -> None:
+    trident_, here = source
     (made,) = done(trident_("tag", "create", *here, "first", "--as-of", 1))
     assert (made["name"], made["txids"], made["states"], made["missing"]) == ("first", {"words": 1}, ["counts"], [])
     done(trident_("tag", "create", *here, "last", "--state", "counts"))
@@ -62,8 +78,21 @@ def test_tags_are_made_read_listed_and_dropped(trident_: Callable[..., Result]) 
     assert "has no tag 'frist'; did you mean 'first'?" in refused(trident_(*asked, "--as-of", "tag:frist"))
     assert refused(trident_("tag", "drop", *here, "first")).endswith("Aborted!\n")
     assert done(trident_("tag", "drop", *here, "first", "--yes")) == []
-    get = ("state", "get", "wc", "counts", "--program", "tagged_program:topology")
+    get = ("state", "get", "wc", "counts", "--program", PLACE)
     assert done(trident_(*get, "dog", "--as-of", "tag:last")) == [{"key": "dog", "value": 2}]
     done(trident_("tag", "drop", *here, "last", "--yes"))
-    assert trident_("tag", "list", *here).stderr == "no tags of wc\n"
+    assert trident_("tag", "list", *here).stderr == f"no tags of {'wc' if here[0] == PLACE else here[0]}\n"
     assert "TagNotFoundError: no tag 'last'" in refused(trident_("tag", "drop", *here, "last", "--yes"))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("http://x", "--name", "wc", "--checkpoint", "c"), "--name, --checkpoint: an option of a program"),
+        (("tagged:topology", "--token", "env:PATH"), "--token: an option of a server, which 'tagged:topology' is not"),
+        (("tagged",), "'tagged': expected module:topology"),
+    ],
+)
+def test_an_option_of_the_other_source_is_refused(words: tuple[str, ...], message: str) -> None:
+    assert message in refused(_run("tag", "list", *words), 2)
+    assert message in refused(_run("sql", words[0], "select 1", *words[1:]), 2)

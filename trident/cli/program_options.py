@@ -92,7 +92,7 @@ def checked_program(ctx: click.Context, param: click.Parameter, value: str | Non
 
 program_argument = click.argument("program", metavar="MODULE:TOPOLOGY", callback=checked_program)
 
-_LOCATION = (
+LOCATION = (
     click.option("--name", default="topology", show_default=True, help="The topology's name."),
     click.option("--checkpoint", envvar="TRIDENT_CHECKPOINT", help="Its checkpointLocation. [env: TRIDENT_CHECKPOINT]"),
     click.option(
@@ -103,11 +103,11 @@ _LOCATION = (
     click.option("--log-prefix", default="trident", show_default=True, help="The prefix of that log."),
 )
 
-_PROGRAM = (program_argument, *_LOCATION)
+_PROGRAM = (program_argument, *LOCATION)
 
 _MAYBE_PROGRAM = (
     click.argument("program", metavar="[MODULE:TOPOLOGY]", default="", callback=checked_program),
-    *_LOCATION,
+    *LOCATION,
 )
 
 _TLS = (

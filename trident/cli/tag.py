@@ -1,74 +1,71 @@
 """``trident tag create|list|drop``."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
-from trident.access.opened_topology import OpenedTopology, openTopology
+from trident.access.opened_topology import OpenedTopology
 from trident.cli.as_of import as_of_option
-from trident.cli.locations import files_options
 from trident.cli.output import format_option, show
-from trident.cli.program_options import ProgramArguments, program_options
-from trident.cluster.program import load_topology
+from trident.cli.server_options import ServerArguments
+from trident.cli.sources import SourceArguments, source_options
+from trident.client.drpc_client import DRPCClient
 from trident.reads.tagging import Tag
 
 
 @click.group()
 def tag() -> None:
-    """Keep batches of a topology under names, list and drop them. The topology may run, or stand still."""
+    """Keep batches of a topology under names, list and drop them.
+
+    A server at URL is asked, or the states of the TOPOLOGY in MODULE are opened; its driver may run, or stand still.
+    """
 
 
 @tag.command()
-@program_options
+@source_options
 @click.argument("tag", metavar="TAG")
 @as_of_option
 @click.option("--state", "states", multiple=True, help="A state to tag, instead of all.")
-@files_options
 def create(
-    topology: ProgramArguments, tag: str, as_of: int | str | None, states: tuple[str, ...], files: dict[str, Any]
+    source: SourceArguments, server: ServerArguments, tag: str, as_of: int | str | None, states: tuple[str, ...]
 ) -> None:
     """Keep the last committed batch, or that of --as-of, as TAG: state get --as-of tag:TAG reads it."""
-    with _opened(topology, files) as opened:
-        _print([opened.tag(tag, as_of, states=states or None)], "json")
+    with _held(source, server) as held:
+        _print([held.tag(tag, as_of, states=states or None)], "json")
 
 
 @tag.command("list")
-@program_options
-@files_options
+@source_options
 @format_option
-def list_(topology: ProgramArguments, files: dict[str, Any], form: str | None) -> None:
+def list_(source: SourceArguments, server: ServerArguments, form: str | None) -> None:
     """List the tags of a topology."""
-    with _opened(topology, files) as opened:
-        found = opened.tags()
+    with _held(source, server) as held:
+        found = held.tags()
     if not found:
-        click.echo(f"no tags of {topology.name}", err=True)
+        click.echo(f"no tags of {source.shown}", err=True)
         return
     _print(found, form)
 
 
 @tag.command()
-@program_options
+@source_options
 @click.argument("tag", metavar="TAG")
-@files_options
 @click.option("--yes", is_flag=True, help="Do not ask.")
-def drop(topology: ProgramArguments, tag: str, files: dict[str, Any], yes: bool) -> None:
+def drop(source: SourceArguments, server: ServerArguments, tag: str, yes: bool) -> None:
     """Drop a TAG: its batch is kept no longer than others."""
     if not yes:
-        click.confirm(f"Drop tag {tag!r} of topology {topology.name!r} permanently?", abort=True, err=True)
-    with _opened(topology, files) as opened:
-        opened.dropTag(tag)
-    click.echo(f"dropped tag {tag} of {topology.name}", err=True)
+        click.confirm(f"Drop tag {tag!r} of {source.shown!r} permanently?", abort=True, err=True)
+    with _held(source, server) as held:
+        held.dropTag(tag)
+    click.echo(f"dropped tag {tag} of {source.shown}", err=True)
 
 
-def _opened(topology: ProgramArguments, files: dict[str, Any]) -> OpenedTopology:
-    return openTopology(
-        load_topology(topology.program),
-        name=topology.name,
-        checkpointLocation=topology.checkpoint,
-        log=topology.log,
-        **files,
-    )
+def _held(source: SourceArguments, server: ServerArguments) -> DRPCClient | OpenedTopology:
+    """Return a client of the server, or the opened topology; both have the same methods for tags."""
+    return source.client(server) if source.isServer else source.opened()
 
 
-def _print(tags: list[Tag], form: str | None) -> None:
-    show([each.asDict() for each in tags], list(Tag.__dataclass_fields__), form)
+def _print(tags: Sequence[Tag | Mapping[str, Any]], form: str | None) -> None:
+    rows = [each.asDict() if isinstance(each, Tag) else each for each in tags]
+    show(rows, list(Tag.__dataclass_fields__), form)
