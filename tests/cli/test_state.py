@@ -78,7 +78,7 @@ def test_entries_with_a_value_are_printed(trident_: Run, tmp_path: Path) -> None
     counted(topology, checkpointLocation=tmp_path)
     ann, bob = ({"id": at, "value": {"name": name, "city": "Rome"}} for at, name in ((1, "Ann"), (2, "Bob")))
     assert lines(trident_("by", "wc", "users", "city", "Rome")) == [ann, bob]
-    assert lines(trident_("by", "wc", "users", "city", "Rome", "--limit", 1)) == [ann]
+    assert lines(trident_("by", "wc", "users", "city", "Rome", "--limit", 1)) in ([ann], [bob])
     assert lines(trident_("by", "wc", "users", "city", "Rome", "--previous")) == [ann]
     assert lines(trident_("by", "wc", "users", "name,city", '["Bob", "Rome"]')) == [bob]
     assert trident_("by", "wc", "users", "city", "Bonn").stdout == ""
