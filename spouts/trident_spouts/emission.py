@@ -16,6 +16,7 @@ from trident.base.types import arrow_schema, spark_schema
 from trident_spouts.digests import digest_of
 from trident_spouts.executor import Emission, Metadata, WorkerReader
 from trident_spouts.plan_rows import rows_in_plan
+from trident_spouts.source_times import SourceSpan
 from trident_spouts.workers import on_this_machine, parallelism
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class ArrowEmission(Emission):
 
     table: pa.Table
     after: Metadata = None
+    source_times: Sequence[SourceSpan] = ()
     cheap = True
 
     @property
@@ -170,6 +172,11 @@ class UnionEmission(Emission):
         return all(part.verified or part.digest is not None for part in self.parts)
 
     @property
+    def source_times(self) -> Sequence[SourceSpan]:
+        """Return the times of all parts' tuples, as far as they are known."""
+        return [span for part in self.parts for span in part.source_times]
+
+    @property
     def cheap(self) -> bool:
         """Return whether it costs less to read each part twice than to keep it."""
         return all(part.cheap for part in self.parts)
@@ -200,9 +207,10 @@ def one_emission(parts: Sequence[Emission], schema: StructType, after: Metadata 
     >>> one_emission([], spark_schema(pa.schema([("n", pa.int64())]))).rows
     0
     """
-    tables = [part.arrow() for part in parts if isinstance(part, ArrowEmission) and part.rows]
+    held = [part for part in parts if isinstance(part, ArrowEmission) and part.rows]
+    tables, times = [part.table for part in held], [span for part in held for span in part.source_times]
     others = [part for part in parts if not isinstance(part, ArrowEmission)]
     table = pa.concat_tables([arrow_schema(schema).empty_table(), *tables]).combine_chunks()
     if not others:
-        return ArrowEmission(table, after)
-    return UnionEmission((*others, ArrowEmission(table)) if tables else tuple(others), after)
+        return ArrowEmission(table, after, times)
+    return UnionEmission((*others, ArrowEmission(table, source_times=times)) if tables else tuple(others), after)

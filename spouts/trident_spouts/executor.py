@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
 from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.source_times import SourceSpan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -96,6 +97,14 @@ class Emission(Protocol):
         Both forms of the metadata name the same position for `plan`.
         """
         return None
+
+    @property
+    def source_times(self) -> Sequence[SourceSpan]:
+        """Return the times that the source gave the tuples, once these were read; nothing if it gave none.
+
+        A run measures by them how long messages take from the source to COMMITTED.
+        """
+        return ()
 
     @property
     def verified(self) -> bool:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
+from trident.base.clock import SystemClock
 from trident.base.durations import Duration, read_limit
 from trident.base.errors import FeedTimeoutError, SpoutError
 from trident.base.types import ddl
@@ -18,6 +19,7 @@ from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
 from trident_spouts.rows import RowsLike, read_schema, table_of
 from trident_spouts.single_reader import claim, release
+from trident_spouts.source_times import SourceSpan
 from trident_spouts.user_calls import foreign_metadata_error
 
 
@@ -84,6 +86,7 @@ class FeederBatchSpout:
             batches.check_read()
             index, closed = batches.fed, batches.closed
             batches.uncommitted[index] = table
+            batches.times[index] = SystemClock().time()
             batches.fed += 1
             batches.wake()
             if wait:
@@ -120,6 +123,8 @@ class _FedBatches:
         self.id = uuid.uuid4().hex
         self.changed = threading.Condition()
         self.uncommitted: dict[int, pa.Table] = {}
+        self.times: dict[int, float] = {}
+        """When each uncommitted batch was fed, in seconds since 1970."""
         self.fed = 0
         self.committed = 0
         self.wake: Callable[[], None] = _nothing
@@ -198,7 +203,8 @@ class _FeederExecutor(SpoutExecutor):
             self._attempt_failed = False
             index = self._index(metadata)
             assert index is not None, "a plan is lost when the process that made it ends"
-            return ArrowEmission(self._batches.uncommitted[index])
+            table, fed = self._batches.uncommitted[index], self._batches.times[index]
+            return ArrowEmission(table, source_times=SourceSpan.at(fed, table.num_rows))
 
     def on_rows(self, wake: Callable[[], None]) -> None:
         with self._batches.changed:
@@ -214,7 +220,7 @@ class _FeederExecutor(SpoutExecutor):
             if index is None:
                 return
             for done in [fed for fed in batches.uncommitted if fed <= index]:
-                del batches.uncommitted[done]
+                del batches.uncommitted[done], batches.times[done]
             batches.committed = max(batches.committed, index + 1)
             batches.changed.notify_all()
 

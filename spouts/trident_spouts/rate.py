@@ -21,6 +21,7 @@ from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor, SpoutKind
 from trident_spouts.rereading import End
 from trident_spouts.shares import SharesEmission
+from trident_spouts.source_times import SourceSpan
 from trident_spouts.user_calls import foreign_metadata_error
 
 _SECOND = 1_000_000
@@ -198,9 +199,10 @@ class _RateExecutor(SpoutExecutor):
         bounds = [first + (end - first) * at // count for at in range(count + 1)]
         shares = tuple((low, high) for low, high in zip(bounds, bounds[1:], strict=False) if high > low)
         read = functools.partial(_made, self._spout, start)
-        return SharesEmission(
-            shares, read, self._spout.schema, end - first, f"RateSpout, batch {attempt.txid}", verified=True
-        )
+        due = [(start + row * _SECOND // self._spout.rowsPerSecond) / _SECOND for row in (first, end - 1)]
+        times = [SourceSpan(due[0], due[1], end - first)]
+        where = f"RateSpout, batch {attempt.txid}"
+        return SharesEmission(shares, read, self._spout.schema, end - first, where, verified=True, source_times=times)
 
     def read_so_far(self, position: Metadata) -> ReadSoFar | None:
         if not self._come:

@@ -12,6 +12,7 @@ from trident.base.types import arrow_schema
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata, WorkerReader
 from trident_spouts.rows import RowsLike, table_of
+from trident_spouts.source_times import SourceSpan
 from trident_spouts.workers import numbers_frame, numbers_of, settle
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ class SharesEmission(Emission):
         The position after the batch, if the spout does not plan ahead.
     verified
         Whether `read` raises if the source no longer has the planned rows.
+    source_times
+        The times that the source gave the tuples, for the latency of messages.
 
     Examples
     --------
@@ -62,6 +65,7 @@ class SharesEmission(Emission):
     where: str = "spout"
     after: Metadata = None
     verified: bool = False
+    source_times: Sequence[SourceSpan] = ()
 
     def arrow(self) -> pa.Table:
         """Return the tuples of all shares, read into the driver's memory."""

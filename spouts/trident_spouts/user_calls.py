@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from trident.base.short_texts import raised, shorten, typed_brief
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata
 from trident_spouts.rows import RowsLike, table_of
+from trident_spouts.source_times import known_times
 
 
 def call(spout: object, method: str, *arguments: object, **offered: object) -> Any:
@@ -64,7 +66,8 @@ def emission_of(emitted: Any, schema: StructType, where: str) -> Emission | None
     if emitted is None:
         return None
     if isinstance(emitted, ArrowEmission):
-        return ArrowEmission(table_of(emitted.table, schema, where), emitted.after)
+        times = known_times(emitted, where)
+        return replace(emitted, table=table_of(emitted.table, schema, where), source_times=times)
     if hasattr(emitted, "dataframe") and hasattr(emitted, "arrow"):
         emission: Emission = emitted
         return emission

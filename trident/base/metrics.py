@@ -1,5 +1,6 @@
 """A registry of metrics: counters, gauges and histograms of prometheus_client by name and labels."""
 
+import bisect
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +17,9 @@ Labels = tuple[tuple[str, str], ...]
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """The upper bounds of a histogram's buckets, in seconds. One more bucket counts greater values."""
 
+LONG_SECONDS = (*SECONDS[3:], 300.0, 1800.0, 3600.0, 21600.0, 86400.0)
+"""The bounds of a `SummedHistogram`, which may count hours."""
+
 MOST_SERIES = 10_000
 """The most series of one metric. Values with further labels are added to one common series, whose labels have the value
 `OTHER`."""
@@ -25,18 +29,33 @@ OTHER = "other"
 _OF_ALL = ("topology", "group")
 """The labels that keep their values in the common series."""
 
+
+class SummedHistogram(Histogram):
+    """A histogram that takes many observations at once, as numbers by the upper bounds of the buckets."""
+
+    def take(self, numbers: Mapping[float, int], sum: float) -> None:
+        """Add observations with this sum."""
+        for bound, number in numbers.items():
+            self._buckets[bisect.bisect_left(self._upper_bounds, bound)].inc(number)
+        self._sum.inc(sum)
+
+
 One = Counter | Gauge | Histogram
-OneT = TypeVar("OneT", Counter, Gauge, Histogram)
-Kind = type[Counter] | type[Gauge] | type[Histogram]
+OneT = TypeVar("OneT", Counter, Gauge, Histogram, SummedHistogram)
+Kind = type[Counter] | type[Gauge] | type[Histogram] | type[SummedHistogram]
 """The kinds of metrics: a counter only grows, a gauge is set, a histogram counts observed seconds by buckets."""
 
 _ENDS: Mapping[Kind, tuple[str, ...]] = {
     Counter: ("_total",),
     Gauge: ("",),
-    Histogram: ("_count", "", "_bucket", "_sum"),
+    Histogram: (_OF_HISTOGRAMS := ("_count", "", "_bucket", "_sum")),
+    SummedHistogram: _OF_HISTOGRAMS,
 }
 """The suffixes of the names that Prometheus reads for a metric of each kind. `value` returns the sample with the first
 suffix."""
+
+
+_BOUNDS: Mapping[Kind, tuple[float, ...]] = {Histogram: SECONDS, SummedHistogram: LONG_SECONDS}
 
 
 def names_exposed(name: str, kind: Kind) -> tuple[str, ...]:
@@ -92,6 +111,11 @@ class MetricsRegistry(Collector):
         """Add an observation of `seconds` to a histogram."""
         with self._lock:
             self._one(Histogram, name, help, labels).observe(seconds)
+
+    def observe_many(self, name: str, help: str, numbers: Mapping[float, int], sum: float, /, **labels: str) -> None:
+        """Add observations to a histogram of long times: numbers by the bounds in `LONG_SECONDS`, and their sum."""
+        with self._lock:
+            self._one(SummedHistogram, name, help, labels).take(numbers, sum)
 
     def value(self, name: str, **labels: str) -> float:
         """Return the value of a counter or gauge, or a histogram's number of observations; 0 before the first one."""
@@ -149,7 +173,7 @@ class MetricsRegistry(Collector):
                     f"metric {name!r}: in Prometheus it has the same name as {self._exposed[each]!r}; choose "
                     f"another name"
                 )
-        more: Any = {"buckets": SECONDS} if kind is Histogram else {}
+        more: Any = {"buckets": _BOUNDS[kind]} if kind in _BOUNDS else {}
         metric = kind(name, help, sorted(labels), registry=None, **more)
         self._exposed |= dict.fromkeys(exposed, name)
         self._metrics[name], self._series[name], self._label_names[name] = metric, {}, tuple(sorted(labels))

@@ -150,7 +150,8 @@ class AttemptRuns:
                 return
             context.sources.ran(attempt.txid, emissions, result.rows, began)
             self._trace.ran(self._name, attempt, result, self._clock.monotonic() - began)
-            self._trace.read(self._name, attempt, context.sources.read_so_far(positions))
+            times = context.sources.times(emissions)
+            self._trace.read(self._name, attempt, context.sources.read_so_far(positions), times)
             self._post(on.Ran(attempt))
         except (FencedError, LogError) as error:
             # Not a failure of the attempt: the next attempt would meet the same error of the log, and `maxAttempts`

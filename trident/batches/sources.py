@@ -36,6 +36,7 @@ from trident_spouts.executor import (
     WaitingExecutor,
     WakingExecutor,
 )
+from trident_spouts.source_times import SourceSpan, known_times
 
 T = TypeVar("T")
 
@@ -206,6 +207,11 @@ class Sources:
                 except Exception:
                     self._logger.warning("spout %r failed in read_so_far()", stream, exc_info=True)
         return {stream: amount for stream, amount in measured.items() if amount is not None}
+
+    def times(self, emissions: dict[Node, Emission | None]) -> dict[str, tuple[SourceSpan, ...]]:
+        """Return the times that the sources gave a batch's tuples. Streams without known times are left out."""
+        known = {stream: known_times(emissions[node], f"spout {stream!r}") for stream, node in self._nodes.items()}
+        return {stream: spans for stream, spans in known.items() if spans}
 
     def success(self, txid: int, plan: BatchPlan, earlier: Positions) -> None:
         """Tell the spouts that all batches up to `txid` are committed.

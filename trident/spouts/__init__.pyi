@@ -40,6 +40,7 @@ from trident_spouts.protocols import TridentSpout as TridentSpout
 from trident_spouts.rate import RateSpout as RateSpout
 from trident_spouts.redis_streams.spout import RedisStreamSpout as RedisStreamSpout
 from trident_spouts.shares import SharesEmission as SharesEmission
+from trident_spouts.source_times import SourceSpan as SourceSpan
 from trident_spouts.spark_spout import SparkSpout as SparkSpout
 from trident_spouts.streaming_spout import StreamingSpout as StreamingSpout
 from trident_spouts.transaction_spout import TransactionSpout as TransactionSpout

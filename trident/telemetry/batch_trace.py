@@ -14,9 +14,11 @@ from trident.base.log_fields import RunLogger
 from trident.frozen.results import DebugTuples, StageResult, StepWork
 from trident.telemetry.commit_rate import CommitRate
 from trident.telemetry.event_time import DROPPED
+from trident.telemetry.latency import Latencies
 from trident.telemetry.step_counts import steps_of
 from trident.telemetry.turn_summary import TurnSummary
 from trident_spouts.executor import ReadSoFar
+from trident_spouts.source_times import SourceSpan
 
 logger = logging.getLogger(__name__)
 debug_logger = logging.getLogger("trident.debug")
@@ -34,6 +36,7 @@ class _Open:
     skipped: Mapping[str, int] = field(default_factory=dict)
     read: Mapping[str, ReadSoFar] = field(default_factory=dict)
     phases: dict[str, float] = field(default_factory=dict)
+    times: Mapping[str, Sequence[SourceSpan]] = field(default_factory=dict)
     steps: tuple[StepWork, ...] = ()
     engine: str = ""
 
@@ -101,12 +104,18 @@ class Trace:
                 self.debug_lines.append(line)
                 self._debug_logger.info(line, extra=_fields(group, attempt))
 
-    def read(self, group: str, attempt: TransactionAttempt, read: Mapping[str, ReadSoFar]) -> None:
-        """Record how far an attempt's batch reads the sources, for sources that can report it."""
+    def read(
+        self,
+        group: str,
+        attempt: TransactionAttempt,
+        read: Mapping[str, ReadSoFar],
+        times: Mapping[str, Sequence[SourceSpan]],
+    ) -> None:
+        """Record how far an attempt's batch reads the sources, and the times of its tuples, if sources know them."""
         with self._lock:
             known = self._open.get((group, attempt.txid))
             if known is not None and known.attempt == attempt:
-                known.read = read
+                known.read, known.times = read, times
 
     def skipped(self, group: str, attempt: TransactionAttempt, phase: str, tuples: Mapping[str, int]) -> None:
         """Report how many tuples of a batch each step skipped, if that becomes known only after the commit."""
@@ -148,6 +157,9 @@ class Trace:
             event["engine"] = ", ".join(engines)
         if known.read:
             event["sources"] = {stream: self._source(group, stream, read) for stream, read in known.read.items()}
+        if known.times:
+            now = self._clock.time()
+            event["latencyMs"] = {name: Latencies.of(spans, now).as_dict() for name, spans in known.times.items()}
         if known.skipped or summary.skipped:
             event["skipped"] = {**known.skipped, **summary.skipped}
         if steps := steps_of([*known.steps, *summary.steps], summary.dead, event.get("skipped", {})):

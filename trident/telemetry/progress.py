@@ -16,6 +16,9 @@ earlier failures of this commit in user code. In the phase "bestEffort" a branch
 is the number of tuples that it missed; an event "skipped" has, as ``skipped``, the tuples that a branch left out of a
 batch. A listener that was slow gets ``dropped`` in its next event: the number of events that were left out just before.
 
+For streams whose source gives its messages a time, a committed batch has ``latencyMs`` (by stream: ``count``, ``mean``,
+``p50``, ``p99`` and ``max`` in milliseconds, and the numbers of messages in ``buckets``, by their upper bounds).
+
 A committed batch's ``steps`` lists the steps that were measured: ``name``, the tuples ``in``, ``out``, ``failed`` and
 ``skipped``, and ``seconds``, of the attempt that was committed; also ``counts`` and ``warnings`` of user code. The
 embedded engine measures every step. On Spark workers measure Python functions; Spark runs its own steps as one, so a

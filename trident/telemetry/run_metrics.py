@@ -97,6 +97,15 @@ class RunMetrics:
             count("trident_output_rows_total", "Rows that an output accepted.", output["rows"], output=name, **labels)
         for step in event.get("steps", []):
             self._step(step, {**labels, "step": step["name"]})
+        for stream, latency in event.get("latencyMs", {}).items():
+            self.registry.observe_many(
+                "trident_message_latency_seconds",
+                "Seconds from a source's own time of a message to the commit of its batch.",
+                {float(bound) / 1000: number for bound, number in latency["buckets"].items()},
+                latency["mean"] * latency["count"] / 1000,
+                stream=stream,
+                **labels,
+            )
         for stream, source in event.get("sources", {}).items():
             about = {**labels, "stream": stream, "unit": source["unit"]}
             gauge(

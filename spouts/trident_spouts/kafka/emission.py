@@ -3,18 +3,20 @@
 import json
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from trident.base.errors import SparkSetupError
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata
 from trident_spouts.kafka.ranges import OffsetRange
 from trident_spouts.kafka.reading import FIELDS, RangeReader
+from trident_spouts.source_times import SourceSpan, spans_of
 from trident_spouts.workers import parallelism
 
 if TYPE_CHECKING:
@@ -45,10 +47,14 @@ class KafkaEmission(Emission):
     """The group under which Spark's workers keep consumers, and the data that the consumers have read ahead, from batch
     to batch. Spark's default group is new for each query, so every batch would connect again. Another run must have
     another group, because its options may differ; so must a topic that was re-created."""
+    newest: Callable[[OffsetRange], float | None]
+    """Returns the time of the last message of a range that was read or looked at; None if it is not known."""
     splits: bool = False
     """True if the options let Spark cut a range into several partitions."""
     taken: threading.Event = field(default_factory=threading.Event)
     """Set once the tuples were requested."""
+    times: list[SourceSpan] = field(default_factory=list)
+    """The times of the messages, once the driver has read them."""
 
     @property
     def rows(self) -> int | None:
@@ -70,7 +76,17 @@ class KafkaEmission(Emission):
         self.taken.set()
         table = self.reader_.read(self.ranges)
         self.check_read()
+        times = table.column("timestamp")
+        self.times[:] = spans_of(times.filter(pc.greater(times, pa.scalar(0, times.type))))  # Kafka's -1: no time
         return table
+
+    @property
+    def source_times(self) -> Sequence[SourceSpan]:
+        """Return the times of the messages; if Spark read them, that of each partition's last message for all of it."""
+        if self.times or not self.taken.is_set():
+            return self.times
+        newest = ((self.newest(each), each.size) for each in self.ranges)
+        return [span for time, size in newest if time is not None for span in SourceSpan.at(time, size)]
 
     def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
         """Return a DataFrame of Spark's Kafka source over exactly these ranges. No message passes through the driver.

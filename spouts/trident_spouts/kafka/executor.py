@@ -17,7 +17,7 @@ from trident_spouts.kafka.last_messages import LastMessages
 from trident_spouts.kafka.losses import Losses, OnDataLoss
 from trident_spouts.kafka.options import Option, client_options, java_options, resolved
 from trident_spouts.kafka.planner import Planner, Replays
-from trident_spouts.kafka.ranges import Topics, from_metadata, noted, ranges_of, to_metadata
+from trident_spouts.kafka.ranges import OffsetRange, Topics, from_metadata, noted, ranges_of, to_metadata
 from trident_spouts.kafka.reading import RangeReader
 from trident_spouts.kafka.starting import StartingOffsets
 from trident_spouts.rereading import End
@@ -55,7 +55,7 @@ class KafkaExecutor(SpoutExecutor):
         self._cluster = Cluster(config, source.isolation)
         # Messages that are read again end at a position: to continue "from the end" would read none of them.
         self._losses = losses = Losses("earliest" if end and source.policy == "latest" else source.policy)
-        lasts = LastMessages(losses, self._cluster.compacts)
+        self._lasts = lasts = LastMessages(losses, self._cluster.compacts)
         self._reader = RangeReader(config, source.isolation, lasts)
         self._looks = RangeReader(_ONE_MESSAGE | config, source.isolation, lasts)
         self._evidence = Evidence(self._cluster, self._looks, lasts, source.isolation)
@@ -80,7 +80,14 @@ class KafkaExecutor(SpoutExecutor):
         check_read = partial(self._replays.check_read, read, topics)
         ranges = self._evidence.backed(ranges)
         look, position = partial(self._evidence.look, ranges), partial(self._position, topics)
-        return KafkaEmission(ranges, self._reader, self._spark_options, check_read, look, position, group, self._splits)
+        given = self._reader, self._spark_options, check_read, look, position, group, self._newest
+        return KafkaEmission(ranges, *given, self._splits)
+
+    def _newest(self, range_: OffsetRange) -> float | None:
+        """Return the time of the last message of a range that was read, in seconds since 1970; None if unknown."""
+        last = self._lasts.at((range_.topic, range_.partition), range_.end)
+        known = last is not None and last.offset >= range_.start and last.timestamp > 0
+        return last.timestamp / 1000 if last is not None and known else None
 
     def _position(self, topics: Topics) -> Metadata:
         return to_metadata(noted(self._evidence.position(topics, self._planner.reads), self._losses.passed))

@@ -22,6 +22,7 @@ from trident_spouts.messages.rich_spout import RichSpout, check_limits
 from trident_spouts.messages.seen_messages import Acks, MessageId, SeenMessages, seen_in
 from trident_spouts.rows import table_of
 from trident_spouts.single_reader import claim, release
+from trident_spouts.source_times import SourceSpan
 from trident_spouts.user_calls import call
 from trident_spouts.waiting import waits_of
 
@@ -124,7 +125,7 @@ class MessageExecutor(SpoutExecutor):
             # Looked at before `nextTuple` is called: acknowledgements may follow in another thread, and a queue that
             # was at its limit would then count as empty.
             held = len(self._in_flight)
-            batch = (self._gather(seen, budget) if self._wanted else None) or self._planned_ahead(number)
+            batch = (self._gather(seen, budget, time) if self._wanted else None) or self._planned_ahead(number)
             if batch is None:
                 self._waits = self._waits or (
                     f"{held} messages of the queue were not acknowledged yet" if held else None
@@ -166,7 +167,7 @@ class MessageExecutor(SpoutExecutor):
         later = min((planned for planned in self._batches if planned > number), default=None)
         return None if later is None else self._batches.pop(later)
 
-    def _gather(self, seen: SeenMessages, budget: Budget) -> _Batch | None:
+    def _gather(self, seen: SeenMessages, budget: Budget, time: float) -> _Batch | None:
         """Return a batch of the messages that are available now; None if there are none.
 
         Messages that an earlier call emitted beyond its batch come first. Messages in `seen` are left out, and are
@@ -186,7 +187,7 @@ class MessageExecutor(SpoutExecutor):
                     batch.append(message)
                     known.under_way.update(_ids([message]))
                     rows, size = rows - len(message.tuples), size - message.size
-            return self._made(batch) if batch else None
+            return self._made(batch, time) if batch else None
         except BaseException as error:  # the messages were delivered, but no batch has them
             lost = [*batch, *self._overflow]
             self._overflow.clear()
@@ -227,8 +228,8 @@ class MessageExecutor(SpoutExecutor):
         self._acknowledge_again(emitted.again)
         return emitted.calls > 0
 
-    def _made(self, batch: list[Message]) -> _Batch:
-        """Create the batch of these messages.
+    def _made(self, batch: list[Message], time: float) -> _Batch:
+        """Create the batch of these messages, which were emitted at `time`.
 
         Raises SpoutContractError if a tuple does not have the declared fields.
         """
@@ -237,14 +238,14 @@ class MessageExecutor(SpoutExecutor):
             table = streams_table(tuples, self._streams, where)
         else:
             table = table_of([values for _, values in tuples], self._schema, where)
-        messages = _ids(batch)
+        messages, times = _ids(batch), SourceSpan.at(time, len(tuples))
         if self._tracked:
             self._in_flight.update(messages)
             self._outcomes.begin(messages)
-            return _Batch(tuple(messages), ArrowEmission(table))
+            return _Batch(tuple(messages), ArrowEmission(table, source_times=times))
         for message in messages:
             self._outcomes.ack(message)
-        return _Batch((), ArrowEmission(table))
+        return _Batch((), ArrowEmission(table, source_times=times))
 
     def _acknowledge_again(self, again: Mapping[MessageId, int]) -> None:
         """Acknowledge messages that were delivered again, if their batch is committed.

@@ -23,13 +23,14 @@ from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor
 from trident_spouts.files.value_options import check_flat, check_values
 from trident_spouts.files.values import Numbers, ValueReader
 from trident_spouts.redis_streams.entries import EntryFormat
-from trident_spouts.redis_streams.ids import ZERO, before, read_id
+from trident_spouts.redis_streams.ids import ZERO, before, order, read_id
 from trident_spouts.redis_streams.pages import Page, PageReader, shares_of
 from trident_spouts.redis_streams.planner import LATEST, OnDataLoss, Planner
 from trident_spouts.redis_streams.positions import Position
 from trident_spouts.redis_streams.server import COMMANDS, StreamServers
 from trident_spouts.rows import read_schema
 from trident_spouts.shares import SharesEmission
+from trident_spouts.source_times import SourceSpan
 from trident_spouts.user_calls import foreign_metadata_error
 
 Kind = Literal["transactional", "opaque"]
@@ -286,7 +287,8 @@ class _StreamExecutor(SpoutExecutor):
         read = PageReader(self._address, spout.form, spout.retrySecs, spout.kind is SpoutKind.OPAQUE)
         rows = sum(page.entries for page in pages)
         where = f"RedisStreamSpout, batch {attempt.txid}"
-        return SharesEmission(shares_of(pages), read, spout.schema, rows, where, verified=True)
+        times = [span for page in pages for span in SourceSpan.at(order(page.to)[0] / 1000, page.entries)]
+        return SharesEmission(shares_of(pages), read, spout.schema, rows, where, verified=True, source_times=times)
 
     def read_so_far(self, position: Metadata) -> ReadSoFar | None:
         positions = {} if position is None else _positions(position)

@@ -32,7 +32,7 @@ def main(servers: str, secured: str, options: str, topic: str, folder: str) -> N
     frame = emitted(many, planned(many)).dataframe(spark, Path(folder))
     told["tasks"] = frame.mapInArrow(lambda batches: batches, frame.schema).selectExpr("spark_partition_id() p")
     told["tasks"] = told["tasks"].distinct().count()
-    told["runs"] = []
+    told["runs"], told["timed"] = [], []
     for _ in range(2):
         topology = TridentTopology()
         values = topology.newStream("values", spout).each("value", bytes.decode, "v string")
@@ -44,6 +44,8 @@ def main(servers: str, secured: str, options: str, topic: str, folder: str) -> N
             sys.stdin.readline()
             running.processAllAvailable(timeout=120)
             told["runs"].append(dict(running.state("counts").items()))
+            events = [event for event in running.recentProgress if event["event"] == "committed"]
+            told["timed"].append(all("values" in event["latencyMs"] for event in events))
             print(f"{time.monotonic() - began:.2f} s", file=sys.stderr)
     print(json.dumps(told), flush=True)
     spark.stop()

@@ -52,6 +52,7 @@ def test_spark_reads_what_the_driver_would_read_and_counts_it_once(
     assert told["equal"] == [True] * len(told["equal"]) and len(told["equal"]) == 2
     assert sum(told["partitions"]) == 8, "the messages that were committed"
     assert told["tasks"] == 8, "four for each core, and not one for each partition of the topic"
+    assert told["timed"] == [True, True]
     first = Counter({"cow": 4, "moon": 3, "": 1})
     assert Counter(told["runs"][0]) == first + Counter(later=2)
     assert Counter(told["runs"][1]) == first + Counter(later=4)

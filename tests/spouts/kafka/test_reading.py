@@ -43,6 +43,23 @@ def test_a_message_has_the_fields_of_sparks_source(kafka: KafkaBroker, topic: st
     executor.close()
 
 
+def test_messages_count_for_the_latency_from_their_own_times(kafka: KafkaBroker, topic: str) -> None:
+    """The driver knows each time; a reader elsewhere leaves that of the last message of each partition."""
+    kafka.create(topic, 2)
+    for seconds in (1, 5, 3):
+        kafka.send(topic, ["a"], timestamp=1_000_000 + seconds * 1000)
+    kafka.send(topic, ["b"], 1, timestamp=2_000_000)
+    executor = KafkaSpout(kafka.servers, topic).open()
+    emission = emitted(executor, planned(executor))
+    assert emission.source_times == []
+    emission.taken.set()
+    emission.look()  # as before Spark reads
+    assert emission.source_times == [(1003.0, 1003.0, 3), (2000.0, 2000.0, 1)]
+    emission.arrow()
+    assert emission.source_times == [(time, time, 1) for time in (1001.0, 1003.0, 1005.0, 2000.0)]
+    executor.close()
+
+
 def test_a_time_that_no_field_holds_is_named_and_can_be_left_out(kafka: KafkaBroker, topic: str) -> None:
     """A program that gives nanoseconds in place of milliseconds, to a topic that takes any time."""
     kafka.create(topic, message_timestamp_after_max_ms=2**63 - 1)

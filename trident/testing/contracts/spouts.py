@@ -35,6 +35,7 @@ from trident_spouts.adapters.adapt import as_spout
 from trident_spouts.budget import Budget
 from trident_spouts.executor import Metadata, SpoutKind
 from trident_spouts.rows import RowsLike, table_of
+from trident_spouts.source_times import checked_span
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -121,6 +122,9 @@ class SpoutContract:
                     )
                 assert emission.rows in (None, table.num_rows), f"{where} reports another number of rows than it has"
                 assert emission.digest == emission.digest, f"{where} has two digests of the same rows"
+                spans = [checked_span(span) for span in getattr(emission, "source_times", ())]
+                timed = sum(span.tuples for span in spans)
+                assert timed <= table.num_rows, f"{where} has times of more rows than it has"
 
     def test_it_brings_every_row_of_the_source_once(
         self, make_spout: MakeSpout, expected: list[Step], every_row: RowsLike | None

@@ -139,6 +139,7 @@ function detail(event, at) {
     pairs("states", event.states && Object.fromEntries(Object.entries(event.states).filter(([name]) => !name.endsWith(".watermark"))), (state) => [`${plural(state.keys, "key")}, ${number(state.written)} written`, state.watermark && `, watermark ${state.watermark}`,
       state.numRowsDroppedByWatermark ? `, ${number(state.numRowsDroppedByWatermark)} late` : null]),
     pairs("outputs", event.outputs, (output) => plural(output.rows, "row")),
+    pairs("latency", event.latencyMs, (of) => `p50 ${duration(of.p50)}, p99 ${duration(of.p99)}, max ${duration(of.max)}, of ${plural(of.count, "message")}`),
     pairs("sources", event.sources, (source) => `${number(source.read)} of ${number(source.known)} ${source.unit}, lag ${number(source.lag)}`),
     event.steps && pairs("steps", Object.fromEntries(event.steps.map((step) => [step.name, step])), (step) => `${number(step.in)} in, ${number(step.out)} out`),
     pairs("counts", notesOf(event, "counts"), number),

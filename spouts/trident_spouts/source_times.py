@@ -1,0 +1,59 @@
+"""The times that a source gave its tuples, as spans: when a message was sent, or a row was due."""
+
+import logging
+import math
+from typing import Any, NamedTuple
+
+import numpy
+import pyarrow as pa
+from numpy.typing import NDArray
+
+logger = logging.getLogger("trident.spouts")
+
+MOST_SPANS = 64
+"""The most spans of times that were seen one by one. A span stands for neighbours among the sorted times."""
+
+
+class SourceSpan(NamedTuple):
+    """Tuples of a batch whose times lie between two times of the source, in seconds since 1970, evenly spread.
+
+    >>> SourceSpan(oldest=10.0, newest=12.0, tuples=3)
+    SourceSpan(oldest=10.0, newest=12.0, tuples=3)
+    """
+
+    oldest: float
+    newest: float
+    tuples: int
+
+    @classmethod
+    def at(cls, time: float, tuples: int) -> tuple["SourceSpan", ...]:
+        """Return the span of tuples with one time; nothing without tuples."""
+        return (cls(time, time, tuples),) if tuples else ()
+
+
+def checked_span(span: SourceSpan) -> SourceSpan:
+    """Return a span that another spout gave. Raises ValueError or TypeError unless it has two times and tuples."""
+    oldest, newest, tuples = span
+    if not (math.isfinite(oldest) and math.isfinite(newest) and oldest <= newest and tuples > 0):
+        raise ValueError(f"{span!r}: expected two times in seconds since 1970, the oldest first, and tuples > 0")
+    return SourceSpan(oldest, newest, tuples)
+
+
+def known_times(emission: Any, where: str) -> tuple[SourceSpan, ...]:
+    """Return the checked times of an emission. Wrong times are logged and left out: no batch depends on them."""
+    try:
+        return tuple(checked_span(span) for span in getattr(emission, "source_times", ()))
+    except Exception:
+        logger.warning("%s: its source_times are left out", where, exc_info=True)
+        return ()
+
+
+def spans_of(times: pa.ChunkedArray) -> tuple[SourceSpan, ...]:
+    """Return the spans of timestamps of microseconds, in which each span has as many tuples as the others.
+
+    >>> spans_of(pa.chunked_array([pa.array([3_000_000, 1_000_000], pa.timestamp("us", "UTC"))]))
+    (SourceSpan(oldest=1.0, newest=1.0, tuples=1), SourceSpan(oldest=3.0, newest=3.0, tuples=1))
+    """
+    seconds: NDArray[Any] = numpy.sort(times.drop_null().cast(pa.int64()).to_numpy()) / 1_000_000
+    parts = numpy.array_split(seconds, min(MOST_SPANS, len(seconds)) or 1)
+    return tuple(SourceSpan(float(part[0]), float(part[-1]), len(part)) for part in parts if len(part))
