@@ -24,6 +24,7 @@ FLOWS = {
     **{"recent": 6, "table": 8, "several": 8, "stateful": 5},
     **{"sessions": 8, "sessions late": 3},
     **{"interval inner": 2, "interval left": 2, "interval right": 2, "interval full": 6},
+    **{"window join inner": 3, "window join full": 5},
     **{"changes": 8, "upserts": 6, "timers": 6, "reminders": 6, "early": 6, "filled": 6, "backfill": 8},
 }
 """And how often each is drawn."""

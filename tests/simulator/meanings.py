@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.types import StringType, StructField, StructType
 
-from tests.simulator.in_world import CONTENT, EPOCH, KEYS, checksum, first_letter, moment, onward
+from tests.simulator.in_world import CONTENT, EPOCH, KEYS, checksum, first_letter, moment, onward, together
 from tests.simulator.spouts import Row
 from tests.simulator.verbs import (
     AT_ONCE,
@@ -39,6 +39,7 @@ from tests.simulator.verbs import (
     change,
     noted,
     pair,
+    pair_in,
     promising,
     reminding,
     ringing,
@@ -95,11 +96,14 @@ class AnyOrder(tuple[Any, ...]):
 
 @dataclass(frozen=True)
 class Waiting:
-    """The tuples that wait in the state of an interval join: side, word, batch and number. A join may hold one for
-    longer than it needs it, and none that came too late."""
+    """The tuples that wait in the state of a join: side, word, batch and number. An interval join may hold one for
+    longer than it needs it, and none that came too late.
+
+    Tuples whose times lie in one `bucket` are in one entry."""
 
     needed: frozenset[tuple[str, str, int, int]]
     allowed: frozenset[tuple[str, str, int, int]]
+    bucket: timedelta
 
 
 def difference(expected: Held | Waiting, found: Mapping[Any, Any]) -> str:
@@ -122,7 +126,7 @@ def _of_waiting(expected: Waiting, found: Mapping[Any, Any]) -> str:
             for row in (value or {}).get(side) or ():
                 held.append((side, row["word"], txid, row["seq"]))
                 start = (row["at"] - EPOCH) // timedelta(microseconds=1)
-                if row["word"] != word or not bucket <= start < bucket + BUCKET // timedelta(microseconds=1):
+                if row["word"] != word or not bucket <= start < bucket + expected.bucket // timedelta(microseconds=1):
                     return f"{row} waits under {word!r} and {bucket}"
     if len({*held}) != len(held):
         return f"a tuple waits twice: {sorted(held)}"
@@ -372,7 +376,50 @@ def _waiting(came: Mapping[str, list[tuple[int, str, int, datetime]]], low: date
     sides = {("left", UPPER): came[NUMBERS], ("right", -LOWER): came[OTHERS]}
     rows = [(side, word, txid, seq, at + wait) for (side, wait), all_ in sides.items() for txid, word, seq, at in all_]
     needed = frozenset(row[:4] for row in rows if low is None or row[4] >= low)
-    return Waiting(needed, frozenset(row[:4] for row in rows))
+    return Waiting(needed, frozenset(row[:4] for row in rows), BUCKET)
+
+
+def _window_join(history: list[Batch], outer: tuple[bool, bool]) -> dict[str, Held | Waiting]:
+    came: dict[str, list[tuple[int, str, int, list[datetime]]]] = {NUMBERS: [], OTHERS: []}
+    late: dict[str, list[tuple[str, int]]] = {NUMBERS: [], OTHERS: []}
+    marks: dict[str, datetime | None] = {NUMBERS: None, OTHERS: None}
+    low: datetime | None = None
+    for txid, batch in enumerate(history, 1):
+        for stream, rows in batch.items():
+            for word, seq in rows:
+                at = together(seq)
+                if at is not None and (starts := _starts(at, SLIDES, low)):
+                    came[stream].append((txid, word, seq, starts))
+                else:
+                    late[stream].append((word, checksum(seq)))
+        marks = {stream: _onward(mark, batch[stream], together) for stream, mark in marks.items()}
+        known = [mark for mark in marks.values() if mark is not None]
+        low = min(known) if len(known) == 2 else None
+    inside: dict[str, dict[tuple[datetime, str], list[int | None]]] = {NUMBERS: {}, OTHERS: {}}
+    for stream, tuples in came.items():
+        for _, word, seq, starts in tuples:
+            for start in starts:
+                if not _open(start, SLIDES, low):
+                    inside[stream].setdefault((start, word), []).append(seq)
+    matched = list[tuple[str, int]]()
+    for start, word in {**inside[NUMBERS], **inside[OTHERS]}:
+        left, right = (inside[stream].get((start, word), []) for stream in (NUMBERS, OTHERS))
+        left, right = left or [None] * outer[1], right or [None] * outer[0]
+        matched += [(word, pair_in(start, one, other)) for one in left for other in right]
+    waiting = frozenset(
+        (side, word, txid, seq)
+        for side, stream in (("left", NUMBERS), ("right", OTHERS))
+        for txid, word, seq, starts in came[stream]
+        if any(_open(start, SLIDES, low) for start in starts)
+    )
+    return {
+        "pairs": Waiting(waiting, waiting, timedelta(microseconds=SLIDES.slide)),
+        "pairs.left.watermark": _global(marks[NUMBERS]),
+        "pairs.right.watermark": _global(marks[OTHERS]),
+        "matched": _sums(matched),
+        "lateLeft": _sums(late[NUMBERS]),
+        "lateRight": _sums(late[OTHERS]),
+    }
 
 
 def _sessions(history: list[Batch], with_late: bool) -> dict[str, Held | Waiting]:
@@ -586,9 +633,11 @@ def _chain(rows: list[tuple[datetime, int]]) -> int:
     return value
 
 
-def _onward(mark: datetime | None, rows: Iterable[Row]) -> datetime | None:
+def _onward(
+    mark: datetime | None, rows: Iterable[Row], time_of: Callable[[int], datetime | None] = onward
+) -> datetime | None:
     """The watermark after these tuples of a stream whose times go on."""
-    times = [at - SLACK for _, seq in rows if (at := onward(seq)) is not None]
+    times = [at - SLACK for _, seq in rows if (at := time_of(seq)) is not None]
     return max([*times, *([mark] if mark is not None else [])], default=None)
 
 
@@ -622,6 +671,7 @@ MEANINGS: dict[str, Callable[[list[Batch]], dict[str, Held | Waiting]]] = {
     "sessions": partial(_sessions, with_late=False),
     "sessions late": partial(_sessions, with_late=True),
     **{f"interval {kind}": partial(_interval, outer=outer) for kind, outer in _OUTER.items()},
+    **{f"window join {kind}": partial(_window_join, outer=_OUTER[kind]) for kind in ("inner", "full")},
     "changes": _changes,
     "upserts": _upserts,
     "timers": _timers,

@@ -391,6 +391,7 @@ FAULTS = [
 
 
 _JOIN, _DEDUP = "trident/compiler/windows/interval_joins.py", "trident/compiler/windows/duplicates.py"
+_WINDOW_JOIN = "trident/compiler/windows/window_joins.py"
 _TIMERS, _SERVER = "trident/compiler/windows/timers.py", "tests/simulator/fake_redis.py"
 
 OVER_TIME = [
@@ -417,6 +418,46 @@ OVER_TIME = [
         "if start + kept <= clock.after]",
         "if start <= clock.after]",
         flow="interval",
+    ),
+    Fault(
+        "window join",
+        "a window leaves again with each batch",
+        _WINDOW_JOIN,
+        "starts[(clock.before < ends) & (ends <= clock.after)]",
+        "starts[ends <= clock.after]",
+        flow="window join",
+    ),
+    Fault(
+        "window join",
+        "it goes by the faster stream",
+        _WINDOW_JOIN,
+        "Clock(min(each.before for each in clocks), min(each.after for each in clocks))",
+        "Clock(max(each.before for each in clocks), max(each.after for each in clocks))",
+        flow="window join",
+    ),
+    Fault(
+        "window join",
+        "tuples go with the first of their windows",
+        _WINDOW_JOIN,
+        "panes[self._lattice.last_end(panes) <= clock.after]",
+        "panes[panes + self._lattice.pane <= clock.after]",
+        flow="window join",
+    ),
+    Fault(
+        "window join",
+        "a tuple for a window that closes with its batch stays away from it",
+        _WINDOW_JOIN,
+        "tuples = pa.concat_tables([old, new])",
+        "tuples = pa.concat_tables([old, new.slice(0, 0)])",
+        flow="window join",
+    ),
+    Fault(
+        "window join",
+        "a tuple with a partner leaves alone, too",
+        _WINDOW_JOIN,
+        "                alone[met] = False\n",
+        "                alone[met[:0]] = False\n",
+        flow="window join full",
     ),
     Fault(
         "late tuples",

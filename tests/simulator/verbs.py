@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
-from tests.simulator.in_world import CONTENT, InWorld, Worlds, checksum, first_letter, micros, moment, onward
+from tests.simulator.in_world import CONTENT, InWorld, Worlds, checksum, first_letter, micros, moment, onward, together
 from trident import (
     Average,
     CollectList,
@@ -322,6 +322,30 @@ def _interval(kind: str) -> Callable[[Streams, TridentTopology], None]:
     return make
 
 
+def _window_join(kind: str) -> Callable[[Streams, TridentTopology], None]:
+    def make(stream: Streams, topology: TridentTopology) -> None:
+        """pairs: the tuples that wait for the end of their windows. matched: what left. lateLeft, lateRight: what came
+        too late."""
+        left, right = (
+            stream(name).each("seq", together, "at timestamp").each("seq", checksum, "check long")
+            for name in (NUMBERS, OTHERS)
+        )
+        pairs = left.windowJoin(
+            right,
+            "word",
+            SLIDES,
+            joinType=kind,
+            outputFields="word, seq, at, leftCheck, other, otherAt, rightCheck",
+            stateFactory=InWorld("pairs"),
+            name="pairs",
+        )
+        _summed(pairs.each(["windowStart", "seq", "other"], pair_in, "check long"), "matched")
+        _summed(pairs.late("left"), "lateLeft")
+        _summed(pairs.late("right"), "lateRight")
+
+    return make
+
+
 def _sessions(with_late: bool) -> Callable[[Streams, TridentTopology], None]:
     def make(stream: Streams, topology: TridentTopology) -> None:
         """visits: the open sessions of each word. closed: what left them. late: what came too late."""
@@ -466,6 +490,7 @@ MADE: dict[str, Callable[[Streams, TridentTopology], None]] = {
     "sessions": _sessions(with_late=False),
     "sessions late": _sessions(with_late=True),
     **{f"interval {kind}": _interval(kind) for kind in ("inner", "left", "right", "full")},
+    **{f"window join {kind}": _window_join(kind) for kind in ("inner", "full")},
     "changes": _changes,
     "upserts": _upserts,
     "timers": _timers,
@@ -478,9 +503,12 @@ MADE: dict[str, Callable[[Streams, TridentTopology], None]] = {
 """The programs, by the names of their flows."""
 
 
+_OF_TWO = ("table", "merged", "interval", "window join", "backfill", "before")
+
+
 def streams_of(flow: str) -> tuple[str, ...]:
     """The streams of a flow."""
-    return (NUMBERS, OTHERS) if flow.startswith(("table", "merged", "interval", "backfill", "before")) else (NUMBERS,)
+    return (NUMBERS, OTHERS) if flow.startswith(_OF_TWO) else (NUMBERS,)
 
 
 # --- functions of the programs, which the oracle uses too -------------------------------------------------------------
@@ -504,6 +532,11 @@ def body(seq: int) -> int | None:
 def pair(left: int | None, right: int | None) -> int:
     """What a pair of tuples adds to a sum; either may be missing."""
     return (3 * checksum(98 if left is None else left) + 7 * checksum(99 if right is None else right)) >> 4
+
+
+def pair_in(start: datetime, left: int | None, right: int | None) -> int:
+    """What a pair of tuples adds to a sum in the window that begins then."""
+    return pair(left, right) ^ int(start.timestamp()) & 0xFFFFFF
 
 
 @dataclass(frozen=True)
