@@ -204,9 +204,9 @@ def a_resend_counts(patch: pytest.MonkeyPatch) -> None:
 
 BREAKS = {
     plans_stay: 260,
-    any_attempt_counts: 80,
+    any_attempt_counts: 580,
     nothing_heals: 40,
-    trims_too_much: 80,
+    trims_too_much: 260,
     frozen_again: 10,  # schedule 5 takes 20,001 turns
     nobody_is_fenced: 0,
     a_resend_counts: 0,
