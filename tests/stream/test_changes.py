@@ -14,6 +14,7 @@ from trident import (
     Evolution,
     First,
     GroupedChanges,
+    Last,
     MapGet,
     Max,
     Stream,
@@ -95,6 +96,40 @@ OTHER = Callable[[Any], Any]
             s.shuffle().joinTable(s.toTable("id", valueFields="g"), "id", outputFields="x").asChanges("op", KINDS)
         ),
         lambda s: s.join(s.project("id").rename("id", "k"), "id", otherKeys="k").asChanges("op", KINDS),
+        lambda s: s.partitionBy("id").map({"id": col("v"), "op": col("op")}).asChanges("op", KINDS),
+        lambda s: s.partitionBy("id").each({"id": col("v")}, replace=True).asChanges("op", KINDS),
+        lambda s: s.partitionBy("id").rename({"id": "x", "v": "id"}).asChanges("op", KINDS),
+        lambda s: s.partitionBy("id").asChanges("op", KINDS).rename({"id": "x", "v": "id"}),
+        lambda s: (
+            s.partition("id", lambda key, count: key % count).rename({"id": "x", "v": "id"}).asChanges("op", KINDS)
+        ),
+        lambda s: (
+            s.partitionBy("id")
+            .flatMap(lambda t: [(t.v, t.op)], outputFields="id long, op string")
+            .asChanges("op", KINDS)
+        ),
+        lambda s: (
+            s.toTable("id", name="t").changes().merge(s.each({"op2": col("op")}).shuffle().asChanges("op", KINDS))
+        ),
+        lambda s: (
+            s.toTable("id", name="t").changes().shuffle().merge(s.each({"op2": col("op")}).asChanges("op", KINDS))
+        ),
+        lambda s: (
+            s.toTable("id", name="t")
+            .changes()
+            .merge(s.each({"op2": col("op")}).parallelismHint(2).asChanges("op", KINDS))
+        ),
+        lambda s: s.groupBy("v").aggregate({"id": Last("id"), "op": Last("op")}).asChanges("op", KINDS),
+        lambda s: s.shuffle().groupBy("id").aggregate({"op": Last("op")}).asChanges("op", KINDS),
+        lambda s: s.partitionAggregate({"id": Last("id"), "op": Last("op")}).asChanges("op", KINDS),
+        lambda s: (
+            s.groupBy("v")
+            .persistentAggregate(M(), {"id": Last("id"), "op": Last("op")}, name="n")
+            .newValuesStream()
+            .asChanges("op", KINDS)
+        ),
+        lambda s: s.transform(lambda frame: frame).asChanges("op", KINDS),
+        lambda s: s.maxBy("v").asChanges("op", KINDS),
     ],
 )
 def test_a_table_of_changes_refuses_what_changes_their_order(moved: OTHER) -> None:
@@ -118,6 +153,23 @@ def test_a_hint_after_a_repartitioning_by_the_key_keeps_their_order() -> None:
     changes = source.asChanges("op", KINDS).partitionBy("id").parallelismHint(2)
     table = changes.toTable("id", name="kept")
     table.changes().parallelismHint(3).toTable("g", name="of_changes")
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        lambda s: s.partitionBy("v").parallelismHint(2).rename({"id": "x", "v": "id"}).asChanges("op", KINDS),
+        lambda s: s.partitionBy("id").parallelismHint(2).project("id", "v", "op").asChanges("op", KINDS),
+        lambda s: s.map({"id": col("v"), "v": col("id"), "op": col("op")}).asChanges("op", KINDS),
+        lambda s: s.partitionBy("id").parallelismHint(2).merge(s.partitionBy("id")).asChanges("op", KINDS),
+        lambda s: s.groupBy("id").aggregate({"op": Last("op"), "v": Last("v")}).asChanges("op", KINDS),
+        lambda s: s.partitionBy("id").dropDuplicates("v").asChanges("op", KINDS),
+        lambda s: s.toTable("id", name="t").changes().merge(s.each({"op2": col("op")}).asChanges("op", KINDS)),
+        lambda s: s.each("v", str, "w string").flatMap(lambda t: [t], outputFields=FIELDS).asChanges("op"),
+    ],
+)
+def test_a_table_of_changes_takes_what_keeps_their_order(kept: OTHER) -> None:
+    kept(TridentTopology().newStream("s", FixedBatchSpout(FIELDS, [[]]))).toTable("id", name="kept")
 
 
 def test_a_stream_of_changes_is_no_other_side_of_a_verb() -> None:
@@ -155,7 +207,12 @@ def test_replayed_letters_come_too_late_for_the_rows_of_a_table(letters: str) ->
     ):
         with pytest.raises(TopologyError, match=r"replayable\(\) \(test_changes.py:\d+\) brings dead letters of"):
             write()
+    grouped = changed.toStream().groupBy("v").aggregate({"id": Last("id"), "op": Last("_change_type")})
+    with pytest.raises(TopologyError, match=r"replayable\(\) \(test_changes.py:\d+\) brings dead letters of"):
+        grouped.asChanges("op").toTable("id")
     table = changed.groupBy("g").persistentAggregate(M(), Count(), "n", name="n")  # has no order
+    with pytest.raises(TopologyError, match=r"replayable\(\) \(test_changes.py:\d+\) brings dead letters of"):
+        table.changes().merge(changed.map({"g": col("g"), "n": col("v")})).toTable("g", name="of both")
     assert table.changes().toTable("g", name="counts").name == "counts"
 
 

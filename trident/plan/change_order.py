@@ -1,21 +1,23 @@
 """Streams of changes: whose changes they are, and the order in which the changes of a key reach a table."""
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Iterable
 
+from trident.operations.column_updaters import ColumnUpdater
 from trident.plan.nodes import (
     Aggregate,
+    CommittedQuery,
+    Debug,
     Each,
     Emitted,
     Filter,
     HeldState,
-    IntervalJoin,
-    Join,
+    LateTuples,
     Map,
     Merge,
-    MultiReduce,
     Node,
     ParallelismHint,
     Part,
+    PartitionPersist,
     Peek,
     PersistentAggregate,
     PersistentReduce,
@@ -24,10 +26,9 @@ from trident.plan.nodes import (
     Repartition,
     Split,
     SpoutSource,
+    StateQuery,
     TableChanges,
     Window,
-    WindowJoin,
-    WindowPanes,
     sources_of,
 )
 from trident.plan.states import state_traits
@@ -52,36 +53,86 @@ def changed_states(node: Node) -> list[HeldState]:
     return [state for source in sources_of(node) for state in changed_states(source)]
 
 
-def disordered(node: Node, keys: Container[str], hint_of: Callable[[Node], Node | None]) -> Node | None:
-    """Return the step by which the tuples of a key may get another order than in their source; None if none.
+def disordered(node: Node, keys: Iterable[str], hint_of: Callable[[Node], Node | None]) -> Node | None:
+    """Return a step by which the tuples of a key may get another order than in their source; None if there is none.
 
-    `hint_of` returns the parallelismHint that spreads the tuples of a source, on whatever branch it is.
+    `keys` are the names of the key's fields. A step that is not known to keep the order is such a step. `hint_of`
+    returns the parallelismHint that spreads the tuples of a source, on whatever branch it is.
     """
-    if isinstance(node, _WITHOUT_ORDER):
+    names = frozenset(keys)
+    if isinstance(node, _ORIGINS) or _is_changes(node):
+        return hint_of(node)
+    if isinstance(node, PersistentAggregate | PersistentReduce):  # one tuple for each group
+        return None if names.issuperset(node.group) else node
+    if (sources := _kept(node, names)) is None:
         return node
-    if changed_states(node) or isinstance(node, _ONE_OF_A_GROUP):
-        return None
-    if isinstance(node, Repartition) and node.how not in _ORDERLY:
-        by_key = node.how in (Placing.FIELDS, Placing.CUSTOM) and all(name in keys for name in node.names)
-        if not by_key:
-            return node
-    above = sources_of(node)
-    return next(filter(None, (disordered(each, keys, hint_of) for each in above)), None) if above else hint_of(node)
+    return next(filter(None, (disordered(source, known, hint_of) for source, known in sources)), None)
 
 
-_WITHOUT_ORDER = (Join, MultiReduce)
-"""The steps whose results Spark gives in any order."""
+_ORIGINS = (SpoutSource, TableChanges)
 
-_ONE_OF_A_GROUP = (Aggregate, PersistentAggregate, PersistentReduce, WindowPanes, Window, IntervalJoin, WindowJoin)
-"""The steps of which a batch has one result for a group, or results of which each comes once."""
+
+def _is_changes(node: Node) -> bool:
+    return isinstance(node, Emitted) and state_traits(node.source).emits_changes(node.source)
+
+
+Names = frozenset[str]
+
+_Kept = list[tuple[Node, Names]] | None
+"""The sources of a step that keeps the order of the tuples of a key, each with the names that the fields of the key
+have there. A field that the step computes has none. None: the step may give the tuples another order."""
+
+
+def _kept(node: Node, keys: Names) -> _Kept:
+    if isinstance(node, Filter | Peek | Debug | ParallelismHint):
+        return [(node.source, keys)]
+    if isinstance(node, Each | StateQuery | CommittedQuery):
+        return [(node.source, keys.difference(node.outputs.names))]
+    if isinstance(node, Map):
+        return [(node.source, frozenset())]
+    if isinstance(node, Project):
+        return [(node.source, _renamed(node, node.names, keys))]
+    if isinstance(node, Merge):
+        return [(source, _renamed(node, source.schema.names, keys)) for source in node.sources]
+    if isinstance(node, Part):
+        within = node.source
+        return [(within.source, keys.intersection(within.carried)) if isinstance(within, Split) else (within, keys)]
+    if isinstance(node, Repartition):
+        return [(node.source, keys)] if _keeps_keys_together(node, keys) else None
+    if isinstance(node, Aggregate):  # an aggregator may emit the tuples that it got
+        together = node.scope == "batch" and keys.issuperset(node.group)
+        return [(node.source, frozenset(node.group))] if together else None
+    if isinstance(node, LateTuples):
+        return [(node.source, keys.intersection(node.source.schema.names))]
+    return _kept_by_state(node.source, keys) if isinstance(node, Emitted) else None
+
+
+def _kept_by_state(update: Node, keys: Names) -> _Kept:
+    """Return the same for the tuples that an update of a state emits."""
+    if isinstance(update, Window):  # one tuple for each group and window
+        return [] if keys.issuperset(("windowStart", *update.group)) else None
+    if isinstance(update, PartitionPersist):
+        same = update.source.schema if isinstance(update.updating, ColumnUpdater) else update.keys
+        return [(update.source, keys.intersection(same.names))]
+    return None
+
+
+def _renamed(node: Node, names: Iterable[str], keys: Names) -> Names:
+    """Return the names that the fields `keys` of a step have in its source. `names` has them by position."""
+    return frozenset(name for name, now in zip(names, node.schema.names, strict=False) if now in keys)
+
+
+def _keeps_keys_together(node: Repartition, keys: Names) -> bool:
+    by_key = node.how in (Placing.FIELDS, Placing.CUSTOM) and keys.issuperset(node.names)
+    return by_key or node.how in _ORDERLY
 
 
 def replays_before(node: Node) -> SpoutSource | None:
     """Return the source of dead letters that joins the tuples of a step, later than newer changes of their keys."""
     if isinstance(node, SpoutSource):
         return node if isinstance(node.spout, ReplaySpout) else None
-    if changed_states(node) or isinstance(node, _ONE_OF_A_GROUP):
-        return None
+    if isinstance(node, TableChanges | PersistentAggregate | PersistentReduce) or _is_changes(node):
+        return None  # the values of a state, which are those of the newest batch
     return next(filter(None, map(replays_before, sources_of(node))), None)
 
 

@@ -34,9 +34,15 @@ def check_hint(register: Register, hint: nodes.ParallelismHint) -> None:
 def _check_partitions(register: Register, node: nodes.Node, keys: Sequence[str], step: Step, *more: nodes.Node) -> None:
     known = tuple(dict.fromkeys((*nodes.walk(node), *register.nodes, *more)))
     moved = disordered(node, keys, partial(hint_of_section, known))
-    if moved is not None:
-        raise step.wrong(
-            f"the last change of a key decides whether its row is there, and {moved.step} ({moved.site.location}) "
-            f"may bring changes of a key into several partitions, which have no order among them: call that verb "
-            f"after this one, or partition by fields of the key first, partitionBy({', '.join(map(repr, keys))})"
-        )
+    if moved is None:
+        return
+    way = "call that verb after this one"
+    if isinstance(moved, nodes.Repartition | nodes.ParallelismHint):
+        result = "bring changes of a key into several partitions, which have no order among them"
+        way += f", or partition by fields of the key first, partitionBy({', '.join(map(repr, keys))})"
+    else:
+        result = "give changes of a key in another order"
+    raise step.wrong(
+        f"the last change of a key decides whether its row is there, and {moved.step} ({moved.site.location}) may "
+        f"{result}: {way}"
+    )
