@@ -204,6 +204,7 @@ def test_replayed_letters_come_too_late_for_the_rows_of_a_table(letters: str) ->
         lambda: changed.filter("v", lambda v: v > 1).toTable("id"),
         lambda: changed.writeChanges("localhost:1", "t", "id"),
         lambda: changed.writeJdbc("postgresql://localhost:1/t", "t", key="id"),
+        lambda: changed.toStream().dropDuplicates("v").asChanges("_change_type").toTable("id"),
     ):
         with pytest.raises(TopologyError, match=r"replayable\(\) \(test_changes.py:\d+\) brings dead letters of"):
             write()

@@ -1,8 +1,8 @@
 """Streams of changes: whose changes they are, and the order in which the changes of a key reach a table."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
-from trident.operations.column_updaters import ColumnUpdater
 from trident.plan.nodes import (
     Aggregate,
     CommittedQuery,
@@ -17,10 +17,7 @@ from trident.plan.nodes import (
     Node,
     ParallelismHint,
     Part,
-    PartitionPersist,
     Peek,
-    PersistentAggregate,
-    PersistentReduce,
     Placing,
     Project,
     Repartition,
@@ -28,10 +25,9 @@ from trident.plan.nodes import (
     SpoutSource,
     StateQuery,
     TableChanges,
-    Window,
     sources_of,
 )
-from trident.plan.states import state_traits
+from trident.plan.states import STATES, state_traits
 from trident.spouts.dead_letters import ReplaySpout
 
 
@@ -62,9 +58,7 @@ def disordered(node: Node, keys: Iterable[str], hint_of: Callable[[Node], Node |
     names = frozenset(keys)
     if isinstance(node, _ORIGINS) or _is_changes(node):
         return hint_of(node)
-    if isinstance(node, PersistentAggregate | PersistentReduce):  # one tuple for each group
-        return None if names.issuperset(node.group) else node
-    if (sources := _kept(node, names)) is None:
+    if (sources := _KEPT.get(type(node), _of_state)(node, names)) is None:
         return node
     return next(filter(None, (disordered(source, known, hint_of) for source, known in sources)), None)
 
@@ -78,43 +72,69 @@ def _is_changes(node: Node) -> bool:
 
 Names = frozenset[str]
 
-_Kept = list[tuple[Node, Names]] | None
+Kept = list[tuple[Node, Names]] | None
 """The sources of a step that keeps the order of the tuples of a key, each with the names that the fields of the key
 have there. A field that the step computes has none. None: the step may give the tuples another order."""
 
 
-def _kept(node: Node, keys: Names) -> _Kept:
-    if isinstance(node, Filter | Peek | Debug | ParallelismHint):
-        return [(node.source, keys)]
-    if isinstance(node, Each | StateQuery | CommittedQuery):
-        return [(node.source, keys.difference(node.outputs.names))]
-    if isinstance(node, Map):
-        return [(node.source, frozenset())]
-    if isinstance(node, Project):
-        return [(node.source, _renamed(node, node.names, keys))]
-    if isinstance(node, Merge):
-        return [(source, _renamed(node, source.schema.names, keys)) for source in node.sources]
-    if isinstance(node, Part):
-        within = node.source
-        return [(within.source, keys.intersection(within.carried)) if isinstance(within, Split) else (within, keys)]
-    if isinstance(node, Repartition):
-        return [(node.source, keys)] if _keeps_keys_together(node, keys) else None
-    if isinstance(node, Aggregate):  # an aggregator may emit the tuples that it got
-        together = node.scope == "batch" and keys.issuperset(node.group)
-        return [(node.source, frozenset(node.group))] if together else None
-    if isinstance(node, LateTuples):
-        return [(node.source, keys.intersection(node.source.schema.names))]
-    return _kept_by_state(node.source, keys) if isinstance(node, Emitted) else None
+def _same(node: Any, keys: Names) -> Kept:
+    return [(node.source, keys)]
 
 
-def _kept_by_state(update: Node, keys: Names) -> _Kept:
-    """Return the same for the tuples that an update of a state emits."""
-    if isinstance(update, Window):  # one tuple for each group and window
-        return [] if keys.issuperset(("windowStart", *update.group)) else None
-    if isinstance(update, PartitionPersist):
-        same = update.source.schema if isinstance(update.updating, ColumnUpdater) else update.keys
-        return [(update.source, keys.intersection(same.names))]
-    return None
+def _computed(node: Each | StateQuery | CommittedQuery, keys: Names) -> Kept:
+    return [(node.source, keys.difference(node.outputs.names))]
+
+
+def _mapped(node: Map, keys: Names) -> Kept:
+    return [(node.source, frozenset())]
+
+
+def _projected(node: Project, keys: Names) -> Kept:
+    return [(node.source, _renamed(node, node.names, keys))]
+
+
+def _merged(node: Merge, keys: Names) -> Kept:
+    return [(source, _renamed(node, source.schema.names, keys)) for source in node.sources]
+
+
+def _part(node: Part, keys: Names) -> Kept:
+    within = node.source
+    return [(within.source, keys.intersection(within.carried)) if isinstance(within, Split) else (within, keys)]
+
+
+def _moved(node: Repartition, keys: Names) -> Kept:
+    by_key = node.how in (Placing.FIELDS, Placing.CUSTOM) and keys.issuperset(node.names)
+    return [(node.source, keys)] if by_key or node.how in _ORDERLY else None
+
+
+def _aggregated(node: Aggregate, keys: Names) -> Kept:
+    # An aggregator may emit the tuples that it got, in their order.
+    together = node.scope == "batch" and keys.issuperset(node.group)
+    return [(node.source, frozenset(node.group))] if together else None
+
+
+def _late(node: LateTuples, keys: Names) -> Kept:
+    return [(node.source, keys.intersection(node.source.schema.names))]
+
+
+def _of_state(node: Node, keys: Names) -> Kept:
+    """Return the same for the new values of a state, and for the tuples that its update emits."""
+    update = node.source if isinstance(node, Emitted) else node
+    if type(update) not in STATES:
+        return None
+    traits = state_traits(update)
+    if (alone := traits.alone(update)) is not None and keys.issuperset(alone):
+        return []
+    brought = traits.in_order(update)
+    return None if brought is None else [(source, keys.intersection(brought)) for source in sources_of(update)]
+
+
+_KEPT: Mapping[type[Node], Callable[[Any, Names], Kept]] = {
+    **dict.fromkeys((Filter, Peek, Debug, ParallelismHint), _same),
+    **dict.fromkeys((Each, StateQuery, CommittedQuery), _computed),
+    **{Map: _mapped, Project: _projected, Merge: _merged, Part: _part, Repartition: _moved},
+    **{Aggregate: _aggregated, LateTuples: _late},
+}
 
 
 def _renamed(node: Node, names: Iterable[str], keys: Names) -> Names:
@@ -122,16 +142,12 @@ def _renamed(node: Node, names: Iterable[str], keys: Names) -> Names:
     return frozenset(name for name, now in zip(names, node.schema.names, strict=False) if now in keys)
 
 
-def _keeps_keys_together(node: Repartition, keys: Names) -> bool:
-    by_key = node.how in (Placing.FIELDS, Placing.CUSTOM) and keys.issuperset(node.names)
-    return by_key or node.how in _ORDERLY
-
-
 def replays_before(node: Node) -> SpoutSource | None:
     """Return the source of dead letters that joins the tuples of a step, later than newer changes of their keys."""
     if isinstance(node, SpoutSource):
         return node if isinstance(node.spout, ReplaySpout) else None
-    if isinstance(node, TableChanges | PersistentAggregate | PersistentReduce) or _is_changes(node):
+    own = type(node) in STATES and state_traits(node).new_values == "own"
+    if own or isinstance(node, TableChanges) or _is_changes(node):
         return None  # the values of a state, which are those of the newest batch
     return next(filter(None, map(replays_before, sources_of(node))), None)
 

@@ -95,6 +95,12 @@ class StateTraits(Generic[H]):
     emits_changes: Callable[[H], bool] = lambda node: False
     """True if the tuples that the update emits are changes of rows, of which a batch has one for a row."""
 
+    alone: Callable[[H], tuple[str, ...] | None] = lambda node: None
+    """The fields by which the tuples that leave in one batch all differ; None if there are no such fields."""
+
+    in_order: Callable[[H], tuple[str, ...] | None] = lambda node: None
+    """The fields that tuples bring along and leave with, in the order in which they came; None without that order."""
+
     holds_back: Callable[[H], bool] = lambda node: False
     """True if the update passes tuples on or drops them. Progress events count those that it drops."""
 
@@ -188,6 +194,7 @@ STATES: Mapping[type[nodes.Node], StateTraits[Any]] = {
         _executors_combine,
         value=lambda node: StructField(node.aggregation.output, node.aggregation.type),
         presents=lambda node: node.aggregation,
+        alone=lambda node: node.group,
         replaces=_always,
     ),
     nodes.PersistentReduce: StateTraits(
@@ -198,6 +205,7 @@ STATES: Mapping[type[nodes.Node], StateTraits[Any]] = {
         lambda node: _without_keys(node.group),
         presents=lambda node: node.reduction,
         parted_by=lambda node: node.group,
+        alone=lambda node: node.group,
         replaces=_always,
     ),
     nodes.PartitionPersist: StateTraits(
@@ -211,6 +219,7 @@ STATES: Mapping[type[nodes.Node], StateTraits[Any]] = {
         late_by=lambda node, side: node.updating.time,
         replaces=lambda node: node.updating.replaces,
         holds_back=lambda node: node.updating.holds_back,
+        in_order=lambda node: tuple((node.source.schema if node.updating.holds_back else node.keys).names),
         presents=lambda node: node.updating.presents,
         dues=lambda node: "timers" if node.updating.timed else None,
         wakes=lambda node: node.updating.timed,
@@ -237,6 +246,7 @@ STATES: Mapping[type[nodes.Node], StateTraits[Any]] = {
         wakes=lambda node: wakes(node.windowing.config),
         slide_by_partition=_slide_by_partition,
         emits_changes=lambda node: node.windowing.early,
+        alone=lambda node: ("windowStart", *node.group),
         closing=_window_closing,
         in_windows=True,
     ),
