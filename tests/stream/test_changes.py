@@ -172,6 +172,17 @@ def test_a_table_of_changes_takes_what_keeps_their_order(kept: OTHER) -> None:
     kept(TridentTopology().newStream("s", FixedBatchSpout(FIELDS, [[]]))).toTable("id", name="kept")
 
 
+def test_a_merge_of_changes_leaves_their_kind_where_it_is() -> None:
+    topology = TridentTopology()
+    one, other = (topology.newStream(n, FixedBatchSpout(FIELDS, [[]])).asChanges("op", KINDS) for n in "ab")
+    assert topology.merge(one, other, outputFields="a, b, c, _change_type").fields == ("a", "b", "c", "_change_type")
+    for names in ("id, g, _change_type, v", "id, g, v, kind"):
+        with pytest.raises(TopologyError, match="'_change_type' holds the kind of each change, and stays the last"):
+            topology.merge(one, other, outputFields=names)
+    with pytest.raises(TopologyError, match="sourceField='src' would be the last field of a stream of changes"):
+        topology.merge(one, other, sourceField="src")
+
+
 def test_a_stream_of_changes_is_no_other_side_of_a_verb() -> None:
     """A row that is taken away would count as one that is added."""
     topology = TridentTopology()

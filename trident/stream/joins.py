@@ -76,9 +76,25 @@ def merged(
         )
     joins.check_one_batch([stream._node for stream in streams], step)
     schema = joins.merged([stream.schema for stream in streams], outputFields, sourceField, step)
+    if streams[0]._changes:
+        _check_kind(schema.names, sourceField, step)
     sources = tuple(stream._node for stream in streams)
     labels = () if sourceField is None else tuple(stream._label for stream in streams)
     return add_stream(streams[0], label, nodes.Merge(sources, labels, **step.gives(schema)))
+
+
+def _check_kind(names: Sequence[str], sourceField: str | None, step: Step) -> None:
+    """Check that the kind of each change stays the last field of a merged stream of changes."""
+    if sourceField is not None:
+        raise step.wrong(
+            f"sourceField={sourceField!r} would be the last field of a stream of changes, which is {CHANGE!r}: give "
+            f"each stream such a field before the merge, each({{{sourceField!r}: F.lit('orders')}})"
+        )
+    if CHANGE not in names or names[-1] != CHANGE:
+        raise step.wrong(
+            f"{CHANGE!r} holds the kind of each change, and stays the last field: end outputFields with it, and not "
+            f"({', '.join(names)})"
+        )
 
 
 def joined(

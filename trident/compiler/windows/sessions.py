@@ -248,10 +248,10 @@ class _Accumulators(_Content):
         return [len(self._values) + number]
 
     def _take(self, tuples: Columns, times: Ids, order: Ids, cuts: Sequence[range], txid: int) -> None:
-        numbered = np.repeat(np.arange(len(cuts)), [len(rows) for rows in cuts])
-        stretched = tuples.take(order.tolist()).plus(
-            {self._spec.keys.names[0]: Column(pa.int64(), pa.array(numbered), None)}
-        )
+        # The tuples stay in the order in which they came, which counts for First, Last and the like.
+        numbers = np.empty(len(order), np.int64)
+        numbers[order] = np.repeat(np.arange(len(cuts)), [len(rows) for rows in cuts])
+        stretched = tuples.plus({self._spec.keys.names[0]: Column(pa.int64(), pa.array(numbers), None)})
         folded = self._spec.presented(fold_columns(self._spec, [stretched], Position(txid)))
         by_number = dict(zip(*folded.lists(folded.names), strict=True))
         self._values = self._values + [by_number[number] for number in range(len(cuts))]
