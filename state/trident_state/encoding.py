@@ -52,7 +52,7 @@ from trident_state.binary import (
 
 _NULL = b"N"
 
-_LONG = 32
+_LONG = 8
 """The length from which on a list is read at once, if it can be, in place of a round for each place in it."""
 
 
