@@ -155,10 +155,14 @@ class FilesEmission(Emission):
                 f"FileSpout: a file in {where} needs Spark's own reader {why}, which reads local disks only; "
                 f"rewrite the files with a current version, or unset the setting"
             )
+        if any(isinstance(path, PlannedFile) and path.folders for path in self.paths):
+            return (
+                f"FileSpout: a file in {where} needs Spark's own reader {why}, which does not know fields of "
+                f"Folders(...); {_WITHOUT_FOLDERS}, or unset the setting"
+            )
         return (
-            f"FileSpout: a file in {where} has fields of Folders(...), times in nanoseconds, a column without a "
-            f"type (all of it is null), or columns whose names differ only in case, which Spark cannot read; but "
-            f"another file needs Spark {why}. "
+            f"FileSpout: a file in {where} has times in nanoseconds, a column without a type (all of it is null), or "
+            f"columns whose names differ only in case, which Spark cannot read; but another file needs Spark {why}. "
             f"For times, {IN_MICROSECONDS}"
         )
 
@@ -293,12 +297,19 @@ def read_parquet(path: FileRef, schema: StructType) -> pa.Table:
     groups = RowGroups(path, tuple(range(metadata.num_row_groups)))
     table = pa.Table.from_batches(read_groups(groups, schema), arrow_schema(schema))
     if only_spark_reads(metadata) and any(_has_old_days(chunk) for column in table.columns for chunk in column.chunks):
+        in_folders = isinstance(path, PlannedFile) and path.folders
         raise SourceUnreadableError(
             f"FileSpout: {path} has days before {_NEW_DAYS} or times before {_NEW_TIMES.date()} in the calendar of "
-            f"Spark 2, which only Spark reads; start the topology with engine='spark'"
+            f"Spark 2, which only Spark reads; "
+            + (_WITHOUT_FOLDERS if in_folders else "start the topology with engine='spark'")
         )
     return table
 
+
+_WITHOUT_FOLDERS = (
+    "rewrite the files with Spark 3.1 or later (spark.read.parquet(...).write.partitionBy(...)), or read them without "
+    "Folders(...) and with engine='spark'"
+)
 
 _NEW_DAYS = datetime.date(1582, 10, 15)
 _NEW_TIMES = datetime.datetime(1900, 1, 1, tzinfo=datetime.UTC)

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from tests.support.plans import logged
 from trident import Count, TridentTopology
 from trident.base.attempt import TransactionAttempt
-from trident.errors import MalformedInputError, SpoutContractError, TypeDeclarationError
+from trident.errors import MalformedInputError, SourceUnreadableError, SpoutContractError, TypeDeclarationError
 from trident.spouts import Csv, FileSpout, Folders, Json, Parquet, Text
 from trident.state import MemoryMapState
 from trident.testing.local import start_local
@@ -158,3 +158,27 @@ def test_values_are_those_of_spark(tmp_path: Path, spark: SparkSession) -> None:
         found = emission.dataframe(spark, tmp_path)
         assert found.columns == spout.schema.names
         assert [row.asDict() for row in found.orderBy("word").collect()] == EXPECTED
+
+
+def _of_old_days(root: Path) -> FileSpout:
+    (root / "day=2024-02-29").mkdir()
+    marked = pa.table({"born": [datetime.date(1500, 1, 1)]}).replace_schema_metadata(
+        {"org.apache.spark.legacyDateTime": ""}
+    )
+    pq.write_table(marked, root / "day=2024-02-29" / "f.parquet")
+    return FileSpout(Folders(root, "day date"), Parquet("born date"))
+
+
+def test_a_file_of_old_days_in_folders_is_refused_with_a_way_out(tmp_path: Path) -> None:
+    way = r"rewrite the files with Spark 3\.1 .* without Folders\(...\) and with engine='spark'"
+    with pytest.raises(SourceUnreadableError, match=f"in the calendar of Spark 2, which only Spark reads; {way}"):
+        rows_of(_of_old_days(tmp_path))
+
+
+@pytest.mark.spark
+def test_spark_refuses_a_file_of_old_days_in_folders_with_the_same_way_out(tmp_path: Path, spark: SparkSession) -> None:
+    executor = _of_old_days(tmp_path).open()
+    plan = logged(executor.plan(TransactionAttempt(1, 0), None, 0.0))
+    emission = executor.emit(TransactionAttempt(1, 0), plan)
+    with pytest.raises(SpoutContractError, match="which does not know fields of Folders.*rewrite the files with Spark"):
+        emission.dataframe(spark, tmp_path)
