@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.compatibility import messages, savepoints, submits
+from tests.compatibility import messages, savepoints, sent, submits
 from tests.compatibility.programs import Places, files, kinds, outputs, stored, timers, windows, write_files, written
 from trident import TridentTopology
 from trident.run.running import RunningTopology
@@ -16,7 +16,8 @@ from trident.state import DeltaMapState, MemoryMapState, PostgresMapState, Redis
 class Case:
     """A program; the point at which its driver is killed; the states that are compared.
 
-    `redis`, `postgres` and `kafka` say which servers it needs; with `redisLog` the log is in Redis. `prepare` writes
+    `redis`, `postgres` and `kafka` say which servers it needs; with `disk` it has a Kafka of its own, whose disk is
+    stored too; with `redisLog` the log is in Redis. `prepare` writes
     the input of so many parts. `during` is called when the run has processed its input. `drive` runs the program if it
     is not started by a call. `results` returns more that is compared at the end. `moved` replaces paths of the first
     folder, in the second one, by those of the second.
@@ -28,6 +29,7 @@ class Case:
     redis: bool = False
     postgres: bool = False
     kafka: bool = False
+    disk: bool = False
     redisLog: bool = False
     prepare: Callable[[Places], None] = lambda places: None
     during: Callable[[RunningTopology, Places], None] = lambda running, places: None
@@ -72,6 +74,7 @@ CASES = {
     "files": Case(files, ("counts",), "freeze.after:2", prepare=write_files),
     "outputs": Case(outputs, ("counts",), "output.published:5", postgres=True, results=written),
     "kafka": Case(messages.topology, ("counts",), "output.published:2", kafka=True, results=messages.written),
+    "kafka-spout": Case(sent.topology, ("counts", "lasts"), "commit.state.after:3", disk=True, prepare=sent.send),
     "savepoint": Case(
         savepoints.topology, ("counts", "sets"), "freeze.after:2", during=savepoints.save, results=savepoints.forked
     ),

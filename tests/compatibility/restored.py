@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.compatibility import sent
 from tests.compatibility.cases import Case
 from tests.compatibility.messages import load_topic
 from tests.compatibility.programs import Places
 from tests.compatibility.shelf import (
+    DISK,
     FOLDER,
     KAFKA,
     NOWHERE,
@@ -38,4 +40,8 @@ def restored(
         load_tables(tables, "golden", (folder / POSTGRES).read_text())
     if case.kafka:
         kafka = load_topic(request.getfixturevalue("kafka"), (folder / KAFKA).read_text())
+    if case.disk:
+        broker = sent.restored(folder / DISK, folder / "broker")
+        request.addfinalizer(broker.kill)
+        kafka = broker.servers
     return Places(2, redis, postgres, kafka)

@@ -15,7 +15,7 @@ from tests.support.postgres import PASSWORD, PostgresServer, programs
 GOLDEN = Path(__file__).parents[1] / "golden"
 """The folder with a folder for each version, and in that an archive and the expected content for each program."""
 
-FOLDER, REDIS, POSTGRES, KAFKA = "folder", "redis.json", "postgres.sql", "kafka.json"
+FOLDER, REDIS, POSTGRES, KAFKA, DISK = "folder", "redis.json", "postgres.sql", "kafka.json", "disk"
 
 NOWHERE = "/golden"
 """The path in an archive of the folder in which a program was submitted."""

@@ -15,10 +15,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
+from tests.compatibility import sent
 from tests.compatibility.cases import CASES, Case
 from tests.compatibility.formats import FORMATS
 from tests.compatibility.messages import dump_topic, new_topic
 from tests.compatibility.shelf import (
+    DISK,
     FOLDER,
     GOLDEN,
     KAFKA,
@@ -61,8 +63,12 @@ class Servers:
                 connection.execute(TABLE)
             environment["GOLDEN_POSTGRES"] = database
         if case.kafka:
-            self._kafka = self._kafka or KafkaBroker(self._folder / "broker").start()
+            self._kafka = self._kafka or KafkaBroker(Path(tempfile.mkdtemp(dir=self._folder)) / "broker").start()
             environment["GOLDEN_KAFKA"] = new_topic(self._kafka)
+        if case.disk:
+            self.end_kafka()
+            self._kafka = sent.new_broker(Path(tempfile.mkdtemp(dir=self._folder)) / "broker")
+            environment["GOLDEN_KAFKA"] = self._kafka.servers
         yield environment
 
     def dump(self, case: Case, folder: Path) -> None:
@@ -73,10 +79,17 @@ class Servers:
         if case.kafka:
             assert self._kafka is not None
             (folder / KAFKA).write_text(dump_topic(self._kafka))
+        if case.disk:
+            assert self._kafka is not None
+            self._kafka.back_up(folder / DISK)
 
-    def end(self) -> None:
+    def end_kafka(self) -> None:
         if self._kafka is not None:
             self._kafka.kill()
+            self._kafka = None
+
+    def end(self) -> None:
+        self.end_kafka()
         self._redis.kill()
         self._postgres.__exit__(None, None, None)
 
