@@ -1,6 +1,7 @@
 """A client's conversation with a server, without network code: its requests, the txids it has seen, and its retries."""
 
 import json
+import logging
 import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,9 +20,13 @@ from trident_client.errors import (
 )
 from trident_client.secrets import read_secret
 
+logger = logging.getLogger("trident.client")
+
 TIMEOUT = 30.0
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 1.0
+_SILENT_SECS = 1.0
+"""After so many seconds without an answer the log says once that the client waits."""
 _NETWORK_SECS = 5.0
 """The seconds that a client waits longer than the server, so that the server's answer about a timeout arrives first."""
 _HEADERS = {"content-type": "application/json"}
@@ -282,13 +287,18 @@ class Patience:
     """The pauses between the attempts of one request."""
 
     def __init__(self, limit: float) -> None:
-        self._deadline = time.monotonic() + limit
+        self._began = time.monotonic()
+        self._deadline = self._began + limit
         self._pause = _FIRST_PAUSE
+        self._told = False
 
     def next(self, error: Exception) -> float:
         """Return the seconds to wait before the request is sent again. Raises `error` if there is no time left."""
-        pause = self._pause
-        if time.monotonic() + pause >= self._deadline:
+        pause, now = self._pause, time.monotonic()
+        if now + pause >= self._deadline:
             raise error
+        if not self._told and now + pause >= self._began + _SILENT_SECS:
+            self._told = True
+            logger.warning("%s; waiting for an answer, %.0f s at most", error, self._deadline - now)
         self._pause = min(pause * 2, _LONGEST_PAUSE)
         return pause

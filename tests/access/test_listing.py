@@ -31,7 +31,11 @@ def test_a_checkpoint_tells_of_all_its_topologies_states(tmp_path: Path, shared_
             "epoch": 1,
             "heldByDriver": False,
         }
-        assert (elsewhere.name, elsewhere.place, elsewhere.kind) == ("far", "log in the checkpoint", None)
+        assert (elsewhere.name, elsewhere.place, elsewhere.kind) == (
+            "far",
+            "a server or a database, which the log does not name",
+            None,
+        )
         (held,) = listStates(tmp_path / "other", topology="wc")
         assert held.heldByDriver and held.kind == "nonTransactional"
         (found,) = listStates(url=shared_redis.url)

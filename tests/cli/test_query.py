@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -109,3 +110,15 @@ def test_a_server_that_is_away_is_told_in_a_line() -> None:
     result = CliRunner().invoke(main, ["query", "http://127.0.0.1:1", "--timeout", "0.2"])
     assert result.exit_code == 1
     assert "ServerUnavailableError: http://127.0.0.1:1 does not answer" in result.output
+
+
+def test_a_wait_for_a_server_that_is_not_there_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    from trident.demo.ports import free_port
+
+    url = f"http://127.0.0.1:{free_port()}"
+    began = time.monotonic()
+    result = CliRunner().invoke(main, ["query", url, "count", "dog", "--timeout", "3"])
+    assert result.exit_code == 1 and f"ServerUnavailableError: {url} does not answer" in result.output
+    (told,) = (record for record in caplog.records if record.name == "trident.client")
+    assert told.getMessage().startswith(f"{url} does not answer: ") and "; waiting for an answer, " in told.getMessage()
+    assert told.levelname == "WARNING" and time.monotonic() - began < 10

@@ -170,7 +170,11 @@ def test_a_state_in_redis_by_a_url_that_stands_in_a_file_or_the_environment(
         assert lines(trident_("get", "wc", "counts", "dog", "--url", url)) == [{"key": "dog", "value": 1}]
     monkeypatch.setenv("TRIDENT_REDIS_URL", "env:WHERE")
     assert lines(trident_("scan", "wc", "counts", "--latest")) == [{"word": "dog", "value": 1}]
-    assert [each["place"] for each in lines(trident_("list"))] == ["env:WHERE, trident", "log in the checkpoint"]
+    (listed,) = lines(trident_("list"))  # of the server and of the log, which knows the driver
+    assert (listed["place"], listed["kind"], listed["heldByDriver"]) == ("env:WHERE, trident", "opaque", False)
+    monkeypatch.delenv("TRIDENT_REDIS_URL")
+    (listed,) = lines(trident_("list"))
+    assert (listed["place"], listed["kind"]) == ("a server or a database, which the log does not name", None)
 
 
 def test_drop_asks_and_leaves_alone_what_a_driver_holds(

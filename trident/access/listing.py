@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,12 @@ from trident.access.locations import StateLocation, read_location
 from trident.base.errors import TopologyError
 from trident.log import RedisLog
 from trident.log.protocol import LogReading
+from trident.recovery.state_places import factory_at_place
 from trident_state.memory.segments import read_manifest
 from trident_state.redis.state_discovery import find_states
+
+ELSEWHERE = "a server or a database, which the log does not name"
+"""The place of a state of which the log knows none."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,9 @@ def listStates(
 ) -> list[StateInfo]:
     """List the states in a checkpoint, in a log, or on a server, of all topologies or of one. Nothing is written.
 
-    A log also lists states that are on a server, but without `kind` and `shape`, which only the server knows.
+    A log also lists the states that are not in memory: of a state in SQLite or in a Delta table it knows the place and
+    `kind`, of others neither. Their `shape` is known to the store alone. With `url` too, a state on that server is
+    listed once.
 
     Parameters
     ----------
@@ -76,13 +82,16 @@ def listStates(
     location = read_location(checkpointLocation, log, url, prefix)
     if log is not None and topology is None:
         raise TopologyError("a log in Redis belongs to one topology: give topology= too")
-    states: list[StateInfo] = []
-    if url is not None:
-        states += _on_server(location, topology)
+    found = [] if url is None else list(_on_server(location, topology))
+    known: list[StateInfo] = []
     if log is not None or checkpointLocation is not None:
         for name in [topology] if topology is not None else location.topologies():
             with contextlib.closing(location.open_log_to_read(name)) as reading:
-                states += _in_log(reading, name, location)
+                known += _in_log(reading, name)
+    held = {(info.topology, info.name): info.heldByDriver for info in known if info.place == ELSEWHERE}
+    states = [replace(info, heldByDriver=held.get((info.topology, info.name))) for info in found]
+    there = {(info.topology, info.name) for info in found}
+    states += [info for info in known if info.place != ELSEWHERE or (info.topology, info.name) not in there]
     return sorted(states, key=lambda info: (info.topology, info.name, info.place))
 
 
@@ -102,17 +111,18 @@ def _on_server(location: StateLocation, topology: str | None) -> Iterator[StateI
         )
 
 
-def _in_log(log: LogReading, topology: str, location: StateLocation) -> Iterator[StateInfo]:
+def _in_log(log: LogReading, topology: str) -> Iterator[StateInfo]:
     lease = log.lease()
-    log_name = f"log {location.log!r}" if location.log is not None else "log in the checkpoint"
     for name, birth in log.births().items():
         text, committed = log.manifest(name), log.history(birth.group).committed
         manifest = read_manifest(text, f"state {name!r}") if text else None
+        tables = None if manifest is not None else factory_at_place(log, name)
+        kind = manifest or tables
         yield StateInfo(
             topology,
             name,
-            log_name if manifest is None else "memory",
-            None if manifest is None else manifest.kind.value,
+            "memory" if manifest is not None else ELSEWHERE if tables is None else repr(tables),
+            None if kind is None else kind.kind.value,
             None if manifest is None else manifest.fingerprint,
             birth.group,
             max(committed, birth.txid),

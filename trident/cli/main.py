@@ -12,6 +12,7 @@ from trident.cli.explain import explain
 from trident.cli.lifecycle import activate, deactivate, kill, list_, rebalance, resume, submit
 from trident.cli.prepare_java import prepare_java
 from trident.cli.query import query
+from trident.cli.reset import reset
 from trident.cli.run import run
 from trident.cli.savepoint import fork, savepoint
 from trident.cli.serve import serve
@@ -51,6 +52,7 @@ for command in (submit, resume, list_, activate, deactivate, rebalance, kill):
     main.add_command(command)
 main.add_command(state)
 main.add_command(tag)
+main.add_command(reset)
 main.add_command(savepoint)
 main.add_command(fork)
 main.add_command(serve)

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from trident.access.opened_topology import openTopology
+from trident.access.opened_topology import OpenedTopology, openTopology
 from trident.base.errors import TopologyError
 from trident.cli.locations import files_options
 from trident.cli.program_options import (
@@ -62,10 +62,11 @@ def serve(
     """
     tls = files_of_tls.tls
     log_to_stderr(log_json, audit)
-    load_topology(topology.program)  # raises errors of the program here, before a worker begins
     _rules(clients, tls)
     listening = bind(clients.host, port)
     answering = Answering(topology, clients, tls, files, log_json, audit)
+    with _opened(answering):
+        pass  # raises errors of the log and the states here, before an address is printed
     click.echo(f"topology {topology.name!r} is served at {url_of(listening, tls)}", err=True)
     if workers == 1:
         answer(listening, answering)
@@ -127,12 +128,15 @@ def _end_with_parent() -> None:
     threading.Thread(target=end, name="trident-parent", daemon=True).start()
 
 
+def _opened(what: Answering) -> OpenedTopology:
+    named = what.topology
+    place: Any = {"name": named.name, "checkpointLocation": named.checkpoint, "log": named.log, **what.files}
+    return openTopology(load_topology(named.program), **place)
+
+
 def answer(listening: socket.socket, what: Answering) -> None:
     """Open the topology, and answer on a listening socket until a signal or the parent's end ends the process."""
     _end_with_parent()
     log_to_stderr(what.log_json, what.audit)
-    named = what.topology
-    topology = load_topology(named.program)
-    place: Any = {"name": named.name, "checkpointLocation": named.checkpoint, "log": named.log, **what.files}
-    with openTopology(topology, **place) as opened:
+    with _opened(what) as opened:
         uvicorn_server(opened, _rules(what.clients, what.tls), Limits(), what.tls).run(sockets=[listening])
