@@ -26,6 +26,7 @@ from benchmarks.rows.joins import joins
 from benchmarks.rows.kafka import kafka
 from benchmarks.rows.memory import memory
 from benchmarks.rows.metrics_cost import metrics_cost
+from benchmarks.rows.notes_cost import notes_cost
 from benchmarks.rows.objects import objects
 from benchmarks.rows.over_time import over_time
 from benchmarks.rows.pandas import pandas
@@ -71,6 +72,7 @@ FAMILIES: dict[str, Callable[[Bench, Workload], Iterator[Row]]] = {
     "hostile": hostile,
     "memory": memory,
     "metrics": metrics_cost,
+    "notes": notes_cost,
     "keys.memory": lambda bench, load: keys(bench, "memory"),
     "keys.redis": lambda bench, load: keys(bench, "redis"),
     "state": state_cost,

@@ -92,3 +92,18 @@ def test_a_wrong_call_is_refused() -> None:
         addToCounter("n", -1)
     with pytest.raises(TypeError, match="expected a text"):
         warn(5)  # type: ignore[arg-type]
+
+
+def test_only_the_first_example_of_a_warning_is_made_a_text() -> None:
+    shown = []
+
+    class Example:
+        def __repr__(self) -> str:
+            shown.append(self)
+            return "the first"
+
+    notes = Notes()
+    notes.warn("odd", None)
+    for _ in range(3):
+        notes.warn("odd", Example())
+    assert notes.as_dict() == {"warnings": {"odd": {"number": 4, "example": "the first"}}} and len(shown) == 1

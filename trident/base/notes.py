@@ -39,7 +39,9 @@ class Notes:
 
     def warn(self, text: str, example: object) -> None:
         """Count a warning, and keep its first example."""
-        self._add(text, 1, None if example is None else brief(example))
+        known = self.warnings.get(text)
+        new = example is not None and (known is None or known[1] is None)
+        self._add(text, 1, brief(example) if new else None)
 
     def _add(self, text: str, number: int, example: str | None) -> None:
         text = _kept(text, self.warnings)
@@ -153,5 +155,7 @@ def warn(text: str, example: object = None) -> None:
 
 
 def _kept(name: str, known: dict[str, Any]) -> str:
+    if name in known:
+        return name
     name = shorten(name)
     return name if name in known or len(known) < MOST else OTHER
