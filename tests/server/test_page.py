@@ -127,6 +127,9 @@ def test_batches_are_a_timeline_and_each_has_an_address(look: Look) -> None:
     at.shop.order(at.running, "apple,1,3")
     at.page.locator("table.batches a", has_text="3").first.wait_for()
     assert "phases" in at.text(".detail"), "what is selected stays selected when a batch comes"
+    at.page.get_by_role("link", name="visits", exact=True).click()
+    at.page.locator("table.batches a", has_text="1").first.click()
+    at.see(r"p50 .*, p99 .*, max .*, of \d+ message", ".detail")
 
 
 def test_states_are_browsed_by_pages_top_and_key(look: Look) -> None:
