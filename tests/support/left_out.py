@@ -115,7 +115,7 @@ LEFT_OUT = (
     LeftOut(
         "holds one more store, place or source to a contract that others of its kind stay for",
         (
-            "tests/compatibility/test_golden.py::test_a_stored_checkpoint_is_read_exactly_and_continues[0.2-kafka-spout]",
+            "tests/compatibility/test_golden.py::test_a_checkpoint_with_the_disk_of_its_broker_continues",
             "tests/doctor/test_planted_servers.py::test_faults_of_kafka",
             "tests/doctor/test_planted_servers.py::test_faults_of_an_object_store",
             "tests/files/test_hdfs.py",
@@ -133,7 +133,7 @@ LEFT_OUT = (
             "tests/state/redis/test_numbers.py",
         ),
         (
-            "tests/compatibility/test_golden.py::test_a_stored_checkpoint_is_read_exactly_and_continues[0.2-kafka]",
+            "tests/compatibility/test_golden.py::test_a_stored_checkpoint",
             "tests/doctor/test_planted_servers.py::test_a_fault_of_redis",
             "tests/files/test_output_contract.py::TestParquetOnAnObjectStore",
             "tests/files/test_hdfs.py::test_who_is_killed_before_the_file_has_its_name",
