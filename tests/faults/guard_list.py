@@ -577,6 +577,14 @@ GUARDS = [
         "tests/log/test_redis_log.py -k reply_was_lost",
     ),
     Guard(
+        "created once (Redis log)",
+        "a late copy of the command that created a log creates it again after a reset, with the uuid of the old one",
+        "trident/log/redis_log.py",
+        "self._server = LogServer(address, self._where, reading)\n",
+        "self._server = LogServer(address, self._where, reading)\n        self._server.patience = patience\n",
+        "tests/log/test_redis_log.py -k creates_a_log",
+    ),
+    Guard(
         "late (Redis log)",
         "a copy of a write that arrives after later ones undoes them",
         "trident/log/lua/log_write.lua",

@@ -192,6 +192,16 @@ def test_each_write_is_done_once_though_its_reply_was_lost(shared_redis: RedisSe
         assert log.history("g").committed == 3 and log.kept_since("g") == 2
 
 
+def test_the_command_that_creates_a_log_is_sent_once(shared_redis: RedisServer, opened: Any) -> None:
+    """After a reset, a late copy would create a log with the uuid of the dropped one, and its states would count as of
+    this log."""
+    with Proxy(shared_redis.port) as proxy:
+        proxy.lose_reply(b"EVALSHA")
+        with pytest.raises(LogError):
+            opened(f"redis://127.0.0.1:{proxy.port}", requireDurable=False)
+        assert proxy.struck == 1
+
+
 def test_a_late_copy_of_a_write_does_not_undo_a_later_one(shared_redis: RedisServer, opened: Any) -> None:
     """A middlebox holds a request back, the driver sends it again and goes on, and then the first copy arrives: of a
     state's birth, it would drop the manifest that was published since."""

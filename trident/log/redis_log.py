@@ -104,7 +104,9 @@ class RedisTransactionLog(LogBase):
         except BaseException:
             self._server.close()
             raise
-        self._server.patience = patience  # not before: a start reports at once that its server does not answer
+        # Not before: a start reports at once that its server does not answer, and sends CREATE only once. A late copy
+        # of it would create a log after a reset, with the uuid of the one that was dropped.
+        self._server.patience = patience
 
     # --- identity and lease ------------------------------------------------------------------------------------
 
