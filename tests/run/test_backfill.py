@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.faults.source import records
+from tests.log.log_contract import frozen
 from tests.state.backing.maps import SqliteMap
 from tests.support.backfills import TOTAL, TickingSpout, numbered, program
 from tests.support.server import RedisServer
@@ -145,6 +146,24 @@ def test_a_start_that_was_overtaken_does_not_say_that_the_log_is_an_old_copy(
     ):
         run(grown, tmp_path)
     assert run(grown, tmp_path, "sums") == [sums(100)]
+
+
+def test_a_start_that_is_overtaken_while_it_commits_for_the_former_program_ends(tmp_path: Path) -> None:
+    """It would wait for ever for the commit of a batch that the later driver froze."""
+    before = start_local(program(numbered(100)), name="t", checkpointLocation=tmp_path, active=False)
+    later = list[SqliteLog]()
+    registry.release("t", before)  # the next one starts as if in another process
+
+    def watch(point: str) -> None:
+        if point == "start.done" and not later:  # of the part that commits for the former program
+            later.append(SqliteLog(tmp_path / "t" / "log.sqlite", "t"))
+            frozen(later[0], later[0].take(), 1)
+
+    with listening(watch), pytest.raises(FencedError, match="epoch 3"):
+        run(program(numbered(100), MemoryMapState.opaque()), tmp_path)
+    later[0].close()
+    with pytest.raises(FencedError):
+        before.awaitTermination(timeout=20)
 
 
 def test_a_running_topology_is_replaced_in_its_process(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ not come back."""
 
 import random
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from tests.simulator import core
 from tests.simulator.history import Given
-from tests.simulator.loops import Loops, next_event
+from tests.simulator.loops import Looks, Loops, next_event
 from tests.simulator.programs import Shape
 from tests.simulator.scheduler import Crashed, MachineClock, Pool, Process, Wrong
 from tests.simulator.side_runs import starts_of
@@ -72,7 +72,6 @@ class Driver:
         self.hanging = set[str]()
         """The outputs whose function has not come back."""
         self._handing: dict[str, str] = {}
-        self._looks = 1e18
         self._over_runs = set[Any]()
         self._tokens = shape.by_name()
         seed = world.result.seed
@@ -102,10 +101,7 @@ class Driver:
         self.world.accepted(self)
         if self.world.saves is not None:
             self.saving = run.saving(lambda: "STOPPED" if self.ended or self.asked_at is not None else None)
-        self._watching = Pool(self.world.scheduler, self.process, "watch", 1)
-        self._looks = self.world.scheduler.now + 1.0
-        self.process.loops.append(self._looking)
-        self.process.due.append(lambda: self._looks)
+        self._looks = Looks(self.world.scheduler, self.process, run.watch)
         Loops(self.world.scheduler, self.process, self._group_ended, self._react).begin(run.runs.values())
 
     def threads(self, name: str, most: int | None) -> Any:
@@ -118,10 +114,6 @@ class Driver:
             self.run.stop()
 
     # --- the loops -----------------------------------------------------------------------------------------------
-
-    def _looking(self, now: float) -> Callable[[], None] | None:
-        """Return the next step of the watch; None if it has none now."""
-        return self._look if self._looks <= now and not self.ended else None
 
     def _react(self, run: GroupRun) -> None:
         dice = self._switching
@@ -138,8 +130,7 @@ class Driver:
             self.stop()
         if self.run is None or len(self._over_runs) < len(self.run.runs):
             return
-        self._looks = 1e18
-        self._watching.close()
+        self._looks.close()
         if self.puts is not None:
             self.puts.close()
         self.run.close()
@@ -150,18 +141,6 @@ class Driver:
         self.process.loops.clear()
         self.process.due.clear()
         self.world.driver_ended(self)
-
-    def _look(self) -> None:
-        self._looks = self.world.scheduler.now + 1.0
-        if not self._watching.work and not self._watching.running:
-            self._watching.submit(self._watched)
-
-    def _watched(self) -> None:
-        assert self.run is not None
-        try:
-            self.run.watch.look()
-        except Exception as error:
-            self.run.watch._break(error)
 
     # --- what the oracle hears -----------------------------------------------------------------------------------
 

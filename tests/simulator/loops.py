@@ -1,10 +1,11 @@
-"""The loops of batch groups, as tasks of one process: each group's loop does one turn at a time."""
+"""The loops of batch groups, and the watch of a run, as tasks of one process: each does one turn at a time."""
 
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from tests.simulator.scheduler import Crashed, Process, Scheduler
+from tests.simulator.scheduler import Crashed, Pool, Process, Scheduler
 from trident.batches.group_run import GroupRun
+from trident.run.fence_watch import Watch
 
 
 class Loops:
@@ -76,6 +77,32 @@ class Loops:
             self._ended(run)
         except Crashed:
             return
+
+
+class Looks:
+    """The looks of a run's watch at the log and the stores, one a second until it is closed."""
+
+    def __init__(self, scheduler: Scheduler, process: Process, watch: Watch) -> None:
+        self._scheduler, self._watch = scheduler, watch
+        self._pool = Pool(scheduler, process, "watch", 1)
+        self._due = scheduler.now + 1.0
+        process.loops.append(lambda now: self._look if self._due <= now else None)
+        process.due.append(lambda: self._due)
+
+    def close(self) -> None:
+        self._due = 1e18
+        self._pool.close()
+
+    def _look(self) -> None:
+        self._due = self._scheduler.now + 1.0
+        if not self._pool.work and not self._pool.running:
+            self._pool.submit(self._looked)
+
+    def _looked(self) -> None:
+        try:
+            self._watch.look()
+        except Exception as error:
+            self._watch._break(error)
 
 
 def next_event(run: GroupRun) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.simulator import core
 from tests.simulator.fake_log import FakeLog
-from tests.simulator.loops import Loops
+from tests.simulator.loops import Looks, Loops
 from tests.simulator.scheduler import Stuck
 from trident.base.attempt import TransactionAttempt
 from trident.batches.group_run import GroupRun
@@ -27,6 +27,7 @@ class SideRun:
         self._scheduler, self._started = driver.world.scheduler, started
         self._read_source = started.read_source
         self._over = set[GroupRun]()
+        self._looks = Looks(self._scheduler, driver.process, started.watch)
         Loops(self._scheduler, driver.process, self._ended).begin(started.runs.values())
 
     @property
@@ -58,6 +59,7 @@ class SideRun:
         if run.error is not None:
             self._started.stop()
         if not self.isActive:
+            self._looks.close()
             self._started.close()
 
 
