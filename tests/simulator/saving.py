@@ -44,6 +44,8 @@ class Saves:
         """What was frozen up to the savepoint's txid."""
         self._deaths = self._dice.choice((0, 0, 1, 1, 2))
         """How often the fork dies while it is made."""
+        self._first: History | None = None
+        """What was frozen in the first topology, once the fork has begun."""
         self._before: dict[Any, Any] = {}
         """The data of the first topology on the server."""
         self.forked = False
@@ -117,28 +119,34 @@ class Saves:
 
     def _check(self, driver: Driver, saved: Savepoint) -> None:
         """The states and the positions are those after the savepoint's txid. Raises Wrong."""
-        world, place = self._world, SavedFiles()
+        world, place, history = self._world, SavedFiles(), self._history_of(driver)
         txid = saved.groups[world.group]
         world.say("%s: savepoint %s as of txid %s", driver.name, saved.name, txid)
         world.result.faults["savepoint"] += 1
         if read_savepoint(place, saved.name) != saved:
             raise Wrong(f"savepoint {saved.name!r} is read as another one than was written")
-        if txid and (world.group, txid) not in world.history.batches:
-            raise Wrong(f"savepoint {saved.name!r} is as of txid {txid}, frozen are {[*world.history.batches]}")
+        if txid and (world.group, txid) not in history.batches:
+            raise Wrong(f"savepoint {saved.name!r} is as of txid {txid}, frozen are {[*history.batches]}")
         for state in driver.shape.states:
             table = content_of_state(place, saved, state)
             keys = table.drop_columns(table.column_names[-1])
             found = found_of(keys, table.column(table.num_columns - 1).combine_chunks(), driver.shape.shown(state))
-            world.history.check(state, found, txid, f"savepoint {saved.name!r}")
+            history.check(state, found, txid, f"savepoint {saved.name!r}")
         for stream in driver.shape.streams:
             ends = ends_of(saved.streams[stream.name].record.position)
             partitions = world.sources[stream.source].partitions.items()
             read = {row[1] for name, entries in partitions for row in entries[: ends.get(name, 0)] if row is not None}
-            given = _numbers(world.history, stream.token, txid)
+            given = _numbers(history, stream.token, txid)
             if read != given:
                 raise Wrong(f"savepoint {saved.name!r}: {stream.name!r} stands after {read}, and {given} froze")
         if self._saved is None and not self.forked:
-            self._saved, self._history = saved, world.history.up_to(txid)
+            self._saved, self._history = saved, history.up_to(txid)
+
+    def _history_of(self, driver: Driver) -> History:
+        """What was frozen in a driver's topology. One of the first topology may end its savepoint beside the fork."""
+        if self._first is None or driver.life == self._world.lives:
+            return self._world.history
+        return self._first
 
     # --- the fork ------------------------------------------------------------------------------------------------
 
@@ -157,7 +165,7 @@ class Saves:
         world = self._world
         assert self._history is not None
         self.forked = True
-        self._before = self._of_first()
+        self._first, self._before = world.history, self._of_first()
         world.begin_fork(self._history, LogDisk(uuid="fork"))
         self._make()
 
