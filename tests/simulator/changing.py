@@ -227,7 +227,7 @@ class Changing(World):
                 self._losses_accepted = len(self.drivers)
             # Or it was accepted since this driver began, so that it may tell of it once more.
             return bool(fell) or driver in self.drivers[: self._losses_accepted]
-        if isinstance(error, core.PASSING) or type(error) is errors.LogError:
+        if isinstance(error, (*core.PASSING, errors.SparkFailedError)) or type(error) is errors.LogError:
             self._failures += self.faults.over and self.server.up and self.log_network.server.up
             return self._failures < _AGAIN
         return self._refused(driver, error)

@@ -14,16 +14,22 @@ import pytest
 from tests.simulator import fake_log, planted, records
 from tests.simulator.driver import Driver
 from tests.simulator.fake_log import LogDisk
+from tests.simulator.fake_redis import FakeRedis
 from tests.simulator.families import EVERY, EXECUTORS, SAVEPOINTS, world_of
 from tests.simulator.fleet import some
 from tests.simulator.history import Frozen
+from tests.simulator.logs import LogNetwork
 from tests.simulator.patches import machine
+from tests.simulator.scheduler import Process, Scheduler
+from tests.simulator.side_runs import SideRun
 from tests.simulator.workers import TROUBLES
 from tests.support.soak import Soak
+from trident.base.errors import SparkFailedError
 from trident.batches import coordinator, log_retention
 from trident.batches.coordinator import Coordinator, Status
 from trident.commits import store_writes
 from trident.log.group_records import History
+from trident.log.redis_server import CREATE, TAKE
 
 ROOT = Path(__file__).parents[2]
 MILLION = 1_000_000
@@ -125,6 +131,49 @@ def test_a_power_loss_before_a_fork_is_made_leaves_the_batches_of_its_savepoint_
         world.begin_fork(world.history.up_to(1), LogDisk(uuid="fork"))
         world.lose_unsynced(0)
         assert world.history.batches and not world.history.waiting
+
+
+def test_a_savepoint_that_ends_beside_the_fork_is_compared_with_its_own_topology() -> None:
+    """A driver slept in it while another savepoint was taken, from which the fork is made."""
+    with machine():
+        world: Any = world_of(1, flow=SAVEPOINTS)
+        first, saves = world.history, world.saves
+        first.batches = {(world.group, txid): Frozen({}, {}, {}, committed=True) for txid in (1, 2)}
+        slept: Any = Driver(world, "driver 1", world.shape)
+        assert saves._history_of(slept) is first
+        saves._history = first.up_to(1)
+        saves.fork()
+        assert saves._history_of(slept) is first
+        assert saves._history_of(Driver(world, "driver 2", world.shape)) is world.history is not first
+
+
+def test_the_command_that_creates_a_log_does_not_arrive_twice() -> None:
+    """A network repeats nothing by itself, and a driver sends this command once."""
+    network = LogNetwork(Scheduler(1), FakeRedis())
+    for script, fault in ((CREATE, None), (TAKE, "twice")):
+        network.fault = "twice"
+        assert network.take_fault([[b"EVALSHA", script.sha]]) == fault
+
+
+def test_a_run_beside_a_driver_is_watched() -> None:
+    """Else it does not hear that another driver took the log, and the start that waits for it has no end."""
+    scheduler, process, looks = Scheduler(1), Process("driver 1"), list[float]()
+    scheduler.processes.append(process)
+    watch = SimpleNamespace(look=lambda: looks.append(scheduler.now))
+    driver: Any = SimpleNamespace(world=SimpleNamespace(scheduler=scheduler), process=process)
+    started: Any = SimpleNamespace(watch=watch, runs={}, read_source=None)
+    SideRun(driver, started)
+    scheduler.sleep(2.5)
+    assert looks == [1.0, 2.0]
+
+
+def test_a_changed_program_may_stop_because_spark_failed() -> None:
+    """As often as a batch may be tried, with one reason after another."""
+    with machine():
+        world: Any = world_of(3)
+        driver = Driver(world, "driver 1", world.shape)
+        world._accepted.append(world.shape)
+        assert world._why_right(driver, SparkFailedError("Spark lost its workers")) == "again"
 
 
 def test_not_everything_is_read_under_a_former_program_that_slept() -> None:
