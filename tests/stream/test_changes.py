@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -170,6 +171,17 @@ def test_a_hint_after_a_repartitioning_by_the_key_keeps_their_order() -> None:
 )
 def test_a_table_of_changes_takes_what_keeps_their_order(kept: OTHER) -> None:
     kept(TridentTopology().newStream("s", FixedBatchSpout(FIELDS, [[]]))).toTable("id", name="kept")
+
+
+def test_a_function_of_pandas_does_not_make_any_number_of_changes() -> None:
+    def twice(frame: pd.DataFrame) -> pd.DataFrame:
+        return pd.concat([frame, frame])
+
+    with pytest.raises(
+        TopologyError, match=r"flatMap\(twice\): .* it is not known whose change a row is: give a funct"
+    ):
+        changes().flatMap("v", twice, "w long")
+    assert changes().map("v", lambda frame: frame, "w long").fields == ("w", "_change_type")
 
 
 def test_a_merge_of_changes_leaves_their_kind_where_it_is() -> None:

@@ -264,6 +264,11 @@ class ChangeVerbs(MapVerbs[StreamT], Generic[StreamT, StateT, PlainT]):
         """Replace the fields by the function's, and keep the kind."""
         node = self._map_node(call, onError, many)
         step, outputs = Step(node.step, node.site), node.schema
+        if many and node.function.call.pandas:
+            raise step.wrong(
+                "one call of a function of pandas gives any number of rows for many changes, so it is not known whose "
+                "change a row is: give a function of one tuple, or with as many rows as it gets, to map"
+            )
         if CHANGE.lower() in map(str.lower, outputs.names):
             raise step.wrong(f"{_HOLDS}; give the output field another name")
         schema = rules.appended(self.schema, outputs, step, replace=True)

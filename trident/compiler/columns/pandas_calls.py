@@ -180,7 +180,8 @@ class PandasKernel:
         if not self.operation.many:
             return rest.plus(added)
         # A map replaces all fields. The remaining hidden fields mark the tuples' partition or request: they are equal
-        # in all rows.
+        # in all rows. Another field would belong to one tuple, and no row of the result does.
+        assert all(name.startswith(("\0", "__trident")) for name in rest.names), rest.names
         rows = len(fields[0])
         marks = rest.take([0] * rows)
         return Columns({name: marks[name] for name in marks.names} | added, rows)
