@@ -50,6 +50,7 @@ class CsvFormat:
     driver_bytes: int = 1 << 20
     columns: tuple[str, ...] | None = None
     """The columns of the file to read, which `bind` sets."""
+    longest = None
     begin: int = 0
     """The offset of the first byte after the skipped lines, which `bind` sets; `sys.maxsize` if it is not known yet."""
 

@@ -194,6 +194,11 @@ class InFolders:
         return self.form.whole
 
     @property
+    def longest(self) -> int | None:
+        """Return the most bytes of a file that is read at once."""
+        return self.form.longest
+
+    @property
     def head_lines(self) -> int:
         """Return the lines at the beginning of a file that the format needs."""
         return self.form.head_lines

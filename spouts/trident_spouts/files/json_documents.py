@@ -4,7 +4,7 @@ import json
 import re
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import pyarrow as pa
@@ -40,6 +40,7 @@ class JsonDocuments(JsonFormat):
     """
 
     whole = True
+    longest: ClassVar[int | None] = LONGEST_DOCUMENT
 
     def parse(self, data: bytes, path: FileRef, offset: int) -> pa.Table:
         """Parse `data`, the whole content of the file `path`, and return its tuples.
@@ -48,7 +49,7 @@ class JsonDocuments(JsonFormat):
         read, unless the format keeps such input.
         """
         if len(data) > LONGEST_DOCUMENT:
-            raise MalformedInputError(too_long(path, len(data)))
+            raise MalformedInputError(too_long(path, None))
         data = check_encoding(data, path, offset, self.encoding_errors)
         target = arrow_schema(without_corrupt_fields(self.schema, self.malformed))
         table, corrupt = self._at_once(data, target), None
@@ -101,10 +102,11 @@ class JsonDocuments(JsonFormat):
             raise ValueError(str(error).removesuffix(HINT_OF_LINES)) from None
 
 
-def too_long(path: object, size: int) -> str:
+def too_long(path: object, size: int | None) -> str:
     """Return the text of the error for a file that is too long to be one document."""
+    unpacked = "more bytes when it is unpacked" if size is None else f"{size:,} bytes"
     return (
-        f"{path} has {size:,} bytes, but a file that is one JSON document is read at once and has at most "
+        f"{path} has {unpacked}, but a file that is one JSON document is read at once and has at most "
         f"{LONGEST_DOCUMENT:,}: write one object per line (jq -c '.[]'), and leave multiLine out"
     )
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal, NoReturn
+from typing import Any, ClassVar, Literal, NoReturn
 
 import msgspec
 import pyarrow as pa
@@ -79,6 +79,7 @@ class JsonFormat:
     driver_bytes: int = 512 << 10
     values: ValueReader = STRICT
     whole = False
+    longest: ClassVar[int | None] = None
     head_lines = 1
 
     def bind(self, head: Callable[[], bytes], path: object) -> "JsonFormat":

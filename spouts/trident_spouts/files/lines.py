@@ -73,13 +73,16 @@ def read_whole_lines(file: BinaryIO, start: int, end: int, least: int = 1) -> It
             at, rest = at + cut, rest[cut:]
 
 
-def all_lines(content: Content, whole: bool = False, least: int = 1) -> Iterator[tuple[int, bytes]]:
+def all_lines(
+    content: Content, whole: bool = False, least: int = 1, longest: int | None = None
+) -> Iterator[tuple[int, bytes]]:
     """Yield all bytes of a content in chunks of whole lines, or in one chunk if `whole`: (offset, bytes).
 
-    The first chunk has at least `least` lines, if there are so many.
+    The first chunk has at least `least` lines, if there are so many. A content of more than `longest` bytes is not
+    read to its end if it is one chunk: a small file may unpack to more than the memory holds.
     """
     at, rest = 0, b""
-    while block := content.read(_CHUNK):
+    while (longest is None or len(rest) <= longest) and (block := content.read(_CHUNK)):
         rest += block
         cut = 0 if whole else _whole_lines(rest, 1 if at else least)
         if cut:

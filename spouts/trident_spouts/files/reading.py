@@ -46,6 +46,11 @@ class LineFormat(Protocol):
         ...
 
     @property
+    def longest(self) -> int | None:
+        """Return the most bytes of a file that is read at once; None if there is no limit."""
+        ...
+
+    @property
     def head_lines(self) -> int:
         """Return how many lines at the beginning of a file `bind` needs."""
         ...
@@ -190,7 +195,7 @@ def _opened(path: FileRef) -> Iterator[BinaryIO]:
 def _chunks(stretch: Stretch, file: BinaryIO, line_format: LineFormat) -> Iterator[tuple[int, bytes]]:
     if stretch.whole:
         file.seek(0)
-        return all_lines(unpacked(file, stretch.name), line_format.whole, line_format.head_lines)
+        return all_lines(unpacked(file, stretch.name), line_format.whole, line_format.head_lines, line_format.longest)
     first, last = (
         edge if edge in (stretch.start, stretch.end) else line_start(file, edge, stretch.end)
         for edge in (stretch.first, stretch.last)

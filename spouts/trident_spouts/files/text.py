@@ -18,6 +18,7 @@ class TextFormat:
     encoding_errors: EncodingErrors
     driver_bytes: int = 4 << 20
     whole = False
+    longest = None
     head_lines = 1
 
     def bind(self, head: Callable[[], bytes], path: object) -> "TextFormat":

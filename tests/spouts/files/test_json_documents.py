@@ -1,6 +1,8 @@
 """Files that are one JSON document each: an array of objects, or one object."""
 
+import gzip
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +118,24 @@ def test_a_document_that_is_too_long_is_refused(tmp_path: Path, monkeypatch: pyt
     attempt = TransactionAttempt(1, 0)
     with pytest.raises(MalformedInputError, match=r"a\.json has 22 bytes, but a file that is one JSON document"):
         executor.emit(attempt, executor.plan(attempt, None, 0.0))
+
+
+def test_a_small_file_that_unpacks_to_a_long_document_is_not_unpacked_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(json_documents, "LONGEST_DOCUMENT", 1 << 20)
+    monkeypatch.setattr(JsonDocuments, "longest", 1 << 20)
+    (tmp_path / "a.json.gz").write_bytes(gzip.compress(b"[" + b" " * (200 << 20), compresslevel=1))
+    executor = FileSpout(tmp_path, Json(FIELDS, multiLine=True)).open()
+    attempt = TransactionAttempt(1, 0)
+    emission = executor.emit(attempt, executor.plan(attempt, None, 0.0))
+    tracemalloc.start()
+    with pytest.raises(
+        MalformedInputError, match=r"a\.json\.gz has more bytes when it is unpacked, but a file that is"
+    ):
+        emission.arrow()
+    assert tracemalloc.get_traced_memory()[1] < 50 << 20
+    tracemalloc.stop()
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
