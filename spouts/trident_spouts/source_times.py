@@ -2,6 +2,7 @@
 
 import logging
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy
@@ -29,6 +30,25 @@ class SourceSpan(NamedTuple):
     def at(cls, time: float, tuples: int) -> tuple["SourceSpan", ...]:
         """Return the span of tuples with one time; nothing without tuples."""
         return (cls(time, time, tuples),) if tuples else ()
+
+
+def divided(parts: Sequence[tuple[float, int]], rows: int | None) -> list[SourceSpan]:
+    """Return spans in which parts of a batch, each a time and a number of bytes, share the rows by their bytes.
+
+    Nothing is returned if the number of rows is not known.
+
+    >>> [span.tuples for span in divided([(1.0, 10), (2.0, 30)], 8)]
+    [2, 6]
+    """
+    size, ends = sum(part for _, part in parts), [0]
+    for _, part in parts if rows and size else ():
+        ends.append(ends[-1] + part)
+    counts = [(rows or 0) * end // (size or 1) for end in ends]
+    return [
+        span
+        for at, (time, _) in enumerate(parts[: len(ends) - 1])
+        for span in SourceSpan.at(time, counts[at + 1] - counts[at])
+    ]
 
 
 def checked_span(span: SourceSpan) -> SourceSpan:

@@ -2,10 +2,13 @@
 
 import datetime
 import math
+import os
+import time
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.support.server import RedisServer
@@ -15,6 +18,7 @@ from trident.spouts import (
     ArrowEmission,
     BatchSpout,
     FeederBatchSpout,
+    FileSpout,
     FixedBatchSpout,
     OpaquePartitionedSpout,
     RateSpout,
@@ -82,6 +86,21 @@ def test_entries_of_redis_streams_count_from_their_ids(start: Any, shared_redis:
     passed = datetime.datetime.fromisoformat(committed).timestamp() - SENT
     assert latency["count"] == 3 and latency["buckets"] == {"inf": 3}
     assert abs(latency["max"] / 1000 - passed) < 5  # of the last entry of the page, for all of it
+
+
+@pytest.mark.parametrize("form", ["text", "parquet"])
+def test_lines_and_rows_of_files_count_from_the_files_change(start: Any, form: str, tmp_path: Path) -> None:
+    """Two files of one batch share its rows by their bytes."""
+    for name, age in (("a", 100), ("b", 3000)):
+        file = tmp_path / f"{name}.{form}"
+        file.write_text("x\n" * 4) if form == "text" else pq.write_table(pa.table({"line": ["x"] * 4}), file)
+        os.utime(file, (time.time() - age,) * 2)
+    spout = FileSpout(str(tmp_path / f"*.{form}"), format=form, schema="line string" if form == "parquet" else None)
+    with start(counting(spout), checkpointLocation=tmp_path / "ck") as running:
+        running.processAllAvailable(timeout=60)
+        assert running.lastProgress is not None
+        latency = running.lastProgress["latencyMs"]["rows"]
+    assert (latency["count"], latency["buckets"]) == (8, {"300000": 4, "3600000": 4})
 
 
 def test_a_fed_batch_counts_from_feed_and_a_clock_that_differs_as_0() -> None:

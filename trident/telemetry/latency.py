@@ -66,7 +66,7 @@ class Latencies:
         shown = {"count": self.count, "mean": self.sum / self.count, "p50": self.quantile(0.5)}
         shown |= {"p99": self.quantile(0.99), "max": self.points[-1][0]}
         in_milliseconds = {name: round(value * 1000, 3) for name, value in shown.items() if name != "count"}
-        buckets = {f"{bound * 1000:g}": tuples for bound, tuples in self.buckets().items()}
+        buckets = {f"{bound * 1000:.0f}": tuples for bound, tuples in self.buckets().items()}
         return {"count": self.count, **in_milliseconds, "buckets": buckets}
 
 

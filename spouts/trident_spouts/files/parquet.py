@@ -31,6 +31,7 @@ from trident_spouts.files.parquet_reader import (
 )
 from trident_spouts.files.ranges import FileRef, PlannedFile, opening_bytes, unreadable_error
 from trident_spouts.files.read_ahead import read_in_order
+from trident_spouts.source_times import SourceSpan, divided
 from trident_spouts.workers import conf, numbers_frame, parallelism
 
 if TYPE_CHECKING:
@@ -69,6 +70,12 @@ class FilesEmission(Emission):
         """Return the number of bytes of the files on disk; None for files that were not planned."""
         sizes = [path.file.size for path in self.paths if isinstance(path, PlannedFile)]
         return sum(sizes) if len(sizes) == len(self.paths) else None
+
+    @property
+    def source_times(self) -> Sequence[SourceSpan]:
+        """Return the times at which the files changed. The files share the tuples by their bytes."""
+        planned = [path for path in self.paths if isinstance(path, PlannedFile)]
+        return divided([(path.changed, path.file.size) for path in planned], self.rows)
 
     def arrow(self) -> pa.Table:
         """Return the tuples of the files, read into the driver's memory."""

@@ -120,6 +120,11 @@ class PlannedFile:
         """Return the path or URL of the file, for messages."""
         return self.place.path(self.file.name)
 
+    @property
+    def changed(self) -> float:
+        """The time of the file's last change, in seconds since 1970."""
+        return self.file.mtime / 1_000_000_000
+
     def __str__(self) -> str:
         return self.path
 

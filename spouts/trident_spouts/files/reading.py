@@ -19,6 +19,7 @@ from trident_spouts.files.compression import is_compressed, unpacked
 from trident_spouts.files.lines import BOM, all_lines, line_start, read_whole_lines
 from trident_spouts.files.ranges import FileRef, opening_bytes, unreadable_error
 from trident_spouts.files.read_ahead import read_in_order
+from trident_spouts.source_times import SourceSpan, divided
 from trident_spouts.workers import numbers_frame, numbers_of, on_this_machine, parallelism, settle
 
 if TYPE_CHECKING:
@@ -270,6 +271,12 @@ class LinesEmission(Emission):
     def bytes(self) -> int:
         """Return the number of bytes of all line ranges on disk."""
         return sum(stretch.last - stretch.first for stretch in self.stretches)
+
+    @property
+    def source_times(self) -> Sequence[SourceSpan]:
+        """Return the times at which the files changed, once the tuples are counted. Files share them by their bytes."""
+        planned = [(each.path, each.last - each.first) for each in self.stretches]
+        return divided([(path.changed, size) for path, size in planned if not isinstance(path, str)], self.rows)
 
     def arrow(self) -> pa.Table:
         """Return the tuples of all line ranges, read into the driver's memory."""
