@@ -32,12 +32,12 @@ Place = tuple[Any, dict[str, Any], dict[str, str]]
 
 
 @pytest.fixture(scope="module")
-def session(spark: SparkSession) -> SparkSession:
-    """Return a session that knows the format."""
-    own = spark.newSession()
-    own.dataSource.register(TridentDataSource)
-    own.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    return own
+def session(spark: SparkSession) -> Iterator[SparkSession]:
+    """Return a session that knows the format: the first one, as a new session cannot register what it has."""
+    spark.dataSource.register(TridentDataSource)
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    yield spark
+    spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
 @pytest.fixture

@@ -135,10 +135,9 @@ def test_each_read_has_the_counts_of_one_txid(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_spark_reads_the_counts_of_one_txid(spark: SparkSession, tmp_path: Path) -> None:
-    session = spark.newSession()
-    session.dataSource.register(TridentDataSource)
+    spark.dataSource.register(TridentDataSource)
     with committing(tmp_path) as (running, txid):
-        readers, seen = Readers(running, tmp_path, session), Seen(txid)
+        readers, seen = Readers(running, tmp_path, spark), Seen(txid)
         for _ in range(3):
             for read in (readers.spark_rows, readers.spark_state):
                 seen.by(read)
@@ -148,10 +147,9 @@ def test_spark_reads_the_counts_of_one_txid(spark: SparkSession, tmp_path: Path)
 @pytest.mark.spark
 @pytest.mark.soak(weight=2)
 def test_ten_thousand_reads_have_the_counts_of_one_txid(spark: SparkSession, tmp_path: Path, soak: Soak) -> None:
-    session = spark.newSession()
-    session.dataSource.register(TridentDataSource)
+    spark.dataSource.register(TridentDataSource)
     with committing(tmp_path) as (running, txid):
-        readers, seen = Readers(running, tmp_path, session), Seen(txid)
+        readers, seen = Readers(running, tmp_path, spark), Seen(txid)
         # Most reads are by the fast ways, so that 10,000 take minutes.
         often = {readers.held_pandas: 800, readers.held_duckdb: 800, readers.sql: 200, readers.pandas: 100}
         ways = {**often, readers.duckdb: 70, readers.spark_rows: 10, readers.spark_state: 10}
