@@ -13,7 +13,7 @@ import pytest
 
 from tests.simulator import fake_log, planted, records
 from tests.simulator.driver import Driver
-from tests.simulator.fake_log import LogDisk
+from tests.simulator.fake_log import LogDisk, State
 from tests.simulator.fake_redis import FakeRedis
 from tests.simulator.families import EVERY, EXECUTORS, SAVEPOINTS, world_of
 from tests.simulator.fleet import some
@@ -22,6 +22,7 @@ from tests.simulator.logs import LogNetwork
 from tests.simulator.patches import machine
 from tests.simulator.scheduler import Process, Scheduler
 from tests.simulator.side_runs import SideRun
+from tests.simulator.verdict import _lost
 from tests.simulator.workers import TROUBLES
 from tests.support.soak import Soak
 from trident.base.errors import SparkFailedError
@@ -29,6 +30,7 @@ from trident.batches import coordinator, log_retention
 from trident.batches.coordinator import Coordinator, Status
 from trident.commits import store_writes
 from trident.log.group_records import History
+from trident.log.protocol import Birth
 from trident.log.redis_server import CREATE, TAKE
 
 ROOT = Path(__file__).parents[2]
@@ -174,6 +176,18 @@ def test_a_changed_program_may_stop_because_spark_failed() -> None:
         driver = Driver(world, "driver 1", world.shape)
         world._accepted.append(world.shape)
         assert world._why_right(driver, SparkFailedError("Spark lost its workers")) == "again"
+
+
+@pytest.mark.parametrize(("epoch", "lost"), [(b"3", True), (b"4", False)])
+def test_a_state_of_which_only_an_interrupted_creation_is_left_is_lost(epoch: bytes, lost: bool) -> None:
+    """The server lost the creation after it, and so the state, as if it had nothing left."""
+    with machine():
+        world: Any = world_of(1)
+        world.setting.homes, world.lost_writes = {"counts": "redis"}, 1
+        world.disk.states["counts"] = State(Birth(world.group, 0, epoch=4, founded=True))
+        for tag in world.setting.tags("counts"):
+            world.server.data[b"p:{%b}:m" % tag] = {b"marker": b"0", b"epoch": epoch}
+        assert _lost(world) is lost
 
 
 def test_not_everything_is_read_under_a_former_program_that_slept() -> None:
