@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.topologies import DeclaredSpout, DeclaredState, node
-from trident import Count, TridentTopology
+from trident import Count, MapGet, TridentTopology
 from trident.errors import GuaranteeError
 from trident.plan.guarantee import Promise, check_exactly_once, guarantee_of, guarantees
 from trident_spouts.executor import SpoutKind
@@ -72,6 +72,23 @@ def test_a_state_behind_new_values_hangs_on_the_same_spouts() -> None:
     counts = words.groupBy("word").persistentAggregate(DeclaredState(), Count(), "count")
     total = counts.newValuesStream(everyChange=True).persistentAggregate(DeclaredState(), Count(), "keys", name="keys")
     assert guarantee_of(node(total)).spouts == (("words", OPAQUE),)
+
+
+def test_a_state_of_values_of_a_weaker_state_depends_on_it() -> None:
+    topology = TridentTopology()
+    words = topology.newStream("words", DeclaredSpout(OPAQUE))
+    weak = words.groupBy("word").persistentAggregate(
+        DeclaredState(StateKind.NON_TRANSACTIONAL), Count(), "count", name="weak"
+    )
+    behind = weak.newValuesStream(everyChange=True).persistentAggregate(DeclaredState(), Count(), "n", name="behind")
+    asking = words.stateQuery(weak, "word", MapGet(), "known")
+    asked = asking.persistentAggregate(DeclaredState(), Count(), "n", name="asked")
+    for state in (behind, asked):
+        guarantee = guarantee_of(node(state))
+        assert str(guarantee) == "exactly-once, for the values of weak, which is nonTransactional"
+        assert not guarantee.exactlyOnce
+    with pytest.raises(GuaranteeError, match=r"behind \(.*\): .*; make those states transactional or opaque"):
+        check_exactly_once(topology)
 
 
 def test_requiring_exactly_once_names_every_weaker_state_and_its_way_out() -> None:

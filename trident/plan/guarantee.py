@@ -6,9 +6,10 @@ The promise covers the content of states only. A side effect of a user's functio
 import enum
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 
 from trident.base.errors import GuaranteeError
-from trident.plan.nodes import Node, Sink, SpoutSource, StateWriter, walk
+from trident.plan.nodes import Node, Sink, SpoutSource, StateWriter, asked_by, walk
 from trident.plan.sinks import sink_traits
 from trident.plan.states import state_traits
 from trident.plan.topology_protocol import TopologyPlan
@@ -89,7 +90,7 @@ def guarantee_of(node: StateWriter) -> Guarantee:
         type(factory).__name__,
         tuple((source.stream, source.spout.kind) for source in _sources(node)),
         promise,
-        "" if fenced else _UNFENCED,
+        "; ".join(filter(None, ("" if fenced else _UNFENCED, _leaning(node, promise)))),
         _WINDOW if state_traits(node).in_windows else _TRIDENT.get((weakest, factory.kind), _no_exactness(weakest)),
         _trusted(node),
     )
@@ -144,6 +145,16 @@ def _sources(node: Node) -> list[SpoutSource]:
     return [source for source in walk(node) if isinstance(source, SpoutSource)]
 
 
+def _leaning(node: StateWriter, promise: Promise) -> str:
+    """Return the weaker states from which the tuples of a state come, as a condition; "" if there are none."""
+    above = [step for step in walk(node) if step is not node]
+    read = [step for step in (*above, *chain.from_iterable(map(asked_by, above))) if isinstance(step, StateWriter)]
+    weak = {step.state.name: None for step in read if step.state.factory.kind is StateKind.NON_TRANSACTIONAL}
+    if not weak or promise is not Promise.EXACTLY_ONCE:
+        return ""
+    return f"for the values of {', '.join(weak)}, which {'is' if len(weak) == 1 else 'are'} nonTransactional"
+
+
 def _trusted(node: Node) -> str:
     """Return which streams are trusted to give the same rows again when Spark's workers read them; "" if none are."""
     streams = [source.stream for source in _sources(node) if _is_trusted(source.spout)]
@@ -189,8 +200,10 @@ def _no_exactness(spout: SpoutKind) -> str:
 def _way_out(guarantee: Guarantee) -> str:
     if guarantee.promise is Promise.AT_LEAST_ONCE:
         return "make the state transactional or opaque"
-    if guarantee.promise is Promise.EXACTLY_ONCE:
+    if guarantee.promise is Promise.EXACTLY_ONCE and guarantee.condition.startswith(_UNFENCED):
         return "use a store of this library, or a BackingMap with a conditional put"
+    if guarantee.promise is Promise.EXACTLY_ONCE:
+        return "make those states transactional or opaque"
     return "use a transactional or opaque spout" + (
         ", and a transactional or opaque state" if guarantee.promise is Promise.NOTHING else ""
     )
