@@ -2,6 +2,8 @@
 
 import json
 import logging
+import pickle
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +162,33 @@ def test_a_variable_sets_the_key_with_the_same_letters(here: Path) -> None:
 def test_a_key_that_is_missing_is_named_with_its_neighbour() -> None:
     with pytest.raises(KeyError, match=r"no 'regoin'; did you mean 'region'\?; its keys are region"):
         UserConfig({"region": "eu"})["regoin"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda table: table.update(dog=1),
+        lambda table: table.pop("dog"),
+        lambda table: table.popitem(),
+        lambda table: table.clear(),
+        lambda table: table.setdefault("cat", 1),
+        lambda table: table.__ior__({"dog": 1}),
+        lambda table: table.__setitem__("dog", 1),
+        lambda table: table.__delitem__("dog"),
+        lambda table: table["of"].update(cat=1),
+        lambda table: table["list"][0].update(a=1),
+        lambda table: table["list"].__setitem__(0, 1),
+    ],
+)
+def test_tables_and_lists_cannot_be_changed(change: Any) -> None:
+    given = {"prices": {"dog": 4, "of": {"cat": 2}, "list": [{"a": 1}, [2]]}}
+    config = pickle.loads(pickle.dumps(UserConfig(given)))  # noqa: S301
+    for table in (config["prices"], config.get("prices"), dict(config.items())["prices"], deepcopy(config["prices"])):
+        with pytest.raises((TypeError, AttributeError), match=r"cannot be changed; dict\(table\)|__setitem__"):
+            change(table)
+        assert json.loads(json.dumps(table)) == given["prices"]
+    own = dict(config["prices"]) | {"dog": 5}
+    assert own["dog"] == 5 and config["prices"]["dog"] == 4 and config["prices"]["list"] == ({"a": 1}, (2,))
 
 
 def test_no_secret_is_shown(here: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

@@ -4,9 +4,10 @@ import logging
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
-from trident import Count, TridentTopology, addToCounter, warn
+from trident import Count, DeadLetter, TridentTopology, addToCounter, warn
 from trident.base.notes import MOST, OTHER, Notes
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
@@ -65,6 +66,36 @@ def test_an_attempt_that_failed_adds_nothing(tmp_path: Path) -> None:
     topology.newStream("numbers", FixedBatchSpout("n long", ROWS[:1])).filter("n", flaky).peek(print)
     _, (event,) = started(topology, engine="embedded", checkpointLocation=tmp_path, maxAttempts=3)
     assert (event["attempt"], len(calls), step_of(event, "filter")["counts"]) == (1, 7, {"calls": 4})
+
+
+def counted(n: "pd.Series[int]") -> "pd.Series[int]":
+    addToCounter("calls", len(n))
+    warn("a slice of them", list(n))
+    if (n < 0).any():
+        raise ValueError("below 0")
+    return n
+
+
+def kept(n: "pd.Series[int]") -> "pd.Series[bool]":
+    return counted(n) > 0
+
+
+@pytest.mark.parametrize("engine", ["embedded", pytest.param("spark", marks=pytest.mark.spark)])
+def test_a_slice_that_fails_counts_nothing(engine: str, request: Any) -> None:
+    options = {"spark": request.getfixturevalue("spark"), "driverRows": 0} if engine == "spark" else {}
+    topology = TridentTopology()
+    numbers = topology.newStream("numbers", FixedBatchSpout("n long", [[-1, 2, 3, 4, 5, 6, 7, -8]]))
+    numbers.map("n", counted, "m long", onError="skip").peek(print)
+    numbers.each("n", counted, "m long", onError=DeadLetter(attempts=0)).peek(print)
+    numbers.flatMap("n", counted, "m long", onError="skip").peek(print)
+    numbers.filter("n", kept, onError="skip").peek(print)
+    topology.deadLetterState(MemoryMapState.opaque())
+    _, (event,) = started(topology, engine=engine, **options)
+    for verb in ("map", "each", "flatMap", "filter"):
+        step = step_of(event, f":{verb}(")
+        assert (step["in"], step["out"], step["counts"]) == (8, 6, {"calls": 6}), verb
+        if engine == "embedded":  # Spark has slices of its own
+            assert step["warnings"]["a slice of them"] == {"number": 4, "example": "[2]"}  # then 3, 4; 5, 6; 7
 
 
 def test_notes_are_bounded_and_keep_the_first_example() -> None:

@@ -85,6 +85,19 @@ def noting(notes: Notes | None) -> Iterator[None]:
         _current.reset(token)
 
 
+@contextmanager
+def noting_if_it_ends() -> Iterator[None]:
+    """Take back the notes of user code in this block if the block raises."""
+    notes = _current.get()
+    before = None if notes is None else (dict(notes.counts), dict(notes.warnings))
+    try:
+        yield
+    except BaseException:
+        if notes is not None and before is not None:
+            notes.counts, notes.warnings = before
+        raise
+
+
 def addToCounter(name: str, by: int = 1) -> None:
     """Add to a counter of the step that runs. Call it in a function of a stream, on any engine.
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NoReturn
 
 from trident.base.errors import TopologyError
 from trident.base.names import did_you_mean
@@ -14,8 +14,29 @@ _SECRET = re.compile(r"secret|passw|pwd|token|credential|(access|api|private)[-_
 """The names of values that are not shown."""
 
 
+class Table(dict[str, Any]):
+    """A table of the user configuration: a dict that refuses changes, because other operations read it too.
+
+    >>> prices = Table(dog=4.5)
+    >>> prices["dog"] = 5
+    Traceback (most recent call last):
+    TypeError: the user configuration cannot be changed; dict(table) is a copy of your own
+    """
+
+    __slots__ = ()
+
+    def _refused(self, *_args: Any, **_keywords: Any) -> NoReturn:
+        raise TypeError("the user configuration cannot be changed; dict(table) is a copy of your own")
+
+    __setitem__ = __delitem__ = __ior__ = _refused  # type: ignore[assignment]
+    clear = pop = popitem = setdefault = update = _refused  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Table, (dict(self),)
+
+
 class UserConfig(Mapping[str, Any]):
-    """The user configuration, a mapping that nothing changes. Its text hides secrets.
+    """The user configuration, a mapping that nothing changes: lists in it are tuples. Its text hides secrets.
 
     A text ``env:NAME`` or ``file:path`` means the content of that variable or file, on the machine of the driver. It is
     read when the object is made. ``file://...`` is a url, and stays as it is.
@@ -119,7 +140,7 @@ def _is_reference(value: object) -> bool:
 
 def _read(key: str, value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {name: _read(f"{key}.{name}", each) for name, each in value.items()}
+        return Table({name: _read(f"{key}.{name}", each) for name, each in value.items()})
     if isinstance(value, list | tuple):
-        return [_read(key, each) for each in value]
+        return tuple(_read(key, each) for each in value)
     return read_secret(f"user configuration, {key}", value) if _is_reference(value) else value

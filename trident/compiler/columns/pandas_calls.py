@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from trident.base.accepted_values import check_nulls
 from trident.base.errors import UserFunctionError
+from trident.base.notes import noting_if_it_ends
 from trident.base.values import NotAccepted, type_name
 from trident.compiler.columns.columns import Column, Columns, concat
 from trident.compiler.columns.dead_letters import Caught, Letters
@@ -87,12 +88,14 @@ class PandasKernel:
         """Return a kernel that leaves out the tuples on which the function fails, and adds them to the letters.
 
         A slice on which the function fails is halved until it fails on a single tuple. So if the function's result for
-        a tuple does not depend on the other tuples, exactly the tuples on which the function fails are left out.
+        a tuple does not depend on the other tuples, exactly the tuples on which the function fails are left out. A
+        slice that fails counts and warns of nothing: its halves do.
         """
 
         def run(columns: Columns, letters: Letters) -> Columns:
             try:
-                return self(columns)
+                with noting_if_it_ends():
+                    return self(columns)
             except UserFunctionError as error:
                 if error.hopeless or error.row is None:
                     raise
