@@ -39,6 +39,12 @@ from trident.expressions.patterns import BadPattern, java_template, pattern_of, 
         ("a(?i)b", "a group begins"),
         ("(?m)^a", "the flag 'm'"),
         ("(?<=a*)b", "one length"),
+        ("(?<!(?:b|a){2})c", "Java knows no length of a repeated group with |; write the group several times"),
+        ("(?<=x(?:(?:b|a){1}y){2})c", "Java knows no length"),
+        (r"(?<=(?:\ba){2})c", "Java knows no length"),
+        ("(?!([^a]))a", "write (?:...)"),
+        ("(?<!(?<name>a))b", "write (?:...)"),
+        ("(?!(?=(?:b(a))))b", "write (?:...)"),
         ("a\\", "no meaning"),
     ],
 )
@@ -91,6 +97,31 @@ def test_a_line_of_a_log_is_taken_apart(engine: Slots) -> None:
         ("/a", False, ["", "GET", "/a", ""], "  GET /a\n"),
         (None, None, None, None),
     ]
+
+
+ALIKE = [
+    r"\B",
+    r"\b",
+    "(?![a-z])",
+    "(?<![a-z])(b*)",
+    "(?<=(?:b|a))c|x*",
+    "(?<=(?:ab){2})c",
+    "(?<=(?:a(?=a|b)){2})b",
+    "",
+    "^$",
+]
+
+
+@pytest.mark.spark
+def test_java_and_python_find_the_same(spark: SparkSession) -> None:
+    java = spark.sparkContext._jvm.java.util.regex.Pattern
+    for pattern in map(pattern_of, [*ALIKE, "(?i)a|(?!(?:b))(?<!(?:c){2})b", "(?!a(?:b))(a)"]):
+        for text in ("", "a😀b", "😀", "x😀😀", "ababc", "aab", "AB"):
+            found, matcher = pattern.compiled().search(text), java.compile(pattern.java).matcher(text)
+            groups = [matcher.group(n) for n in range(pattern.groups + 1)] if matcher.find() else None
+            before = text.encode("utf-16-le")[: 2 * matcher.start()].decode("utf-16-le") if groups else ""
+            assert groups == (found and [found.group(n) for n in range(pattern.groups + 1)]), (pattern, text)
+            assert found is None or len(before) == found.start(), (pattern, text)
 
 
 @pytest.mark.spark

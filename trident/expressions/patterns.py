@@ -22,6 +22,7 @@ _WORD_EDGE = "(?:(?<=[a-zA-Z0-9_])(?![a-zA-Z0-9_])|(?<![a-zA-Z0-9_])(?=[a-zA-Z0-
 _NO_WORD_EDGE = "(?:(?<=[a-zA-Z0-9_])(?=[a-zA-Z0-9_])|(?<![a-zA-Z0-9_])(?![a-zA-Z0-9_]))"
 _CLASSES = {"d": "0-9", "w": "a-zA-Z0-9_", "s": " \\t\\n\\x0b\\f\\r"}
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_WHOLE_CHARACTERS = "(?![^\\s\\S])"  # always true; with such a class, Java matches nothing between half characters
 _CONDITIONS = ("(?<=", "(?<!", "(?=", "(?!")
 _MOST = 1000
 """The greatest number in a ``{n,m}``."""
@@ -70,6 +71,10 @@ class _Part:
     literal: str | None = None
     moves: bool = True
     """True if it may be repeated; a condition may not."""
+    branches: bool = False
+    """True if it has a |, so that Java repeats it in a way whose length it does not know."""
+    loops: bool = False
+    """True if it repeats a part with a |."""
 
     @classmethod
     def same(cls, text: str, shortest: int = 1, moves: bool = True) -> "_Part":
@@ -81,7 +86,7 @@ class _Reader:
 
     def __init__(self, text: str) -> None:
         self._text, self._at, self._groups = text, 0, 0
-        self._dot_is_all = False
+        self._dot_is_all, self._negated = False, False
 
     def whole(self) -> Pattern:
         flags = self._flags()
@@ -90,7 +95,8 @@ class _Reader:
             raise self._wrong("there is no ( for this )")
         opened = f"(?{flags})" if flags else ""
         literal = None if flags or self._groups else part.literal
-        return Pattern(self._text, opened + part.java, opened + part.python, self._groups, part.shortest, literal)
+        java = part.java if part.shortest else f"{_WHOLE_CHARACTERS}(?:{part.java})"
+        return Pattern(self._text, opened + java, opened + part.python, self._groups, part.shortest, literal)
 
     def _flags(self) -> str:
         found = re.match(r"\(\?([a-zA-Z]+)\)", self._text)
@@ -114,6 +120,8 @@ class _Reader:
             "|".join(branch.java for branch in branches),
             "|".join(branch.python for branch in branches),
             min(branch.shortest for branch in branches),
+            branches=True,
+            loops=any(branch.loops for branch in branches),
         )
 
     def _sequence(self) -> _Part:
@@ -126,6 +134,8 @@ class _Reader:
             "".join(part.python for part in parts),
             sum(part.shortest for part in parts),
             None if None in texts else "".join(map(str, texts)),
+            branches=any(part.branches for part in parts),
+            loops=any(part.loops for part in parts),
         )
 
     def _repeated(self, part: _Part) -> _Part:
@@ -144,7 +154,8 @@ class _Reader:
             sign += "?"
         if self._peek() and self._peek() in "*+?" or self._counts() is not None:
             raise self._wrong("a repetition follows a repetition; put the first one in (?:...)")
-        return _Part(part.java + sign, part.python + sign, part.shortest * least)
+        loops = part.branches or part.loops
+        return _Part(part.java + sign, part.python + sign, part.shortest * least, branches=loops, loops=loops)
 
     def _counts(self) -> tuple[int, int | None] | None:
         """Return the least and most repetitions that the next sign asks for, and pass over it; None: no such sign."""
@@ -187,12 +198,21 @@ class _Reader:
     def _group(self) -> _Part:
         begin = self._at - 1
         opened, moves = self._opened(begin)
+        outer, self._negated = self._negated, self._negated or opened in ("(?!", "(?<!")
         inner = self._alternatives()
+        self._negated = outer
         if self._peek() != ")":
             raise self._wrong("there is no ) for this (", begin)
         self._at += 1
-        part = _Part(f"{opened}{inner.java})", f"{opened}{inner.python})", inner.shortest if moves else 0, None, moves)
+        java, python = f"{opened}{inner.java})", f"{opened}{inner.python})"
+        if moves:
+            return _Part(java, python, inner.shortest, branches=inner.branches, loops=inner.loops)
+        part = _Part(java, python, 0, None, False)
         if opened in ("(?<=", "(?<!"):
+            if inner.loops:
+                raise self._wrong(
+                    "Java knows no length of a repeated group with |; write the group several times", begin
+                )
             try:
                 re.compile(part.python, re.ASCII)
             except re.error:
@@ -202,7 +222,7 @@ class _Reader:
     def _opened(self, begin: int) -> tuple[str, bool]:
         """Return how a group begins, and whether it matches characters: a condition on its neighbours does not."""
         if self._peek() != "?":
-            self._groups += 1
+            self._count_group(begin)
             return "(", True
         if self._text.startswith("?:", self._at):
             self._at += 2
@@ -215,8 +235,13 @@ class _Reader:
         if found is None:
             raise self._wrong("a group begins with (, (?:, (?<name>, (?=, (?!, (?<= or (?<!; flags come first", begin)
         self._at = found.end()
-        self._groups += 1
+        self._count_group(begin)
         return "(", True
+
+    def _count_group(self, begin: int) -> None:
+        if self._negated:
+            raise self._wrong("within (?! and (?<! a group keeps its text in Java alone; write (?:...)", begin)
+        self._groups += 1
 
     def _escaped(self) -> _Part:
         begin = self._at - 1
@@ -230,7 +255,7 @@ class _Reader:
         edges = {"b": _WORD_EDGE, "B": _NO_WORD_EDGE, "A": "\\A"}
         if one in edges:
             self._at += 1
-            return _Part.same(edges[one], 0, moves=False)
+            return _Part(edges[one], edges[one], 0, None, False, branches=one != "A")
         if one in ("z", "Z"):
             self._at += 1
             return _Part(f"\\{one}", "\\Z" if one == "z" else _LAST_LINE, 0, None, False)
