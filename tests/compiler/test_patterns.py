@@ -45,6 +45,8 @@ from trident.expressions.patterns import BadPattern, java_template, pattern_of, 
         ("(?!([^a]))a", "write (?:...)"),
         ("(?<!(?<name>a))b", "write (?:...)"),
         ("(?!(?=(?:b(a))))b", "write (?:...)"),
+        ("(?=([^é])b)a|c", "write (?:...)"),
+        ("(?<=([^a]))b", "write (?:...)"),
         ("a\\", "no meaning"),
     ],
 )
@@ -99,24 +101,29 @@ def test_a_line_of_a_log_is_taken_apart(engine: Slots) -> None:
     ]
 
 
-ALIKE = [
+ALIKE = (
     r"\B",
     r"\b",
+    r"\B.",
     "(?![a-z])",
     "(?<![a-z])(b*)",
     "(?<=(?:b|a))c|x*",
     "(?<=(?:ab){2})c",
     "(?<=(?:a(?=a|b)){2})b",
+    "(?<=[^a]{2})c",
+    "(?<=^[^a])b",
+    "(?i)a|(?!(?:b))(?<!(?:c){2})b",
+    "(?!a(?:b))(a)",
     "",
     "^$",
-]
+)
 
 
 @pytest.mark.spark
 def test_java_and_python_find_the_same(spark: SparkSession) -> None:
     java = spark.sparkContext._jvm.java.util.regex.Pattern
-    for pattern in map(pattern_of, [*ALIKE, "(?i)a|(?!(?:b))(?<!(?:c){2})b", "(?!a(?:b))(a)"]):
-        for text in ("", "a😀b", "😀", "x😀😀", "ababc", "aab", "AB"):
+    for pattern in map(pattern_of, ALIKE):
+        for text in ("", "a😀b", "😀", "x😀😀", "ababc", "aab", "AB", "x😀c"):
             found, matcher = pattern.compiled().search(text), java.compile(pattern.java).matcher(text)
             groups = [matcher.group(n) for n in range(pattern.groups + 1)] if matcher.find() else None
             before = text.encode("utf-16-le")[: 2 * matcher.start()].decode("utf-16-le") if groups else ""

@@ -28,8 +28,8 @@ class Table(dict[str, Any]):
     def _refused(self, *_args: Any, **_keywords: Any) -> NoReturn:
         raise TypeError("the user configuration cannot be changed; dict(table) is a copy of your own")
 
-    __setitem__ = __delitem__ = __ior__ = _refused  # type: ignore[assignment]
-    clear = pop = popitem = setdefault = update = _refused  # type: ignore[assignment]
+    __setitem__ = __delitem__ = __ior__ = _refused
+    clear = pop = popitem = setdefault = update = _refused
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Table, (dict(self),)

@@ -22,7 +22,7 @@ _WORD_EDGE = "(?:(?<=[a-zA-Z0-9_])(?![a-zA-Z0-9_])|(?<![a-zA-Z0-9_])(?=[a-zA-Z0-
 _NO_WORD_EDGE = "(?:(?<=[a-zA-Z0-9_])(?=[a-zA-Z0-9_])|(?<![a-zA-Z0-9_])(?![a-zA-Z0-9_]))"
 _CLASSES = {"d": "0-9", "w": "a-zA-Z0-9_", "s": " \\t\\n\\x0b\\f\\r"}
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_WHOLE_CHARACTERS = "(?![^\\s\\S])"  # always true; with such a class, Java matches nothing between half characters
+_WHOLE_CHARACTERS = "(?![^\\s\\S\U00010000])"  # always true; such a character makes Java step by whole characters
 _CONDITIONS = ("(?<=", "(?<!", "(?=", "(?!")
 _MOST = 1000
 """The greatest number in a ``{n,m}``."""
@@ -86,7 +86,7 @@ class _Reader:
 
     def __init__(self, text: str) -> None:
         self._text, self._at, self._groups = text, 0, 0
-        self._dot_is_all, self._negated = False, False
+        self._dot_is_all, self._conditions = False, 0
 
     def whole(self) -> Pattern:
         flags = self._flags()
@@ -95,7 +95,8 @@ class _Reader:
             raise self._wrong("there is no ( for this )")
         opened = f"(?{flags})" if flags else ""
         literal = None if flags or self._groups else part.literal
-        java = part.java if part.shortest else f"{_WHOLE_CHARACTERS}(?:{part.java})"
+        plain = part.shortest and not any(sign in part.java for sign in _CONDITIONS)
+        java = part.java if plain else f"(?:{part.java}){_WHOLE_CHARACTERS}"
         return Pattern(self._text, opened + java, opened + part.python, self._groups, part.shortest, literal)
 
     def _flags(self) -> str:
@@ -198,9 +199,9 @@ class _Reader:
     def _group(self) -> _Part:
         begin = self._at - 1
         opened, moves = self._opened(begin)
-        outer, self._negated = self._negated, self._negated or opened in ("(?!", "(?<!")
+        self._conditions += not moves
         inner = self._alternatives()
-        self._negated = outer
+        self._conditions -= not moves
         if self._peek() != ")":
             raise self._wrong("there is no ) for this (", begin)
         self._at += 1
@@ -239,8 +240,8 @@ class _Reader:
         return "(", True
 
     def _count_group(self, begin: int) -> None:
-        if self._negated:
-            raise self._wrong("within (?! and (?<! a group keeps its text in Java alone; write (?:...)", begin)
+        if self._conditions:
+            raise self._wrong("Java keeps the text of a group in a condition longer than Python; write (?:...)", begin)
         self._groups += 1
 
     def _escaped(self) -> _Part:
