@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.types import StringType, StructField, StructType
@@ -333,22 +333,59 @@ BUCKET = max(UPPER - LOWER, timedelta(minutes=1))
 """Tuples whose times lie in one bucket leave together when none of them can meet a partner any more (decision 20)."""
 
 
-def _interval(history: list[Batch], outer: tuple[bool, bool]) -> dict[str, Held | Waiting]:
-    came: dict[str, list[tuple[int, str, int, datetime]]] = {NUMBERS: [], OTHERS: []}
+T = TypeVar("T")
+TimeOf = Callable[[int], datetime | None]
+
+
+@dataclass(frozen=True)
+class _Joined(Generic[T]):
+    """The tuples of two streams that are joined by time, and the watermarks: of each stream, and of the join.
+
+    Of those that came in time: the batch, the word, the number, and what decides on their partners."""
+
+    came: Mapping[str, list[tuple[int, str, int, T]]]
+    late: Mapping[str, list[tuple[str, int]]]
+    marks: Mapping[str, datetime | None]
+    low: datetime | None
+
+    def states(self) -> dict[str, Held | Waiting]:
+        """What is the same for all joins: the watermarks, and the streams of late tuples."""
+        return {
+            "pairs.left.watermark": _global(self.marks[NUMBERS]),
+            "pairs.right.watermark": _global(self.marks[OTHERS]),
+            "lateLeft": _sums(self.late[NUMBERS]),
+            "lateRight": _sums(self.late[OTHERS]),
+        }
+
+
+def _joined(
+    history: list[Batch],
+    time_of: TimeOf,
+    moved: Callable[[datetime | None, Iterable[Row]], datetime | None],
+    kept: Callable[[datetime, datetime | None], T | None],
+) -> _Joined[T]:
+    """`kept` gives what is kept of a time, by the watermark of the join before its batch; None if it is late."""
+    came: dict[str, list[tuple[int, str, int, T]]] = {NUMBERS: [], OTHERS: []}
     late: dict[str, list[tuple[str, int]]] = {NUMBERS: [], OTHERS: []}
     marks: dict[str, datetime | None] = {NUMBERS: None, OTHERS: None}
     low: datetime | None = None
     for txid, batch in enumerate(history, 1):
         for stream, rows in batch.items():
             for word, seq in rows:
-                at = moment(seq)
-                if at is None or (low is not None and at < low):
+                at = time_of(seq)
+                if at is None or (held := kept(at, low)) is None:
                     late[stream].append((word, checksum(seq)))
                 else:
-                    came[stream].append((txid, word, seq, at))
-        marks = {stream: _moved(mark, batch[stream]) for stream, mark in marks.items()}
+                    came[stream].append((txid, word, seq, held))
+        marks = {stream: moved(mark, batch[stream]) for stream, mark in marks.items()}
         known = [mark for mark in marks.values() if mark is not None]
         low = min(known) if len(known) == 2 else None
+    return _Joined(came, late, marks, low)
+
+
+def _interval(history: list[Batch], outer: tuple[bool, bool]) -> dict[str, Held | Waiting]:
+    joined = _joined(history, moment, _moved, lambda at, low: at if low is None or at >= low else None)
+    came, low = joined.came, joined.low
     met: set[int] = set()
     left = list[tuple[str, int]]()
     for _, word, seq, at in came[NUMBERS]:
@@ -361,14 +398,7 @@ def _interval(history: list[Batch], outer: tuple[bool, bool]) -> dict[str, Held 
             closed = low is not None and EPOCH + ((at - EPOCH) // BUCKET + 1) * BUCKET + wait <= low
             if leaves and closed and seq not in met:
                 left.append((word, pair(seq, None) if stream == NUMBERS else pair(None, seq)))
-    return {
-        "pairs": _waiting(came, low),
-        "pairs.left.watermark": _global(marks[NUMBERS]),
-        "pairs.right.watermark": _global(marks[OTHERS]),
-        "matched": _sums(left),
-        "lateLeft": _sums(late[NUMBERS]),
-        "lateRight": _sums(late[OTHERS]),
-    }
+    return {"pairs": _waiting(came, low), "matched": _sums(left), **joined.states()}
 
 
 def _waiting(came: Mapping[str, list[tuple[int, str, int, datetime]]], low: datetime | None) -> Waiting:
@@ -380,21 +410,11 @@ def _waiting(came: Mapping[str, list[tuple[int, str, int, datetime]]], low: date
 
 
 def _window_join(history: list[Batch], outer: tuple[bool, bool]) -> dict[str, Held | Waiting]:
-    came: dict[str, list[tuple[int, str, int, list[datetime]]]] = {NUMBERS: [], OTHERS: []}
-    late: dict[str, list[tuple[str, int]]] = {NUMBERS: [], OTHERS: []}
-    marks: dict[str, datetime | None] = {NUMBERS: None, OTHERS: None}
-    low: datetime | None = None
-    for txid, batch in enumerate(history, 1):
-        for stream, rows in batch.items():
-            for word, seq in rows:
-                at = together(seq)
-                if at is not None and (starts := _starts(at, SLIDES, low)):
-                    came[stream].append((txid, word, seq, starts))
-                else:
-                    late[stream].append((word, checksum(seq)))
-        marks = {stream: _onward(mark, batch[stream], together) for stream, mark in marks.items()}
-        known = [mark for mark in marks.values() if mark is not None]
-        low = min(known) if len(known) == 2 else None
+    def moved(mark: datetime | None, rows: Iterable[Row]) -> datetime | None:
+        return _onward(mark, rows, together)
+
+    joined = _joined(history, together, moved, lambda at, low: _starts(at, SLIDES, low) or None)
+    came, low = joined.came, joined.low
     inside: dict[str, dict[tuple[datetime, str], list[int | None]]] = {NUMBERS: {}, OTHERS: {}}
     for stream, tuples in came.items():
         for _, word, seq, starts in tuples:
@@ -412,14 +432,8 @@ def _window_join(history: list[Batch], outer: tuple[bool, bool]) -> dict[str, He
         for txid, word, seq, starts in came[stream]
         if any(_open(start, SLIDES, low) for start in starts)
     )
-    return {
-        "pairs": Waiting(waiting, waiting, timedelta(microseconds=SLIDES.slide)),
-        "pairs.left.watermark": _global(marks[NUMBERS]),
-        "pairs.right.watermark": _global(marks[OTHERS]),
-        "matched": _sums(matched),
-        "lateLeft": _sums(late[NUMBERS]),
-        "lateRight": _sums(late[OTHERS]),
-    }
+    pairs = Waiting(waiting, waiting, timedelta(microseconds=SLIDES.slide))
+    return {"pairs": pairs, "matched": _sums(matched), **joined.states()}
 
 
 def _sessions(history: list[Batch], with_late: bool) -> dict[str, Held | Waiting]:
