@@ -5,7 +5,7 @@ that came first, by the rules of deltalake; ``test_fake_delta.py`` holds them ag
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
 from types import SimpleNamespace
@@ -59,11 +59,13 @@ class Change:
     removed: Sequence[Removed] = ()
     properties: Mapping[str, str] | None = None
 
-    def collides(self, later: "Change") -> str:
-        """Return why a version that was to follow the one before this one cannot follow this one; "" if it can."""
+    def collides(self, later: "Change", read: Container[str]) -> str:
+        """Return why a version that was to follow an earlier one cannot follow this one; "" if it can.
+
+        `read` are the paths of the files of that earlier version."""
         if self.properties is not None:
             return "Metadata changed since last commit."
-        if any(file.changes for file in self.removed):
+        if any(file.changes and file.path in read for file in self.removed):
             return "Commit failed: a concurrent transaction deleted data this operation read."
         if self.numbers.keys() & later.numbers.keys():
             return "Concurrent transaction failed."
@@ -206,7 +208,7 @@ class FakeTable:
             last = self._last()
             for version in range(seen.version + 1, last + 1):
                 winner = self._at(version).change
-                if winner is None or (why := winner.collides(change)):
+                if winner is None or (why := winner.collides(change, self._now.files)):
                     raise exceptions.CommitFailedError(f"Failed to commit transaction: {why}")
             seen = self._at(last)
         raise exceptions.CommitFailedError("Failed to commit transaction: too many tries")
