@@ -1,6 +1,7 @@
 """Limits of time with one timer: they have the meaning of asyncio's, and ring in the order of their times."""
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -30,6 +31,24 @@ async def test_alarms_ring_in_the_order_of_their_times(alarms: Alarms) -> None:
     alarm.cancel()
     await asyncio.sleep(0.05)
     assert rung == ["first", "second", "third"]
+
+
+def test_alarms_ring_in_the_loop_of_uvloop() -> None:
+    uvloop = pytest.importorskip("uvloop")
+
+    async def test() -> None:
+        alarms, rung, loop = Alarms(), list[int](), asyncio.get_running_loop()
+        for number in range(3):
+            alarms.after(0.01, lambda number=number: rung.append(number))  # type: ignore[misc]
+        loop.call_later(0.008, lambda: alarms.after(0.01, lambda: rung.append(3)))
+        loop.call_later(0.005, time.sleep, 0.02)  # all timers fire at once
+        for _ in range(200):
+            await asyncio.sleep(0.001)
+            alarms.after(0.0, lambda: None)
+        assert sorted(rung) == [0, 1, 2, 3]
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(test())
 
 
 @in_loop

@@ -5,6 +5,7 @@ stays: when it fires, it is set again for the limit that comes next.
 """
 
 import asyncio
+import math
 from collections.abc import Callable
 from types import TracebackType
 
@@ -14,7 +15,7 @@ class Alarm:
 
     __slots__ = ("_alarms", "call", "due")
 
-    def __init__(self, alarms: "Alarms", due: float, call: Callable[[], None]) -> None:
+    def __init__(self, alarms: "Alarms", due: float, call: Callable[[], object]) -> None:
         self._alarms, self.due, self.call = alarms, due, call
 
     def cancel(self) -> None:
@@ -28,13 +29,15 @@ class Alarms:
     def __init__(self) -> None:
         self._set: dict[Alarm, None] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._rings = math.inf
+        """The time of the timer. uvloop does not know it any more once the timer has fired, before `_ring` runs."""
 
-    def after(self, seconds: float, call: Callable[[], None]) -> Alarm:
+    def after(self, seconds: float, call: Callable[[], object]) -> Alarm:
         """Call a function in so many seconds."""
         loop = asyncio.get_running_loop()
         alarm = Alarm(self, loop.time() + seconds, call)
         self._set[alarm] = None
-        if self._timer is None or alarm.due < self._timer.when():
+        if alarm.due < self._rings:
             self._wake(loop, alarm.due)
         return alarm
 
@@ -49,10 +52,10 @@ class Alarms:
     def _wake(self, loop: asyncio.AbstractEventLoop, at: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = loop.call_at(at, self._ring, loop)
+        self._timer, self._rings = loop.call_at(at, self._ring, loop), at
 
     def _ring(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._timer, now = None, loop.time()
+        self._timer, self._rings, now = None, math.inf, loop.time()
         try:
             for alarm in [each for each in self._set if each.due <= now]:
                 if alarm in self._set:  # an earlier alarm may have cancelled it
