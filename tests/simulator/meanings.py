@@ -349,7 +349,7 @@ class _Joined(Generic[T]):
     low: datetime | None
 
     def states(self) -> dict[str, Held | Waiting]:
-        """What is the same for all joins: the watermarks, and the streams of late tuples."""
+        """Return the contents that all joins have: of the watermarks, and of the streams of late tuples."""
         return {
             "pairs.left.watermark": _global(self.marks[NUMBERS]),
             "pairs.right.watermark": _global(self.marks[OTHERS]),

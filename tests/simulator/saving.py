@@ -45,7 +45,7 @@ class Saves:
         self._deaths = self._dice.choice((0, 0, 1, 1, 2))
         """How often the fork dies while it is made."""
         self._first: History | None = None
-        """What was frozen in the first topology, once the fork has begun."""
+        """Return the batches that were frozen in the first topology, once the fork has begun."""
         self._before: dict[Any, Any] = {}
         """The data of the first topology on the server."""
         self.forked = False
@@ -143,7 +143,7 @@ class Saves:
             self._saved, self._history = saved, history.up_to(txid)
 
     def _history_of(self, driver: Driver) -> History:
-        """What was frozen in a driver's topology. One of the first topology may end its savepoint beside the fork."""
+        """Return the batches frozen in a driver's topology. One of the first may end its savepoint beside the fork."""
         if self._first is None or driver.life == self._world.lives:
             return self._world.history
         return self._first

@@ -297,13 +297,24 @@ class Checkpoints(OfDriver, TransactionOperation):
         return int(self.memory)
 
 
+_PAIRED = "word, seq, at, leftCheck, other, otherAt, rightCheck"
+
+
+def _both(stream: Streams, time_of: Callable[[int], datetime | None]) -> list[Any]:
+    """Return the streams of a join, with times and checksums."""
+    numbered = [stream(name) for name in (NUMBERS, OTHERS)]
+    return [each.each("seq", time_of, "at timestamp").each("seq", checksum, "check long") for each in numbered]
+
+
+def _summed_late(pairs: Any) -> None:
+    _summed(pairs.late("left"), "lateLeft")
+    _summed(pairs.late("right"), "lateRight")
+
+
 def _interval(kind: str) -> Callable[[Streams, TridentTopology], None]:
     def make(stream: Streams, topology: TridentTopology) -> None:
         """pairs: the tuples that wait for a partner. matched: what left. lateLeft, lateRight: what came too late."""
-        left, right = (
-            stream(name).each("seq", moment, "at timestamp").each("seq", checksum, "check long")
-            for name in (NUMBERS, OTHERS)
-        )
+        left, right = _both(stream, moment)
         pairs = left.intervalJoin(
             right,
             "word",
@@ -311,13 +322,12 @@ def _interval(kind: str) -> Callable[[Streams, TridentTopology], None]:
             timestampField="at",
             lateness=LATENESS,
             joinType=kind,
-            outputFields="word, seq, at, leftCheck, other, otherAt, rightCheck",
+            outputFields=_PAIRED,
             stateFactory=InWorld("pairs"),
             name="pairs",
         )
         _summed(pairs.each(["seq", "other"], pair, "check long"), "matched")
-        _summed(pairs.late("left"), "lateLeft")
-        _summed(pairs.late("right"), "lateRight")
+        _summed_late(pairs)
 
     return make
 
@@ -326,22 +336,18 @@ def _window_join(kind: str) -> Callable[[Streams, TridentTopology], None]:
     def make(stream: Streams, topology: TridentTopology) -> None:
         """pairs: the tuples that wait for the end of their windows. matched: what left. lateLeft, lateRight: what came
         too late."""
-        left, right = (
-            stream(name).each("seq", together, "at timestamp").each("seq", checksum, "check long")
-            for name in (NUMBERS, OTHERS)
-        )
+        left, right = _both(stream, together)
         pairs = left.windowJoin(
             right,
             "word",
             SLIDES,
             joinType=kind,
-            outputFields="word, seq, at, leftCheck, other, otherAt, rightCheck",
+            outputFields=_PAIRED,
             stateFactory=InWorld("pairs"),
             name="pairs",
         )
         _summed(pairs.each(["windowStart", "seq", "other"], pair_in, "check long"), "matched")
-        _summed(pairs.late("left"), "lateLeft")
-        _summed(pairs.late("right"), "lateRight")
+        _summed_late(pairs)
 
     return make
 
@@ -535,7 +541,7 @@ def pair(left: int | None, right: int | None) -> int:
 
 
 def pair_in(start: datetime, left: int | None, right: int | None) -> int:
-    """What a pair of tuples adds to a sum in the window that begins then."""
+    """Return the number that a pair of tuples adds to a sum in the window that begins at `start`."""
     return pair(left, right) ^ int(start.timestamp()) & 0xFFFFFF
 
 

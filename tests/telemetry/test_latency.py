@@ -131,7 +131,7 @@ class Timed(BatchSpout):
 
 
 class TimedParts(OpaquePartitionedSpout):
-    """The same for two partitions."""
+    """Emits one batch of two partitions with times as they are given."""
 
     outputFields = "word string"
 

@@ -43,7 +43,7 @@ class SourceArguments:
 
     @property
     def isServer(self) -> bool:
-        """Whether the source is the URL of a server."""
+        """True if the source is the URL of a server."""
         return self.source.startswith(_SERVERS)
 
     @property

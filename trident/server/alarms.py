@@ -1,7 +1,7 @@
 """Limits of time for the requests of one event loop, with one timer for all of them.
 
-`asyncio.timeout` begins and cancels a timer for each request. A limit here costs a fifth of that, because the timer
-stays: when it fires, it is set again for the limit that comes next.
+`asyncio.timeout` begins and cancels a timer for each request. A limit here takes about half of its time, because the
+timer stays: when it fires, it is set again for the limit that comes next.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ class Alarms:
         self._set: dict[Alarm, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._rings = math.inf
-        """The time of the timer. uvloop does not know it any more once the timer has fired, before `_ring` runs."""
+        """The time of the timer. For a time that has come, the loop of uvloop returns a handle without it."""
 
     def after(self, seconds: float, call: Callable[[], object]) -> Alarm:
         """Call a function in so many seconds."""
