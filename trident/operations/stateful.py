@@ -139,6 +139,11 @@ class Stateful(UpdateForm):
     timers: Timers | None = None
 
     @property
+    def passes_on(self) -> bool:
+        """True if its input tuples pass unchanged."""
+        return not self.emits
+
+    @property
     def meaning(self) -> str:
         """The name that stores keep with the values."""
         return "put" if self.timers is None else self.timers.meaning

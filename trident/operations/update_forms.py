@@ -21,6 +21,11 @@ class UpdateForm:
     """True if the update passes tuples on or drops them. Progress events count those that it drops."""
 
     @property
+    def passes_on(self) -> bool:
+        """True if the tuples that the update emits are tuples that it got, unchanged."""
+        return self.holds_back
+
+    @property
     def meaning(self) -> str:
         """The name that stores keep with the values. A store with another name is refused."""
         return "put"

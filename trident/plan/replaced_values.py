@@ -4,12 +4,13 @@
 batches adds up such values, it counts the former value's tuples again.
 """
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from typing import Any
 
 from trident.base.step import Step
 from trident.operations.bundles import Bundle
 from trident.operations.filtered_aggregators import as_written
+from trident.plan.determining_fields import Names, determining
 from trident.plan.nodes import Emitted, Join, MultiReduce, Node, StateWriter, sources_of
 from trident.plan.states import state_traits
 
@@ -43,19 +44,47 @@ def _counting(aggregator: Any) -> str | None:
     return type(as_written(aggregator)).__name__
 
 
-def _replacing(node: Node, every_change: Container[Node]) -> StateWriter | None:
+def _replacing(node: Node, every_change: Container[Node], by: Names | None = None) -> StateWriter | None:
     """Return the state whose values replace each other in the tuples of a node; None if there is no such state.
 
-    Values that pass a node in `every_change` do not count.
+    Values that pass a node in `every_change` do not count. `by` are the fields by which a later step passes on only the
+    first tuple, for ever: if the key of a state determines them, a key's later values end there.
     """
     if node in every_change:
         return None
     writer = node.source if isinstance(node, Emitted) else node
     if isinstance(writer, StateWriter):
-        return writer if state_traits(writer).replaces(writer) else None
-    if isinstance(node, MultiReduce):
+        return _of_state(writer, every_change, by)
+    if isinstance(node, Join) and _pairs_come_once(node, every_change):
         return None
-    found = [_replacing(source, every_change) for source in sources_of(node)]
-    if isinstance(node, Join) and not all(found):
-        return None  # one source has tuples that come once, so the pairs do too
+    found = _in_sources(node, every_change, None if by is None else determining(node, by))
+    if isinstance(node, MultiReduce) and not all(found):
+        return None  # the reducer may emit something only for a tuple that comes once
     return next((state for state in found if state is not None), None)
+
+
+def _of_state(writer: StateWriter, every_change: Container[Node], by: Names | None) -> StateWriter | None:
+    """Return the same for the tuples that leave a step with a state."""
+    traits = state_traits(writer)
+    if traits.replaces(writer):
+        return None if by is not None and by.issubset(traits.keys(writer).names) else writer
+    if not traits.passes_on(writer):
+        return None
+    first = traits.first_of(writer)
+    if first is not None and not any(_in_sources(writer, every_change, [frozenset(first)])):
+        return None
+    one = len(sources_of(writer)) == 1  # its tuples pass unchanged, while a pair of two streams has other fields
+    found = _in_sources(writer, every_change, [by] if by is not None and one else None)
+    return next((state for state in found if state is not None), None)
+
+
+def _pairs_come_once(node: Join, every_change: Container[Node]) -> bool:
+    """Return whether each pair has a tuple that comes once: that of a source which the pair never lacks."""
+    found = _in_sources(node, every_change, None)
+    return any(state is None and not outer for state, outer in zip(found, node.outer, strict=True))
+
+
+def _in_sources(node: Node, every_change: Container[Node], by: Sequence[Names] | None) -> list[StateWriter | None]:
+    sources = sources_of(node)
+    each = [None] * len(sources) if by is None else by
+    return [_replacing(source, every_change, names) for source, names in zip(sources, each, strict=True)]

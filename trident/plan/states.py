@@ -22,6 +22,7 @@ from trident.plan.letters import keeper_of
 from trident.plan.watermark_names import watermark_meaning
 from trident.plan.window_inputs import closed_by, counted_by
 from trident.plan.window_schema import PARTITION, has_bounds
+from trident_state.store import ttl_of_factory
 
 H = TypeVar("H", bound=nodes.Node)
 
@@ -92,6 +93,12 @@ class StateTraits(Generic[H]):
     replaces: Callable[[H], bool] = lambda node: False
     """True if a new value of a key replaces the key's former one in `newValuesStream`."""
 
+    passes_on: Callable[[H], bool] = lambda node: False
+    """True if the update emits tuples of its sources, or pairs of them, so that a value that replaces one comes too."""
+
+    first_of: Callable[[H], tuple[str, ...] | None] = lambda node: None
+    """The fields by which the update passes on only the first tuple, for ever; None if there are no such fields."""
+
     emits_changes: Callable[[H], bool] = lambda node: False
     """True if the tuples that the update emits are changes of rows, of which a batch has one for a row."""
 
@@ -161,6 +168,11 @@ def _always(node: nodes.Node) -> bool:
     return True
 
 
+def _first_of(node: nodes.PartitionPersist) -> tuple[str, ...] | None:
+    forgets = node.updating.time is not None or ttl_of_factory(node.state.factory) is not None
+    return tuple(node.keys.names) if node.updating.holds_back and not forgets else None
+
+
 def _window_time(node: nodes.Window, side: int) -> Timing | None:
     config = node.windowing.config
     return None if isinstance(config, CountWindow) else config
@@ -218,6 +230,8 @@ STATES: Mapping[type[nodes.Node], StateTraits[Any]] = {
         same_in_parts=lambda node: node.updating.same_in_parts,
         late_by=lambda node, side: node.updating.time,
         replaces=lambda node: node.updating.replaces,
+        passes_on=lambda node: node.updating.passes_on,
+        first_of=_first_of,
         holds_back=lambda node: node.updating.holds_back,
         in_order=lambda node: tuple((node.source.schema if node.updating.holds_back else node.keys).names),
         presents=lambda node: node.updating.presents,
@@ -257,6 +271,7 @@ STATES: Mapping[type[nodes.Node], StateTraits[Any]] = {
         "emitted",
         _by_watermark,
         late_by=lambda node, side: node.joining.sides[side].config,
+        passes_on=_always,
         wakes=lambda node: wakes(node.joining.sides[0].config),
         in_windows=True,
     ),
@@ -267,6 +282,7 @@ STATES: Mapping[type[nodes.Node], StateTraits[Any]] = {
         "emitted",
         _by_watermark,
         late_by=lambda node, side: node.joining.sides[side].config,
+        passes_on=_always,
         wakes=lambda node: wakes(node.joining.window),
         closing=lambda node: (*(side.config for side in node.joining.sides), *closed_by(node)),
         in_windows=True,
