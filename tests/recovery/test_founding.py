@@ -13,7 +13,8 @@ from tests.support.server import RedisServer
 from trident import Count, Sum, TridentTopology, openState
 from trident.base import crash_points
 from trident.base.attempt import Lease
-from trident.base.errors import LogMismatchError, StateOwnedError
+from trident.base.errors import LogMismatchError, StateLostError, StateOwnedError
+from trident.batches import log_retention
 from trident.log.sqlite_log import SqliteLog
 from trident.run.start import LOG_FILE
 from trident.state import DeltaMapState, MemoryMapState, RedisMapState, SqliteMapState
@@ -86,6 +87,30 @@ def test_a_store_that_falls_back_to_an_interrupted_founding_is_made_again_while_
     with start_local(topology, name="wc", checkpointLocation=tmp_path) as running:
         running.processAllAvailable(timeout=20)
         assert dict(running.state("counts").items()) == {"a": 2, "b": 1}
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_store_that_falls_back_to_an_interrupted_founding_gets_all_batches_again_if_the_log_has_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: bool
+) -> None:
+    place, copied = tmp_path / "state.sqlite", tmp_path / "copied.sqlite"
+    topology = counting([["a", "b"], ["a"], ["c"]], SqliteMapState.opaque(place))
+    kill_at("start.state.created", topology, tmp_path)
+    shutil.copy(place, copied)
+    if not kept:
+        trim = SqliteLog.trim
+        monkeypatch.setattr(log_retention, "TRIM_EVERY", 1)
+        monkeypatch.setattr(SqliteLog, "trim", lambda self, *where: trim(self, *where[:3], 0, 0))
+    run(topology, tmp_path)
+    shutil.copy(copied, place)
+    if kept:
+        with start_local(topology, name="wc", checkpointLocation=tmp_path) as running:
+            running.processAllAvailable(timeout=20)
+            assert dict(running.state("counts").items()) == {"a": 2, "b": 1, "c": 1}
+        return
+    for _ in range(2):
+        with pytest.raises(StateLostError, match="or its first creation was interrupted.* only the batches after 3"):
+            run(topology, tmp_path)
 
 
 def summing(factory: Any) -> TridentTopology:

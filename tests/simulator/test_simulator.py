@@ -13,7 +13,7 @@ import pytest
 
 from tests.simulator import fake_log, planted, records
 from tests.simulator.driver import Driver
-from tests.simulator.fake_log import LogDisk, State
+from tests.simulator.fake_log import Group, LogDisk, State
 from tests.simulator.fake_redis import FakeRedis
 from tests.simulator.families import EVERY, EXECUTORS, SAVEPOINTS, world_of
 from tests.simulator.fleet import some
@@ -178,15 +178,18 @@ def test_a_changed_program_may_stop_because_spark_failed() -> None:
         assert world._why_right(driver, SparkFailedError("Spark lost its workers")) == "again"
 
 
-@pytest.mark.parametrize(("epoch", "lost"), [(b"3", True), (b"4", False)])
-def test_a_state_of_which_only_an_interrupted_creation_is_left_is_lost(epoch: bytes, lost: bool) -> None:
+@pytest.mark.parametrize(("epoch", "kept", "lost"), [(b"3", 6, True), (b"3", 5, False), (b"4", 5, False)])
+def test_a_state_of_which_only_an_interrupted_creation_is_left_is_lost_unless_the_log_has_all_batches(
+    epoch: bytes, kept: int, lost: bool
+) -> None:
     """The server lost the creation after it, and so the state, as if it had nothing left."""
     with machine():
         world: Any = world_of(1)
         world.setting.homes, world.lost_writes = {"counts": "redis"}, 1
-        world.disk.states["counts"] = State(Birth(world.group, 0, epoch=4, founded=True))
+        world.disk.states["counts"] = State(Birth(world.group, 5, epoch=4, founded=True))
+        world.disk.groups[world.group] = Group(kept=kept)
         for tag in world.setting.tags("counts"):
-            world.server.data[b"p:{%b}:m" % tag] = {b"marker": b"0", b"epoch": epoch}
+            world.server.data[b"p:{%b}:m" % tag] = {b"marker": b"9", b"epoch": epoch}
         assert _lost(world) is lost
 
 

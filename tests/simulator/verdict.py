@@ -76,7 +76,10 @@ def _lost(world: "World") -> bool:
         metas = [world.server.data.get(b"p:{%b}:m" % tag, {}) for tag in world.setting.tags(state)]
         if min(int(meta.get(b"marker", b"-1")) for meta in metas) < max(kept, 0):
             return True
-        epoch = world.disk.states[state].birth.epoch if state in world.disk.states else 0
-        if min(int(meta.get(b"epoch", b"0")) for meta in metas) < epoch:
+        if state not in world.disk.states:
+            continue
+        held, birth = world.disk.states[state], world.disk.states[state].birth
+        in_log = kept <= birth.txid and (not birth.filled or held.content is not None)
+        if not in_log and min(int(meta.get(b"epoch", b"0")) for meta in metas) < birth.epoch:
             return True  # what is left is of a creation that was interrupted before
     return False

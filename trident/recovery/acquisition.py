@@ -53,7 +53,7 @@ from trident.recovery.first_content import FirstContents
 from trident.recovery.folder_owner import take_objects
 from trident.recovery.fork_origin import check_fork
 from trident.recovery.group_membership import Membership, join_log
-from trident.recovery.incarnations import check_incarnation, of_another_life
+from trident.recovery.incarnations import of_another_life, of_earlier_life
 from trident.recovery.index_filling import NewIndex, check_no_waiting, content_of_index, new_indexes
 from trident.recovery.initial_content import content_of
 from trident.recovery.program_compatibility import Names, match_waiting_batches
@@ -430,7 +430,8 @@ def _check_states(
         if birth is not None and frozen > birth.txid and not _is_filled_now(name, birth, history, log):
             if any(group.marker is None for group in report.groups):
                 raise _lost(node, frozen, birth, bool(log.manifest(name)), settings)
-            check_incarnation(name, report, birth, history.committed, settings)
+            if of_another_life(report, birth) and not _is_in_log(name, birth, group, log):
+                raise of_earlier_life(node, birth, log.kept_since(group.name), settings)
         _check_not_ahead(name, report, frozen, settings)
         if birth is not None:
             _check_no_later_stage(name, report, furthest, birth, settings)
@@ -465,6 +466,13 @@ def _backfilled(program: Program, pending: Pending, fill: Fill) -> list[tuple[St
 def _is_filled_now(name: str, birth: Birth, history: History, log: TransactionLog) -> bool:
     """Return whether a state was born with a content and its store may lack it: no batch after it is committed."""
     return bool(birth.filled) and history.committed <= birth.txid and log.content(name, birth.txid) is not None
+
+
+def _is_in_log(name: str, birth: Birth, group: Group, log: TransactionLog) -> bool:
+    """Return whether the log has all that was written to a state since its birth, so that nothing is lost with it."""
+    if group.name not in log.groups() or log.kept_since(group.name) > birth.txid:
+        return False
+    return not birth.filled or log.content(name, birth.txid) is not None
 
 
 def _check_begins(node: StateWriter, birth: Birth | None, settings: Settings) -> None:
@@ -550,7 +558,7 @@ def _create(name: str, store: Store, birth: Birth, log: TransactionLog, lease: L
             f"the store of state {name!r} got a state of topology {report.identity.topology!r} (log "
             f"{report.identity.log}) during this start; start again, with another store for one of the two"
         )
-    if of_another_life(report, birth):  # `_check_states` has allowed this: no batch since the birth is lost
+    if of_another_life(report, birth):  # `_check_states` has allowed this: the log has each batch since the birth
         store.drop(lease)
         report = store.report()
     if any(group.marker is None for group in report.groups):

@@ -3,6 +3,8 @@
 from trident.base.errors import LogMismatchError, StateLostError
 from trident.configuration.settings import Settings
 from trident.log.protocol import Birth
+from trident.plan.nodes import StateWriter
+from trident.plan.watermark_names import dropped_by
 from trident_state.messages import StoreReport
 
 
@@ -17,18 +19,19 @@ def of_another_life(report: StoreReport, birth: Birth) -> bool:
     return any(group.lease is not None and group.lease.epoch < birth.epoch for group in report.groups)
 
 
-def check_incarnation(name: str, report: StoreReport, birth: Birth, committed: int, settings: Settings) -> None:
-    """Raise StateLostError if the store holds the contents of a state that was dropped, and lacks committed batches.
+def of_earlier_life(node: StateWriter, birth: Birth, kept: int, settings: Settings) -> StateLostError:
+    """Return the error for a store with the contents of a state that was dropped, which the log cannot replace.
 
-    Before the first commit it lacks only batches that wait, and is created again. It may also hold a creation that was
-    interrupted, of a state that nobody dropped.
+    The store may also hold a creation that was interrupted, of a state that nobody dropped. The log keeps the batches
+    after `kept`.
     """
-    if committed > birth.txid and of_another_life(report, birth):
-        raise StateLostError(
-            f"state {name!r} was dropped and recreated after txid {birth.txid}, or its first creation was interrupted, "
-            f"but its store still has the state from before that: the store was restored from an older copy. Restore "
-            f"it from a newer copy, or drop it again with dropState({settings.name!r}, {name!r}, ...)"
-        )
+    drop = settings.drop(dropped_by(node), node.state.factory.survives)
+    return StateLostError(
+        f"state {node.state.name!r} was dropped and recreated after txid {birth.txid}, or its first creation was "
+        f"interrupted, but its store still has the state from before that: the store was restored from an older copy, "
+        f"and the log keeps only the batches after {kept}. Restore the store from a newer copy; or drop the state "
+        f"again with {drop}, so that it starts empty with the next batch; or {settings.way_out}"
+    )
 
 
 def check_this_log(name: str, report: StoreReport, uuid: str) -> None:
@@ -37,6 +40,6 @@ def check_this_log(name: str, report: StoreReport, uuid: str) -> None:
         raise LogMismatchError(
             f"the store of state {name!r} has the state of another log (uuid {report.identity.log}), while a driver "
             f"of this log (uuid {uuid}) runs: the store was restored to a time before a reset, or was replaced by "
-            f"another store. Restore it from a newer copy, or discard log and states with topology.reset(name, "
-            f"checkpointLocation)"
+            f"another store. Restore it from a newer copy, or discard log and states with "
+            f"topology.reset(name, checkpointLocation)"
         )
