@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from pyarrow import types as kinds
 
 from trident.base.callsite import site_of
+from trident.base.discarding import reset_with
 from trident.base.errors import (
     SnapshotMovedError,
     StateRecoveringError,
@@ -31,7 +32,7 @@ from trident_state.state_shape import Combine
 
 TOO_LONG_HINT = (
     "The batch stays in the log: drop this state (with dropState, it starts empty after the batch), or discard log and "
-    "all states (topology.reset); then filter such values out, or divide them among several keys"
+    f"all states ({reset_with()}); then filter such values out, or divide them among several keys"
 )
 """The advice in an error for a batch that can never be applied because a value is too long for its store."""
 
@@ -43,7 +44,7 @@ def overflow_hint(combine: Combine) -> str:
     wider = combine.wider or "declare a wider type for the aggregator's output, or filter such values out"
     return (
         f"The batch stays in the log: drop this state (with dropState, it starts empty after the batch), or discard "
-        f"log and all states (topology.reset); then {wider}"
+        f"log and all states ({reset_with()}); then {wider}"
     )
 
 

@@ -488,7 +488,7 @@ def test_a_states_sum_beyond_its_type_names_the_way_out(aggregator: Any, several
         running.processAllAvailable()
     message = str(raised.value)
     assert f"{name} of the stored " in message and "510000000000000000" in message and "shapes.py" not in message
-    assert f"(topology.reset); then {WIDER}" in message
+    assert f"(topology.reset or the command trident reset); then {WIDER}" in message
 
 
 class Wide:

@@ -109,8 +109,8 @@ def ways(checkpoint: Path, home: str, former: str | None = None) -> str:
     return (
         f"Give the new state another name= (the stored state stays, and openState can read it); or drop it with "
         f"dropState('t', 'counts', checkpointLocation='{checkpoint}'{place}), so that it starts empty with the next "
-        f"batch; or topology.reset('t', checkpointLocation='{checkpoint}') deletes the log and all states. To keep "
-        f"its values, {declare}export them first (trident state export)"
+        f"batch; or topology.reset('t', checkpointLocation='{checkpoint}') or the command trident reset deletes the "
+        f"log and all states. To keep its values, {declare}export them first (trident state export)"
     )
 
 

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from trident.base.attempt import Lease
 from trident.base.crash_points import reach
+from trident.base.discarding import RESET
 from trident.base.errors import FencedError, StateBehindError, StateLostError, StateRecoveringError
 from trident.base.log_fields import RunLogger
 from trident.commits.carriers import Carriers
@@ -143,5 +144,5 @@ class StoreWrites:
                 f"state {state!r} is at txid {behind}, the log at {upto}, and the log keeps only the batches after "
                 f"{kept}: the log cannot restore the state. Restore the store from a copy that is newer than txid "
                 f"{kept}; or drop the state with dropState(name, {state!r}, ...), so that it starts empty with the "
-                f"next batch; or discard log and states with topology.reset(name, checkpointLocation)"
+                f"next batch; or discard log and states with {RESET}"
             )

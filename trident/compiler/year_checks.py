@@ -4,12 +4,13 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from trident.base.discarding import reset_with
 from trident.base.errors import StateValueError
 from trident.base.years import OUTSIDE_YEARS, entry_text, row_outside_years, time_text
 
 WAY_OUT = (
     "Filter such times out; if a batch with one is already frozen, drop the state (with dropState, it starts empty "
-    "after the batch), or discard log and all states (topology.reset)"
+    f"after the batch), or discard log and all states ({reset_with()})"
 )
 
 

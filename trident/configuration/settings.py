@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from trident.base.clock import Clock, SystemClock
+from trident.base.discarding import reset_with
 from trident.configuration.places import files_place
 from trident.configuration.start_options import OptionValues
 from trident.files.disk import DiskFiles
@@ -83,8 +84,8 @@ class Settings(OptionValues):
 
     @property
     def way_out(self) -> str:
-        """The call that drops log and states, in words for messages."""
-        return f"topology.reset({', '.join([repr(self.name), *self._places])}) deletes the log and all states"
+        """The call and the command that drop log and states, in words for messages."""
+        return f"{reset_with(', '.join([repr(self.name), *self._places]))} deletes the log and all states"
 
     def drop(self, state: str, survives: str, *, force: bool = False) -> str:
         """Return the call that drops one state, as text for messages.

@@ -6,6 +6,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from trident.base.discarding import RESET
 from trident.base.errors import TopologyError, TridentError
 from trident.base.finding import Finding
 from trident.configuration.places import folder
@@ -57,7 +58,7 @@ def log(case: Case) -> Iterable[Finding]:
                 yield Finding(str(where), other, _REFUSED, todo)
         except (TridentError, OSError) as error:
             todo = "Take the log's own version, folder and name, or a copy of it; to begin anew, "
-            todo += "topology.reset(name, checkpointLocation) deletes log and states"
+            todo += f"{RESET} deletes log and states"
             yield Finding(f"the log of {case.name!r}", str(error), f"{_REFUSED}: the position is in the log", todo)
 
 

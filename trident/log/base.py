@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from trident.base.attempt import Holder, Lease
+from trident.base.discarding import reset_with
 from trident.base.errors import FencedError, LogCorruptError, LogError
 from trident.log.protocol import BatchRecord, StreamRecord
 from trident_spouts.executor import Metadata
@@ -57,7 +58,7 @@ class LogBase:
     def _corrupt(self, what: str) -> LogCorruptError:
         return LogCorruptError(
             f"{self._where} is damaged: {what}. Nothing was written. Restore it from a copy, "
-            f"or discard log and states together with topology.reset(name, {self._location})"
+            f"or discard log and states together with {reset_with(f'name, {self._location}')}"
         )
 
     def _holder(self, text: str | bytes, lease: Lease | None) -> Holder | None:
@@ -79,7 +80,7 @@ class LogBase:
         return LogError(
             f"{self._where} has the format {format!r}, but this version of the library reads {ours!r}: start the "
             f"topology with the version that wrote the log, or discard log and states together with "
-            f"topology.reset(name, {self._location}). Nothing was written"
+            f"{reset_with(f'name, {self._location}')}. Nothing was written"
         )
 
     def _taken_over(self, epoch: int | str, lease: Lease) -> FencedError:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from trident.base.discarding import RESET
 from trident.base.errors import CodeChangedError, LogCorruptError
 from trident.files.store import FileStore
 from trident.frozen.files import read_whole
@@ -92,7 +93,7 @@ def missed(state: str, txid: int, group: str) -> CodeChangedError:
         f"state {state!r} is at a txid before batch {txid} of group {group!r}, and a program without this state "
         f"committed that batch: the log does not have the batch's input for the state. Give the state another name=, "
         f"drop it with dropState(name, {state!r}, ...) so that it starts empty with the next batch, or discard log and "
-        f"states with topology.reset(name, checkpointLocation)"
+        f"states with {RESET}"
     )
 
 

@@ -32,6 +32,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from trident.base.attempt import Holder, Lease
+from trident.base.discarding import reset_with
 from trident.base.errors import LogError
 from trident.base.names import check_name
 from trident.base.redis_address import Address
@@ -607,7 +608,7 @@ class RedisTransactionLog(LogBase):
     def _gone(self) -> LogError:
         return LogError(
             f"{self._where} is gone from its server, which was emptied or lost its data. Restore it from a copy, "
-            f"or discard log and states together with topology.reset(name, log=...)"
+            f"or discard log and states together with {reset_with('name, log=...')}"
         )
 
 

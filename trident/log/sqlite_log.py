@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from trident.base.attempt import Holder, Lease
+from trident.base.discarding import reset_with
 from trident.base.errors import LogError
 from trident.base.files import make_folder
 from trident.log.base import LogBase, batch_checksum, compact, holder_text, trim_until
@@ -497,7 +498,7 @@ class SqliteLog(LogBase):
             raise LogError(
                 f"{self._where} was removed or replaced during this run ({', '.join(gone)}): the driver's writes "
                 f"would be lost, so it stops. Restore the checkpoint, or discard log and states with "
-                f"topology.reset(name, ...)"
+                f"{reset_with('name, ...')}"
             )
 
     def _check_lease(self, lease: Lease) -> None:

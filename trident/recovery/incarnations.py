@@ -1,5 +1,6 @@
 """Detect a state of an earlier incarnation in a store: a store can fall back to a time before a drop or a reset."""
 
+from trident.base.discarding import RESET
 from trident.base.errors import LogMismatchError, StateLostError
 from trident.configuration.settings import Settings
 from trident.log.protocol import Birth
@@ -40,6 +41,5 @@ def check_this_log(name: str, report: StoreReport, uuid: str) -> None:
         raise LogMismatchError(
             f"the store of state {name!r} has the state of another log (uuid {report.identity.log}), while a driver "
             f"of this log (uuid {uuid}) runs: the store was restored to a time before a reset, or was replaced by "
-            f"another store. Restore it from a newer copy, or discard log and states with "
-            f"topology.reset(name, checkpointLocation)"
+            f"another store. Restore it from a newer copy, or discard log and states with {RESET}"
         )

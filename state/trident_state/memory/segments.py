@@ -13,6 +13,7 @@ import msgspec
 import pyarrow as pa
 
 from trident.base.attempt import Lease
+from trident.base.discarding import RESET
 from trident.base.errors import StateCorruptError, StateLostError
 from trident.base.files import Summed
 from trident.files.store import FileStore
@@ -101,7 +102,7 @@ def read_segment(files: FileStore, segment: Segment, schema: pa.Schema, where: s
         raise StateLostError(
             f"{where}: file {segment.name} of its snapshot at txid {segment.txid} is missing in {files.address}; "
             f"restore it from a copy; if it is elsewhere, start with that checkpointLocation or filesLocation; or "
-            f"discard log and states with topology.reset(name, checkpointLocation)"
+            f"discard log and states with {RESET}"
         ) from None
     if buffer.size != segment.bytes or zlib.crc32(buffer) != segment.checksum:
         raise _damaged(where, segment, files, f"{buffer.size} bytes with a wrong checksum")
@@ -156,5 +157,5 @@ def _write_batches(sink: Summed, batches: Iterable[pa.RecordBatch]) -> int:
 def _damaged(where: str, segment: Segment, files: FileStore, what: str) -> StateCorruptError:
     return StateCorruptError(
         f"{where}: file {segment.name} of its snapshot at txid {segment.txid} is damaged ({what}); restore the file in "
-        f"{files.address} from a copy, or discard log and states with topology.reset(name, checkpointLocation)"
+        f"{files.address} from a copy, or discard log and states with {RESET}"
     )

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from trident.base.attempt import Lease
+from trident.base.discarding import RESET
 from trident.base.errors import SnapshotMovedError, StateCorruptError, StateLostError, StateRecoveringError
 from trident_state.expiry import Cutoff, without_expired
 from trident_state.few_keys import hash_key
@@ -112,7 +113,7 @@ class Reader:
                     f"{self._where}: the server holds {present} of the {meta.keys} keys that were put under "
                     f"{layout.base(group)!r}: another client removed or added keys, or the server evicted some. "
                     f"Restore "
-                    f"the server from a copy, or discard log and states with topology.reset(name, checkpointLocation)"
+                    f"the server from a copy, or discard log and states with {RESET}"
                 )
         return layout, metas
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from trident.base.attempt import Lease
+from trident.base.discarding import reset_with
 from trident.base.errors import (
     FencedError,
     LogMismatchError,
@@ -76,8 +77,8 @@ def script_error(  # noqa: C901 (one table: a case per status)
             return StateCorruptError(f"{where}: a key's stored value is not a record; batch {txid} cannot be applied")
         case "EXISTS":
             return StateOwnedError(
-                f"{where}: the state exists already (epoch {answer.epoch}, txid {answer.marker}); topology.reset "
-                f"drops it"
+                f"{where}: the state exists already (epoch {answer.epoch}, txid {answer.marker}); "
+                f"{reset_with()} drops it"
             )
         case "COUNT":
             return StateCorruptError(

@@ -65,8 +65,8 @@ def test_an_overflow_names_the_two_values_that_made_it() -> None:
     assert str(caught.value) == (
         "state 'counts': Sum of the stored 120 and the batch's 100 does not fit its type tinyint; nothing of the "
         "batch was applied. The batch stays in the log: drop this state (with dropState, it starts empty after the "
-        "batch), or discard log and all states (topology.reset); then declare a wider type for the aggregator's "
-        "output, or filter such values out"
+        "batch), or discard log and all states (topology.reset or the command trident reset); then declare a wider "
+        "type for the aggregator's output, or filter such values out"
     )
 
 

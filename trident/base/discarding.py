@@ -1,0 +1,15 @@
+"""The two ways to discard the log and all states of a topology, as text for error messages."""
+
+
+def reset_with(arguments: str | None = None) -> str:
+    """Return the call and the command that discard log and states. `arguments` are those of the call, as text.
+
+    >>> reset_with("'wc', checkpointLocation='wc.ckpt'")
+    "topology.reset('wc', checkpointLocation='wc.ckpt') or the command trident reset"
+    """
+    call = "topology.reset" if arguments is None else f"topology.reset({arguments})"
+    return f"{call} or the command trident reset"
+
+
+RESET = reset_with("name, checkpointLocation")
+"""The same for a message that does not know the topology's name and place."""
