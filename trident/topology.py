@@ -209,6 +209,9 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         parallelismHints : dict of str and int, optional
             Numbers of partitions in place of those in the program: ``{"words": 8}`` for each `parallelismHint` of the
             stream "words", ``{"words/2": 8}`` for one step. ``running.rebalance`` changes them in a run.
+        spouts : dict of dict, optional
+            Options of spouts in place of those in the program, by stream: ``{"orders": {"maxOffsetsPerBatch": 1000}}``.
+            They are the arguments of the spout's class. The fields, the kind and the streams of a spout stay.
         ledger : bool
             Keep a ledger of each batch: every partition reports the rows that it sent and received, and an attempt that
             lost or doubled a row fails with a LedgerError that names the step and the partition, and is tried again. On

@@ -21,12 +21,14 @@ from trident.base.short_texts import brief, raised
 from trident.base.types import ddl
 from trident_spouts.adapters.batch import BatchExecutor
 from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.configurable import configurable
 from trident_spouts.executor import SpoutExecutor, SpoutKind
 from trident_spouts.protocols import BatchSpout
 from trident_spouts.rows import RowsLike, is_table, read_schema, table_of
 from trident_spouts.user_calls import call_function
 
 
+@configurable
 @dataclass(frozen=True, init=False, repr=False, eq=False)
 class IterableSpout:
     """A spout of the rows of an iterable, such as a generator, a queue's ``iter``, a file or a list.

@@ -17,6 +17,7 @@ from trident.base.short_texts import brief, shorten
 from trident.base.types import ddl
 from trident_spouts.adapters.partitioned import OpaqueExecutor
 from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.configurable import configurable
 from trident_spouts.executor import Metadata, SpoutExecutor, SpoutKind
 from trident_spouts.protocols import Emitted, OpaquePartitionedSpout
 from trident_spouts.rows import read_schema
@@ -27,6 +28,7 @@ Partition: TypeAlias = Fetch | Sequence[Any]
 Partitions: TypeAlias = Mapping[str, Partition] | Callable[[], Mapping[str, Partition]]
 
 
+@configurable
 @dataclass(frozen=True, init=False, repr=False, eq=False)
 class PollingSpout:
     """A spout with functions ``fetch(position, limit) -> (rows, newPosition)``, or growing lists, as partitions.

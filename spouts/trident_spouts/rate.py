@@ -18,6 +18,7 @@ from trident.base.errors import TopologyError
 from trident.base.short_texts import typed_brief
 from trident.base.types import parse_schema
 from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.configurable import configurable
 from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor, SpoutKind
 from trident_spouts.rereading import End
 from trident_spouts.shares import SharesEmission
@@ -34,6 +35,7 @@ _MOST_KEYS = 10_000_000
 """The most keys. Each worker holds 8 bytes for every key if the keys are skewed."""
 
 
+@configurable
 @dataclass(frozen=True, init=False, repr=False)
 class RateSpout:
     """A spout that makes `rowsPerSecond` rows a second, with keys and event times, for load tests and demonstrations.

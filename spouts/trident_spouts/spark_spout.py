@@ -18,6 +18,7 @@ from trident.base.own_values import own_value
 from trident.base.short_texts import brief, shorten
 from trident.base.types import ddl
 from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.configurable import configurable
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
 from trident_spouts.rows import read_schema
 from trident_spouts.spark_emission import Read, ReadLocal, SparkEmission
@@ -26,6 +27,7 @@ from trident_spouts.user_calls import asks_for, call_function, json_of
 Plan: TypeAlias = Callable[..., Metadata]
 
 
+@configurable
 @dataclass(frozen=True, init=False, repr=False, eq=False)
 class SparkSpout:
     """A spout of any source that Spark can read as a DataFrame, in batches that a function of yours names.

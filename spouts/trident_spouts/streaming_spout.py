@@ -22,6 +22,7 @@ from trident.base.errors import (
 from trident.base.short_texts import typed_brief
 from trident.base.types import ddl, schema_of
 from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.configurable import configurable
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
 from trident_spouts.streaming_query import HeldQuery
 from trident_spouts.user_calls import foreign_metadata_error
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+@configurable
 @dataclass(frozen=True, init=False, repr=False, eq=False)
 class StreamingSpout:
     """A spout of a streaming DataFrame with any source. Each batch of Structured Streaming becomes a batch here.

@@ -20,6 +20,15 @@ def test_config_shows_values_with_their_layers_and_no_secret(tmp_path: Path, mon
     assert "hidden" not in shown.output
 
 
+def test_config_shows_options_of_spouts_without_their_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("trident.toml").write_text('[spouts.orders]\noptions = { "sasl.password" = "hidden" }\n')
+    shown = CliRunner().invoke(main, ["config"], env={"TRIDENT_START_SPOUTS": "orders.maxOffsetsPerBatch=4"})
+    (row,) = [row for row in map(json.loads, shown.output.splitlines()) if row["option"] == "spouts"]
+    assert row["value"] == {"orders": {"options": {"sasl.password": "***"}, "maxOffsetsPerBatch": 4}}
+    assert row["from"] == "trident.toml, [spouts]; TRIDENT_START_SPOUTS"
+
+
 def test_config_of_a_wrong_file_ends_with_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("trident.toml").write_text("[start]\nmaxAttempt = 3\n")

@@ -172,6 +172,26 @@ def test_every_option_of_a_start_is_stored_or_is_a_wish(home: Home) -> None:
     assert (options["active"], options["parallelismHints"], options["maxAttempts"]) == (False, {"words/1": 3}, 9)
 
 
+def test_options_of_a_spout_are_checked_and_stored(home: Home) -> None:
+    Path("trident.toml").write_text("[spouts.lines]\nmaxRows = 3\n")
+    stored(home, "wc")
+    stored(home, "others", spouts="lines.maxRows=4")
+    assert home.find("wc").submitted().options["spouts"] == {"lines": {"maxRows": 3}}
+    assert home.find("others").submitted().options["spouts"] == {"lines": {"maxRows": 4}}
+    for wrong, message in (
+        ("line.maxRows=1", "did you mean 'lines'"),
+        ("lines.maxRow=1", "did you mean 'maxRows'"),
+        ("lines.maxRows=0", "maxRows"),
+        ("lines.token=abc", r"spouts\.lines\.token has a secret"),
+    ):
+        with pytest.raises(TopologyError, match=message):
+            stored(home, "wrong", spouts=wrong)
+    Path("trident.toml").write_text("[spouts.lines]\nstartTime = 2026-01-01T00:00:00Z\n")
+    with pytest.raises(TopologyError, match=r"spouts\.lines: startTime has a value of the type datetime"):
+        stored(home, "wrong")
+    assert [each.name for each in home.all()] == ["others", "wc"]
+
+
 # --- paths ------------------------------------------------------------------------------------------------------------
 
 READS = """

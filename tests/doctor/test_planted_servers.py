@@ -217,6 +217,15 @@ def test_faults_of_a_program_are_found(site: Site) -> None:
     check_one(site.doctor("no_such_module:topology"), "program", "no module", "in its folder")
     folder = site.program('SqliteMapState.opaque("no/such/folder/states.db")')
     check_one(site.doctor(*folder), "parts", "does not exist", "mkdir -p")
+    gone = site.program(spout='RedisStreamSpout("redis://127.0.0.1:1", "words", "word string")')
+    site.toml(f'[spouts.words]\nurl = "redis://127.0.0.1:{free_port()}"\n')
+    check_one(site.doctor(*gone), "parts", "refused", "")
+    assert "127.0.0.1:1 " not in str(site.doctor(*gone))
+    site.toml("[spouts.words]\nurls = 1\n")
+    assert ("program", "did you mean 'url'") in [
+        (row["check"], re.search("did you mean 'url'|$", row["found"])[0]) for row in site.doctor(*gone)
+    ]
+    site.toml("")
     (site.folder / "planted_broken.py").write_text(f'raise RuntimeError("redis://me:{SECRET}@host/0")\n')
     check_one(site.doctor("planted_broken:topology"), "program", "RuntimeError", "Correct the program")
 

@@ -20,7 +20,7 @@ def config(name: str, profile: str | None, form: str | None) -> None:
     Arguments of start() in the program outrank all of these. Secrets are not shown.
     """
     rows = [
-        {"option": option, "value": _shown(each.value), "from": each.layer}
+        {"option": option, "value": _shown(option, each.value), "from": each.layer}
         for option, each in configured(name, profile).items()
     ]
     rows += [
@@ -30,6 +30,6 @@ def config(name: str, profile: str | None, form: str | None) -> None:
     show(rows, ["option", "value", "from"], form)
 
 
-def _shown(value: Any) -> Any:
-    """Return a value as JSON has it. The text of a log hides its password."""
-    return repr(value) if dataclasses.is_dataclass(value) else value
+def _shown(option: str, value: Any) -> Any:
+    """Return a value as JSON has it, without passwords."""
+    return repr(value) if dataclasses.is_dataclass(value) else shown_value(option, value)

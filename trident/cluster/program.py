@@ -9,6 +9,7 @@ from typing import Any
 
 from trident.base.errors import TopologyError
 from trident.base.names import did_you_mean
+from trident.plan.topology_protocol import TopologyPlan
 from trident.topology import TridentTopology
 
 
@@ -54,7 +55,7 @@ def split(program: str) -> tuple[str, str]:
     return module, attribute
 
 
-def local_paths(topology: TridentTopology) -> list[str]:
+def local_paths(topology: TopologyPlan) -> list[str]:
     """Return the paths on this machine that sources, states and outputs of a topology name, absolute and in order.
 
     If a program with relative paths runs in another working folder, the result of this function differs.
@@ -65,7 +66,7 @@ def local_paths(topology: TridentTopology) -> list[str]:
     return sorted({os.path.abspath(os.path.expanduser(text)) for text in texts if "://" not in text})
 
 
-def _members(topology: TridentTopology) -> Iterator[object]:
+def _members(topology: TopologyPlan) -> Iterator[object]:
     for node in topology.nodes:
         yield node
         yield getattr(node, "spout", None)

@@ -20,7 +20,7 @@ from trident.base.errors import LogError, SparkSetupError, TopologyError
 from trident.base.java import why_no_java
 from trident.base.names import did_you_mean
 from trident.base.redis_address import redacted
-from trident.base.user_config import plain_secrets
+from trident.base.user_config import check_user_values, plain_secrets
 from trident.base.version import __version__
 from trident.cluster.code_archive import code_of, digest, load_from, pack
 from trident.cluster.driver_session import is_later
@@ -31,7 +31,7 @@ from trident.compiler.engine_choice import check_engine
 from trident.compiler.program import Program, hints_in_groups
 from trident.compiler.stages import cut
 from trident.configuration.file import check_value
-from trident.configuration.layers import configured, user_values
+from trident.configuration.layers import configured, joined, user_values
 from trident.configuration.options_elsewhere import elsewhere
 from trident.configuration.places import folder
 from trident.configuration.start_options import OUTSIDE
@@ -40,6 +40,8 @@ from trident.log.redis_log import LogAbsentError
 from trident.log.snapshot_home import NoHome
 from trident.plan.guarantee import check_exactly_once
 from trident.plan.hints import named_hints
+from trident.plan.spout_options import with_spout_options
+from trident.plan.topology_protocol import TopologyPlan
 from trident.topology import TridentTopology
 from trident_state.state_shape import StateIdentity
 
@@ -94,9 +96,10 @@ def submit(
             pack(stored.code, program, include)
             with code_of(stored.code):
                 topology = load_from(stored.code, program)
-                own = hints_in_groups(_checked(topology, name, chosen).groups)
+                changed = with_spout_options(topology, chosen["spouts"])
+                own = hints_in_groups(_checked(changed, name, chosen).groups)
                 plan = _explained(topology, chosen["engine"])
-                paths = local_paths(topology)
+                paths = local_paths(changed)
         os.chmod(stored.code, 0o600)
         id = uuid4().hex
         stored.write(
@@ -150,7 +153,8 @@ def _options(
 
     If no layer names the log's location, the log is in the home.
     """
-    chosen = {option: each.value for option, each in configured(name, profile).items()} | read_settings(given)
+    set_here = read_settings(given)
+    chosen = {option: joined(option, each.value, set_here) for option, each in configured(name, profile).items()}
     chosen["user"] = {key: each.value for key, each in user_values(name, profile).items()} or None
     if log is not None:
         chosen["log"] = log
@@ -166,6 +170,10 @@ def _stored(options: Mapping[str, Any]) -> dict[str, Any]:
     kept = {option: value for option, value in options.items() if option not in OF_WISHES}
     for key in plain_secrets(kept["user"] or {}):
         raise TopologyError(f"user.{key} is a secret, which would be stored: write env:NAME or file:path")
+    for stream, given in (kept["spouts"] or {}).items():
+        check_user_values(f"spouts.{stream}", given)  # JSON has no other values, such as times
+        for key in plain_secrets(given):
+            raise TopologyError(f"spouts.{stream}.{key} has a secret, which would be stored: write env:NAME")
     log = kept["log"]
     if log is not None:
         if redacted(log.url) != log.url:
@@ -181,7 +189,7 @@ def _explained(topology: TridentTopology, engine: Any) -> str:
     return text.getvalue()
 
 
-def _checked(topology: TridentTopology, name: str, options: Mapping[str, Any]) -> Program:
+def _checked(topology: TopologyPlan, name: str, options: Mapping[str, Any]) -> Program:
     """Return the program of a topology, after checks that it can start with these options."""
     program = cut(topology, options["debug"])
     if not program.groups and not program.requests:

@@ -14,6 +14,9 @@ region = "eu"
 [topologies.wordcount.user]
 region = "us"
 
+[spouts.orders]                       # the spout of the stream of this name
+maxOffsetsPerBatch = 1000
+
 [profiles.prod.start]                 # every topology, under this profile
 requireExactlyOnce = true
 
@@ -36,10 +39,13 @@ from trident.configuration.start_options import OUTSIDE
 DEFAULT_FILE = "trident.toml"
 """The file that is read in the working directory, unless another file is named."""
 
+SPOUTS = "spouts"
+"""The option that may also be a table of the file: ``[spouts.orders]`` is ``[start.spouts.orders]``."""
+
 USER = "user"
 """The table of the user configuration."""
 
-_OF_PROFILE = ("start", "topologies", USER)
+_OF_PROFILE = ("start", SPOUTS, "topologies", USER)
 _SECTIONS = ("defaultProfile", "profiles", *_OF_PROFILE)
 
 
@@ -61,6 +67,7 @@ class ConfigurationFile:
         """
         tables = self._tables(profile)
         found = [(f"[{prefix}start]", content.get("start", {})) for prefix, content in tables]
+        found += [(f"[{prefix}{SPOUTS}]", {SPOUTS: content[SPOUTS]}) for prefix, content in tables if SPOUTS in content]
         for prefix, content in tables:
             table = content.get("topologies", {}).get(topology, {})
             own = {option: value for option, value in table.items() if option != USER}
@@ -112,6 +119,8 @@ def _check_sections(path: Path, prefix: str, content: Mapping[str, Any]) -> None
     """Check every option in the tables "start", "topologies" and "user" of `content`."""
     check_user_values(f"{path}, [{prefix}{USER}]", content.get(USER, {}))
     tables = {"start": content.get("start", {})}
+    if SPOUTS in content:
+        check_value(f"{path}, [{prefix}{SPOUTS}]", SPOUTS, content[SPOUTS])
     topologies = _table(path, f"{prefix}topologies", content.get("topologies", {}))
     tables |= {f"topologies.{name}": table for name, table in topologies.items()}
     for name, table in tables.items():

@@ -73,8 +73,17 @@ def configured(
     file, profile = _file_and_profile(variables, profile)
     for section, table in file.sections(topology, profile) if file else ():
         where = f"{file.path}, {section}" if file else section
-        values |= {name: Configured(check_value(where, name, value), where) for name, value in table.items()}
-    return values | _from_environment(variables)
+        _add(values, {name: Configured(check_value(where, name, value), where) for name, value in table.items()})
+    return _add(values, _from_environment(variables))
+
+
+def _add(values: dict[str, Configured], later: Mapping[str, Configured]) -> dict[str, Configured]:
+    """Put the options of a later layer into `values`, and return it."""
+    for name, each in later.items():
+        before, value = values[name], OUTSIDE[name].kind.joined(values[name].value, each.value)
+        both = before.layer != DEFAULT and value != each.value
+        values[name] = Configured(value, f"{before.layer}; {each.layer}" if both else each.layer)
+    return values
 
 
 def _file_and_profile(variables: Mapping[str, str], profile: str | None) -> tuple[ConfigurationFile | None, str | None]:
@@ -200,7 +209,17 @@ def with_configured(call: Mapping[str, Any]) -> dict[str, Any]:
     name = given.get("name", "topology")
     user = given_user(name, given) if isinstance(name, str) else {}
     values = configured(name) if isinstance(name, str) else {}  # `start` refuses a value that is not a name
-    beside = {option: each for option, each in values.items() if each.layer != DEFAULT and option not in given}
-    for option, each in beside.items():
-        logger.info("topology %r: %s=%r from %s", name, option, each.value, each.layer, extra={"topology": name})
-    return {option: each.value for option, each in beside.items()} | given | user
+    beside = {}
+    for option, each in values.items():
+        value = joined(option, each.value, given)
+        if each.layer == DEFAULT or (option in given and value == given[option]):
+            continue
+        shown = shown_value(option, each.value)
+        logger.info("topology %r: %s=%r from %s", name, option, shown, each.layer, extra={"topology": name})
+        beside[option] = value
+    return given | beside | user
+
+
+def joined(option: str, value: Any, later: Mapping[str, Any]) -> Any:
+    """Return the value of an option after a later layer, which may have the option, too."""
+    return OUTSIDE[option].kind.joined(value, later[option]) if option in later else value

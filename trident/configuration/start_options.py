@@ -19,6 +19,7 @@ from trident.base.names import did_you_mean
 from trident.configuration import value_kinds as kinds
 from trident.configuration.options_elsewhere import elsewhere
 from trident.plan.debugged_steps import DebugSteps
+from trident.plan.spout_options import SpoutOptions
 from trident.plan.topology_protocol import EngineName
 from trident_spouts.wait_strategy import WaitStrategy
 
@@ -84,6 +85,7 @@ class OptionValues:
     )
     active: bool = _option(True, kinds.FLAG, "False: start INACTIVE, and plan no batch before `running.activate()`")
     parallelismHints: Mapping[str, int] | None = _option(None, kinds.HINTS, "numbers of partitions, by step")
+    spouts: SpoutOptions | None = _option(None, kinds.SPOUTS, "options of spouts, by stream")
     ledger: bool = _option(False, kinds.FLAG, "count rows between steps; fail a batch that lost or doubled one")
     debug: DebugSteps = _option(
         False, kinds.DEBUG, "True: log a line for each batch; names of steps: also a line for each of their tuples"
@@ -125,6 +127,7 @@ class StartOptions(TypedDict, total=False):
     driverRows: int
     active: bool
     parallelismHints: Mapping[str, int] | None
+    spouts: SpoutOptions | None
     ledger: bool
     debug: bool | Sequence[str]
     waitStrategy: WaitStrategy | None

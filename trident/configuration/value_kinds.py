@@ -16,11 +16,16 @@ from trident.base.user_config import UserConfig, check_user_values
 from trident.configuration.places import check_storage, files_place, folder
 from trident.plan.debugged_steps import check_debug
 from trident.plan.hints import check_hints
+from trident.plan.spout_options import check_spout_options, joined_spout_options
 from trident_spouts.wait_strategy import check_wait_strategy
 
 
 def _same(_: str, value: Any) -> Any:
     return value
+
+
+def _latter(_: Any, later: Any) -> Any:
+    return later
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,8 @@ class Kind:
 
     It returns the value that a call of `start` would have.
     """
+    joined: Callable[[Any, Any], Any] = _latter
+    """A function of the value of a layer and the value of a later layer. It returns the value of both."""
 
     def read(self, option: str, value: Any) -> Any:
         """Return the value that a call of `start` would have for a value in a file.
@@ -82,6 +89,22 @@ def _debug_of(text: str) -> Any:
     """Return True or False, or the steps in a text such as ``words/1,counts``."""
     flag = _flag_of(text)
     return flag if isinstance(flag, bool) else _names_of(text)
+
+
+def _scalar_of(text: str) -> Any:
+    flag = _flag_of(text)
+    return flag if isinstance(flag, bool) else _number_of(text)
+
+
+def _spout_options_of(text: str) -> Any:
+    """Return the options by stream in a text such as ``orders.maxOffsetsPerBatch=1000,clicks.kind=opaque``."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, value in pairs_of(text).items():
+        stream, dot, option = name.rpartition(".")
+        if not dot:
+            raise TopologyError(f"spouts={text!r}: expected stream.option=value, orders.maxOffsetsPerBatch=1000")
+        found.setdefault(stream, {})[option] = _scalar_of(value)
+    return found
 
 
 def pairs_of(text: str) -> dict[str, str]:
@@ -175,6 +198,7 @@ STORAGE = Kind(_or_none(check_storage), pairs_of)
 NAMES = Kind(_or_none(_names), _names_of)
 DEBUG = Kind(check_debug, _debug_of)
 HINTS = Kind(_or_none(check_hints), _hints_of)
+SPOUTS = Kind(_or_none(check_spout_options), _spout_options_of, joined=joined_spout_options)
 
 NAME = Kind(lambda _, value: check_name("topology", value), of_text=None)
 CALL_FLAG = Kind(check_flag, of_text=None)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from trident.base.errors import TopologyError
 from trident.base.finding import Now
-from trident.configuration.layers import configured
+from trident.configuration.layers import configured, joined
 from trident.log import RedisLog
+from trident.plan.spout_options import with_spout_options
 from trident.plan.topology_protocol import TopologyPlan
 
 if TYPE_CHECKING:
@@ -43,7 +44,15 @@ class Case:
             outside = {name: each.value for name, each in configured(self.name, self.profile, self.environment).items()}
         except TopologyError:
             outside = {}
-        return outside | dict(self.given)
+        return dict(self.given) | {option: joined(option, value, self.given) for option, value in outside.items()}
+
+    @cached_property
+    def plan(self) -> TopologyPlan | None:
+        """The program, its spouts with the options of the start as far as these fit."""
+        try:
+            return self.program and with_spout_options(self.program, self.options.get("spouts"))
+        except TopologyError:  # the check `program` reports it
+            return self.program
 
     @property
     def log(self) -> RedisLog | None:

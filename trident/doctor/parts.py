@@ -14,6 +14,7 @@ from trident.doctor.case import Case
 from trident.doctor.examination import examined
 from trident.plan.nodes import Sink
 from trident.plan.sinks import sink_traits
+from trident.plan.spout_options import with_spout_options
 from trident.run.start import check_fit
 
 
@@ -23,9 +24,10 @@ def program(case: Case) -> Iterable[Finding]:
         return
     try:
         values = checked(case.options)
-        check_engine(values.engine, None, case.program.nodes)
-        whole = cut(case.program)
-        check_fit(case.program, whole, Settings.of(values, {}, SystemClock()))
+        plan = with_spout_options(case.program, values.spouts)
+        check_engine(values.engine, None, plan.nodes)
+        whole = cut(plan)
+        check_fit(plan, whole, Settings.of(values, {}, SystemClock()))
     except TridentError as error:
         todo = "Change the option or the step that the message names; `trident explain` shows steps and guarantees"
         yield Finding(f"the program, started as {case.name!r}", str(error), "a start is refused", todo)
@@ -45,7 +47,7 @@ def parts(case: Case) -> Iterable[Finding]:
 
 def parts_of(case: Case) -> Iterator[tuple[str, Examined]]:
     """Yield the sources, states and outputs of the program that can examine themselves, each with its name."""
-    for node in case.program.nodes if case.program else ():
+    for node in case.plan.nodes if case.plan else ():
         spout, state = getattr(node, "spout", None), getattr(node, "state", None)
         if isinstance(spout, Examined):
             yield f"the spout {spout!r}", spout

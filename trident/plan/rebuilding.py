@@ -5,22 +5,21 @@ from dataclasses import fields, replace
 from typing import Any
 
 from trident.plan.nodes import Node, SpoutSource, StateSpec
-from trident_spouts.executor import Spout
 
 
 def rebuilt(
-    roots: Iterable[Node], spout_of: Callable[[SpoutSource], Spout], state_of: Callable[[StateSpec], StateSpec]
+    roots: Iterable[Node], source_of: Callable[[SpoutSource], SpoutSource], state_of: Callable[[StateSpec], StateSpec]
 ) -> tuple[Node, ...]:
     """Return copies of nodes and of all that they are built on. Nodes that are shared stay shared."""
     made: dict[int, Node] = {}
 
     def again(node: Node) -> Node:
         if id(node) not in made:
-            changes = {each.name: swapped(getattr(node, each.name)) for each in fields(node)}
-            if isinstance(node, SpoutSource):
-                changes |= {"spout": spout_of(node), "formerly": None, "anew": False}
-            made[id(node)] = replace(node, **changes)
+            made[id(node)] = source_of(node) if isinstance(node, SpoutSource) else copied(node)
         return made[id(node)]
+
+    def copied(node: Node) -> Node:
+        return replace(node, **{each.name: swapped(getattr(node, each.name)) for each in fields(node)})
 
     def swapped(value: Any) -> Any:
         match value:

@@ -276,8 +276,9 @@ class Backfill:
         logger.info("topology %r: backfill of %s begins", settings.name, ", ".join(sorted(names)))
         return self._starts.run(plan, options)
 
-    def _reread(self, source: SpoutSource) -> RereadSpout:
-        return RereadSpout(source.spout, lambda: self._ends.get(source.stream))
+    def _reread(self, source: SpoutSource) -> SpoutSource:
+        spout = RereadSpout(source.spout, lambda: self._ends.get(source.stream))
+        return replace(source, spout=spout, formerly=None, anew=False)
 
 
 _OPTIONS = (

@@ -45,6 +45,7 @@ from trident.outputs.run_identity import RunIdentity
 from trident.plan.guarantee import check_exactly_once
 from trident.plan.hints import named_hints
 from trident.plan.nodes import WriteParquet
+from trident.plan.spout_options import with_spout_options
 from trident.plan.topology_protocol import TopologyPlan
 from trident.reads.static_states import close_statics, open_statics
 from trident.recovery.acquisition import Begun, begin, close_all
@@ -99,7 +100,8 @@ def start(
     `warm_up` has begun to warm up Spark; it ends with the run, or if the start fails.
     """
     try:
-        engine = checked(options).engine
+        values = checked(options)
+        topology, engine = with_spout_options(topology, values.spouts), values.engine
         check_engine(engine, spark, topology.nodes)
         return start_on(engine_maker(engine, topology, spark, warm_up), topology, clock, **options)
     except BaseException as error:

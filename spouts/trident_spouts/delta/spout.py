@@ -15,6 +15,7 @@ from trident.base.short_texts import typed_brief
 from trident.base.types import arrow_schema
 from trident.files.delta_folder import check_storage_options, deltalake, folder_of
 from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.configurable import configurable
 from trident_spouts.delta.change_feed import check_enabled, with_kind, without_own
 from trident_spouts.delta.planner import Limits, OnChange, Planner, Range, StartingVersion
 from trident_spouts.delta.table import look_at
@@ -27,6 +28,7 @@ _MOST_BYTES = 128 << 20
 _STARTS = ("snapshot", "earliest", "latest")
 
 
+@configurable
 @dataclass(frozen=True, init=False, repr=False, eq=False)
 class DeltaSpout:
     """A spout of the rows that are added to a Delta table, version by version, each read once.

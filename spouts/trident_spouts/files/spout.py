@@ -15,6 +15,7 @@ from trident.base.option_names import known_options
 from trident.base.short_texts import typed_brief
 from trident.base.types import ddl
 from trident.files.object_options import Storage
+from trident_spouts.configurable import configurable
 from trident_spouts.executor import Metadata, SpoutExecutor, SpoutKind
 from trident_spouts.files.executor import FileExecutor, read_metadata
 from trident_spouts.files.folders import Folders
@@ -37,6 +38,7 @@ FileOrder = Literal["time", "name"]
 _WATCH = Watch()
 
 
+@configurable
 @dataclass(frozen=True, init=False, repr=False)
 class FileSpout:
     r"""A spout of the files of a folder or glob, including files that appear there while the topology runs.

@@ -17,6 +17,7 @@ from trident.base.finding import Finding, Now
 from trident.base.redis_address import redacted, shown_url
 from trident.base.secrets import SOURCES
 from trident.base.short_texts import brief, typed_brief
+from trident_spouts.configurable import configurable
 from trident_spouts.executor import SpoutExecutor, SpoutKind
 from trident_spouts.jdbc.address import SCHEMES, Address
 from trident_spouts.jdbc.examination import examine_source
@@ -33,6 +34,7 @@ Value: TypeAlias = int | Decimal | datetime.datetime | datetime.date
 StartingFrom: TypeAlias = Literal["earliest", "latest"] | Value
 
 
+@configurable
 @dataclass(frozen=True, init=False, repr=False)
 class JdbcSpout:
     """A spout of the rows of a PostgreSQL table, view or query: rows as they are added, or the table as of one moment.

@@ -13,6 +13,7 @@ from trident.base.described import described, keep
 from trident.base.errors import TopologyError
 from trident.base.finding import Finding, Now
 from trident.base.short_texts import typed_brief
+from trident_spouts.configurable import configurable
 from trident_spouts.executor import Metadata, SpoutExecutor, SpoutKind
 from trident_spouts.kafka.examination import examine_cluster
 from trident_spouts.kafka.executor import KafkaExecutor, KafkaSource
@@ -28,6 +29,7 @@ _KINDS = ("transactional", "opaque")
 _MOST_OFFSETS = 500_000
 
 
+@configurable
 @dataclass(frozen=True, init=False, repr=False)
 class KafkaSpout:
     """A spout of the messages of Kafka topics, each read once, even across crashes and restarts.

@@ -14,6 +14,7 @@ from trident.base.errors import TopologyError
 from trident.base.finding import Finding, Now
 from trident.base.postgres_address import check_postgres_url
 from trident.base.redis_address import redacted
+from trident_spouts.configurable import configurable
 from trident_spouts.executor import SpoutExecutor, SpoutKind
 from trident_spouts.jdbc.address import Address
 from trident_spouts.jdbc.database import Session
@@ -32,6 +33,7 @@ OnTruncate = Literal["fail", "skip"]
 _NEEDED = {"slot": "the name of a slot", "publication": "the name of a publication"}
 
 
+@configurable
 @dataclass(frozen=True, init=False, repr=False)
 class PostgresChangesSpout:
     """A spout of the rows of a PostgreSQL table and of their changes, each once: inserts, updates and deletions.

@@ -19,6 +19,7 @@ from trident.base.reach import SECONDS
 from trident.base.redis_address import Address, check_url, redacted
 from trident.base.short_texts import brief
 from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.configurable import configurable
 from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor, SpoutKind
 from trident_spouts.files.value_options import check_flat, check_values
 from trident_spouts.files.values import Numbers, ValueReader
@@ -38,6 +39,7 @@ Start: TypeAlias = str | datetime.datetime
 """The start of a stream: "earliest", "latest", the id before the first entry, or a time."""
 
 
+@configurable
 @dataclass(frozen=True, init=False, repr=False)
 class RedisStreamSpout:
     """A spout of the entries of one or more Redis Streams, including entries that are added while the topology runs.
