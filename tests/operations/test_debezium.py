@@ -78,6 +78,12 @@ def test_values_have_the_forms_that_the_options_name() -> None:
         ("p decimal(10, 2)", {"decimals": "double"}, {"p": "1.5"}, "give decimals='precise' or 'string'"),
         ("p decimal(10, 2)", {"decimals": "precise"}, {"p": "12.5"}, "which is not base64"),
         ("p decimal(10, 2)", {"decimals": "string"}, {"p": "1.234"}, "field 'p': expected decimal(10,2)"),
+        (
+            "p decimal(10, 2)",
+            {"decimals": "precise"},
+            {"p": {"scale": 5, "value": "AN4="}},
+            "field 'p': expected decimal(10,2), got \"0.00222\"",
+        ),
         ("at timestamp", {}, {"at": MICROS}, "give timestamps='millis', 'micros' or 'nanos'"),
         ("at timestamp", {"timestamps": "nanos"}, {"at": 1}, "finer than a microsecond"),
         ("at timestamp", {"timestamps": "millis"}, {"at": MICROS * 1000}, "outside the years 1 to 9999"),
@@ -179,4 +185,35 @@ def test_avro_has_the_same_envelope() -> None:
     with pytest.raises(ValueError, match="has the number 263, but registry= has 8: add it there"):
         Debezium(fields, registry={8: schema})(registered)
     assert Debezium(fields, schema=schema)(None) == []
+
+
+DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 4}
+
+
+@pytest.mark.parametrize(
+    ("field", "kind", "value", "problem"),
+    [
+        ("n decimal(10, 2)", DECIMAL, Decimal("2.2222"),
+         "field 'n': expected decimal(10,2), got \"2.2222\""),
+        ("n long", DECIMAL, Decimal("2.5"),
+         "field 'n': expected bigint, got \"2.5"),
+        ("at string", {"type": "long", "logicalType": "timestamp-millis"},
+         datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC), "field 'at': expected string, got \"2024-01-01"),
+        ("b string", "bytes", b"\x00\xff", "field 'b': expected string, got \"b'"),
+    ],
+)  # fmt: skip
+def test_a_value_of_avro_that_is_no_json_is_shown(field: str, kind: Any, value: object, problem: str) -> None:
+    fastavro = pytest.importorskip("fastavro")
+    row = {"type": "record", "name": "V", "fields": [{"name": field.split()[0], "type": ["null", kind]}]}
+    schema = {
+        "type": "record",
+        "name": "Event",
+        "fields": [{"name": "before", "type": ["null", row]}, {"name": "after", "type": ["null", "V"]},
+                   {"name": "op", "type": "string"}],
+    }  # fmt: skip
+    out = io.BytesIO()
+    after = {field.split()[0]: value}
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), {"before": None, "after": after, "op": "c"})
+    with pytest.raises(ValueError, match=re.escape(problem)):
+        Debezium(field, schema=schema)(out.getvalue())
     assert repr(Debezium("id long")) == "Debezium('id bigint')"

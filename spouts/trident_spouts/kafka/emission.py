@@ -15,7 +15,7 @@ from trident.base.errors import SparkSetupError
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata
 from trident_spouts.kafka.ranges import OffsetRange
-from trident_spouts.kafka.reading import FIELDS, RangeReader
+from trident_spouts.kafka.reading import FIELDS, LAST_MILLISECOND, WRONG_TIME, RangeReader
 from trident_spouts.source_times import SourceSpan, spans_of
 from trident_spouts.workers import parallelism
 
@@ -99,7 +99,7 @@ class KafkaEmission(Emission):
         self.look()
         given = self._given() | dict(self.options())
         try:
-            frame = spark.read.format("kafka").options(**given).load().select(*FIELDS.names)
+            frame = _checked_times(spark.read.format("kafka").options(**given).load().select(*FIELDS.names))
             assert frame.columns == FIELDS.names  # Spark Connect loads the connector only when it is needed
         except Exception as error:
             if not re.search("DATA_SOURCE_NOT_FOUND|Failed to find (the )?data source", str(error)):
@@ -133,6 +133,20 @@ class KafkaEmission(Emission):
     def check_scanned(self) -> None:
         """Raise SourceUnreadableError if a topic was deleted or re-created while Spark read it."""
         self.check_read()
+
+
+def _checked_times(frame: "DataFrame") -> "DataFrame":
+    """Return the messages. A query that uses their times fails at a message with a time that no datetime can hold."""
+    from pyspark.sql import functions as F
+
+    end = F.timestamp_seconds(F.lit(LAST_MILLISECOND // 1000 + 1))
+    place = F.concat(F.col("topic"), F.lit("-"), F.col("partition"), F.lit(", offset "), F.col("offset"))
+    text = F.concat(
+        F.lit("KafkaSpout: the message at "), place, F.lit(" has the timestamp "), F.unix_millis("timestamp"),
+        F.lit(f": {WRONG_TIME}"),
+    )  # fmt: skip
+    time = F.when(F.col("timestamp") >= end, F.raise_error(text)).otherwise(F.col("timestamp"))
+    return frame.withColumn("timestamp", time)
 
 
 def _no_connector(spark: "SparkSession") -> SparkSetupError:

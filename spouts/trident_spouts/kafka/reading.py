@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 
 from trident.base.errors import MalformedInputError, SourceUnreadableError
 from trident.base.types import arrow_schema, parse_schema
+from trident.base.years import LAST
 from trident_spouts.kafka.cluster import PATIENCE_SECS, kafka_client
 from trident_spouts.kafka.last_messages import LastMessage, LastMessages, Partition, last_message
 from trident_spouts.kafka.options import Option
@@ -28,8 +29,16 @@ FIELDS: StructType = parse_schema(
 """The fields of a message, with the names and types that they have in Spark's source."""
 
 _SCHEMA = arrow_schema(FIELDS)
-_MOST_MILLISECONDS = (2**63 - 1) // 1000
-"""The furthest time from 1970 whose microseconds fit into 64 bits."""
+LAST_MILLISECOND = LAST // 1000
+"""The last time of a message that a datetime can hold."""
+
+WRONG_TIME = (
+    "expected milliseconds since 1970, up to the year 9999, the times that Python knows. Correct the program that "
+    "gives messages microseconds or nanoseconds. To leave out the messages up to this one, delete them "
+    "(kafka-delete-records), and start once with onDataLoss='earliest'"
+)
+"""The reason why the time of a message is not accepted, and the way out."""
+
 _CHUNK = 10_000
 _EPOCH_END = re.compile(r"log truncation detected .*broker end offset is (\d+)")
 """The error of librdkafka for a position after the end of its epoch."""
@@ -233,13 +242,11 @@ class _Reading:
 def _batch(messages: list[Message]) -> pa.RecordBatch:
     """Return messages as columns. Raises MalformedInputError if a message has a time that no field holds."""
     times = [message.timestamp()[1] for message in messages]
-    if max(map(abs, times)) > _MOST_MILLISECONDS:
-        wrong = next(message for message in messages if abs(message.timestamp()[1]) > _MOST_MILLISECONDS)
+    if max(times) > LAST_MILLISECOND:  # the broker refuses negative ones, except -1, which is no time
+        wrong = next(message for message in messages if message.timestamp()[1] > LAST_MILLISECOND)
         place = f"{wrong.topic()}-{wrong.partition()}, offset {wrong.offset()}"
         raise MalformedInputError(
-            f"KafkaSpout: the message at {place} has the timestamp {wrong.timestamp()[1]}: expected milliseconds since "
-            f"1970, within 290,000 years of it. Correct the program that gives messages nanoseconds. To leave out the "
-            f"messages up to this one, delete them (kafka-delete-records), and start once with onDataLoss='earliest'"
+            f"KafkaSpout: the message at {place} has the timestamp {wrong.timestamp()[1]}: {WRONG_TIME}"
         )
     milliseconds = pa.array(times, pa.timestamp("ms", "UTC"))
     columns = [

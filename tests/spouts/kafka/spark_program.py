@@ -32,6 +32,13 @@ def main(servers: str, secured: str, options: str, topic: str, folder: str) -> N
     frame = emitted(many, planned(many)).dataframe(spark, Path(folder))
     told["tasks"] = frame.mapInArrow(lambda batches: batches, frame.schema).selectExpr("spark_partition_id() p")
     told["tasks"] = told["tasks"].distinct().count()
+    dated = KafkaSpout(servers, f"{topic}-dated").open()
+    frame = emitted(dated, planned(dated)).dataframe(spark, Path(folder))
+    told["dated"] = [frame.selectExpr("value").count()]
+    try:
+        frame.selectExpr("max(timestamp)").collect()
+    except Exception as error:
+        told["dated"].append(str(error))
     told["runs"], told["timed"] = [], []
     for _ in range(2):
         topology = TridentTopology()

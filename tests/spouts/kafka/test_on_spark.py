@@ -48,11 +48,16 @@ def test_spark_reads_what_the_driver_would_read_and_counts_it_once(
     kafka.create(f"{topic}-many", 20)
     for partition in range(20):
         kafka.send(f"{topic}-many", ["x"], partition)
+    kafka.create(f"{topic}-dated", message_timestamp_after_max_ms=2**63 - 1)
+    kafka.send(f"{topic}-dated", ["a"], timestamp=253_402_300_800_000)
     told = run(kafka, topic, tmp_path)
     assert told["equal"] == [True] * len(told["equal"]) and len(told["equal"]) == 2
     assert sum(told["partitions"]) == 8, "the messages that were committed"
     assert told["tasks"] == 8, "four for each core, and not one for each partition of the topic"
     assert told["timed"] == [True, True]
+    unused, error = told["dated"]
+    assert unused == 1
+    assert f"the message at {topic}-dated-0, offset 0 has the timestamp 253402300800000: expected milli" in error
     first = Counter({"cow": 4, "moon": 3, "": 1})
     assert Counter(told["runs"][0]) == first + Counter(later=2)
     assert Counter(told["runs"][1]) == first + Counter(later=4)

@@ -60,20 +60,28 @@ def test_messages_count_for_the_latency_from_their_own_times(kafka: KafkaBroker,
     executor.close()
 
 
-def test_a_time_that_no_field_holds_is_named_and_can_be_left_out(kafka: KafkaBroker, topic: str) -> None:
-    """A program that gives nanoseconds in place of milliseconds, to a topic that takes any time."""
+@pytest.mark.parametrize("wrong", [1_790_000_000_000_000_000, 1_790_000_000_000_000, 253_402_300_800_000])
+def test_a_time_that_no_datetime_holds_is_named_and_can_be_left_out(wrong: int, kafka: KafkaBroker, topic: str) -> None:
+    """A program that gives nanoseconds or microseconds in place of milliseconds, to a topic that takes any time."""
     kafka.create(topic, message_timestamp_after_max_ms=2**63 - 1)
-    kafka.send(topic, ["wrong"], timestamp=1_790_000_000_000_000_000)
+    kafka.send(topic, ["wrong"], timestamp=wrong)
     kafka.send(topic, ["right"])
     executor = KafkaSpout(kafka.servers, topic).open()
-    message = (
-        f"the message at {topic}-0, offset 0 has the timestamp 1790000000000000000: expected milliseconds since 19"
-    )
+    message = f"the message at {topic}-0, offset 0 has the timestamp {wrong}: expected milliseconds since 19"
     with pytest.raises(MalformedInputError, match=message):
         emitted(executor, planned(executor)).arrow()
     executor.close()
     kafka.drop_before(topic, 0, 1)
     assert drained(KafkaSpout(kafka.servers, topic, onDataLoss="earliest").open())[0] == ["right"]
+
+
+def test_the_last_time_of_the_year_9999_is_read(kafka: KafkaBroker, topic: str) -> None:
+    kafka.create(topic, message_timestamp_after_max_ms=2**63 - 1)
+    kafka.send(topic, ["a"], timestamp=253_402_300_799_999)
+    executor = KafkaSpout(kafka.servers, topic).open()
+    (time,) = emitted(executor, planned(executor)).arrow().column("timestamp").to_pylist()
+    executor.close()
+    assert time == datetime.datetime(9999, 12, 31, 23, 59, 59, 999_000, datetime.UTC)
 
 
 # --- where it begins ------------------------------------------------------------------------------------------------

@@ -123,6 +123,18 @@ def test_an_entry_whose_id_is_no_time_is_named(shared_redis: RedisServer) -> Non
         rows(shared_redis, "n long", timeField="at")
 
 
+def test_the_greatest_id_is_read_and_ends_the_stream(shared_redis: RedisServer) -> None:
+    greatest = f"{2**64 - 1}-{2**64 - 1}"
+    for entry_id in ("1-0", "2-0", f"{2**64 - 1}-{2**64 - 2}", greatest):
+        add(shared_redis, entry_id, n=entry_id)
+    for limit in (1, 2, 4, 9):
+        spout = RedisStreamSpout(shared_redis.url, "s", "n string", maxEntriesPerBatch=limit)
+        plans = planned(spout)
+        tables = [spout.open().emit(TransactionAttempt(1, 0), plan).arrow() for plan in plans]
+        assert [n for table in tables for n in table.column("n").to_pylist()][-1] == greatest
+        assert sum(table.num_rows for table in tables) == 4
+
+
 def test_a_map_of_undeclared_fields_is_text(shared_redis: RedisServer) -> None:
     add(shared_redis, "1-0", raw=b"\xff")
     assert rows(shared_redis, "raw binary", othersField="rest") == [{"raw": b"\xff", "rest": []}]
