@@ -16,6 +16,7 @@ from trident.configuration.settings import Settings
 from trident.log.protocol import Birth, Members, StreamRecord
 from trident.plan.nodes import LettersOf, Sink, SpoutSource, walk
 from trident.plan.watermark_names import dropped_by
+from trident.recovery.moved_parts import check_moved_parts
 from trident.spouts.dead_letters import ReplaySpout
 from trident_spouts.executor import Metadata
 
@@ -42,7 +43,7 @@ def stream_records(
 
     Raises CodeChangedError if a stream cannot continue.
     """
-    own = {spout.stream for group in groups for spout in group.spouts}
+    own = {spout.stream: spout for group in groups for spout in group.spouts}
     absent = {name: stream for name, stream in known.streams.items() if name not in own}
     streams = {  # first as if the program lacked all streams; the streams that it has get a new record below
         name: replace(stream, active=False, feeds=(), parted=_left_states(stream, (), births))
@@ -55,6 +56,9 @@ def stream_records(
             feeds, former = fed[spout.stream], continued.get(spout.stream)
             last = known.streams.get(former or spout.stream)
             record = _record(spout, last, group, feeds, births, settings)
+            if not spout.anew or (last is not None and last.position is not None):
+                others = {n: r for n, r in known.streams.items() if r is not last and r.source == record.source}
+                check_moved_parts(spout, last, others, own, [state for state in feeds if state in births])
             if former is not None:
                 record = replace(record, former=(*record.former, former))
                 del streams[former]

@@ -1,6 +1,6 @@
 """FileSpout: a spout of text, JSON, CSV or Parquet files."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from time import time
@@ -24,6 +24,7 @@ from trident_spouts.files.listing import MOST_LISTED, list_files, nested_hint
 from trident_spouts.files.manifest_executor import ManifestExecutor
 from trident_spouts.files.moved_options import MOVED
 from trident_spouts.files.parquet import footer_schema
+from trident_spouts.files.patterns import matches
 from trident_spouts.files.places import FilePlace, ListedFile
 from trident_spouts.files.ranges import PlannedFile
 from trident_spouts.files.read_files import ReadFiles
@@ -252,6 +253,21 @@ class FileSpout:
         if self.manifest:
             return ManifestExecutor(self, manifest_of(self.path, self.storage))
         return FileExecutor(self, place_of(self.path, self.storage))
+
+    def parts_read(self, position: Metadata) -> Collection[str]:
+        """Return the remembered files that the batches up to a position have read; none for a manifest."""
+        if not isinstance(position, dict) or "seen" not in position:
+            return []
+        read = read_metadata(position, "seen", ReadFiles.decode)
+        return [f"{read.root}/{name}" for name in read.entries]
+
+    def reads_part(self, part: str) -> bool:
+        """Return whether a file has a name that this spout reads."""
+        if self.manifest:
+            return False
+        place = place_of(self.path, self.storage)
+        name = part.removeprefix(f"{place.address}/")
+        return name != part and (matches(name, place.pattern) if place.pattern else "/" not in name)
 
     def why_not_again(self) -> str | None:
         """Return why the files cannot be read again, as a part of a message; None if they can."""

@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
@@ -178,6 +178,14 @@ class KafkaSpout:
         names = self.topics if self.pattern is None else re.compile(self.pattern)
         limits = self.startingOffsets, self.maxOffsetsPerBatch, self.isolationLevel, self.onDataLoss
         return KafkaSource(self.bootstrapServers, names, *limits, self.options, self.sparkOptions)
+
+    def parts_read(self, position: Metadata) -> Collection[str]:
+        """Return the topics from which the batches up to a position took messages."""
+        return [name for name, topic in from_metadata(position).items() if [*topic.ends] != [*topic.begun]]
+
+    def reads_part(self, part: str) -> bool:
+        """Return whether this spout reads a topic of this name."""
+        return part in self.topics if self.pattern is None else bool(re.fullmatch(self.pattern, part))
 
     def why_not_again(self) -> str | None:
         """Return why the topics cannot be read again, as a part of a message; None if they can."""

@@ -2,7 +2,7 @@
 
 import datetime
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias, get_args
@@ -194,6 +194,15 @@ class RedisStreamSpout:
                 todo = "Start the server, correct host, user and password of the url, or give the user the rights that "
                 todo += f"the message names ({COMMANDS})"
                 yield Finding(about, str(error), "batches cannot be planned: the topology waits, then stops", todo)
+
+    def parts_read(self, position: Metadata) -> Collection[str]:
+        """Return the streams of Redis from which the batches up to a position took entries."""
+        positions = {} if position is None else _positions(position)
+        return [stream for stream, at in positions.items() if at.digest is not None]
+
+    def reads_part(self, part: str) -> bool:
+        """Return whether this spout reads a stream of this name."""
+        return part in self.streams
 
     def __repr__(self) -> str:
         starts = dict(zip(self.streams, self.starts, strict=True))
