@@ -53,7 +53,8 @@ def counted(source: Source, tmp_path: Path) -> Callable[..., Mapping[str, int]]:
         topology, into = TridentTopology(), dict[str, list[Any]]()
         for stream, parts in streams.items():
             made = topology.newStream(stream, source(parts), anew=stream in anew)
-            words = made.each("value", word, "word string").project("word")
+            field = "value" if "value" in made.fields else "line"
+            words = made.each(field, word, "word string").project("word")
             into.setdefault((states or {}).get(stream, "counts"), []).append(words)
         for state, read in into.items():
             merged = topology.merge(*read) if len(read) > 1 else read[0]

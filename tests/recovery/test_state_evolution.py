@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tests.state.backing.maps import LeastMap, SqliteMap
@@ -37,23 +38,27 @@ pytestmark = [
 ]
 
 
-def sales(batches: Any, state: Any, how: Any = None, evolve: Any = None, group: bool = True) -> TridentTopology:
+def sales(
+    batches: Any, state: Any, how: Any = None, evolve: Any = None, group: bool = True, content: Any = None
+) -> TridentTopology:
     topology = TridentTopology()
     spout = FixedBatchSpout("shop string, price long", batches) if isinstance(batches, list) else batches
     stream = topology.newStream("sales", spout)
     grouped: Any = stream.groupBy("shop") if group else stream
     output = () if isinstance(how, dict) else ("n",)
-    kept = grouped.persistentAggregate(state, how or Count(), *output, name="sales", evolve=evolve)
+    kept = grouped.persistentAggregate(
+        state, how or Count(), *output, name="sales", evolve=evolve, initialState=content
+    )
     if group:
         asked = topology.newDRPCStream("ask").each("args", str, "shop string")
         asked.stateQuery(kept, "shop", MapGet(), list(how) if isinstance(how, dict) else "n")
     return topology
 
 
-def priced(batches: Any, state: Any, how: Any, evolve: Any = None) -> TridentTopology:
+def priced(batches: Any, state: Any, how: Any, evolve: Any = None, content: Any = None) -> TridentTopology:
     topology = TridentTopology()
     stream = topology.newStream("sales", FixedBatchSpout("shop string, price long", batches)).groupBy("shop")
-    stream.persistentAggregate(state, "price", how, "n", name="sales", evolve=evolve)
+    stream.persistentAggregate(state, "price", how, "n", name="sales", evolve=evolve, initialState=content)
     return topology
 
 
@@ -353,29 +358,46 @@ def test_timers_that_the_former_program_set_fire_in_the_present_one(
     assert fired == [("a", 1), ("b", 2**40)]
 
 
+def killed(topology: TridentTopology, where: Path, at: str) -> None:
+    """Run a topology whose driver dies at a crash point."""
+
+    def listen(reached: str) -> None:
+        if reached == at:
+            raise DriverCrashedError(at)
+
+    crash_points.listen(listen)
+    try:
+        with pytest.raises(DriverCrashedError), start_local(topology, name="t", checkpointLocation=where) as running:
+            running.processAllAvailable(timeout=30)
+    finally:
+        crash_points.listen(None)
+
+
+@pytest.mark.parametrize("home", ["memory", "redis", "own"])
+def test_a_first_content_in_the_place_of_a_batch_that_waits_has_the_former_shape(
+    home: str, tmp_path: Path, shared_redis: RedisServer
+) -> None:
+    """The state is dropped, and begins again with the content, before a batch that was frozen is committed."""
+    state, batches = stores(tmp_path, shared_redis)[home](), [[("a", 24)]]
+    content = pa.table({"shop": ["a", "z"], "n": [100, 7]})
+    killed(sales(batches, state, content=content), tmp_path, "commit.before")
+    dropState("t", "sales", checkpointLocation=tmp_path, factory=state)
+    killed(sales(batches, state, content=content), tmp_path, "start.done")
+    double = Evolution("long", lambda n: 2 * n, by="Count")
+    changed = priced([*batches, [("b", 5)]], state, Sum(), double, content)
+    with pytest.raises(StateShapeError, match=r"lacks batches up to 1.*Start the previous program once and stop it"):
+        run(changed, tmp_path)
+    assert run(sales(batches, state, content=content), tmp_path) == {"a": 100, "z": 7}
+    assert run(changed, tmp_path) == {"a": 200, "z": 14, "b": 5}
+
+
 def test_a_batch_that_was_frozen_before_a_drop_stays_out_of_the_state_that_evolves(tmp_path: Path) -> None:
     """The state that began after the drop changes its shape while that batch still waits to be committed."""
     state, batches = MemoryMapState.opaque(), [[("a", 24)]]
-
-    def killed(topology: TridentTopology, at: str) -> None:
-        def listen(reached: str) -> None:
-            if reached == at:
-                raise DriverCrashedError(at)
-
-        crash_points.listen(listen)
-        try:
-            with (
-                pytest.raises(DriverCrashedError),
-                start_local(topology, name="t", checkpointLocation=tmp_path) as running,
-            ):
-                running.processAllAvailable(timeout=30)
-        finally:
-            crash_points.listen(None)
-
     from_sum, from_count = Evolution("long", abs, by="Sum"), Evolution("long", abs, by="Count")
-    killed(priced(batches, state, Sum()), "commit.before")
+    killed(priced(batches, state, Sum()), tmp_path, "commit.before")
     dropState("t", "sales", checkpointLocation=tmp_path)
-    killed(sales(batches, state, evolve=from_sum), "commit.before")
+    killed(sales(batches, state, evolve=from_sum), tmp_path, "commit.before")
     now = run(priced([*batches, [("b", 5)]], state, Sum(), from_count), tmp_path)
     assert now == {"b": 5}
     assert run(priced([*batches, [("b", 5)], [("a", 1)]], state, Sum(), from_count), tmp_path) == {"a": 1, "b": 5}

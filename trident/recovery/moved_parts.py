@@ -16,24 +16,26 @@ _SHOWN = 3
 
 def check_moved_parts(
     spout: SpoutSource,
+    source: str,
     own: StreamRecord | None,
-    others: Mapping[str, StreamRecord],
+    streams: Mapping[str, StreamRecord],
     program: Mapping[str, SpoutSource],
     feeds: Collection[str],
 ) -> None:
     """Raise CodeChangedError if `spout` begins to read a part that another stream read for one of the states `feeds`.
 
-    `own` is the record of the spout's stream, None if it begins now. `others` are the records of the log's other
-    streams with a source of the same kind, `program` the spouts of this program by stream. A stream that still reads
-    the part does not count: then the program reads the part twice on purpose.
+    `source` is the kind of the spout, `own` the record of its stream, None if it begins now. `streams` are all records
+    of the log, `program` the spouts of this program by stream. A stream that still reads the part does not count: then
+    the program reads the part twice on purpose.
     """
     reader = spout.spout
-    if not isinstance(reader, ReadsParts):
+    begins = own is None or own.position is None
+    if not isinstance(reader, ReadsParts) or (begins and spout.anew):
         return
     known = set() if own is None else {*reader.parts_read(own.position)}
-    for name, record in others.items():
+    for name, record in streams.items():
         shared = sorted({*record.feeds, *record.parted}.intersection(feeds))
-        if not shared:
+        if record is own or record.source != source or not shared:
             continue
         now = program[name].spout if name in program else None
         moved = [part for part in _left(reader, record, now) if part not in known and reader.reads_part(part)]

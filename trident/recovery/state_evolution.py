@@ -70,10 +70,11 @@ def evolve_stores(
                 continue
             waiting = tuple(txid for txid in history.frozen if txid > birth.txid)
             _check_committed(node, group, waiting, contents.log, shape.fingerprint)
-            if former_shape(node, former) is None:
-                _check_complete(node, report, history)
             # Batches that the state never gets may still wait: they were frozen before it was dropped and created anew.
-            last = max(history.committed, birth.created_at)
+            # The first content, which takes the place of the batch at the birth, has the former shape, too.
+            last = max(history.committed, birth.txid)
+            if former_shape(node, former) is None:
+                _check_complete(node, report, last)
             stores[name] = _evolving(node, group, former, stores[name], last, contents, shape)
             _check_values(stores[name])
     return unborn
@@ -141,12 +142,12 @@ def _check_committed(node: StateWriter, group: Group, waiting: tuple[int, ...], 
                 )
 
 
-def _check_complete(node: StateWriter, report: StoreReport, history: History) -> None:
+def _check_complete(node: StateWriter, report: StoreReport, last: int) -> None:
     """Raise StateShapeError if a store lacks batches of the former program, which this program cannot combine."""
-    lacking = [group for group in report.groups if group.marker is None or group.marker < history.committed]
+    lacking = [group for group in report.groups if group.marker is None or group.marker < last]
     if lacking:
         raise StateShapeError(
-            f"state {node.state.name!r} has a former shape and lacks batches up to {history.committed}, which only the "
+            f"state {node.state.name!r} has a former shape and lacks batches up to {last}, which only the "
             f"former aggregator can apply. Start the previous program once and stop it, which completes the state, "
             f"then this one. Nothing was written"
         )

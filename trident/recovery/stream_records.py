@@ -56,9 +56,7 @@ def stream_records(
             feeds, former = fed[spout.stream], continued.get(spout.stream)
             last = known.streams.get(former or spout.stream)
             record = _record(spout, last, group, feeds, births, settings)
-            if not spout.anew or (last is not None and last.position is not None):
-                others = {n: r for n, r in known.streams.items() if r is not last and r.source == record.source}
-                check_moved_parts(spout, last, others, own, [state for state in feeds if state in births])
+            check_moved_parts(spout, record.source, last, known.streams, own, births.keys() & set(feeds))
             if former is not None:
                 record = replace(record, former=(*record.former, former))
                 del streams[former]
