@@ -19,6 +19,17 @@ _SCAN = 64 << 10
 _CHUNK = 4 << 20
 BOM = b"\xef\xbb\xbf"
 
+LONGEST_LINE = 256 << 20
+"""The most bytes of a line, which is read at once."""
+
+
+class LineTooLongError(Exception):
+    """A line is longer than `LONGEST_LINE`. It begins at byte `offset` of the unpacked content."""
+
+    def __init__(self, offset: int) -> None:
+        super().__init__(offset)
+        self.offset = offset
+
 
 def line_start(file: BinaryIO, position: int, end: int) -> int:
     """Return the first byte at or after `position` at which a line begins; `end` if no line begins before `end`.
@@ -58,7 +69,7 @@ def read_whole_lines(file: BinaryIO, start: int, end: int, least: int = 1) -> It
 
     Lines begin at `start` and `end`. The first chunk has at least `least` lines, if there are so many.
 
-    Raises EOFError, with the offset, if the file ends before `end`.
+    Raises EOFError, with the offset, if the file ends before `end`, and LineTooLongError.
     """
     file.seek(start)
     at, rest = start, b""
@@ -71,6 +82,7 @@ def read_whole_lines(file: BinaryIO, start: int, end: int, least: int = 1) -> It
         if cut:
             yield at, rest[:cut]
             at, rest = at + cut, rest[cut:]
+        _check_length(at, rest)
 
 
 def all_lines(
@@ -79,7 +91,8 @@ def all_lines(
     """Yield all bytes of a content in chunks of whole lines, or in one chunk if `whole`: (offset, bytes).
 
     The first chunk has at least `least` lines, if there are so many. A content of more than `longest` bytes is not
-    read to its end if it is one chunk: a small file may unpack to more than the memory holds.
+    read to its end if it is one chunk: a small file may unpack to more than the memory holds. Raises LineTooLongError
+    otherwise.
     """
     at, rest = 0, b""
     while (longest is None or len(rest) <= longest) and (block := content.read(_CHUNK)):
@@ -88,8 +101,28 @@ def all_lines(
         if cut:
             yield at, rest[:cut]
             at, rest = at + cut, rest[cut:]
+        if not whole:
+            _check_length(at, rest)
     if rest:
         yield at, rest
+
+
+def first_of(file: BinaryIO, count: int) -> bytes:
+    """Return the first `count` lines of a file. Raises LineTooLongError."""
+    file.seek(0)
+    found = b""
+    for _ in range(count):
+        line = file.readline(LONGEST_LINE + 2)
+        _check_length(len(found), line.removesuffix(b"\n"))
+        found += line
+    return found
+
+
+def _check_length(offset: int, data: bytes) -> None:
+    """Raise LineTooLongError if the last line of `data`, of which more may follow, is too long already."""
+    begin = data.rfind(b"\n") + 1
+    if len(data) - begin > LONGEST_LINE:
+        raise LineTooLongError(offset + begin)
 
 
 def _whole_lines(data: bytes, least: int) -> int:

@@ -4,19 +4,27 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from trident.base.errors import SourceUnreadableError, SpoutContractError, SpoutError
+from trident.base.errors import MalformedInputError, SourceUnreadableError, SpoutContractError, SpoutError
 from trident.base.types import arrow_schema
 from trident_spouts.emission import MOST_BYTES_IN_PLAN, PART_BYTES, ArrowEmission
 from trident_spouts.executor import Emission, Metadata, WorkerReader
 from trident_spouts.files.compression import is_compressed, unpacked
-from trident_spouts.files.lines import BOM, all_lines, line_start, read_whole_lines
+from trident_spouts.files.lines import (
+    BOM,
+    LONGEST_LINE,
+    LineTooLongError,
+    all_lines,
+    first_of,
+    line_start,
+    lines_before,
+    read_whole_lines,
+)
 from trident_spouts.files.ranges import FileRef, opening_bytes, unreadable_error
 from trident_spouts.files.read_ahead import read_in_order
 from trident_spouts.source_times import SourceSpan, divided
@@ -159,7 +167,7 @@ def _lines_of(stretch: Stretch, line_format: LineFormat) -> Iterator[tuple[LineF
     """Yield a line range in chunks of whole lines: (format of the file, offset of the chunk, bytes).
 
     Raises SourceUnreadableError if the file cannot be read or is not the planned file, SpoutContractError if it ends
-    too early.
+    too early, MalformedInputError for a line that is too long.
     """
     try:
         with _opened(stretch.path) as file:
@@ -169,6 +177,12 @@ def _lines_of(stretch: Stretch, line_format: LineFormat) -> Iterator[tuple[LineF
                     head = partial(_head, file, offset, data, line_format.head_lines, stretch.end)
                     form = line_format.bind(head, stretch.path)
                 yield form, offset, data
+    except LineTooLongError as error:
+        raise MalformedInputError(
+            f"{stretch.path}:{lines_before(stretch.path, error.offset) + 1}: a line is read at once and has at most "
+            f"{LONGEST_LINE:,} bytes, but this one (from byte {error.offset}) has more: end each line with \\n, or "
+            f"divide the line"
+        ) from None
     except EOFError as error:
         raise SpoutContractError(
             f"FileSpout: {stretch.path} ends at byte {error}, but the batch was planned to byte {stretch.end}; after a "
@@ -212,8 +226,7 @@ def _head(file: BinaryIO, offset: int, data: bytes, lines: int, end: int) -> byt
     if not offset:
         return data
     at = file.tell()
-    file.seek(0)
-    head = b"".join(islice(file, lines))[:end]
+    head = first_of(file, lines)[:end]
     file.seek(at)
     return head
 

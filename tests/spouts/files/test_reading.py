@@ -1,14 +1,21 @@
 """Batches cut into shares for the workers: each line is in one share."""
 
+import gzip
+import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.plans import planned
 from trident.base.types import parse_schema
-from trident_spouts.files.reading import ShareCounter, ShareReader, Stretch, read_stretch, shares
+from trident.errors import MalformedInputError
+from trident.spouts import Csv, FileSpout, Json, TransactionAttempt
+from trident_spouts.files import lines
+from trident_spouts.files.reading import LinesEmission, ShareCounter, ShareReader, Stretch, read_stretch, shares
 from trident_spouts.files.text import TextFormat
 
 FORM = TextFormat(parse_schema("line string"), "strict")
@@ -54,5 +61,54 @@ def test_a_stretch_in_the_middle_of_a_file_stays_in_its_bounds(tmp_path: Path) -
     path = tmp_path / "a"
     path.write_bytes(b"one\ntwo\nthree\nfour\n")
     stretch = Stretch(str(path), 4, 14, 4, 14)
-    lines = [table.column(0).to_pylist() for table in read_stretch(stretch, FORM)]
-    assert lines == [["two", "three"]]
+    found = [table.column(0).to_pylist() for table in read_stretch(stretch, FORM)]
+    assert found == [["two", "three"]]
+
+
+FORMATS: dict[str, Any] = {"text": "text", "json": Json("line string"), "csv": Csv("line string", header=False)}
+
+
+@pytest.mark.parametrize("worker", [False, True], ids=["driver", "worker"])
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_line_that_is_too_long_is_not_read_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, suffix: str, worker: bool
+) -> None:
+    """A small file may unpack to more than the memory holds."""
+    monkeypatch.setattr(lines, "_CHUNK", 1 << 16)
+    monkeypatch.setattr(lines, "LONGEST_LINE", 1 << 20)
+    data = b'{"line": "a"}\n' + b'"' + b"b" * (24 << 20)
+    (tmp_path / f"a{suffix}").write_bytes(gzip.compress(data, 1) if suffix else data + b"\n")
+    spout = FileSpout(tmp_path / f"a{suffix}", FORMATS[form])
+    (plan,) = planned(spout)
+    emission = spout.open().emit(TransactionAttempt(1, 0), plan)
+    assert isinstance(emission, LinesEmission)
+    reader = ShareReader((tuple(emission.stretches),), emission.line_format)
+    numbers = pa.RecordBatch.from_pydict({"id": [0]})
+    tracemalloc.start()
+    says = rf"a{suffix}:2: a line is read at once and has at most .* \(from byte 14\) has more: end each line with \\n"
+    with pytest.raises(MalformedInputError, match=says):
+        list(reader(iter([numbers]))) if worker else emission.arrow()
+    assert tracemalloc.get_traced_memory()[1] < 12 << 20
+    tracemalloc.stop()
+
+
+def test_a_line_of_the_most_bytes_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "_CHUNK", 1)
+    monkeypatch.setattr(lines, "LONGEST_LINE", 9)
+    (tmp_path / "a.gz").write_bytes(gzip.compress(b"a\n" + b"b" * 9 + b"\n" + b"c" * 9))
+    spout = FileSpout(tmp_path / "a.gz")
+    (plan,) = planned(spout)
+    table = spout.open().emit(TransactionAttempt(1, 0), plan).arrow()
+    assert table.column(0).to_pylist() == ["a", "b" * 9, "c" * 9]
+
+
+def test_a_header_that_is_too_long_is_not_read_for_a_later_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "LONGEST_LINE", 9)
+    path = tmp_path / "a"
+    path.write_bytes(b"b" * 10 + b"\n1\n")
+    form = FileSpout(path, Csv("b string")).open().emit(TransactionAttempt(1, 0), {"files": []}).line_format
+    with pytest.raises(MalformedInputError, match=r"a:1: a line is read at once"):
+        list(read_stretch(Stretch(str(path), 0, 13, 11, 13), form))
