@@ -5,6 +5,7 @@ empty, and never holds tuples of two partitions or requests.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -89,12 +90,12 @@ class PandasKernel:
 
         A slice on which the function fails is halved until it fails on a single tuple. So if the function's result for
         a tuple does not depend on the other tuples, exactly the tuples on which the function fails are left out. A
-        slice that fails counts and warns of nothing: its halves do.
+        slice of several tuples that fails counts and warns of nothing: its halves do.
         """
 
         def run(columns: Columns, letters: Letters) -> Columns:
             try:
-                with noting_if_it_ends():
+                with noting_if_it_ends() if columns.rows > 1 else nullcontext():
                     return self(columns)
             except UserFunctionError as error:
                 if error.hopeless or error.row is None:
