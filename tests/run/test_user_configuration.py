@@ -88,12 +88,43 @@ def keep(state: Any, tuples: Any, collector: Any) -> None:
     state.multiPut([[each.n] for each in tuples], [each.told for each in tuples])
 
 
-@pytest.mark.parametrize("engine", ["embedded", pytest.param("spark", marks=pytest.mark.spark)])
+ENGINES = ["embedded", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.connect])]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 def test_an_operation_knows_its_place_and_its_configuration(engine: str, here: Path, request: Any) -> None:
     here.write_text(FILE)
     options = {"spark": request.getfixturevalue("spark")} if engine == "spark" else {}
     got = told(engine=engine, user={"region": "asia"}, **options)
     assert got == [["shop", "numbers", "numbers/1:each(Told)", 0, txid, "asia", SECRET, 6] for txid in (1, 2)]
+
+
+@pytest.mark.filterwarnings("ignore:state .counts. is new")
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_operation_knows_its_place_and_its_configuration_in_a_backfill(
+    engine: str, tmp_path: Path, request: Any
+) -> None:
+    """The batches that are read again have no txid of the run: the state begins with all of them."""
+    options: dict[str, Any] = {"user": {"region": "eu", "token": "x"}, "checkpointLocation": tmp_path}
+    options |= {"spark": request.getfixturevalue("spark")} if engine == "spark" else {}
+    batches: list[Any] = [[1], [2]]
+
+    def topology(*, backfill: bool) -> TridentTopology:
+        topology = TridentTopology()
+        numbers = topology.newStream("numbers", FixedBatchSpout("n long", batches)).each("n", Told(), "told")
+        numbers.peek(print)
+        if backfill:
+            numbers.project("n", "told").partitionPersist(
+                MemoryMapState.opaque(), keep, keyFields="n", valueType="string", name="told", backfill=True
+            )
+        return topology
+
+    with topology(backfill=False).start(name="shop", engine=engine, **options) as running:
+        running.processAllAvailable()
+    with topology(backfill=True).start(name="shop", engine=engine, **options) as running:
+        running.processAllAvailable()
+        found = [json.loads(value) for _, value in sorted(running.state("told").items())]
+    assert found == [["shop", "numbers", "numbers/1:each(Told)", 0, txid, "eu", "x", None] for txid in (1, 2)]
 
 
 def test_a_spout_gets_the_configuration_when_it_opens(here: Path) -> None:

@@ -118,11 +118,15 @@ def start_on(
     engine_of: EngineMaker,
     topology: TopologyPlan,
     clock: Clock | None = None,
+    known_as: str | None = None,
     **options: "Unpack[StartOptions]",
 ) -> RunningTopology:
-    """Start a topology on the engine that `engine_of` creates."""
+    """Start a topology on the engine that `engine_of` creates.
+
+    `known_as`: the name of the topology for the user's code, if this run is a backfill of that topology.
+    """
     values = checked(options)
-    program = cut(topology, values.debug).in_run(RunFacts(values.name, values.user or UserConfig()))
+    program = cut(topology, values.debug).in_run(RunFacts(known_as or values.name, values.user or UserConfig()))
     if not program.groups and not program.requests:
         raise TopologyError(
             "no stream from a spout leads to a state or an output, and there is no DRPC function: nothing to run"
@@ -133,7 +137,7 @@ def start_on(
     waiting = Standby(settings) if settings.standby else None
 
     def start_backfill(plan: TopologyPlan, more: Mapping[str, Any]) -> RunningTopology:
-        return start_on(engine_of, plan, clock, **more)
+        return start_on(engine_of, plan, clock, settings.name, **more)
 
     def start_former(plan: TopologyPlan) -> RunningTopology:
         states = {node.state.name for group in cut(plan).groups for node in group.states}
