@@ -11,8 +11,18 @@ import pytest
 from click.testing import CliRunner
 
 from tests.cluster.stored import ROOT
-from trident import listStates
+from trident import listStates, openState
 from trident.cli.main import main
+
+COUNTED = """
+from trident import Count, TridentTopology
+from trident.spouts import RateSpout
+from trident.state import MemoryMapState
+
+topology = TridentTopology()
+ticks = topology.newStream("ticks", RateSpout(rowsPerSecond=1000, rows=3))
+ticks.persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="ticks")
+"""
 
 
 @pytest.mark.parametrize(
@@ -25,6 +35,9 @@ from trident.cli.main import main
         (["tests.faults.standby_program:topology", "--insecure"], 2, "are options of --serve: give that too"),
         (["tests.faults.standby_program:topology", "--log-prefix", "mine"], 2, "give --log-url, too"),
         (["tests.faults.standby_program:topology", "--profile", "prod"], 1, "profile 'prod': there is no trident.toml"),
+        (["tests.faults.standby_program:topology", "--engine", "embedded", "--set", "engine=spark"], 2, "is set twice"),
+        (["tests.faults.standby_program:topology", "--set", "checkpointLocation=x"], 2, "checkpointLocation is set tw"),
+        (["tests.faults.standby_program:topology", "--set", "maxAttempt=3"], 1, "did you mean 'maxAttempts'?"),
         (
             ["tests.faults.standby_program:topology", "--engine", "embedded", "--master", "local[2]"],
             1,
@@ -39,6 +52,18 @@ def test_wrong_calls_are_refused(
     result = CliRunner().invoke(main, ["run", *options, "--checkpoint", str(tmp_path)])
     assert (result.exit_code, message in result.output) == (code, True), result.output
     assert list(tmp_path.iterdir()) == []
+
+
+def test_any_option_of_a_start_may_be_set(tmp_path: Path) -> None:
+    (tmp_path / "counted.py").write_text(COUNTED)
+    words = ["run", "counted:topology", "--engine", "embedded", "--name", "t", "--checkpoint", "ck"]
+    settings = ["--set", "availableNow=true", "--set", "spouts=ticks.rows=7", "--set", "maxSpoutPending=1"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "state"), str(ROOT / "spouts")])}
+    command = [sys.executable, "-m", "trident", *words, *settings]
+    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240)
+    assert ran.returncode == 0, ran.stderr
+    with openState("t", "ticks", checkpointLocation=tmp_path / "ck") as state:
+        assert state.value == 7
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

@@ -17,10 +17,10 @@ from trident.cli.program_options import (
     maybe_program_options,
     once,
     pairs,
+    set_option,
     spark_options,
     start_options,
 )
-from trident.cli.secret_types import Setting
 from trident.cluster.driver_session import driver_session
 from trident.cluster.program import load_topology
 from trident.cluster.spark_confs import check_confs
@@ -37,9 +37,7 @@ from trident.doctor.foreign_errors import said
 @spark_options
 @click.option("--spark", "with_spark", is_flag=True, help="Also start Spark, and examine sources from its workers.")
 @click.option("--spark-secs", default=120.0, show_default=True, help="The time that Spark may take for that.")
-@click.option(
-    "--set", "settings", type=Setting(), multiple=True, help="An option of the start: filesLocation=s3://b/p."
-)
+@set_option
 @click.option("--port", type=click.IntRange(1), help="The port at which the run is to be served.")
 @click.option("--json", "as_json", is_flag=True, help="Print each finding as a line of JSON.")
 def doctor(

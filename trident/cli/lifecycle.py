@@ -21,11 +21,11 @@ from trident.cli.program_options import (
     once,
     pairs,
     program_options,
+    set_option,
     spark_options,
     start_options,
 )
 from trident.cli.run import end_by_signals
-from trident.cli.secret_types import Setting
 from trident.cluster.stored_driver import drive
 from trident.cluster.stored_topology import Home, Report, StoredTopology
 from trident.cluster.submission import submit as stored_by_submit
@@ -61,9 +61,7 @@ def _counts(given: Iterable[str]) -> dict[str, int]:
 @program_options
 @start_options("engine", active="--inactive")
 @_home
-@click.option(
-    "--set", "settings", type=Setting(), multiple=True, help="An option of the start: maxAttempts=3. May be repeated."
-)
+@set_option
 @spark_options
 @click.option("--include", multiple=True, help="A file or folder that is stored beside the program's own module.")
 @click.option("--no-start", is_flag=True, help="Store it without starting a driver; `trident resume` starts one.")

@@ -140,6 +140,11 @@ _SPARK = (
     ),
 )
 
+set_option = click.option(
+    "--set", "settings", type=Setting(), multiple=True, help="An option of the start: maxAttempts=3. May be repeated."
+)
+"""Any option of a start, as text."""
+
 log_option = click.option("--log-json", is_flag=True, help="Write logs as lines of JSON.")
 
 

@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import sys
+from typing import Any
 
 import click
 
@@ -15,14 +16,17 @@ from trident.cli.program_options import (
     client_options,
     log_option,
     log_to_stderr,
+    once,
+    pairs,
     program_options,
+    set_option,
     spark_options,
     start_options,
 )
 from trident.cluster.driver_session import driver_session
 from trident.cluster.program import load_topology
 from trident.cluster.spark_confs import check_confs
-from trident.cluster.submission import check_spark
+from trident.cluster.submission import check_spark, read_settings
 from trident.configuration.layers import PROFILE, configured
 from trident.configuration.start_options import StartOptions
 
@@ -30,6 +34,7 @@ from trident.configuration.start_options import StartOptions
 @click.command()
 @program_options
 @start_options("engine", "leaseSecs", standby="--standby", active="--inactive")
+@set_option
 @spark_options
 @click.option("--serve", "port", type=click.IntRange(0), help="Serve the run over HTTP at this port (0: a free one).")
 @client_options
@@ -37,6 +42,7 @@ from trident.configuration.start_options import StartOptions
 def run(
     topology: ProgramArguments,
     options: StartOptions,
+    settings: tuple[str, ...],
     spark: SparkArguments,
     port: int | None,
     clients: ClientArguments,
@@ -45,28 +51,31 @@ def run(
     """Run the TOPOLOGY in MODULE until SIGTERM or Ctrl-C, which stop it in good order: exit code 0.
 
     If the topology fails, or another driver takes it over, the exit code is 1. MODULE is imported from the current
-    folder or the installed packages. Options that are left out, and those without a flag here, come from
-    the environment (TRIDENT_START_MAX_ATTEMPTS=3) and trident.toml; `trident config` lists them. --host and the options
-    after it are for --serve.
+    folder or the installed packages. Options that are left out come from the environment
+    (TRIDENT_START_MAX_ATTEMPTS=3) and trident.toml; `trident config` lists them. --host and the options after it are
+    for --serve.
     """
     if port is None and came("host", "token", "allowed_host", "insecure"):
         raise click.UsageError("--host, --token, --allowed-host and --insecure are options of --serve: give that too")
     log_to_stderr(log_json)
     if spark.profile is not None:
         os.environ[PROFILE] = spark.profile
-    settings = spark.settings
-    check_confs(settings)
-    own = spark.master is not None or settings
+    texts, log, confs = pairs("--set", settings), topology.log, spark.settings
+    once(texts, checkpointLocation=topology.checkpoint, log=log, **options)
+    given: dict[str, Any] = {**read_settings(texts), **options, "name": topology.name}
+    check_confs(confs)
+    own = spark.master is not None or confs
     if own:
-        check_spark(options.get("engine") or configured(topology.name)["engine"].value, spark.master, settings)
-    program, log = load_topology(topology.program), topology.log
+        check_spark(given.get("engine") or configured(topology.name)["engine"].value, spark.master, confs)
+    program = load_topology(topology.program)
     end_by_signals()
-    options |= {"name": topology.name, "checkpointLocation": topology.checkpoint}
+    if topology.checkpoint is not None:
+        given["checkpointLocation"] = topology.checkpoint
     if log is not None:
-        options["log"] = log
+        given["log"] = log
     with contextlib.ExitStack() as opened:
-        session = opened.enter_context(driver_session(topology.name, spark.master, settings)) if own else None
-        started = program.start(session, **options)
+        session = opened.enter_context(driver_session(topology.name, spark.master, confs)) if own else None
+        started = program.start(session, **given)
         running = opened.enter_context(started)
         if port is not None:
             server = running.serve(
