@@ -52,11 +52,13 @@ if __name__ == "__main__":
 def interpreter(minor: int) -> str | None:
     """Return the path of a CPython 3.`minor`: on the PATH, or of pyenv."""
     name = f"python3.{minor}"
-    candidates = [shutil.which(name), *sorted(Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/{name}"))]
-    for path in filter(None, candidates):
+    of_pyenv = sorted(Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/{name}"))
+    for path in [shutil.which(name) or "", *map(str, of_pyenv)]:
+        if not path:
+            continue
         asked = subprocess.run([path, "-c", "import sys; print(sys.version_info[1])"], capture_output=True, text=True)
         if asked.stdout.strip() == str(minor):
-            return str(path)
+            return path
     return None
 
 

@@ -1,9 +1,9 @@
 """Ranges of offsets, read by confluent-kafka in the driver's process, for the embedded engine and for queries."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
@@ -18,6 +18,8 @@ from trident_spouts.kafka.ranges import OffsetRange
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer
+
+_T = TypeVar("_T")
 
 Message = Any
 """A message of confluent-kafka. The type is Any because confluent-kafka's class declares every part as optional."""
@@ -81,10 +83,10 @@ class RangeReader:
         """
         if not ranges:
             return _SCHEMA.empty_table()
-        table, reading = self._pass(ranges)
+        batches, reading = self._pass(ranges, _batch)
         for range_ in ranges:
             reading.note(range_, self._lasts)
-        return table
+        return pa.Table.from_batches(batches, _SCHEMA)
 
     def last_before(self, looks: Mapping[Partition, tuple[int, int]]) -> dict[Partition, LastMessage]:
         """Return the last message of each partition between two offsets, a floor and an end.
@@ -95,7 +97,7 @@ class RangeReader:
         left, size = {each: look for each, look in looks.items() if look[0] < look[1]}, _LOOK
         while left:
             ranges = tuple(OffsetRange(*each, max(floor, end - size), end) for each, (floor, end) in left.items())
-            reading = self._pass(ranges)[1]
+            reading = self._pass(ranges, len)[1]  # without their times, which may be wrong
             lasts |= {each: last_message(message) for each, message in reading.last.items()}
             left = {(each.topic, each.partition): (left[each.topic, each.partition][0], each.start) for each in ranges}
             left = {each: look for each, look in left.items() if each not in lasts and look[0] < look[1]}
@@ -128,14 +130,17 @@ class RangeReader:
         finally:
             consumer.close()
 
-    def _pass(self, ranges: tuple[OffsetRange, ...]) -> "tuple[pa.Table, _Reading]":
+    def _pass(
+        self, ranges: tuple[OffsetRange, ...], made: Callable[[list[Message]], _T]
+    ) -> "tuple[list[_T], _Reading]":
+        """Read ranges to their ends. Return what `made` makes of the messages, part by part."""
         try:
             consumer = self._free.pop()
         except IndexError:
             consumer = self._kafka.Consumer(self._config)
         try:
             reading = _Reading(self._kafka, consumer, ranges)
-            table = pa.Table.from_batches(reading.batches(), _SCHEMA)
+            parts = [made(messages) for messages in reading.messages()]
             consumer.unassign()
         except BaseException:
             consumer.close()  # it may hold messages that no range has
@@ -143,7 +148,7 @@ class RangeReader:
         self._free.append(consumer)
         if self._closed:
             self.close()
-        return table, reading
+        return parts, reading
 
     def close(self) -> None:
         """Close the consumers. A consumer that is still reading is closed when it has finished."""
@@ -180,7 +185,8 @@ class _Reading:
         else:
             lasts.note(partition, range_.end, last_message(last))
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def messages(self) -> Iterator[list[Message]]:
+        """Yield all messages of the ranges, some thousands at a time."""
         messages: list[Message] = []
         until = monotonic() + PATIENCE_SECS
         while self._open:
@@ -189,13 +195,13 @@ class _Reading:
                 until = monotonic() + PATIENCE_SECS
                 messages += received
                 if len(messages) >= _CHUNK:
-                    yield _batch(messages)
+                    yield messages
                     messages = []
             elif monotonic() >= until:
                 where = ", ".join(map(str, list(self._open.values())[:3]))
                 raise SourceUnreadableError(f"KafkaSpout: no message of {where} arrived within {PATIENCE_SECS:g} s")
         if messages:
-            yield _batch(messages)
+            yield messages
 
     def _receive(self) -> list[Message]:
         """Return the next messages of the ranges; none if no message comes for a moment."""
