@@ -89,7 +89,7 @@ def test_a_part_that_is_left_out_for_a_while_is_not_forgotten(counted: Any) -> N
 
 def test_streams_that_exchange_their_parts_are_refused(counted: Any) -> None:
     assert counted(first="x", second="y") == BOTH
-    with pytest.raises(CodeChangedError, match="a stream of a new name that reads only them"):
+    with pytest.raises(CodeChangedError, match="a stream of a new name that reads only it"):
         counted(first="y", second="x")
     assert counted(first="x", second="y") == BOTH
 

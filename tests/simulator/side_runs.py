@@ -14,7 +14,8 @@ from tests.simulator.scheduler import Stuck
 from trident.base.attempt import TransactionAttempt
 from trident.batches.group_run import GroupRun
 from trident.compiler.stages import cut_nodes
-from trident.run.backfill import PartOfPlan, Starts
+from trident.plan.rebuilding import PlanOfCopies
+from trident.run.backfill import Starts
 
 if TYPE_CHECKING:
     from tests.simulator.driver import Driver
@@ -82,7 +83,7 @@ class Notes:
 def starts_of(driver: "Driver") -> Starts:
     """The functions by which a start of this driver starts other runs."""
 
-    def run(plan: PartOfPlan, options: Mapping[str, Any]) -> Any:
+    def run(plan: PlanOfCopies, options: Mapping[str, Any]) -> Any:
         world, folder = driver.world, options["checkpointLocation"]
         disk = world.side_disks.at(folder)
         settings = replace(world.settings, folder=folder, uuid=disk.uuid, clock=driver.clock)
@@ -91,7 +92,7 @@ def starts_of(driver: "Driver") -> Starts:
         world.say("%s reads earlier tuples, in %s", driver.name, folder)
         return SideRun(driver, core.beside(driver, cut_nodes(plan.sinks, {}), log, settings, Notes(driver)))
 
-    def former(plan: PartOfPlan) -> Any:
+    def former(plan: PlanOfCopies) -> Any:
         driver.world.say("%s commits what waits for the former program", driver.name)
         settings = replace(driver.world.settings, active=False, clock=driver.clock)
         return SideRun(driver, core.run_of(driver, cut_nodes(plan.sinks, {}), settings))

@@ -11,12 +11,11 @@ import click
 
 from trident.base.finding import Finding
 from trident.base.json_values import to_json
+from trident.cli.given_options import given_options
 from trident.cli.program_options import (
     ProgramArguments,
     SparkArguments,
     maybe_program_options,
-    once,
-    pairs,
     set_option,
     spark_options,
     start_options,
@@ -24,7 +23,6 @@ from trident.cli.program_options import (
 from trident.cluster.driver_session import driver_session
 from trident.cluster.program import load_topology
 from trident.cluster.spark_confs import check_confs
-from trident.cluster.submission import read_settings
 from trident.configuration.start_options import StartOptions
 from trident.doctor.case import Case
 from trident.doctor.checks import CHECKS, Diagnosis, diagnoses
@@ -57,10 +55,7 @@ def doctor(
     otherwise 0, also if there is advice.
     """
     began = time.monotonic()
-    texts, log = pairs("--set", settings), topology.log
-    once(texts, checkpointLocation=topology.checkpoint, log=log, engine=options.get("engine"))
-    own = {**options, "checkpointLocation": topology.checkpoint, "log": log}
-    given = read_settings(texts) | {name: value for name, value in own.items() if value is not None}
+    given = given_options(topology, options, settings)
     found: list[Diagnosis] = []
     program = None
     if topology.program:

@@ -4,10 +4,10 @@ import contextlib
 import os
 import signal
 import sys
-from typing import Any
 
 import click
 
+from trident.cli.given_options import given_options
 from trident.cli.program_options import (
     ClientArguments,
     ProgramArguments,
@@ -16,8 +16,6 @@ from trident.cli.program_options import (
     client_options,
     log_option,
     log_to_stderr,
-    once,
-    pairs,
     program_options,
     set_option,
     spark_options,
@@ -26,7 +24,7 @@ from trident.cli.program_options import (
 from trident.cluster.driver_session import driver_session
 from trident.cluster.program import load_topology
 from trident.cluster.spark_confs import check_confs
-from trident.cluster.submission import check_spark, read_settings
+from trident.cluster.submission import check_spark
 from trident.configuration.layers import PROFILE, configured
 from trident.configuration.start_options import StartOptions
 
@@ -60,22 +58,16 @@ def run(
     log_to_stderr(log_json)
     if spark.profile is not None:
         os.environ[PROFILE] = spark.profile
-    texts, log, confs = pairs("--set", settings), topology.log, spark.settings
-    once(texts, checkpointLocation=topology.checkpoint, log=log, **options)
-    given: dict[str, Any] = {**read_settings(texts), **options, "name": topology.name}
+    given, confs = given_options(topology, options, settings), spark.settings
     check_confs(confs)
     own = spark.master is not None or confs
     if own:
         check_spark(given.get("engine") or configured(topology.name)["engine"].value, spark.master, confs)
     program = load_topology(topology.program)
     end_by_signals()
-    if topology.checkpoint is not None:
-        given["checkpointLocation"] = topology.checkpoint
-    if log is not None:
-        given["log"] = log
     with contextlib.ExitStack() as opened:
         session = opened.enter_context(driver_session(topology.name, spark.master, confs)) if own else None
-        started = program.start(session, **given)
+        started = program.start(session, name=topology.name, **given)
         running = opened.enter_context(started)
         if port is not None:
             server = running.serve(

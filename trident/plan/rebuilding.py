@@ -1,10 +1,11 @@
 """A copy of a part of a plan, with other spouts and other states."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import fields, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from trident.plan.nodes import Node, SpoutSource, StateSpec
+from trident.plan.nodes import Node, RequestSource, SpoutSource, StateSpec, walk
+from trident.plan.topology_protocol import TopologyPlan
 
 
 def rebuilt(
@@ -32,3 +33,25 @@ def rebuilt(
         return value
 
     return tuple(map(again, roots))
+
+
+@dataclass(frozen=True)
+class PlanOfCopies:
+    """A plan of copies of a topology's steps, all or some. Texts and pictures are those of the topology."""
+
+    topology: TopologyPlan
+    sinks: tuple[Node, ...]
+    requests: Mapping[str, tuple[RequestSource, Node]] = field(default_factory=dict)
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """All nodes, each after the nodes that it reads."""
+        return tuple(walk(*self.sinks, *(leaf for _, leaf in self.requests.values())))
+
+    def explain(self, *arguments: Any, **options: Any) -> None:
+        """Print the steps as the topology does."""
+        self.topology.explain(*arguments, **options)
+
+    def draw(self, format: str = "svg") -> str:
+        """Return the picture of the topology."""
+        return self.topology.draw(format)

@@ -64,7 +64,7 @@ def _replacing(node: Node, every_change: Container[Node], by: Names | None = Non
 
 
 def _of_state(writer: StateWriter, every_change: Container[Node], by: Names | None) -> StateWriter | None:
-    """Return the same for the tuples that leave a step with a state."""
+    """Return the result of `_replacing`, for the tuples that leave a step with a state."""
     traits = state_traits(writer)
     if traits.replaces(writer):
         return None if by is not None and by.issubset(traits.keys(writer).names) else writer

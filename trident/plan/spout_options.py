@@ -1,14 +1,14 @@
 """The options of a topology's spouts that a start gives: their check, and the plan with the changed spouts."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeGuard
 
 from trident.base.errors import TopologyError
 from trident.base.names import did_you_mean
 from trident.base.user_config import shown_value
-from trident.plan.nodes import Node, RequestSource, SpoutSource, walk
-from trident.plan.rebuilding import rebuilt
+from trident.plan.nodes import Node, RequestSource, SpoutSource
+from trident.plan.rebuilding import PlanOfCopies, rebuilt
 from trident.plan.topology_protocol import TopologyPlan
 from trident_spouts.changed_options import with_options
 
@@ -18,15 +18,16 @@ SpoutOptions = Mapping[str, Mapping[str, Any]]
 
 def check_spout_options(option: str, given: object) -> SpoutOptions:
     """Return `given` if it maps streams to options and their values; otherwise raise TopologyError."""
-    tables = given.items() if isinstance(given, Mapping) else [(None, None)]
-    for stream, options in tables:
-        if not isinstance(stream, str) or not isinstance(options, Mapping) or not all(map(_is_name, options)):
-            shown = shown_value(option, given)
-            raise TopologyError(
-                f"{option}={shown!r}: expected a dict of streams, each with the options of its spout, "
-                f"{{'orders': {{'maxOffsetsPerBatch': 1000}}}}"
-            )
-    return {stream: dict(options) for stream, options in dict(tables).items() if options}
+    if not _has_names(given) or not all(map(_has_names, given.values())):
+        raise TopologyError(
+            f"{option}={shown_value(option, given)!r}: expected a dict of streams, each with the options of its spout, "
+            f"{{'orders': {{'maxOffsetsPerBatch': 1000}}}}"
+        )
+    return {stream: dict(options) for stream, options in given.items() if options}
+
+
+def _has_names(table: object) -> TypeGuard[Mapping[str, Any]]:
+    return isinstance(table, Mapping) and all(isinstance(name, str) for name in table)
 
 
 def joined_spout_options(before: SpoutOptions | None, after: SpoutOptions | None) -> SpoutOptions:
@@ -38,10 +39,6 @@ def joined_spout_options(before: SpoutOptions | None, after: SpoutOptions | None
     first, later = before or {}, {} if after is None else check_spout_options("spouts", after)
     streams = dict.fromkeys([*first, *later])
     return {stream: {**first.get(stream, {}), **later.get(stream, {})} for stream in streams}
-
-
-def _is_name(option: object) -> bool:
-    return isinstance(option, str)
 
 
 def with_spout_options(topology: TopologyPlan, options: SpoutOptions | None) -> TopologyPlan:
@@ -68,31 +65,9 @@ def with_spout_options(topology: TopologyPlan, options: SpoutOptions | None) -> 
     pairs = [node for pair in requests.values() for node in pair]
     nodes = rebuilt([*topology.sinks, *pairs], chosen, lambda state: state)
     sinks, copies = nodes[: len(topology.sinks)], iter(nodes[len(topology.sinks) :])
-    return _ChangedPlan(topology, sinks, {name: _pair(next(copies), next(copies)) for name in requests})
+    return PlanOfCopies(topology, sinks, {name: _pair(next(copies), next(copies)) for name in requests})
 
 
 def _pair(source: Node, leaf: Node) -> tuple[RequestSource, Node]:
     assert isinstance(source, RequestSource)
     return source, leaf
-
-
-@dataclass(frozen=True)
-class _ChangedPlan:
-    """The plan of a topology with other spouts. Texts and pictures are those of the topology."""
-
-    topology: TopologyPlan
-    sinks: tuple[Node, ...]
-    requests: Mapping[str, tuple[RequestSource, Node]]
-
-    @property
-    def nodes(self) -> tuple[Node, ...]:
-        """All nodes, each after the nodes that it reads."""
-        return tuple(walk(*self.sinks, *(leaf for _, leaf in self.requests.values())))
-
-    def explain(self, *arguments: Any, **options: Any) -> None:
-        """Print the steps as the topology does."""
-        self.topology.explain(*arguments, **options)
-
-    def draw(self, format: str = "svg") -> str:
-        """Return the picture of the topology."""
-        return self.topology.draw(format)

@@ -1,4 +1,4 @@
-"""Refuses a start in which a part of a source, such as a topic, moved from one stream to another.
+"""Refuse a start in which a part of a source, such as a topic, moved from one stream to another.
 
 Each stream has its position. So the other stream would read the part again from its beginning, and the states that both
 streams feed would count its tuples twice.
@@ -54,14 +54,13 @@ def _moved(
     spout: SpoutSource, own: StreamRecord | None, former: str, moved: Sequence[str], shared: Sequence[str]
 ) -> CodeChangedError:
     parts = ", ".join(map(repr, moved[:_SHOWN])) + (f" and {len(moved) - _SHOWN} more" if moved[_SHOWN:] else "")
-    states = ", ".join(map(repr, shared))
-    begins = f"newStream({spout.stream!r}, ..., anew=True)"
+    them, states = "them" if moved[1:] else "it", ", ".join(map(repr, shared))
+    again = f"newStream({spout.stream!r}, ..., anew=True)"
     if own is not None:
-        begins = "a stream of a new name that reads only them, newStream(..., anew=True)"
+        again = f"a stream of a new name that reads only {them}, newStream(..., anew=True)"
     return CodeChangedError(
         f"{spout.step} ({spout.site.location}): the stream {spout.stream!r} would read {parts} from the beginning, but "
-        f"the stream {former!r}, which does not read {'them' if moved[1:] else 'it'} any more, has read "
-        f"{'them' if moved[1:] else 'it'} for {states}, where the tuples would count twice. Let {former!r} read "
-        f"{'them' if moved[1:] else 'it'} as before: it continues there. If the tuples are to count again, write "
-        f"{begins}. Nothing was written"
+        f"the stream {former!r}, which does not read {them} any more, has read {them} for {states}: the tuples would "
+        f"count twice there. Let {former!r} read {them} as before, so that it continues there. If the tuples are to "
+        f"count again, write {again}. Nothing was written"
     )

@@ -15,7 +15,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +29,8 @@ from trident.compiler.stages import cut_nodes
 from trident.configuration.settings import Settings
 from trident.log.protocol import TransactionLog
 from trident.plan.functions_of_plan import functions_of
-from trident.plan.nodes import Node, RequestSource, SpoutSource, StateSpec, StateWriter, walk
-from trident.plan.rebuilding import rebuilt
+from trident.plan.nodes import SpoutSource, StateSpec, StateWriter
+from trident.plan.rebuilding import PlanOfCopies, rebuilt
 from trident.plan.topology_protocol import TopologyPlan
 from trident.recovery.acquisition import check_start
 from trident.recovery.backfills import (
@@ -77,28 +77,8 @@ class Starts:
     the former driver is in this process, so that it stops in good order.
     """
 
-    run: Callable[["PartOfPlan", Mapping[str, Any]], RunningTopology]
-    former: Callable[["PartOfPlan"], RunningTopology] | None
-
-
-@dataclass(frozen=True)
-class PartOfPlan:
-    """A part of a topology's plan, as a `TopologyPlan`."""
-
-    sinks: tuple[Node, ...]
-    requests: Mapping[str, tuple[RequestSource, Node]] = field(default_factory=dict)
-
-    @property
-    def nodes(self) -> tuple[Node, ...]:
-        """All nodes, each after the nodes that it reads."""
-        return tuple(walk(*self.sinks))
-
-    def explain(self, *_: object, **__: object) -> None:
-        """Print nothing: the topology itself explains its steps."""
-
-    def draw(self, format: str = "svg") -> str:
-        """Return no picture."""
-        return ""
+    run: Callable[["PlanOfCopies", Mapping[str, Any]], RunningTopology]
+    former: Callable[["PlanOfCopies"], RunningTopology] | None
 
 
 @contextlib.contextmanager
@@ -212,11 +192,11 @@ class Backfill:
         if (error := running.exception()) is not None:
             raise error
 
-    def _former(self, new: Collection[str]) -> PartOfPlan:
+    def _former(self, new: Collection[str]) -> PlanOfCopies:
         """Return the part of the topology that does not come from the new states."""
         writers = {id(node) for node in writers_of(self._program) if node.state.name in new}
         ends = [sink for sink in self._topology.sinks if not writers.intersection(map(id, all_above(sink)))]
-        return PartOfPlan(tuple(ends))
+        return PlanOfCopies(self._topology, tuple(ends))
 
     def fill(self, pending: Pending) -> dict[str, pa.Table]:
         """Return the contents of the states as of these positions, at which no driver moves any more."""
@@ -266,7 +246,7 @@ class Backfill:
         else:  # without a folder that lasts, a start after a crash reads everything again
             above = self._temporary = Path(tempfile.mkdtemp(prefix="trident-backfill-"))
         nodes = [node for node in writers_of(self._program) if node.state.name in names]
-        plan = PartOfPlan(rebuilt(nodes, self._reread, _in_memory))
+        plan = PlanOfCopies(self._topology, rebuilt(nodes, self._reread, _in_memory))
         options = {
             "name": f"{settings.name[:200]}.{FOLDER}",
             "checkpointLocation": above / _digest(plan, nodes),
@@ -292,7 +272,7 @@ def _in_memory(state: StateSpec) -> StateSpec:
     return replace(state, factory=MemoryMapState.transactional(), evolve=())
 
 
-def _digest(plan: PartOfPlan, nodes: list[StateWriter]) -> str:
+def _digest(plan: PlanOfCopies, nodes: list[StateWriter]) -> str:
     """Return a name for the run that is another one if its states, steps, functions or sources are."""
     groups = cut_nodes(plan.sinks, {}).groups
     spouts = [(source.stream, source.spout) for group in groups for source in group.spouts]
