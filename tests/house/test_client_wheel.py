@@ -78,6 +78,16 @@ def test_both_distributions_have_the_same_files(dist: dict[str, Path]) -> None:
     assert own == {name: data for name, data in library.items() if name.startswith("trident_client/")}
 
 
+def test_a_registry_would_take_each_file_and_show_its_page(dist: dict[str, Path], tmp_path: Path) -> None:
+    (source,) = build(ROOT, tmp_path, "sdist")
+    files = [str(path) for path in (*dist.values(), source)]
+    checked = subprocess.run(
+        [sys.executable, "-m", "twine", "check", "--strict", *files], capture_output=True, text=True, timeout=120
+    )
+    said = [line for line in checked.stdout.splitlines() if "PASSED" in line]
+    assert (checked.returncode, len(said)) == (0, 4), checked.stdout + checked.stderr
+
+
 def test_the_metadata_are_complete_and_of_the_same_version(dist: dict[str, Path]) -> None:
     files = read(dist["client"])
     (name,) = (name for name in files if name.endswith(".dist-info/METADATA"))

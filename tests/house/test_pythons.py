@@ -1,4 +1,4 @@
-"""The wheel in an empty environment of each CPython on this machine: a program on both engines, with a restart."""
+"""The wheel in an empty environment of each CPython on this machine, with the newest and the lowest dependencies."""
 
 import os
 import shutil
@@ -62,9 +62,20 @@ def interpreter(minor: int) -> str | None:
     return None
 
 
+def install(uv: Path, made: Path, wheel: Path, versions: str) -> None:
+    """Install the wheel and its dependencies: the newest, or the lowest versions that pyproject.toml allows."""
+    if versions == "lowest":
+        chosen = made.parents[1] / "lowest.txt"
+        command = [uv, "pip", "compile", "--quiet", "--python", made, "--resolution", "lowest-direct"]
+        subprocess.run([*command, "pyproject.toml", "--output-file", chosen], cwd=ROOT, check=True, timeout=300)
+        subprocess.run([uv, "pip", "sync", "--quiet", "--python", made, chosen], check=True, timeout=900)
+    subprocess.run([uv, "pip", "install", "--quiet", "--python", made, wheel], check=True, timeout=900)
+
+
 @pytest.mark.soak
+@pytest.mark.parametrize("versions", ["newest", "lowest"])
 @pytest.mark.parametrize("minor", [12, 13, 14])
-def test_the_wheel_counts_with_another_python(minor: int, tmp_path: Path) -> None:
+def test_the_wheel_counts_with_another_python(minor: int, versions: str, tmp_path: Path) -> None:
     python, uv = interpreter(minor), ROOT / ".uv" / "bin" / "uv"
     if python is None:
         pytest.skip(f"no CPython 3.{minor} on this machine")
@@ -73,7 +84,7 @@ def test_the_wheel_counts_with_another_python(minor: int, tmp_path: Path) -> Non
     (wheel,) = build(ROOT, tmp_path / "dist", "wheel")
     made = tmp_path / "env" / "bin" / "python"
     subprocess.run([uv, "venv", "--quiet", "--python", python, tmp_path / "env"], check=True, timeout=120)
-    subprocess.run([uv, "pip", "install", "--quiet", "--python", made, wheel], check=True, timeout=900)
+    install(uv, made, wheel, versions)
     (tmp_path / "program.py").write_text(PROGRAM)
     own = {name: text for name, text in os.environ.items() if name not in ("PYTHONPATH", "SPARK_API_MODE")}
     for engine in ("embedded", "spark"):
