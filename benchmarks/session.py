@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from trident.demo.java import ensure_java
+from trident.base.java import ensure_java
 
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each program that is measured compiles every module anew
 

@@ -19,8 +19,8 @@ from tests.support.left_out import mark_left_out
 from tests.support.server import BUNDLED, RedisServer, server_binary, server_version
 from tests.support.soak import Budget, Soak, is_soak
 from tests.support.spark import CONNECT, SHORT_LIVED, small_spark
+from trident.base.java import ensure_java
 from trident.compiler import preview
-from trident.demo.java import ensure_java
 
 if TYPE_CHECKING:
     from tests.support.kafka import KafkaBroker

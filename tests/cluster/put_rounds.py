@@ -28,7 +28,7 @@ from tests.cluster.puts import FENCED, KINDS, STOPPED, Found, expected, note_pid
 from tests.support.processes import state_of
 from tests.support.server import Aof, RedisServer
 from tests.support.standalone import StandaloneCluster
-from trident.demo.java import ensure_java
+from trident.base.java import ensure_java
 
 ROOT = Path(__file__).parents[2]
 CLUSTERS = ("local-cluster", "standalone")

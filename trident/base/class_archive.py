@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from trident.base.errors import SparkSetupError
-from trident.base.java import machine_java, why_no_java
+from trident.base.java import machine_java, use_bundled_java, why_no_java
 
 _OPTIONS = "SPARK_SUBMIT_OPTS"
 """The environment variable with options for the JVM that Spark's launcher starts. Unlike a setting of the session, it
@@ -67,6 +67,7 @@ def make_class_archive(program: Sequence[str]) -> Path:
     The program must not end before its JVM. Raises SparkSetupError, with the end of the program's output, if no archive
     was made. An older archive then stays.
     """
+    use_bundled_java()
     file = archive_file()
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=file.parent) as folder:

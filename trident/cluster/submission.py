@@ -17,7 +17,7 @@ from uuid import uuid4
 import pyspark
 
 from trident.base.errors import LogError, SparkSetupError, TopologyError
-from trident.base.java import why_no_java
+from trident.base.java import use_bundled_java, why_no_java
 from trident.base.names import did_you_mean
 from trident.base.redis_address import redacted
 from trident.base.user_config import check_user_values, plain_secrets
@@ -258,6 +258,7 @@ def _check_local(master: str | None, confs: Mapping[str, str]) -> None:
             "spark.executor.instances needs a cluster, and a local Spark is one process; give --master, or local[n] "
             f"for n tasks at once (--master is {master or 'local'})"
         )
+    use_bundled_java()
     if (why := why_no_java()) is not None:
         raise SparkSetupError(why)
 

