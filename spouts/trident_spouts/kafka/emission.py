@@ -43,10 +43,11 @@ class KafkaEmission(Emission):
     """Records the last messages of the ranges in the driver, before Spark reads the ranges."""
     position: Callable[[], Metadata]
     """Returns the position after the batch, with its evidence, once the batch was read."""
-    group: str
-    """The group under which Spark's workers keep consumers, and the data that the consumers have read ahead, from batch
-    to batch. Spark's default group is new for each query, so every batch would connect again. Another run must have
-    another group, because its options may differ; so must a topic that was re-created."""
+    group: Callable[[], str]
+    """Returns the group under which Spark's workers keep consumers, and the data that the consumers have read ahead,
+    from batch to batch. Spark's default group is new for each query, so every batch would connect again. Another run
+    must have another group, because its options may differ; so must a topic that was re-created, and one that may have
+    lost messages that were read ahead. `look`, which may find such a loss, comes first."""
     newest: Callable[[OffsetRange], float | None]
     """Returns the time of the last message of a range that was read or looked at; None if it is not known."""
     splits: bool = False
@@ -122,7 +123,7 @@ class KafkaEmission(Emission):
             "endingOffsets": json.dumps(ends),
             "includeHeaders": "true",
             "failOnDataLoss": "true",
-            "kafka.group.id": self.group,
+            "kafka.group.id": self.group(),
         }
 
     @property

@@ -5,6 +5,7 @@ import uuid
 import zlib
 from collections.abc import Mapping
 from functools import partial
+from itertools import count
 from typing import NamedTuple
 
 from trident.base.attempt import TransactionAttempt
@@ -59,7 +60,8 @@ class KafkaExecutor(SpoutExecutor):
         self._reader = RangeReader(config, source.isolation, lasts)
         self._looks = RangeReader(_ONE_MESSAGE | config, source.isolation, lasts)
         self._evidence = Evidence(self._cluster, self._looks, lasts, source.isolation)
-        self._group = f"{source.options.get('group.id', 'trident-pyspark')}-{uuid.uuid4().hex[:8]}"
+        self._prefix = f"{source.options.get('group.id', 'trident-pyspark')}-{uuid.uuid4().hex[:8]}"
+        self._numbers = count(1)
         self._splits = bool({"minpartitions", "maxrecordsperpartition"} & {*map(str.lower, source.spark_options)})
         self._planner = Planner(self._cluster, source.names, source.starting, source.limit, losses, self._evidence)
         self._replays = Replays(self._cluster, losses, self._evidence)
@@ -74,14 +76,23 @@ class KafkaExecutor(SpoutExecutor):
         ranges = ranges_of(topics)
         if attempt.attempt:  # at the first attempt the plan has just checked the cluster
             ranges = self._replays.present(ranges, topics)
-        read = {range_.topic for range_ in ranges}
-        ids = ",".join(f"{name}:{topics[name].id}" for name in sorted(read))
-        group = f"{self._group}-{zlib.crc32(ids.encode()):08x}"
-        check_read = partial(self._replays.check_read, read, topics)
+        check_read = partial(self._replays.check_read, {range_.topic for range_ in ranges}, topics)
         ranges = self._evidence.backed(ranges)
         look, position = partial(self._evidence.look, ranges), partial(self._position, topics)
+        group = partial(self._group, ranges, topics)
         given = self._reader, self._spark_options, check_read, look, position, group, self._newest
         return KafkaEmission(ranges, *given, self._splits)
+
+    def _group(self, ranges: tuple[OffsetRange, ...], topics: Topics) -> str:
+        """Return the group for a batch: another one if Kafka may have lost messages that workers have read ahead.
+
+        See docs/decisions/0101-a-worker-forgets-what-it-read-ahead.md.
+        """
+        if not all(self._lasts.has_seen(at, topics[at[0]].epoch(at[1])) for at in (each[:2] for each in ranges)):
+            return f"{self._prefix}-{next(self._numbers)}"
+        read = {each.topic: topics[each.topic] for each in ranges}
+        lives = [(name, topic.id, [*topic.epochs], self._lasts.losses_of(name)) for name, topic in read.items()]
+        return f"{self._prefix}-{zlib.crc32(repr(lives).encode()):08x}"
 
     def _newest(self, range_: OffsetRange) -> float | None:
         """Return the time of the last message of a range that was read, in seconds since 1970; None if unknown."""

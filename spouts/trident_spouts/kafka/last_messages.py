@@ -8,6 +8,7 @@ plan of a run.
 
 import hashlib
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -67,6 +68,9 @@ class LastMessages:
         self._compacted: dict[str, bool] = {}
         """For each topic, True if it was compacted at the first check of this run, or when an earlier run read it."""
         self._known: dict[Partition, dict[int, LastMessage]] = {}
+        self._epochs: dict[Partition, int] = {}
+        """The newest epoch of a leader in which a message was written that this run has looked at."""
+        self._losses_of: Counter[str] = Counter()
         self._first: Mapping[Partition, int] = {}
         self._lock = threading.Lock()
 
@@ -116,8 +120,25 @@ class LastMessages:
     def forget(self, topic: str, partition: int | None = None) -> None:
         """Forget a topic, or one partition of it, because its messages are not the ones that were read."""
         with self._lock:
+            self._losses_of[topic] += 1
             for each in [each for each in self._known if each[0] == topic and partition in (None, each[1])]:
                 del self._known[each]
+            for each in [each for each in self._epochs if each[0] == topic and partition in (None, each[1])]:
+                del self._epochs[each]
+
+    def losses_of(self, topic: str) -> int:
+        """Return how often messages of a topic were forgotten."""
+        return self._losses_of[topic]
+
+    def saw_epoch(self, partition: Partition, epoch: int | None) -> None:
+        """Record the epoch of the leader that wrote a message."""
+        if epoch is not None:
+            with self._lock:
+                self._epochs[partition] = max(epoch, self._epochs.get(partition, epoch))
+
+    def has_seen(self, partition: Partition, epoch: int | None) -> bool:
+        """Return whether a message of this epoch was looked at, and none of a later epoch."""
+        return epoch is not None and self._epochs.get(partition) == epoch
 
     def loss(self, partition: Partition, offset: int, seen: LastMessage) -> Loss | None:
         """Return the loss if `seen`, the message before an offset, contradicts the known message; otherwise None."""

@@ -98,7 +98,9 @@ class RangeReader:
         while left:
             ranges = tuple(OffsetRange(*each, max(floor, end - size), end) for each, (floor, end) in left.items())
             reading = self._pass(ranges, len)[1]  # without their times, which may be wrong
-            lasts |= {each: last_message(message) for each, message in reading.last.items()}
+            for each, message in reading.last.items():
+                lasts[each] = last_message(message)
+                self._lasts.saw_epoch(each, message.leader_epoch())
             left = {(each.topic, each.partition): (left[each.topic, each.partition][0], each.start) for each in ranges}
             left = {each: look for each, look in left.items() if each not in lasts and look[0] < look[1]}
             size *= _LOOK

@@ -193,12 +193,3 @@ def test_a_range_that_spark_may_cut_is_not_one_partition() -> None:
         executor = KafkaSpout("b:1", "t", sparkOptions=options).open()
         assert executor.emit(TransactionAttempt(1, 0, 1), plan).one_partition is one
         executor.close()
-
-
-def test_workers_keep_consumers_for_one_run_and_one_life_of_a_topic() -> None:
-    """What a consumer has read ahead must serve no other run, whose options may differ, and no topic made anew."""
-    runs: Any = [KafkaSpout("b:1", "t", options={"group.id": "mine"}).open() for _ in range(2)]
-    plans = [to_metadata({"t": TopicRange(id, [0], [5])}) for id in ("x", "x", "y")]
-    groups = [[run.emit(TransactionAttempt(1, 0, 1), plan).group for plan in plans] for run in runs]
-    assert groups[0][0] == groups[0][1] != groups[0][2]
-    assert not {*groups[0]} & {*groups[1]} and groups[0][0].startswith("mine-")
