@@ -66,7 +66,7 @@ def install(uv: Path, made: Path, wheel: Path, versions: str) -> None:
     """Install the wheel and its dependencies: the newest, or the lowest versions that pyproject.toml allows."""
     if versions == "lowest":
         chosen = made.parents[1] / "lowest.txt"
-        command = [uv, "pip", "compile", "--quiet", "--python", made, "--resolution", "lowest-direct"]
+        command: list[str | Path] = [uv, "pip", "compile", "--quiet", "--python", made, "--resolution", "lowest-direct"]
         subprocess.run([*command, "pyproject.toml", "--output-file", chosen], cwd=ROOT, check=True, timeout=300)
         subprocess.run([uv, "pip", "sync", "--quiet", "--python", made, chosen], check=True, timeout=900)
     subprocess.run([uv, "pip", "install", "--quiet", "--python", made, wheel], check=True, timeout=900)
