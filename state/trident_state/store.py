@@ -117,6 +117,8 @@ class Store(Protocol):
         """Yield all entries as tables of about `pageRows` rows. Columns: the key fields, then ``value``.
 
         Each table shows its entries as of `asOf`, like a `read` of its keys, and raises the same errors.
+        Every entry is in one table, also if connections break or another server answers meanwhile; otherwise the scan
+        raises StateUnavailableError.
         """
         ...
 

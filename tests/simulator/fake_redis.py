@@ -32,7 +32,7 @@ _TEXT = re.findall(rb"local TEXT = '(.+)'", MERGE.source)[0]
 _SHORT = int(re.findall(rb"local SHORT = (\d+)", MERGE.source)[0])
 """Of a bucket's legend."""
 
-INFO = b"redis_version:7.2.4\r\nrole:master\r\naof_enabled:1\r\nmaxmemory_policy:noeviction\r\n"
+INFO = b"redis_version:7.2.4\r\nrun_id:%d\r\nrole:master\r\naof_enabled:1\r\nmaxmemory_policy:noeviction\r\n"
 
 
 class FakeRedis:
@@ -155,15 +155,16 @@ class FakeRedis:
         return sorted((struct.unpack("<d", score)[0], member) for member, score in self.data.get(name, {}).items())
 
     def _info(self, parts: list[bytes]) -> Reply:
-        return INFO
+        return INFO % self.generation
 
     def _hscan(self, parts: list[bytes]) -> Reply:
         """As a server reads a large hash: by the fields' own order, a field perhaps twice. What is there from the first
-        page to the last is in one of them, whatever comes and goes meanwhile."""
+        page to the last is in one of them, whatever comes and goes meanwhile; but each start has another order."""
         at = self.data.get(parts[1], {})
         if not self.page:
             return [b"0", [part for pair in at.items() for part in pair]]
-        ahead = sorted((zlib.crc32(field) + 1, field) for field in at if zlib.crc32(field) + 1 >= int(parts[2]))
+        places = ((zlib.crc32(b"%d %b" % (self.generation, field)) + 1, field) for field in at)
+        ahead = sorted((place, field) for place, field in places if place >= int(parts[2]))
         page, rest = ahead[: self.page + 1], ahead[self.page + 1 :]
         return [b"%d" % (page[-1][0] if rest else 0), [part for _, field in page for part in (field, at[field])]]
 

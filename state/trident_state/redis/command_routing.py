@@ -20,12 +20,15 @@ from trident_state.redis.failures import Reply as Reply
 from trident_state.redis.failures import are_elsewhere, are_moving, check, check_all
 from trident_state.redis.scripts import Script
 from trident_state.redis.slots import SlotMap, slot_of
-from trident_state.redis.wire import EXEC, MULTI, load_commands
+from trident_state.redis.wire import EXEC, MULTI, PROCESS, load_commands
 
 _T = TypeVar("_T")
 
 _FIRST_PAUSE = 0.005
 _LONGEST_PAUSE = 0.1
+
+_KEYLESS = (EXEC, PROCESS)
+"""They go to the server of the command before them."""
 
 
 class Link:
@@ -45,8 +48,8 @@ class Link:
         """Send all commands before the first reply is read, and return one reply per command.
 
         If the server answers a command with an error, its reply is that error (`redis.ResponseError`). Every command
-        has a key of a state, except for MULTI and EXEC, which surround commands with one hash tag. Raises
-        StateUnavailableError if it is not known whether the commands were carried out.
+        has a key of a state, except for MULTI and EXEC, which surround commands with one hash tag, and PROCESS between
+        them. Raises StateUnavailableError if it is not known whether the commands were carried out.
         """
         slots = None
         try:
@@ -77,7 +80,7 @@ class Link:
             if packed == MULTI:
                 multi_waits = True
             else:
-                if packed != EXEC or last is None:
+                if packed not in _KEYLESS or last is None:
                     slot = slot_of(packed)
                     last = self._connection(slots.master_of(slot), slot)
                 if multi_waits:

@@ -63,7 +63,10 @@ class ExpiredValues:
         return deleted
 
     def _next_bucket(self, layout: Layout) -> int:
-        """Return the number of the next bucket to sweep. The scan of a bucket continues after its last call."""
+        """Return the number of the next bucket to sweep. The scan of a bucket continues after its last call.
+
+        The cursor may be of an earlier process of the server, which leaves out keys of the bucket until the next round.
+        """
         if self._cursors.get(self._bucket, b"0") == b"0":
             self._cursors.pop(self._bucket, None)
         self._bucket = (self._bucket + 1) % layout.buckets

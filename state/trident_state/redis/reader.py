@@ -3,7 +3,6 @@
 No read runs a script or writes anything.
 """
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from trident_state.keys import decode_keys
 from trident_state.messages import GroupStatus
 from trident_state.records.forms import Records, unpack_few_records, unpack_records
 from trident_state.records.triples import Triples
+from trident_state.redis.bucket_scans import BucketScans
 from trident_state.redis.command_routing import Links, Reply
 from trident_state.redis.layout import LEGEND, Layout
 from trident_state.redis.meta import Meta, parse_meta, read_meta
@@ -28,21 +28,7 @@ from trident_state.redis.wire import EXEC, MULTI, Arguments, bulks, command, hmg
 from trident_state.rules import as_of, check_not_beyond, check_reached, few_as_of
 from trident_state.state_shape import StateKind, StateShape
 
-_SCAN_COUNT = 1000
 _SCAN_BUCKETS = 1024
-
-
-def _new_pairs(content: list[bytes], seen: set[bytes] | None) -> list[tuple[bytes, bytes]]:
-    """Return the fields and values that HSCAN returned, except fields in `seen`; add the returned fields to `seen`.
-
-    HSCAN may return a field twice if it reads a hash in pieces. `seen` is None for a hash read as a whole.
-    """
-    pairs = [pair for pair in zip(content[::2], content[1::2], strict=True) if pair[0] != LEGEND]
-    if seen is None:
-        return pairs
-    pairs = [pair for pair in dict(pairs).items() if pair[0] not in seen]
-    seen.update(field for field, _ in pairs)
-    return pairs
 
 
 class LayoutChanged(StateRecoveringError):
@@ -176,26 +162,17 @@ class Reader:
         same as in `read`. With `buckets`, only these buckets are read.
         """
         schema = pa.schema([*self._shape.keys, pa.field("value", self._shape.value)])
-        waiting = deque((bucket, b"0") for bucket in (range(layout.buckets) if buckets is None else buckets))
-        seen: dict[int, set[bytes]] = {}
-        while waiting:
-            batch = [waiting.popleft() for _ in range(min(len(waiting), _buckets_for(rows, layout, metas)))]
-            reads = [(bucket, _hscan(layout.packed_buckets[bucket], cursor)) for bucket, cursor in batch]
-            metas, replies = self.snapshot(layout, reads)
+        scans = BucketScans(self._where, layout, range(layout.buckets) if buckets is None else buckets)
+        while scans:
+            places = scans.take(_buckets_for(rows, layout, metas))
+            metas, replies = self.snapshot(layout, scans.reads(places))
             if txids is not None:
                 asOf = self.check(layout, metas, None, lease)
                 txids.append(asOf)
             self.check(layout, metas, asOf, lease)
-            entries, sizes = list[tuple[bytes, bytes]](), list[tuple[int, int]]()
-            for (bucket, cursor), (following, content) in zip(batch, replies, strict=True):
-                in_pieces = cursor != b"0" or following != b"0"
-                pairs = _new_pairs(content, seen.setdefault(bucket, set()) if in_pieces else None)
-                if following != b"0":
-                    waiting.appendleft((bucket, following))
-                else:
-                    seen.pop(bucket, None)
-                entries += pairs
-                sizes.append((bucket // layout.per_group, len(pairs)))
+            found = scans.entries(places, replies)
+            entries = [pair for _, pairs in found for pair in pairs]
+            sizes = [(bucket // layout.per_group, len(pairs)) for bucket, pairs in found]
             in_force = self._cutoff(metas, asOf, sizes) if cutoff is None else cutoff
             page = self._page(schema, entries, asOf, in_force)
             # Buckets without entries count if callers look at the txid: a server that lost its last writes may have no
@@ -291,8 +268,3 @@ def _buckets_for(rows: int, layout: Layout, metas: list[Meta]) -> int:
     """Return the number of buckets that hold about `rows` rows, but at most as many as one request may read."""
     stored = sum(int(meta.keys or 0) for meta in metas)
     return min(max(1, rows * layout.buckets // max(1, stored)), _SCAN_BUCKETS)
-
-
-def _hscan(name: bytes, cursor: bytes) -> bytes:
-    tail = bulks([cursor, b"COUNT", b"%d" % _SCAN_COUNT])
-    return b"".join([b"*5\r\n$5\r\nHSCAN\r\n", name, tail])

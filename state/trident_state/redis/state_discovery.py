@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import chain, count
 
 from trident.base.errors import StateCorruptError, StateOwnedError, StateShapeError, StateUnavailableError
 from trident.base.redis_address import Address
@@ -93,7 +94,7 @@ def find_states(address: Address, prefix: str, topology: str | None = None) -> I
     where = f"the states under {prefix!r}"
     Layout(prefix, StateIdentity(topology or "any", "any", ""), 1, 1)  # refuses an invalid prefix
     with closing(Links(Servers(address, where), address.socket_timeout)) as links:
-        names = sorted(set(_scan(Servers(address, where), where, f"{prefix}:{{{topology or '*'}/*}}:m")))
+        names = sorted(_scan(Servers(address, where), where, f"{prefix}:{{{topology or '*'}/*}}:m"))
         replies = links.exchange([read_meta(bulks([name])) for name in names])
     for name, meta in zip(names, map(parse_meta, replies), strict=True):
         first = name.endswith((b"/0}:m",)) or meta.groups == "1"
@@ -102,15 +103,33 @@ def find_states(address: Address, prefix: str, topology: str | None = None) -> I
 
 
 def _scan(servers: Servers, where: str, pattern: str) -> Iterator[bytes]:
-    for server in servers.slots().servers:
-        with closing(Connection(server, where)) as connection:
-            cursor = b"0"
-            while True:
-                scan = command(b"SCAN", cursor, b"MATCH", pattern.encode(), b"COUNT", b"%d" % _SCAN_COUNT)
-                cursor, names = check(connection.ask(scan)[0], where, server)
-                yield from names
-                if cursor == b"0":
-                    break
+    """Yield the names that match, each once.
+
+    A key may move from a server that is read later to a server that was read before. So the servers of a cluster are
+    read again until they have no other name.
+    """
+    found = set[bytes]()
+    for readings in count(1):
+        slots, known = servers.slots(), len(found)
+        for name in chain.from_iterable(_scan_server(server, where, pattern) for server in slots.servers):
+            if name not in found:
+                found.add(name)
+                yield name
+        if not slots.cluster or (readings > 1 and len(found) == known):
+            return
+        servers.forget(slots)
+
+
+def _scan_server(server: Address, where: str, pattern: str) -> Iterator[bytes]:
+    """Yield the names on one server. The cursor is of this server's process, and so is the one connection."""
+    with closing(Connection(server, where)) as connection:
+        cursor = b"0"
+        while True:
+            scan = command(b"SCAN", cursor, b"MATCH", pattern.encode(), b"COUNT", b"%d" % _SCAN_COUNT)
+            cursor, names = check(connection.ask(scan)[0], where, server)
+            yield from names
+            if cursor == b"0":
+                break
 
 
 def _found_state(address: Address, prefix: str, name: bytes, meta: Meta) -> FoundState:

@@ -23,6 +23,8 @@ def bulks(parts: Iterable[bytes]) -> bytes:
 
 
 MULTI, EXEC = command(b"MULTI"), command(b"EXEC")
+PROCESS = command(b"INFO", b"server")
+"""The command whose reply names the server process (``run_id``). Inside a transaction it needs no key."""
 
 
 @cache

@@ -31,7 +31,12 @@ class TestPacked(InterruptedContract):
 class TestJson(InterruptedContract):
     @pytest.fixture
     def storage(self, shared_redis: RedisServer) -> Iterator[Storage]:
-        yield from _storage(shared_redis, values="json", buckets=16)
+        yield from _storage(shared_redis, values="json", buckets=4)
+
+    @pytest.fixture
+    def restart(self, shared_redis: RedisServer) -> Callable[[], None]:
+        """Each of the four buckets is too large for one reply, so that a scan continues in the middle of a bucket."""
+        return lambda: shared_redis.restart(kill=False)
 
 
 class InGroups(InterruptedContract):

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.state.backing.maps import interrupt_before
+from tests.support.postgres import PostgresServer
 from trident.testing.contracts.stores import StoreContract
 from trident.testing.contracts.stores.ranges import RangeContract
 from trident.testing.contracts.stores.starting import StartContract
@@ -40,6 +41,10 @@ class TestPostgres(InDatabase):
     @pytest.fixture
     def factory(self, database: str) -> Callable[[StateKind], StateFactory]:
         return lambda kind: PostgresMapState(kind, database)
+
+    @pytest.fixture
+    def restart(self, shared_postgres: PostgresServer) -> Callable[[], None]:
+        return shared_postgres.restart
 
 
 class TestPostgresStarts(StartContract):

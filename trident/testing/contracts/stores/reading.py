@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from trident.base.errors import SnapshotMovedError, StateRecoveringError
+from trident.base.errors import SnapshotMovedError, StateRecoveringError, StateUnavailableError
 from trident.testing.contracts.stores.fixtures import (
     KEYS,
     Setting,
@@ -124,6 +124,25 @@ class ReadContract:
         with pytest.raises(SnapshotMovedError):
             read_on()
         assert seen + sum(later) <= 3_000
+
+    @every_kind
+    def test_a_scan_that_continues_over_restarts_of_the_server_is_complete(
+        self, setting: Setting, store: Store, restart: Callable[[], None] | None
+    ) -> None:
+        """A cursor of one server process means nothing to the next process."""
+        if restart is None:
+            pytest.skip("the test class does not define the fixture 'restart'")
+        setting.apply(store, 1, {n: n for n in range(8_000)})
+        found = list[str]()
+        try:
+            for number, page in enumerate(store.scan(1, 500)):
+                found += page["word"].to_pylist()
+                if number in (0, 7):
+                    restart()
+        except StateUnavailableError:
+            return  # the caller scans again
+        assert len(found) == len(set(found)), "a key comes twice"
+        assert set(found) == {f"w{n}" for n in range(8_000)}
 
     def test_a_value_that_is_null_is_no_entry(self, setting: Setting, store: Store) -> None:
         setting.apply(store, 1, {1: None, 2: 2})
