@@ -1,5 +1,6 @@
 """Executors ask a state for a batch's tuples, and read what is carried on: exactly what the driver would have got."""
 
+import secrets
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from tests.support.server import RedisServer
-from trident import Count, MapGet, RangeGet, TridentTopology
+from trident import Count, MapGet, RangeGet, Sum, TridentTopology
 from trident.commits.carriers import Carriers
 from trident.commits.user_code import UserCode
 from trident.compiler.spark import engine
@@ -45,6 +46,16 @@ class Around:
     def execute(self, tuple: Any, result: Any, collector: Any) -> None:
         for number in () if result is None else (result - 1, result + 1):
             collector.emit([number])
+
+
+class Coin:
+    """A query function that gives 0 or 1 by chance."""
+
+    def batchRetrieve(self, state: Any, args: Any) -> Any:
+        return [secrets.randbelow(2) for _ in args]
+
+    def execute(self, tuple: Any, result: Any, collector: Any) -> None:
+        collector.emit([result])
 
 
 class Taking:
@@ -134,6 +145,31 @@ def test_a_query_of_new_values_that_nothing_stands_between(spark: SparkSession, 
         assert of_query.rows[txid] == Counter((word, known[word], known[word]) for word in {*words_})
         ours = {word: FOLLOWERS.get(word) for word in words_}
         assert of_table.rows[txid] == Counter((w, known[w], n, _or_zero(n)) for w, n in ours.items())
+
+
+@pytest.mark.parametrize("reader", ["an update", "the same stage"])
+def test_readers_of_answers_see_one_evaluation(
+    shared_redis: RedisServer, spark: SparkSession, tmp_path: Path, driver_asks: list[str], reader: str
+) -> None:
+    """The answers come by chance. Executors would ask once for each piece of work that reads them."""
+    topology = TridentTopology()
+    rows = [[(number,) for number in range(batch, 1200, 3)] for batch in range(3)]
+    keys = topology.newStream("keys", FixedBatchSpout("k long", rows)).each("k", _or_zero, "q long")
+    state = RedisMapState.opaque(shared_redis.url, writers="executors", groups=2)
+    counts = keys.groupBy("q").persistentAggregate(state, Count(), "count", name="counts")
+    asked = keys.stateQuery(counts, "q", Coin(), "side long")
+    if reader == "an update":
+        asked.toTable("q", state, valueFields="side", name="sides")
+    else:
+        asked.groupBy("q").persistentAggregate(MemoryMapState.opaque(), "side", Sum(), "side", name="sides")
+    zeros = asked.filter("side", lambda side: side == 0).groupBy("q")
+    zeros.persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="zeros")
+    with topology.start(spark, name="coins", checkpointLocation=tmp_path, driverRows=0) as running:
+        running.processAllAvailable(timeout=120)
+        sides = {key: getattr(value, "side", value) for key, value in running.state("sides").items()}
+        assert {key for key, side in sides.items() if side == 0} == {*dict(running.state("zeros").items())}
+    assert len(sides) == 1200 and {*sides.values()} == {0, 1}
+    assert bool(driver_asks) == (reader == "an update")
 
 
 def test_executors_of_a_later_stage_ask_as_of_the_batch_before(

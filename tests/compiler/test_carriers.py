@@ -4,6 +4,7 @@ docs/guide/scale.md lists these reasons as `explain` prints them.
 """
 
 import re
+import secrets
 import threading
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,16 @@ class Locked:
 
     def batchRetrieve(self, state: Any, args: Any) -> Any:
         return state.multiGet([each.word for each in args])
+
+    def execute(self, each: Any, result: Any, collector: Any) -> None:
+        collector.emit([result])
+
+
+class Coin:
+    """A query function that gives 0 or 1 by chance."""
+
+    def batchRetrieve(self, state: Any, args: Any) -> Any:
+        return [secrets.randbelow(2) for _ in args]
 
     def execute(self, each: Any, result: Any, collector: Any) -> None:
         collector.emit([result])
@@ -221,11 +232,62 @@ def asked_by_what_cannot_be_sent(topology: TridentTopology) -> None:
     asked.groupBy("n").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="asked")
 
 
+def answered(topology: TridentTopology, function: Any = None) -> Any:
+    asking = topology.newStream("asking", FixedBatchSpout("word string, time timestamp", [[("a", None)]]))
+    return asking.stateQuery(counts(topology, shared("executors")), "word", function or Coin(), "n long")
+
+
+def tabled(asked: Any) -> None:
+    asked.toTable("word", shared("executors"), valueFields="n", name="latest")
+
+
+def counted_by_answer(asked: Any) -> None:
+    asked.groupBy("n").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="asked")
+
+
+def in_sessions(asked: Any) -> None:
+    window = SessionWindow("1 minute", "time", "1 second")
+    asked.groupBy("word").window(window, shared("executors"), Count(), "count", name="visits")
+
+
+def read_twice(topology: TridentTopology) -> None:
+    asked = answered(topology)
+    tabled(asked)
+    counted_by_answer(asked)
+
+
+def read_once(topology: TridentTopology) -> None:
+    counted_by_answer(answered(topology))
+
+
+def tabled_once(topology: TridentTopology) -> None:
+    tabled(answered(topology))
+
+
+def tabled_twice(topology: TridentTopology) -> None:
+    asked = answered(topology)
+    tabled(asked)
+    in_sessions(asked)
+
+
+def searched_first(topology: TridentTopology) -> None:
+    in_sessions(answered(topology))
+
+
+def read_twice_but_built_in(topology: TridentTopology) -> None:
+    asked = answered(topology, MapGet())
+    tabled(asked)
+    counted_by_answer(asked)
+
+
 WRITTEN = [
     *(read_later, without_txid, with_password, by_event_time, without_keys, in_transactions, prepared, forgotten),
     *(newest_letters, without_the_key, late, behind_an_aggregate, in_parts, locked),
 ]
-ASKED = [asked_for_an_output, asked_for_the_driver, asked_by_what_cannot_be_sent]
+ASKED = [
+    *(asked_for_an_output, asked_for_the_driver, asked_by_what_cannot_be_sent),
+    *(read_twice, tabled_twice, searched_first),
+]
 
 
 def topology_of(make: Any) -> TridentTopology:
@@ -255,6 +317,13 @@ def reason(make: Any) -> str:
 def test_a_reason_is_printed(make: Any, capsys: pytest.CaptureFixture[str]) -> None:
     shown, why = explained(make, capsys), reason(make)
     assert (f"the driver asks: {why}" if make in ASKED else f"written by: the driver ({why})") in shown
+
+
+@pytest.mark.parametrize("make", [read_once, tabled_once, read_twice_but_built_in])
+def test_executors_ask_if_one_piece_of_work_reads_the_answers_or_they_are_always_the_same(make: Any) -> None:
+    plans = [CarrierPlan(group) for group in cut(topology_of(make)).groups]
+    (choice,) = [choice for plan in plans for choice in plan.by_query.values()]
+    assert choice.by_executors
 
 
 def test_the_guide_lists_all_reasons() -> None:

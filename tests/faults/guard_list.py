@@ -3158,6 +3158,14 @@ GUARDS = [
         "tests/commits/test_writers_spark.py -k without_a_txid",
     ),
     Guard(
+        "executors, answers read twice",
+        "two states see different answers of a query function of the user's to the same tuple",
+        "trident/compiler/carriers.py",
+        "return ASKED_ONCE if reads > 1 else None",
+        "return None",
+        "tests/commits/test_readers_spark.py -k one_evaluation",
+    ),
+    Guard(
         "executors, updates in the frozen order",
         "a reducer or an updater sees the tuples of a key in the order in which Spark fetched them",
         "trident/compiler/spark/keyed_jobs.py",

@@ -17,6 +17,7 @@ from trident.compiler.keyed_updates import KeyedUpdate, same_in_parts, why_not_b
 from trident.compiler.layout import check_pickles
 from trident.compiler.program import Group, Output, Stage
 from trident.compiler.states.queries import Question
+from trident.operations.query_functions import answers_repeat
 from trident.plan.nodes import (
     CommittedQuery,
     Emitted,
@@ -149,7 +150,7 @@ class CarrierPlan:
         if isinstance(step, CommittedQuery):
             return Choice("driver", "the driver asks for committed values", step.updated.state.name)
         wanted, readers = writers_of(step.updated.state), self._read_by.get(step, [])
-        why = _why_not_shared(step.updated) or self._why_read(readers)
+        why = _why_not_shared(step.updated) or self._why_read(readers) or self._why_once(step, readers)
         why = why or (_why_unsendable(step) if wanted == "auto" else None)
         return Choice(wanted, why, step.updated.state.name, self._updates(readers))
 
@@ -178,6 +179,18 @@ class CarrierPlan:
             if not self.choice("update", reader).divides:
                 return f"the driver makes {reader.step}, which reads its tuples"
         return None
+
+    def _why_once(self, step: StateQuery, readers: Iterable[Node]) -> str | None:
+        """Return why the answers of a query must be computed once, in the driver; None if they need not be.
+
+        Each piece of work that reads the tuples would ask anew. All of them must read one evaluation (decision 18).
+        """
+        if answers_repeat(step.query.function):
+            return None
+        reads = sum(step in stage.inputs for stage in self.group.stages)
+        for reader in readers:  # an update by event time searches the latest time first
+            reads += 2 if isinstance(reader, StateUpdate) and KeyedUpdate.of(reader).by_event_time else 1
+        return ASKED_ONCE if reads > 1 else None
 
     def _updates(self, readers: Iterable[Node]) -> tuple[Choice, ...]:
         updates = [reader for reader in self._tuples_read_by(readers) if isinstance(reader, StateUpdate)]
@@ -212,6 +225,9 @@ class CarrierPlan:
 
 
 # --- reasons ---------------------------------------------------------------------------------------------------------
+
+
+ASKED_ONCE = "its tuples are read more than once, and a query function of the user's may answer differently each time"
 
 
 def _why_in_driver(node: Node) -> str | None:

@@ -180,3 +180,8 @@ class IndexGet:
 
     def execute(self, tuple: Any, result: Any, collector: TridentCollector) -> None:
         raise TypeError("IndexGet is made of two queries by stateQuery, which no other code calls")
+
+
+def answers_repeat(function: object) -> bool:
+    """Return whether a query function gives the same answer to the same tuple. One of the user's may not."""
+    return type(function) in (MapGet, EntryGet, SnapshotGet, TupleCollectionGet, RangeGet)
