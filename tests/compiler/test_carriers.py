@@ -250,8 +250,8 @@ def in_sessions(asked: Any) -> None:
     asked.groupBy("word").window(window, shared("executors"), Count(), "count", name="visits")
 
 
-def read_twice(topology: TridentTopology) -> None:
-    asked = answered(topology)
+def read_twice(topology: TridentTopology, function: Any = None) -> None:
+    asked = answered(topology, function)
     tabled(asked)
     counted_by_answer(asked)
 
@@ -275,9 +275,7 @@ def searched_first(topology: TridentTopology) -> None:
 
 
 def read_twice_but_built_in(topology: TridentTopology) -> None:
-    asked = answered(topology, MapGet())
-    tabled(asked)
-    counted_by_answer(asked)
+    read_twice(topology, MapGet())
 
 
 WRITTEN = [

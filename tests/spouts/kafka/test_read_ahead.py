@@ -1,4 +1,4 @@
-"""What Spark's workers have read ahead: a restored Kafka may lack it, and has other messages there."""
+"""Messages that Spark's workers have read ahead: a restored Kafka may lack them, and have others at their offsets."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def test_messages_that_kafka_lost_are_not_emitted_because_a_worker_had_read_them
 
 
 def test_workers_keep_consumers_for_one_run_one_life_of_a_topic_and_one_leader() -> None:
-    """What a consumer has read ahead must serve no other run, no topic made anew, and no leader that may lack it."""
+    """Messages read ahead serve no other run, no topic that was created again, and no leader that may lack them."""
     runs: Any = [KafkaSpout("b:1", "t", options={"group.id": "mine"}).open() for _ in range(2)]
     for run in runs:
         run._lasts.saw_epoch(("t", 0), 3)
