@@ -39,19 +39,18 @@ class Case:
 
 
 STORED = ("counts", "several", "sets", "rows")
+STORES: dict[str, Callable[[Places], Any]] = {
+    "memory": lambda places: MemoryMapState.opaque(),
+    "sqlite": lambda places: SqliteMapState.opaque("states.db"),
+    "postgres": lambda places: PostgresMapState.opaque(places.postgres),
+    "redis": lambda places: RedisMapState.opaque(places.redis, buckets=16, groups=2),
+}
 CASES = {
     "kinds": Case(kinds, ("counts", "sums", "reached"), "commit.state.after:7"),
-    "memory": Case(stored(lambda places: MemoryMapState.opaque()), STORED, "commit.states.after:2"),
-    "sqlite": Case(stored(lambda places: SqliteMapState.opaque("states.db")), STORED, "commit.state.after:6"),
-    "postgres": Case(
-        stored(lambda places: PostgresMapState.opaque(places.postgres)), STORED, "commit.state.after:6", postgres=True
-    ),
-    "redis": Case(
-        stored(lambda places: RedisMapState.opaque(places.redis, buckets=16, groups=2)),
-        STORED,
-        "commit.state.after:6",
-        redis=True,
-    ),
+    "memory": Case(stored(STORES["memory"]), STORED, "commit.states.after:2"),
+    "sqlite": Case(stored(STORES["sqlite"]), STORED, "commit.state.after:6"),
+    "postgres": Case(stored(STORES["postgres"]), STORED, "commit.state.after:6", postgres=True),
+    "redis": Case(stored(STORES["redis"]), STORED, "commit.state.after:6", redis=True),
     "redis-log": Case(
         stored(lambda places: RedisMapState.transactional(places.redis, buckets=16, values="json")),
         STORED,

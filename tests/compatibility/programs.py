@@ -14,6 +14,7 @@ from typing import Any
 from trident import (
     CollectSet,
     Count,
+    Evolution,
     Max,
     SessionWindow,
     Sum,
@@ -117,8 +118,11 @@ def kinds(places: Places) -> TridentTopology:
     return made
 
 
-def stored(state: Callable[[Places], Any]) -> Callable[[Places], TridentTopology]:
-    """Return the program that keeps counts, rows of all types, several aggregates and a set in a store."""
+def stored(state: Callable[[Places], Any], evolved: bool = False) -> Callable[[Places], TridentTopology]:
+    """Return the program that keeps counts, rows of all types, several aggregates and a set in a store.
+
+    If it is `evolved`, the several aggregates have one more, a second sum, which begins with the first one.
+    """
 
     def topology(places: Places) -> TridentTopology:
         made = TridentTopology()
@@ -126,7 +130,10 @@ def stored(state: Callable[[Places], Any]) -> Callable[[Places], TridentTopology
         words = stream.groupBy("word")
         words.persistentAggregate(state(places), Count(), "count", name="counts")
         several: Any = {"n": Count(), "sum": Sum("seq"), "most": Max("seq")}
-        words.persistentAggregate(state(places), several, name="several")
+        evolve = Evolution(was="n long, sum long, most long", add={"again": lambda old: old.sum})
+        if evolved:
+            several["again"] = Sum("seq")
+        words.persistentAggregate(state(places), several, name="several", evolve=evolve if evolved else None)
         words.persistentAggregate(state(places), "seq", CollectSet(), "seqs", name="sets")
         rows = stream.each("seq", lambda seq: tuple(typed(seq).values()), TYPES)
         rows.project(f"seq, day, {', '.join(name for name in typed(0) if name != 'day')}").toTable(

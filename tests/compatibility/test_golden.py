@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.compatibility.cases import CASES
+from tests.compatibility.cases import CASES, STORES
 from tests.compatibility.drive import opened, run
-from tests.compatibility.programs import BATCH, PART, record
+from tests.compatibility.programs import BATCH, PART, record, stored
 from tests.compatibility.restored import restored
 from tests.compatibility.shelf import GOLDEN, versions
 
@@ -47,6 +47,24 @@ def _check(
     places = restored(case, GOLDEN / version / f"{name}.tar.xz", request, tmp_path, monkeypatch)
     assert opened(case, places) == expected["before"]  # as of the last committed batch, not of the one under way
     assert run(case, replace(places, parts=3)) == expected["after"]
+
+
+@pytest.mark.parametrize(("version", "name"), [each for each in STORED if each[1] in STORES])
+def test_a_state_of_a_stored_checkpoint_evolves(
+    version: str, name: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its program commits the batch under way first: that batch is of the former shape."""
+    case = CASES[name]
+    places = restored(case, GOLDEN / version / f"{name}.tar.xz", request, tmp_path, monkeypatch)
+    run(case, places)
+    evolved = replace(case, topology=stored(STORES[name], evolved=True))
+    after = run(evolved, replace(places, parts=3))["states"]["several"]
+    seqs = dict[str, list[int]]()
+    for word, seq in map(record, range(3 * PART)):
+        seqs.setdefault(word, []).append(seq)
+    assert after == sorted(
+        [repr(word), repr(sorted([len(some), sum(some), max(some), sum(some)]))] for word, some in seqs.items()
+    )
 
 
 def test_each_program_has_a_checkpoint_of_the_newest_version() -> None:
