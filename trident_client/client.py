@@ -14,6 +14,7 @@ from trident_client.answers import AnswerForm, JsonAnswers, RowsT, ServedRows
 from trident_client.changes import Change, ChangesReader, EventReader
 from trident_client.conversation import TIMEOUT, Conversation, Patience, Request
 from trident_client.durations import Duration
+from trident_client.forked_child import in_child
 from trident_client.names import FieldsLike, field_names
 
 
@@ -23,6 +24,13 @@ class ServedChanges(Iterator[Change[RowsT]], Generic[RowsT]):
     def __init__(self, http: Any, conversation: Conversation[RowsT], reader: ChangesReader[RowsT]) -> None:
         self._reader = reader
         self._changes = _changes(http, conversation, reader)  # no reference cycle: dropping it closes it
+        self._conversation = conversation
+        in_child(self, ServedChanges._begin_again)
+
+    def _begin_again(self) -> None:
+        """Continue after the last change over another connection, in a forked child."""
+        http = self._conversation.httpx.Client(**self._conversation.options)
+        self._changes = _changes(http, self._conversation, self._reader)
 
     @property
     def position(self) -> str | None:
@@ -90,6 +98,11 @@ class Client(Generic[RowsT]):
         """The HTTP clients of feeds. Each feed has a separate client, because the garbage collector may end a feed
         within any request, and a request holds the lock of its client's connections."""
         self.url = url
+        in_child(self, Client._begin_again)
+
+    def _begin_again(self) -> None:
+        """Drop the connections in a forked child. Its next request opens others."""
+        self._http, self._feeds = None, WeakSet()
 
     def execute(self, function: str, /, *args: Any, timeout: Duration | None = None, **named: Any) -> RowsT:
         """Ask a DRPC function, and return its rows; see `LocalDRPC.execute` for arguments and errors.
@@ -310,6 +323,8 @@ class Client(Generic[RowsT]):
         error: Exception | None
         while True:
             try:
+                if self._http is None:
+                    self._http = self._connections()
                 response = self._http.request(**request.sent(conversation.form.accept))
             except conversation.unreachable as unreachable:
                 error = conversation.no_answer(unreachable, request)
@@ -321,7 +336,8 @@ class Client(Generic[RowsT]):
     def close(self) -> None:
         """Close the connections."""
         for http in (self._http, *self._feeds):
-            http.close()
+            if http is not None:
+                http.close()
 
     def __enter__(self) -> Self:
         return self

@@ -4152,4 +4152,12 @@ GUARDS = [
         "        return cutoff",
         "tests/recovery/test_initial_state.py -k 'before_it_expired and None'",
     ),
+    Guard(
+        "connections of a forked child",
+        "forked children of a reader take replies to its requests, and read values of other keys",
+        "state/trident_state/redis/command_routing.py",
+        "        in_child(self, Link.close)\n",
+        "",
+        "tests/access/test_forked_children.py -k 'opened_state and redis'",
+    ),
 ]

@@ -238,6 +238,7 @@ LEFT_OUT = (
         "asks one rule on both engines, or of many values, kinds, stores and faults: every third case stays",
         (
             "tests/access/test_dropped_while_open.py",
+            "tests/access/test_forked_children.py::test_an_opened_topology",
             "tests/access/test_restored_log.py",
             "tests/run/test_indexes.py::test_each_store",
             "tests/run/test_indexes.py::test_a_start_that_dies",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from trident.access.replica import MemoryReplica
 from trident.base.errors import LogError, StateError, StateNotFollowedError
+from trident.base.forked_child import in_child
 from trident.reads.commit_gate import CommitGate
 
 logger = logging.getLogger(__name__)
@@ -37,15 +38,35 @@ class GroupFollower:
         self.error: BaseException | None = None
         """The reason why the last read of the log failed; None if it did not fail."""
         self._checked = time.monotonic()
+        self._forked = False
+        """Whether this is a forked child that has not started its thread yet."""
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"trident-{group}-follow", daemon=True)
-        self._thread.start()
+        self._starting = threading.Lock()
+        self._thread = self._started()
+        in_child(self, GroupFollower._begin_again)
+
+    def _started(self) -> threading.Thread:
+        thread = threading.Thread(target=self._run, name=f"trident-{self._group}-follow", daemon=True)
+        thread.start()
+        return thread
+
+    def _begin_again(self) -> None:
+        """Let the next `check` start a thread in a forked child, which does not have the parent's."""
+        self.gate = CommitGate(lambda: self.committed)
+        self._starting, ended, self._ended = threading.Lock(), self._ended, threading.Event()
+        if ended.is_set():
+            self._ended.set()
+        self._forked = not ended.is_set()
 
     def check(self) -> None:
         """Raise StateError if the states must not be read, because one of them was dropped, is lost or is not followed.
 
         If only the log cannot be reached, they can be read as of the last batch that was seen.
         """
+        if self._forked:
+            with self._starting:
+                if self._forked:
+                    self._thread, self._forked = self._started(), False
         error = self.error
         if isinstance(error, LogError):
             return

@@ -17,6 +17,7 @@ from trident.base.errors import (
     StateUnavailableError,
     TopologyError,
 )
+from trident.base.forked_child import free_in_child
 from trident.base.types import spark_schema
 from trident.operations.references import index_name, keys_over_changes
 from trident.reads.as_of_batch import AsOfBatch
@@ -95,7 +96,7 @@ class FollowedStore:
         bind_reads(store, incarnation)
         self._store, self._name, self._last = store, name, -1
         self.incarnation = incarnation
-        self._lock = threading.Lock()
+        self._lock = free_in_child(threading.Lock())
         self.read, self.close = store.read, store.close
 
     def scan(self, asOf: int | None, pageRows: int = 10_000) -> Iterator[pa.Table]:
@@ -257,7 +258,7 @@ class OpenedState(Ending, StateView):
         self._outside = _FollowedSource({state.name: followed}, state.kind, state.name)
         self._beside = beside
         self._opened: dict[str, tuple[Index, OpenedState]] = {}
-        self._opening = threading.Lock()
+        self._opening = free_in_child(threading.Lock())
         super().__init__(self._outside, state, isolation, asOf)
 
     @property

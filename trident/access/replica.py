@@ -16,6 +16,7 @@ from trident.base.errors import (
     StateNotFollowedError,
     StateShapeError,
 )
+from trident.base.forked_child import in_child
 from trident.configuration.settings import STATES
 from trident.files.store import FileStore
 from trident.log.batch_digest import batch_digest, is_other_batch
@@ -76,6 +77,13 @@ class MemoryReplica:
         self._incarnation: _Incarnation | None = None
         self._group, self._first = "", 0
         self._text, self.manifest = self._read_manifest()
+        in_child(self, MemoryReplica._begin_again)
+
+    def _begin_again(self) -> None:
+        """Drop the copy in a forked child, if a thread of the parent was changing it at the fork."""
+        if self._lock.locked():
+            self._store = self._past = self._digest = None
+            self._lock = threading.Lock()
 
     @property
     def fingerprint(self) -> Fingerprint:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from trident.base.errors import MissingPackageError
+from trident.base.forked_child import in_child, sever
 from trident.base.redis_address import redacted, shown_url
 from trident.base.secrets import SOURCES, read_secret
 
@@ -31,6 +32,16 @@ def postgres_client(user: str, extra: str) -> Any:
             f"pip install 'trident-pyspark[{extra}]'"
         ) from error
     return psycopg
+
+
+def open_connection(client: Any, **parameters: Any) -> Any:
+    """Return a connection of psycopg, with which a forked child cannot disturb its parent's conversation."""
+    return in_child(client.connect(**parameters), _sever)
+
+
+def _sever(connection: Any) -> None:
+    if not connection.closed:
+        sever(connection.pgconn.socket)
 
 
 def parameters_of(

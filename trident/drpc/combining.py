@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from trident.base.forked_child import in_child
 from trident.drpc.request_queue import Audience, Late, Queued, RequestQueue
 from trident.user_calls.threads import Threads
 from trident.user_calls.watched_calls import Subject, hanging_call
@@ -33,6 +34,11 @@ class AtWork:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._work: dict[Audience, Subject] = {}
+        in_child(self, AtWork._begin_again)
+
+    def _begin_again(self) -> None:
+        """Forget the work of the parent's threads in a forked child."""
+        self._lock, self._work = threading.Lock(), {}
 
     @contextmanager
     def working(self, audience: Audience, subject: Subject) -> Iterator[None]:
@@ -106,8 +112,14 @@ class Combining(Generic[Q, A]):
         self._patience = patience
         self._threads = Threads("trident-drpc", idle=_IDLE)
         self._lock = threading.Lock()
+        self._most = most
         self._queue: RequestQueue[_Call[Q, A]] = RequestQueue(most)
         self._at_work, self._subject = atWork or AtWork(), subject
+        in_child(self, Combining._begin_again)
+
+    def _begin_again(self) -> None:
+        """Forget the questions of the parent's threads in a forked child: nobody would end their batch."""
+        self._lock, self._queue = threading.Lock(), RequestQueue(self._most)
 
     def ask(self, question: Q, timeout: float | None = None) -> A:
         """Return the answer to one question. Raises the question's error, or Late after `timeout` seconds.

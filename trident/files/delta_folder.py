@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.fs
 
 from trident.base.errors import SourceUnreadableError, TopologyError
+from trident.base.forked_child import check_not_inherited
 from trident.base.optional_packages import optional_package
 from trident.base.secrets import read_secret
 from trident.base.short_texts import one_line
@@ -28,7 +29,11 @@ _NEED = "DeltaSpout needs the package deltalake, and on the workers too if the t
 
 
 def deltalake(need: str = _NEED) -> Any:
-    """Return the module deltalake. Raises MissingPackageError, which says the `need`, if it is not installed."""
+    """Return the module deltalake. Raises MissingPackageError, which says the `need`, if it is not installed.
+
+    Also raises the error of `check_not_inherited`.
+    """
+    check_not_inherited("deltalake")
     return optional_package("deltalake", "delta", need)
 
 

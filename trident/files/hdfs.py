@@ -26,6 +26,7 @@ from trident.base.errors import (
     FilesUnavailableError,
     TopologyError,
 )
+from trident.base.forked_child import check_not_inherited
 from trident.base.optional_packages import optional_package
 from trident.files.object_options import Storage
 from trident.files.store import Sink, StoredFile
@@ -192,6 +193,7 @@ class HdfsFiles:
 
     @property
     def _client(self) -> Any:
+        check_not_inherited("hdfs-native")  # the client may be cached
         return open_client(self.system)
 
     def _at(self, name: str) -> str:
@@ -324,7 +326,8 @@ def _configured() -> str:
 
 
 def _hdfs_native() -> Any:
-    """Return the package hdfs-native. Raises MissingPackageError if it is not installed."""
+    """Return the package hdfs-native. Raises MissingPackageError, and the error of `check_not_inherited`."""
+    check_not_inherited("hdfs-native")
     return optional_package("hdfs_native", "hdfs", "HDFS needs the package hdfs-native, also where Spark's workers run")
 
 

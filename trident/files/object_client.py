@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from trident.base.errors import TopologyError
+from trident.base.forked_child import check_not_inherited
 from trident.base.optional_packages import optional_package
 from trident.files.object_options import Options
 
@@ -29,7 +30,11 @@ fails."""
 
 
 def obstore() -> Any:
-    """Return the package obstore. Raises MissingPackageError if it is not installed."""
+    """Return the package obstore. Raises MissingPackageError if it is not installed.
+
+    Also raises the error of `check_not_inherited`.
+    """
+    check_not_inherited("obstore")
     need = "an object store needs the package obstore, also where Spark's workers run"
     return optional_package("obstore", "objectstore", need)
 

@@ -34,6 +34,7 @@ from contextlib import AbstractContextManager, nullcontext
 from trident.base.attempt import Holder, Lease
 from trident.base.discarding import reset_with
 from trident.base.errors import LogError
+from trident.base.forked_child import free_in_child
 from trident.base.names import check_name
 from trident.base.redis_address import Address
 from trident.log.base import LogBase, batch_checksum, compact, holder_text, trim_until
@@ -85,7 +86,7 @@ class RedisTransactionLog(LogBase):
         self._base = f"{prefix}:{{{topology}}}:log"
         self._meta, self._states, self._members = self._key("m"), self._key("s"), self._key("t")
         self._contents = self._key("c")
-        self._lock = threading.RLock()
+        self._lock = free_in_child(threading.RLock())
         self._last_frozen: dict[str, int] = {}
         """The last frozen txid of each group, as this driver knows it. Each freeze asks the server to compare it. So a
         server that lost its last writes is noticed, and no batch freezes after a gap."""

@@ -9,6 +9,7 @@ import redis
 
 from trident.base.errors import LogError, StateError, StateFullError, StateUnavailableError
 from trident.base.finding import Finding, Now
+from trident.base.forked_child import free_in_child
 from trident.base.redis_address import Address
 from trident_state.redis.cluster import Servers
 from trident_state.redis.command_routing import Link
@@ -45,7 +46,7 @@ class LogServer:
     def __init__(self, address: Address, where: str, reading: bool = False) -> None:
         self._address, self._where = address, where
         self._link = Link(Servers(address, where), () if reading else ALL)
-        self._lock = threading.Lock()
+        self._lock = free_in_child(threading.Lock())
         self.patience = 0.0
 
     def check(self, durable: bool) -> None:

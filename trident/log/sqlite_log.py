@@ -20,6 +20,7 @@ from trident.base.attempt import Holder, Lease
 from trident.base.discarding import reset_with
 from trident.base.errors import LogError
 from trident.base.files import make_folder
+from trident.base.forked_child import free_in_child, held_at_fork, in_child, leave_to_parent
 from trident.log.base import LogBase, batch_checksum, compact, holder_text, trim_until
 from trident.log.frozen_results import FrozenOutput
 from trident.log.group_records import AttemptRecord, History, Positions
@@ -79,9 +80,11 @@ class SqliteLog(LogBase):
     def __init__(self, path: Path, topology: str, reading: bool = False) -> None:
         super().__init__(f"the log {path}", "checkpointLocation", reading)
         self._path = path
-        self._lock = threading.RLock()
+        self._lock = free_in_child(threading.RLock())
         self._kept: tuple[sqlite3.Connection, tuple[int, int] | None] | None = None
         """For a read-only log: the connection that a block of `at_once` uses, and the identity of the file."""
+        in_child(self, SqliteLog._begin_again)
+        held_at_fork(self._lock, self)
         if reading:
             self._check_identity(topology)
             return
@@ -103,6 +106,11 @@ class SqliteLog(LogBase):
         self._own_lease: Lease | None = None
         self._wrote = False
         """True if something was written since the last `renew`."""
+
+    def _begin_again(self) -> None:
+        """Forget the connection of a block of another thread, in a forked child."""
+        leave_to_parent(self._kept)
+        self._kept = None
 
     # --- identity and lease ------------------------------------------------------------------------------------
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from trident.base.forked_child import free_in_child
+
 HOLD_SECONDS = 30.0
 """The most seconds for which one read holds commits back."""
 
@@ -25,7 +27,7 @@ class CommitGate:
 
     def __init__(self, committed: Callable[[], int]) -> None:
         self._committed = committed
-        self._changed = threading.Condition()
+        self._changed = free_in_child(threading.Condition())
         self._holds: set[_Hold] = set()
 
     @contextmanager

@@ -3,6 +3,8 @@
 import threading
 from collections.abc import Callable
 
+from trident.base.forked_child import free_in_child
+
 _MOST = 1024
 """The most batches whose times are kept in memory."""
 
@@ -15,7 +17,7 @@ class CommitTimes:
 
     def __init__(self, look: Callable[[int], float | None]) -> None:
         self._look = look
-        self._lock = threading.Lock()
+        self._lock = free_in_child(threading.Lock())
         self._known: dict[int, float] = {}
 
     def note(self, txid: int, time: float | None) -> None:

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from trident.base.forked_child import in_child
 from trident.sql import worker
 
 _LOOK_SECONDS = 0.05
@@ -92,7 +93,11 @@ class SealedProcesses:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._idle: list[SealedProcess] = []
-        self._parent = os.getpid()
+        in_child(self, SealedProcesses._begin_again)
+
+    def _begin_again(self) -> None:
+        """Leave the processes to the parent, in a forked child."""
+        self._idle, self._lock = [], threading.Lock()
 
     @contextmanager
     def taken(self) -> Iterator[SealedProcess]:
@@ -120,8 +125,6 @@ class SealedProcesses:
 
     def _take(self) -> SealedProcess:
         with self._lock:
-            if self._parent != os.getpid():  # a forked child: the processes belong to its parent
-                self._idle, self._parent = [], os.getpid()
             while self._idle:
                 if (process := self._idle.pop()).isOpen:
                     return process

@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from trident.base.errors import UserFunctionError
+from trident.base.forked_child import in_child
 from trident.base.short_texts import raised
 
 T = TypeVar("T")
@@ -84,6 +85,12 @@ class Threads:
         """The workers without work. The last worker is woken first, because its memory is still in the caches."""
         self._threads: set[threading.Thread] = set()
         self._closed = False
+        in_child(self, Threads._begin_again)
+
+    def _begin_again(self) -> None:
+        """Forget the threads and their work in a forked child, which has neither."""
+        self._lock, self._waiting, self._threads = threading.Lock(), [], set()
+        self._work.clear()
 
     def submit(self, work: Callable[..., T], *args: Any) -> Future[T]:
         """Queue `work` and return its future. Raises RuntimeError after `close`.

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trident.base.errors import SourceUnreadableError
-from trident.base.postgres_address import SCHEMES, parameters_of
+from trident.base.postgres_address import SCHEMES, open_connection, parameters_of
 from trident.base.postgres_address import postgres_client as client_for
 from trident.base.redis_address import redacted
 
@@ -34,7 +34,7 @@ NOT_SET_ANYWHERE is not set
         """
         given = (self.url, self.user, self.password, self.connect_timeout)
         client = client_for(self.owner, "jdbc")
-        return client.connect(**parameters_of(self.owner, *given, SourceUnreadableError), autocommit=True)
+        return open_connection(client, **parameters_of(self.owner, *given, SourceUnreadableError), autocommit=True)
 
     @property
     def shown(self) -> str:

@@ -12,6 +12,7 @@ import redis
 from redis.exceptions import AskError, AuthenticationError, MovedError
 
 from trident.base.errors import SourceUnreadableError
+from trident.base.forked_child import in_child
 from trident.base.redis_address import Address
 
 Words = tuple[bytes | str | int, ...]
@@ -45,6 +46,7 @@ class StreamServers:
         self._known: dict[Address, None] = {}
         """All servers that redirections ever named, in order. They are tried if the servers in the url are gone."""
         self._turn = 0
+        in_child(self, StreamServers.close)
 
     def ask(self, requests: Sequence[tuple[str, Words]], check: Callable[[list[Any]], None] | None = None) -> list[Any]:
         """Send requests, each with its stream, and return one reply for each.

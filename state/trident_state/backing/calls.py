@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from trident.base.callsite import site_of
 from trident.base.errors import StateError, StateUnavailableError, TridentError, UserFunctionError
+from trident.base.forked_child import free_in_child, held_at_fork, in_child, leave_to_parent
 from trident.base.rows_of_users import all_rows
 from trident.base.short_texts import raised
 from trident_state.backing.protocol import META, BackingMap, FencedBackingMap, ListedBackingMap, SortedBackingMap
@@ -19,13 +20,15 @@ _MISTAKES = (TypeError, AttributeError, NameError, LookupError, AssertionError, 
 class MapCalls:
     """The calls of one user's map. The map is created at the first call.
 
-    Any thread may call; the map gets one call at a time, with at most `most` keys.
+    Any thread may call; the map gets one call at a time, with at most `most` keys. A forked child makes another map.
     """
 
     def __init__(self, make: Callable[[], BackingMap], where: str, most: int) -> None:
         self._make, self._where, self._most = make, where, most
         self._map: BackingMap | None = None
-        self._lock = threading.Lock()
+        self._lock = free_in_child(threading.Lock())
+        held_at_fork(self._lock, self)
+        in_child(self, MapCalls._begin_again)
 
     @property
     def fenced(self) -> bool:
@@ -126,6 +129,11 @@ class MapCalls:
         close = getattr(self._map, "close", None)
         if close is not None:
             self._call(close)
+
+    def _begin_again(self) -> None:
+        """Forget the map, which may have a connection of the parent, in a forked child."""
+        leave_to_parent(self._map)
+        self._map = None
 
     def _made_map(self) -> BackingMap:
         """Return the map. The first call creates it."""

@@ -25,6 +25,7 @@ from trident.base.errors import (
     TridentError,
 )
 from trident.base.files import fsync_folder
+from trident.base.forked_child import free_in_child
 from trident.base.short_texts import one_line
 from trident.files.delta_folder import UNSAFE, TableFolder, deltalake
 from trident_state.delta.data_files import DataFile, check_of, file_of
@@ -62,7 +63,7 @@ class StateTable:
 
     def __init__(self, folder: TableFolder, where: str) -> None:
         self.folder, self._where = folder, where
-        self._lock = threading.Lock()
+        self._lock = free_in_child(threading.Lock())
         self._reader: Any = None
         self._writer: Any = None
         self._held: TableVersion | None = None
@@ -75,6 +76,7 @@ class StateTable:
 
         Raises StateOwnedError if the folder has something else, StateUnavailableError if the place does not answer.
         """
+        deltalake(_NEED)  # also if the last version is known: a forked child is refused at once
         with self._lock, self._calling():
             if self._held is None or not self._is_last(self._held.version, self._stamp):
                 try:

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from trident.base.forked_child import in_child
 from trident_state.key_order import KeyRange, order_of
 from trident_state.keys import decode_keys
 from trident_state.memory.key_index import KeyIndex, Slots
@@ -51,6 +52,12 @@ class KeyOrderIndex:
         self._count = 0
         """The number of slots that are in the runs."""
         self._adding = threading.Lock()
+        in_child(self, KeyOrderIndex._begin_again)
+
+    def _begin_again(self) -> None:
+        """Drop the runs in a forked child, if a thread of the parent was changing them at the fork."""
+        if self._adding.locked():
+            self._runs, self._count, self._adding = (), 0, threading.Lock()
 
     def slots(self, between: KeyRange, size: int) -> Iterator[Slots]:
         """Yield the slots of the keys in a range, in order, at most `size` at once.

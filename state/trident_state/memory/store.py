@@ -14,6 +14,7 @@ import pyarrow as pa
 from trident.base.attempt import Lease
 from trident.base.clock import Clock, SystemClock
 from trident.base.errors import FencedError, FilesError, StateFullError, StateOwnedError
+from trident.base.forked_child import free_in_child
 from trident_state.binary import concatenate, in_halves
 from trident_state.checks import check_newest, check_next_batch
 from trident_state.expiry import Expiry, without_expired
@@ -101,8 +102,8 @@ class MemoryStore:
         """The number of entries from which the store looks again for entries that no read can see any more."""
         self._max_bytes, self._pace, self._start_thread = maxBytes, pace or Pace(), start_thread or _start_thread
         self._snapshots = Snapshots(home, identity, shape, kind, clock or SystemClock(), self._where, ttl)
-        self._writing = threading.RLock()
-        self._triples = threading.Lock()
+        self._writing = free_in_child(threading.RLock())
+        self._triples = free_in_child(threading.Lock())
         self._entries: Entries | None = None
         self._lease: Lease | None = None
         self._marker: int | None = None
@@ -110,7 +111,7 @@ class MemoryStore:
         self._unsaved, self._unsaved_batches = 0, 0
         """The amounts written since the last cut: bytes of entries, and batches."""
         self._fenced: FencedError | None = None
-        self._snapshotting = threading.Lock()
+        self._snapshotting = free_in_child(threading.Lock())
 
     # --- start -----------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ import threading
 from contextlib import closing
 
 from trident.base.errors import StateError, StateUnavailableError
+from trident.base.forked_child import free_in_child
 from trident.base.redis_address import Address
 from trident_state.redis.connection import Connection
 from trident_state.redis.failures import check
@@ -21,7 +22,7 @@ class Servers:
 
     def __init__(self, address: Address, where: str) -> None:
         self.address, self.where = address, where
-        self._lock = threading.Lock()
+        self._lock = free_in_child(threading.Lock())
         self._slots: SlotMap | None = None
         self._known: list[Address] = []
 

@@ -13,6 +13,7 @@ from typing import TypeVar
 import redis
 
 from trident.base.errors import StateUnavailableError
+from trident.base.forked_child import in_child
 from trident.base.redis_address import Address
 from trident_state.redis.cluster import Servers
 from trident_state.redis.connection import Connection
@@ -43,6 +44,7 @@ class Link:
         self._servers, self._scripts = servers, scripts
         self._open: dict[Address, Connection] = {}
         self.used = False
+        in_child(self, Link.close)
 
     def exchange(self, commands: Iterable[bytes]) -> list[Reply]:
         """Send all commands before the first reply is read, and return one reply per command.

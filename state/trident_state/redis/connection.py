@@ -84,6 +84,6 @@ class Connection:
         return [self.reply() for _ in range(self.send(commands))]
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection; in a forked child, only the child's copy of it: redis-py then sends nothing."""
         with suppress(redis.RedisError, OSError):  # the connection is broken already
             self._raw.disconnect()

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyarrow import types as kinds
 
 from trident.base.errors import StateError, StateOwnedError, StateUnavailableError, StateValueError
-from trident.base.postgres_address import parameters_of, passes, postgres_client, said
+from trident.base.postgres_address import open_connection, parameters_of, passes, postgres_client, said
 from trident.base.redis_address import redacted
 from trident_state.encoding import is_bytes, is_text
 from trident_state.relational.layout import StateTable, ViewColumn, literal, quoted, shown
@@ -195,7 +195,7 @@ class PostgresTable:
                 given = (self._url, None, None, self._timeout)
                 parameters = parameters_of(self._owner, *given, StateError)
                 # The connection may go through a pool that does not support prepared statements.
-                self._connection = client.connect(**parameters, autocommit=True, prepare_threshold=None)
+                self._connection = open_connection(client, **parameters, autocommit=True, prepare_threshold=None)
             return work(self._connection)
         except client.errors.UndefinedTable:
             self.close()

@@ -2,12 +2,14 @@
 
 import os
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
 from trident.base.errors import StateError, StateOwnedError, StateUnavailableError
+from trident.base.forked_child import free_in_child, held_at_fork
 from trident_state.relational.layout import StateTable, ViewColumn, literal, quoted, shown
 
 T = TypeVar("T")
@@ -24,6 +26,8 @@ class SqliteTable:
         self._where = f"state {table.identity.name!r}: the SQLite file {self._path}"
         self._db: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
+        self._lock = free_in_child(threading.RLock())
+        held_at_fork(self._lock, self, SqliteTable._close_idle)
 
     # --- the map ---------------------------------------------------------------------------------------------
 
@@ -87,14 +91,27 @@ class SqliteTable:
 
     def close(self) -> None:
         """Close the connection. The next call opens another one."""
-        db, self._db = self._db, None
-        if db is not None:
-            db.close()
+        with self._lock:
+            db, self._db = self._db, None
+            if db is not None:
+                db.close()
+
+    def _close_idle(self) -> None:
+        """Close the connection before a fork: a child must not even close a connection that its parent opened.
+
+        SQLite would believe that the child has its parent's locks of the file.
+        """
+        if self._db is not None and not self._db.in_transaction:
+            self.close()
 
     # --- transactions ----------------------------------------------------------------------------------------
 
     def _run(self, begin: str, work: Callable[[sqlite3.Connection], T], absent: T, make: bool = False) -> T:
         """Return the result of `work` in one transaction; `absent` if there is no file, unless `make` creates it."""
+        with self._lock:
+            return self._locked_run(begin, work, absent, make)
+
+    def _locked_run(self, begin: str, work: Callable[[sqlite3.Connection], T], absent: T, make: bool) -> T:
         try:
             db = self._connected(make)
             if db is None:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from trident.base.changes import CHANGE
 from trident.base.crash_points import reach
 from trident.base.errors import OutputError, OutputRefusedError, OutputUnavailableError
-from trident.base.postgres_address import parameters_of, passes, postgres_client, said
+from trident.base.postgres_address import open_connection, parameters_of, passes, postgres_client, said
 from trident.base.redis_address import redacted
 from trident.base.types import arrow_schema
 from trident.frozen.results import Result
@@ -144,7 +144,7 @@ class JdbcOutlet:
             given = (self._target.url, None, None, _CONNECT_SECS)
             parameters = parameters_of(self._sink.step, *given, OutputRefusedError)
             # The connection may go through a pool that does not support prepared statements.
-            self._connection = self._client.connect(**parameters, autocommit=True, prepare_threshold=None)
+            self._connection = open_connection(self._client, **parameters, autocommit=True, prepare_threshold=None)
         return self._connection
 
     def _error(self, error: Any, what: str) -> OutputError:

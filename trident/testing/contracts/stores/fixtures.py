@@ -1,5 +1,9 @@
 """The shared parts of the store contract's tests: storages for states, leases, shapes and keys."""
 
+import os
+import signal
+import threading
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from trident.base.attempt import Lease
-from trident.base.errors import FencedError, SnapshotMovedError
+from trident.base.errors import FencedError, SnapshotMovedError, TridentError
 from trident.base.values import to_python
 from trident.files.disk import DiskFiles
 from trident_state.messages import Applied, Found, Update
@@ -31,6 +35,9 @@ KEYS = {
     "compound": pa.schema({"user": pa.int64(), "day": pa.date32(), "tag": pa.string()}),
     "global": pa.schema({}),
 }
+
+_CHILD_SECONDS = 30
+"""The seconds after which a forked child is ended."""
 
 
 class Storage(Protocol):
@@ -168,6 +175,57 @@ class Setting:
         found = read_alike(store, keys, as_of)
         assert found.values.type == self.value
         return list(found.values.to_pylist())
+
+
+def in_children(work: Callable[[], str], meanwhile: Callable[[], str], count: int = 3) -> list[str]:
+    """Return the results of `work` in forked children, and of the last call of `meanwhile`.
+
+    A thread of this process calls `meanwhile` again and again as long as the children work. A result is "refused" if
+    the work raises an error that says that the process was forked.
+    """
+    over, last = threading.Event(), [""]
+
+    def read() -> None:
+        while not over.is_set() and last[0] in ("", "right"):
+            last[0] = meanwhile()
+
+    reading = threading.Thread(target=read)
+    reading.start()
+    try:
+        results = list(map(_result, [_forked(work) for _ in range(count)]))
+    finally:
+        over.set()
+        reading.join()
+    return [*results, last[0]]
+
+
+def _forked(work: Callable[[], str]) -> tuple[int, int]:
+    """Begin the work in a child. Return its process, and the pipe for its result."""
+    source, sink = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # about forks of a process with threads
+        child = os.fork()
+    if child:
+        os.close(sink)
+        return child, source
+    try:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(_CHILD_SECONDS)
+        os.write(sink, work().encode())
+    except TridentError as error:
+        os.write(sink, b"refused" if "forked" in str(error) else repr(error).encode())
+    except BaseException as error:
+        os.write(sink, repr(error).encode())
+    finally:
+        os._exit(0)
+
+
+def _result(end: tuple[int, int]) -> str:
+    child, source = end
+    with os.fdopen(source) as pipe:
+        result = pipe.read()
+    _, status = os.waitpid(child, 0)
+    return result or f"ended with {status}"
 
 
 def read_alike(store: Store, keys: pa.Table, as_of: int | None) -> Found:

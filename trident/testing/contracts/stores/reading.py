@@ -14,6 +14,7 @@ from trident.testing.contracts.stores.fixtures import (
     entries,
     every_kind,
     every_versioned_kind,
+    in_children,
     marker,
     read_alike,
 )
@@ -150,6 +151,26 @@ class ReadContract:
         setting.apply(store, 2, {1: 5})
         assert entries(store, 2) == {("w1",): 5, ("w2",): 2}
         assert entries(store, 1) == {("w2",): 2}
+
+    # --- forked children -------------------------------------------------------------------------------------
+
+    @every_kind
+    def test_forked_children_read_what_their_parent_reads_or_are_refused(self, setting: Setting, store: Store) -> None:
+        """A child with its parent's connection would take replies to its parent's requests."""
+        setting.apply(store, 1, {n: 7 * n for n in range(200)})
+
+        def read() -> str:
+            for n in range(50):
+                numbers = [n, 199 - n]
+                if (found := setting.read(store, numbers, None)) != [7 * number for number in numbers]:
+                    return f"{numbers}: {found}"
+            return "right"
+
+        assert read() == "right", "the connections are open now"
+        *children, parent = in_children(read, read)
+        assert parent == "right"
+        assert set(children) in ({"right"}, {"refused"}), children
+        assert read() == "right"
 
     # --- while batches commit --------------------------------------------------------------------------------
 
