@@ -48,7 +48,8 @@ class Expiry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         Without a time to live (`ttl` in seconds is None) no further value expires. Raises StateValueError if there is a
         time to live and no `time`. If the clock went back since an earlier batch, the time of that earlier batch
         counts, so that no expired value comes back. If the clock went back by more than a time to live, it was wrong
-        before or is wrong now; from then on its progress is added to the latest known time (`shift`).
+        before or is wrong now; from then on its progress is added to the latest known time (`shift`), until the clock
+        is there again.
 
         >>> expiry = Expiry()
         >>> for txid, time in enumerate([100.0, 101.0, 109.0, 110.5], start=1):
@@ -60,10 +61,13 @@ class Expiry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
             return msgspec.structs.replace(self, before=self.cutoff)
         if time is None:
             raise StateValueError(f"{where}: batch {txid} has no time, which a state with ttlSecs={ttl:g} needs")
-        now, ttl_ms = round(1000 * time) + self.shift, max(1, round(1000 * ttl))
+        clock, ttl_ms = round(1000 * time), max(1, round(1000 * ttl))
         marks, shift = self.marks, self.shift
+        now = clock + shift
         if self.last is not None:
-            if now < self.last[0] - ttl_ms:
+            if clock >= self.last[0]:
+                now, shift = clock, 0
+            elif now < self.last[0] - ttl_ms:
                 shift += self.last[0] - now
             now = max(now, self.last[0])
             if not marks or now - marks[-1][0] >= ttl_ms / _MARKS:

@@ -11,7 +11,9 @@ import pytest
 from tests.faults import smallest_topology
 from tests.faults.smallest_topology import Small, expected
 from tests.support.server import RedisServer
-from trident import CollectList, TridentTopology, TumblingDurationWindow
+from trident import CollectList, SlidingDurationWindow, TridentTopology, TumblingDurationWindow, TumblingEventTimeWindow
+from trident.compiler.states.update_types import WindowBatch
+from trident.compiler.windows.time import NEVER, Mark, watermark_after
 from trident.spouts import FeederBatchSpout
 from trident.testing.local import start_local
 
@@ -119,3 +121,65 @@ def test_a_clock_that_goes_back_by_less_than_a_window_moves_no_window(tmp_path: 
             fed.feed([word])
             running.processAllAvailable(timeout=60)
     assert seen == [["a", "b", "c", "d"]]
+
+
+@pytest.mark.parametrize("behind", [3600.0, 50 * YEAR], ids=["an hour", "decades"])
+def test_windows_by_batch_time_after_a_clock_that_was_behind_are_those_of_the_right_clock(
+    behind: float, tmp_path: Path
+) -> None:
+    fed, seen, clock = FeederBatchSpout("word string"), list[list[str]](), SetClock()
+    clock.now -= clock.now % 60
+    topology = words_by(SlidingDurationWindow("1 minute", "20 seconds"), CollectList(), fed, seen)
+    with start_local(topology, name="t", checkpointLocation=tmp_path, clock=clock) as running:
+        for word, after in [("a", 5), ("b", 5 - behind), ("c", 5 + behind), ("d", 10), ("e", 50)]:
+            clock.now += after
+            fed.feed([word])
+            running.processAllAvailable(timeout=60)
+    assert seen == [["a", "b", "c"], ["a", "b", "c", "d"], ["a", "b", "c", "d"]]
+
+
+LATENESS, IDLE = 5, 60
+
+
+def idle_watermarks(times: list[tuple[float, float | None]]) -> list[float | None]:
+    """Return the watermark after each batch, in seconds: batches have a time and, or not, a latest event time."""
+    config = TumblingEventTimeWindow("10 seconds", "at", lateness=LATENESS, idleAfter=IDLE)
+    mark, found = Mark(), list[float | None]()
+    for now, latest in times:
+        batch = WindowBatch(1, lambda now=now: now, None)
+        mark = watermark_after(config, mark, None if latest is None else round(latest * 1e6), batch)
+        found.append(None if mark.watermark == NEVER else mark.watermark / 1e6)
+    return found
+
+
+T = 1_770_000_000.0
+
+
+def wrong_for_three(wrong: float, silent: int) -> list[tuple[float, float | None]]:
+    """Return batches of which three have a wrong clock. Some of these, and the one after them, have no tuples."""
+    times: list[tuple[float, float | None]] = [(T + 10, T + 9), (T + 20, T + 19)]
+    for at in range(3):
+        times.append((wrong + 10 * at, None if silent & (1 << at) else T + 29 + 10 * at))
+    return [*times, (T + 60, None), (T + 70, T + 69), (T + 80, None)]
+
+
+@pytest.mark.parametrize("wrong", [20.0, T - 7200], ids=["1970", "two hours"])
+@pytest.mark.parametrize("silent", range(8))
+def test_a_clock_that_was_behind_makes_no_tuple_of_a_silent_stream_late(wrong: float, silent: int) -> None:
+    times, latest = wrong_for_three(wrong, silent), T
+    for (_, event), watermark in zip(times, idle_watermarks(times), strict=True):
+        latest = latest if event is None else event
+        assert watermark == latest - LATENESS
+
+
+@pytest.mark.parametrize("wrong", [T + 7200, T + 50 * YEAR], ids=["two hours", "decades"])
+def test_a_silent_stream_still_moves_after_a_clock_that_was_ahead(wrong: float) -> None:
+    times = wrong_for_three(wrong, 0)
+    assert idle_watermarks([*times, (T + 200, None)])[-1] == T + 69 - LATENESS + 130
+
+
+def test_a_clock_that_stays_behind_still_moves_a_silent_stream() -> None:
+    times: list[tuple[float, float | None]] = [(T, T), *((20.0 + 30 * at, None) for at in range(10))]
+    found = idle_watermarks([*times, (T + 400, None), (T + 470, None)])
+    assert found[:3] == [T - 5] * 3 and found[3] == T - 5 + 60 and found[10] == T - 5 + 240
+    assert found[-2:] == [T - 5 + 240, T - 5 + 310], "the clock is right again: the silence begins again"

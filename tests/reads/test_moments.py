@@ -102,3 +102,14 @@ def test_a_time_that_no_batch_can_have_is_refused(tmp_path: Path) -> None:
     fed = fed_slowly(MemoryMapState.nonTransactional(), tmp_path / "other", 1)
     with fed.running, pytest.raises(StateError, match="is nonTransactional and keeps no previous values"):
         fed.running.state("counts", asOf="2020-01-01")
+
+
+def test_times_of_a_clock_that_was_set_back_lead_to_the_last_batch_until_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fed = fed_slowly(DeltaMapState.opaque(tmp_path / "tables", keepTxids=20), tmp_path, 9)
+    with fed.running:
+        shown = [100.0, 110.0, 900.0, 910.0, 120.0, 130.0, 920.0, 140.0, 150.0]
+        monkeypatch.setattr(fed.running.commitTimes("words"), "of", lambda txid: shown[txid - 1] if txid else None)
+        for at, last in {100: 1, 115: 2, 120: 5, 125: 5, 135: 6, 140: 8, 500: 9, 905: 9, 930: 9}.items():
+            assert txid_at(fed.running._read_source, "counts", Moment("then", float(at))) == last

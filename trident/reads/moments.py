@@ -5,6 +5,7 @@ wrote them.
 """
 
 import datetime
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -68,9 +69,10 @@ def txid_at(source: ReadSource, state: str, moment: Moment) -> int:
     kept = kept_txids(source, state)
     times = source.times(source.group_of(state)) if isinstance(source, CommitsTimed) else _UNKNOWN
     timed = _first(kept, lambda txid: times.of(txid) is not None)
-    after = _first(range(timed, kept.stop), lambda txid: (times.of(txid) or 0.0) > moment.seconds)
-    if after > timed:
-        return after - 1
+    # One after the other, because the times are those of a clock, which may have been set back between two batches.
+    known = (txid for txid in reversed(range(timed, kept.stop)) if (times.of(txid) or math.inf) <= moment.seconds)
+    if (last := next(known, None)) is not None:
+        return last
     store = source.store(state)
     written = store.last_written(moment.seconds) if isinstance(store, Dated) else None
     if written is not None and min(written, timed - 1) in kept:

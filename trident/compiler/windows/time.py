@@ -129,14 +129,27 @@ def on_time(config: Timing, times: pa.ChunkedArray, before: int) -> pa.Array:
 class Mark:
     """A watermark as its state holds it, in microseconds since 1970.
 
-    With `idleAfter` also: `seen`, the time of the last batch that had an event time, and `then`, the watermark after
-    that batch. Both are None before it, and without `idleAfter`. For windows by batch time `seen` is the time of the
-    batch that found the clock set back last, and `then` the watermark after that batch.
+    With `idleAfter` also: `seen`, the time of the batch in which the silence began, and `then`, the watermark after
+    that batch. Both are None before the first event time, and without `idleAfter`. If the clock was behind the time of
+    an earlier batch then, `then` is later than the watermark by that difference.
+
+    For windows by batch time `seen` is the time of the batch that last found the clock set back, and `then` the
+    watermark after that batch. Both are None while the clock is right.
     """
 
     watermark: int = NEVER
     seen: int | None = None
     then: int | None = None
+
+    def silent_since(self, watermark: int, now: int) -> "Mark":
+        """Return the mark with this watermark after a batch at `now`, from which on the stream counts as silent."""
+        behind = 0 if self.seen is None or self.then is None else self.seen + abs(self.then - self.watermark) - now
+        return Mark(watermark, now, min(watermark + max(0, behind), LAST))
+
+    @property
+    def is_behind(self) -> bool:
+        """True if the clock was behind an earlier batch when the silence began."""
+        return self.then is not None and self.then > self.watermark
 
 
 def clock_of(config: WindowConfig | EventTime, latest: int | None, batch: WindowBatch) -> Clock:
@@ -149,7 +162,7 @@ def clock_of(config: WindowConfig | EventTime, latest: int | None, batch: Window
         return batch.clock
     assert batch.watermark is not None
     before = mark_in(batch.watermark)
-    after = _after(config, before, latest, batch)
+    after = watermark_after(config, before, latest, batch)
     return Clock(before.watermark, after.watermark, due_of(config, after))
 
 
@@ -163,7 +176,7 @@ def due_of(config: WindowConfig | EventTime, mark: Mark) -> InState | None:
         return InState(_set_back(mark))
     if config.idleAfter is None or mark.seen is None or mark.then is None:
         return None
-    return InState(mark.seen - mark.then, mark.seen + config.idleAfter)
+    return InState(mark.seen - min(mark.then, mark.watermark), mark.seen + config.idleAfter)
 
 
 def watermark(stored: Stored) -> int:
@@ -178,12 +191,15 @@ def mark_in(stored: Stored) -> Mark:
     return Mark() if micros is None or not record[0].is_valid else Mark(micros, seen, then)
 
 
-def _after(config: WindowConfig | EventTime, mark: Mark, latest: int | None, batch: WindowBatch) -> Mark:
+def watermark_after(config: WindowConfig | EventTime, mark: Mark, latest: int | None, batch: WindowBatch) -> Mark:
     """Return the watermark after the batch. It never goes back, even if a clock or the times of tuples do.
 
     A stream that has been silent for `idleAfter` counts as if it went on with the delay of its last tuples: its
     watermark moves as far as the time of the batches did since then. So a stream that comes back with tuples as fresh
     as before has no late ones.
+
+    A clock that was set back, and is right again later, was not silent in between: the silence then begins again. Else
+    a machine that begins in 1970, until it asks for the time, would move the watermark by decades.
     """
     assert not isinstance(config, CountWindow)
     now = round(batch.time() * 1_000_000)
@@ -192,13 +208,23 @@ def _after(config: WindowConfig | EventTime, mark: Mark, latest: int | None, bat
         return _by_batches(config, mark, now)
     if latest is not None:
         after = max(mark.watermark, min(max(latest - config.lateness, FIRST), LAST))
-        return Mark(after) if config.idleAfter is None else Mark(after, now, after)
+        return Mark(after) if config.idleAfter is None else mark.silent_since(after, now)
     if config.idleAfter is None:
         return Mark(mark.watermark)
-    if mark.seen is not None and now < mark.seen:  # the clock was set back: the silence begins now
-        return Mark(mark.watermark, now, mark.watermark)
-    if mark.seen is None or mark.then is None or now - mark.seen < config.idleAfter:
+    return _silent(config.idleAfter, mark, now)
+
+
+def _silent(idle_after: int, mark: Mark, now: int) -> Mark:
+    """Return the watermark after a batch at `now` without event times."""
+    if mark.seen is None or mark.then is None:
         return mark
+    again = mark.silent_since(mark.watermark, now)
+    if now < mark.seen or (mark.is_behind and not again.is_behind):  # the clock was set back, or is right again
+        return again
+    if now - mark.seen < idle_after:
+        return mark
+    if mark.is_behind:
+        return mark.silent_since(min(mark.watermark + now - mark.seen, LAST), now)
     return replace(mark, watermark=max(mark.watermark, min(mark.then + now - mark.seen, LAST)))
 
 
@@ -206,9 +232,12 @@ def _by_batches(config: TimeWindow, mark: Mark, now: int) -> Mark:
     """Return the watermark of windows by batch time after a batch that was planned at `now`.
 
     If the clock went back by more than a window, it was wrong before, or is wrong now. Else all tuples would enter one
-    window until the clock is there again. So from then on the progress of the clock counts. The windows still begin at
-    the same times of a minute or a day, because the difference is a multiple of the slide.
+    window until the clock is there again. So from then on the progress of the clock counts, until the clock is there
+    again. The windows still begin at the same times of a minute or a day, because the difference is a multiple of the
+    slide.
     """
+    if now >= mark.watermark:
+        return Mark(now)
     moved = now - _set_back(mark)
     if moved >= mark.watermark - config.length:
         return replace(mark, watermark=max(mark.watermark, moved))
@@ -244,7 +273,7 @@ def watermark_update(node: Watermark) -> RunWindow:
 
     def update(table: pa.Table, stored: Stored, batch: WindowBatch) -> Updated:
         before = mark_in(stored)
-        after = _after(config, before, latest_of(table, field), batch)
+        after = watermark_after(config, before, latest_of(table, field), batch)
         if after == before:
             return Updated(schema.empty_table(), None)
         times = [None if time is None else int(time) for time in (after.watermark, after.seen, after.then)]

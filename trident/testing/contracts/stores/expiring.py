@@ -109,6 +109,19 @@ class ExpiryContract:
         assert sorted(entries(store, 6).values()) == [4, 5], "those of the batch that was ahead, and right behind it"
 
     @every_versioned_kind
+    @pytest.mark.parametrize("behind", [[5.0], [5.0, 8.0], [1.0, 20.0, 2.0]])
+    def test_a_clock_that_was_far_behind_and_is_right_again_lets_no_value_expire_early(
+        self, expiring: Setting, behind: list[float]
+    ) -> None:
+        store = expiring.started()
+        put(expiring, store, 1, 1e9, {1: 1})
+        for txid, time in enumerate([*behind, 1e9 + 30], start=2):
+            put(expiring, store, txid, time, {2: 1})
+        assert entries(store, 2 + len(behind)) == {("w1",): 1, ("w2",): 1 + len(behind)}
+        put(expiring, store, 3 + len(behind), 1e9 + 66, {})
+        assert entries(store, 3 + len(behind)) == {("w2",): 1 + len(behind)}, "the first value has its whole life"
+
+    @every_versioned_kind
     @pytest.mark.parametrize("combine", [COUNT, MINE], ids=["native", "python"])
     def test_a_batch_brings_the_rule_that_it_was_frozen_under(self, expiring: Setting) -> None:
         store = expiring.started()
