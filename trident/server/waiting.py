@@ -69,7 +69,12 @@ class Waiting:
             at = ", ".join(
                 f"{group} is at txid {self._committed.get(group)}, not {txid}" for group, txid in behind.items()
             )
-            raise RequestError(409, "Behind", f"this server has not reached the client's txid: {at}") from None
+            raise RequestError(
+                409,
+                "Behind",
+                f"this server has not reached the client's txid: {at}. If the topology was reset, its txids began "
+                f"again: make a new client",
+            ) from None
         finally:
             del self._waiters[arrived]
 
