@@ -1,8 +1,9 @@
 """The time of a read of one key in a large state, by the store: measured from another program, and drawn.
 
 ``python -m benchmarks.point_reads`` writes ``point_reads.json`` and ``point_reads.svg`` into ``benchmarks/results``;
-``--quick`` only shows that everything runs. *Cold* is the first read after the state was opened, *warm* a read of a key
-that was read before. Both find the files of the operating system's cache in memory.
+``--quick`` only shows that everything runs, ``--keys 10000000`` takes a larger state. *Cold* is the first read after
+the state was opened, *warm* a read of a key that was read before. Both find the files of the operating system's cache in
+memory.
 """
 
 import argparse
@@ -23,6 +24,7 @@ from benchmarks.check import WrongAnswerError
 from benchmarks.keyed_files import KeyedFiles, make_keyed_files
 from benchmarks.report import RESULTS
 from benchmarks.timing import percentile
+from tests.support.s3 import BUCKET, S3Server
 from tests.support.server import RedisServer
 from trident import Count, TridentTopology, openState
 from trident.spouts import FileSpout
@@ -35,11 +37,12 @@ WARM, COLD = 1_000, 30
 Figures = dict[str, dict[str, float]]
 
 
-def measure(folder: Path, url: str, keys: int, warm: int, cold: int) -> Figures:
+def measure(folder: Path, url: str, objects: S3Server, keys: int, warm: int, cold: int) -> Figures:
     """Return the percentiles of the reads in ms, by store and kind. Raises WrongAnswerError for a wrong value."""
     load = make_keyed_files(folder / "load", BATCHES, keys // 4, keys)
     stores: Mapping[str, StateFactory] = {
         "delta": DeltaMapState.opaque(folder / "states"),
+        "delta, S3": DeltaMapState.opaque(f"s3://{BUCKET}/states", storageOptions=objects.delta_storage),
         "sqlite": SqliteMapState.opaque(folder / "states.sqlite"),
         "redis": RedisMapState.opaque(url),
     }
@@ -113,16 +116,18 @@ def draw(figures: Figures, keys: int, path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.point_reads", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a small state: does everything run?")
+    parser.add_argument("--keys", type=int, default=KEYS, help=f"the keys of the state ({KEYS:,})")
     parser.add_argument("--out", type=Path, help="folder for the figures and the picture")
     asked = parser.parse_args()
-    keys, warm, cold = (5_000, 20, 3) if asked.quick else (KEYS, WARM, COLD)
+    keys, warm, cold = (5_000, 20, 3) if asked.quick else (asked.keys, WARM, COLD)
     out = asked.out or (RESULTS / "quick" if asked.quick else RESULTS)
     out.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory(prefix="trident-reads-") as name,
         RedisServer(Path(name, "redis"), "everysec") as server,
+        S3Server(Path(name), options=["-Xmx4g"]) as objects,
     ):
-        figures = measure(Path(name), server.url, keys, warm, cold)
+        figures = measure(Path(name), server.url, objects, keys, warm, cold)
     (out / "point_reads.json").write_text(json.dumps({"keys": keys, "ms": figures}, indent=1) + "\n")
     draw(figures, keys, out / "point_reads.svg")
 

@@ -68,6 +68,17 @@ class S3Server:
             "secret_access_key": f"file:{self._secret}",
         }
 
+    @property
+    def delta_storage(self) -> dict[str, str]:
+        """The ``storageOptions`` of a Delta table in the bucket."""
+        return {
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_REGION": _REGION,
+            "AWS_ACCESS_KEY_ID": KEY,
+            "AWS_SECRET_ACCESS_KEY": SECRET,
+        }
+
     def start(self) -> Self:
         """Start the server, make its bucket, and return when it answers."""
         self._secret.write_text(f"{SECRET}\n")

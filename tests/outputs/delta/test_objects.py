@@ -11,7 +11,7 @@ from tests.outputs.delta.outlets import outlet
 from tests.support.objects import Objects
 from tests.support.objects import objects as objects
 from tests.support.objects import s3_server as s3_server
-from tests.support.s3 import KEY, SECRET, S3Server
+from tests.support.s3 import SECRET, S3Server
 from trident import TridentTopology
 from trident.base.errors import FencedError
 from trident.errors import OutputConflictError, OutputRefusedError, OutputUnavailableError
@@ -19,18 +19,8 @@ from trident.spouts import DeltaSpout, FixedBatchSpout
 from trident.testing.local import start_local
 
 
-def options(server: S3Server) -> dict[str, str]:
-    return {
-        "AWS_ENDPOINT_URL": server.endpoint,
-        "AWS_ALLOW_HTTP": "true",
-        "AWS_REGION": "us-east-1",
-        "AWS_ACCESS_KEY_ID": KEY,
-        "AWS_SECRET_ACCESS_KEY": SECRET,
-    }
-
-
 def rows(objects: Objects) -> list[Any]:
-    table = DeltaTable(objects.url, storage_options=options(objects.server))
+    table = DeltaTable(objects.url, storage_options=objects.server.delta_storage)
     return sorted(tuple(row.values()) for row in table.to_pyarrow_table().to_pylist())
 
 
@@ -38,15 +28,15 @@ def test_changes_on_an_object_store(objects: Objects, tmp_path: Path) -> None:
     batches: list[Any] = [[(1, "a", "insert"), (2, "b", "insert")], [(1, "a", "delete"), (3, "c", "insert")]]
     made = TridentTopology()
     changes = made.newStream("s", FixedBatchSpout("id long, w string, kind string", batches)).asChanges("kind")
-    changes.writeDelta(objects.url, key="id", storageOptions=options(objects.server))
+    changes.writeDelta(objects.url, key="id", storageOptions=objects.server.delta_storage)
     with start_local(made, checkpointLocation=tmp_path) as running:
         running.processAllAvailable(timeout=60)
     assert rows(objects) == [(2, "b"), (3, "c")]
-    assert DeltaSpout(objects.url, storageOptions=options(objects.server)).schema.names == ["id", "w"]
+    assert DeltaSpout(objects.url, storageOptions=objects.server.delta_storage).schema.names == ["id", "w"]
 
 
 def test_each_batch_is_there_once_and_a_later_driver_counts(objects: Objects) -> None:
-    given = tuple(sorted(options(objects.server).items()))
+    given = tuple(sorted(objects.server.delta_storage.items()))
     first, batch = outlet(objects.url, "v long", options=given), pa.table({"v": [1]})
     first.take(batch, 1)
     first.take(batch, 1)
@@ -62,7 +52,7 @@ def test_each_batch_is_there_once_and_a_later_driver_counts(objects: Objects) ->
 def test_a_driver_that_is_replaced_while_it_writes_adds_nothing(
     objects: Objects, key: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = tuple(sorted(options(objects.server).items()))
+    given = tuple(sorted(objects.server.delta_storage.items()))
     made = outlet(objects.url, "v long", options=given, key=key)
     write = made._writer.write
 
@@ -87,26 +77,26 @@ def test_a_driver_that_is_replaced_while_it_writes_adds_nothing(
 )
 def test_a_store_that_refuses(objects: Objects, change: dict[str, str], says: str) -> None:
     with pytest.raises(OutputRefusedError, match=says) as raised:
-        outlet(objects.url, "v long", options=tuple((options(objects.server) | change).items()))
+        outlet(objects.url, "v long", options=tuple((objects.server.delta_storage | change).items()))
     assert SECRET not in str(raised.value) and "<" not in str(raised.value)
 
 
 def test_a_bucket_that_is_not_there(s3_server: S3Server) -> None:
     with pytest.raises(OutputRefusedError, match="it refuses the start: .*404 Not Found"):
-        outlet("s3://nowhere/t", "v long", options=tuple(options(s3_server).items()))
+        outlet("s3://nowhere/t", "v long", options=tuple(s3_server.delta_storage.items()))
 
 
 def test_other_objects_at_the_place_are_refused(objects: Objects) -> None:
     objects.put("a/b", "mine")
     with pytest.raises(OutputConflictError, match=r"has no Delta table, but other files \(a\)"):
-        outlet(objects.url, "v long", options=tuple(options(objects.server).items()))
+        outlet(objects.url, "v long", options=tuple(objects.server.delta_storage.items()))
 
 
 def test_a_store_that_is_away_is_waited_for(tmp_path: Path) -> None:
     with S3Server(tmp_path) as server:
         objects = Objects(server)
         limits = {"max_retries": "1", "retry_timeout": "1s", "connect_timeout": "1s", "timeout": "2s"}
-        made = outlet(objects.url, "v long", options=tuple((options(server) | limits).items()))
+        made = outlet(objects.url, "v long", options=tuple((server.delta_storage | limits).items()))
         server.stop()
         with pytest.raises(OutputUnavailableError, match="batch 1 is written again, unless it is there"):
             made.take(pa.table({"v": [1]}), 1)

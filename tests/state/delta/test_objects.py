@@ -2,7 +2,6 @@
 
 import pytest
 
-from tests.outputs.delta.test_objects import options
 from tests.state.delta.states import at_point, setting_in
 from tests.support.objects import Objects
 from tests.support.objects import objects as objects
@@ -15,7 +14,7 @@ from trident_state.state_shape import Combine
 
 
 def setting_on(objects: Objects, combine: Combine = COUNT) -> Setting:
-    return setting_in(objects.url, combine, storageOptions=options(objects.server))
+    return setting_in(objects.url, combine, storageOptions=objects.server.delta_storage)
 
 
 @pytest.mark.parametrize("combine", [COUNT, LAST], ids=["deltas", "whole"])
@@ -52,6 +51,6 @@ def test_a_driver_that_is_replaced_while_it_writes_adds_nothing(objects: Objects
 
 
 def test_a_bucket_that_is_not_there_is_said(objects: Objects) -> None:
-    setting = setting_in("s3://nowhere-at-all/states", storageOptions=options(objects.server))
+    setting = setting_in("s3://nowhere-at-all/states", storageOptions=objects.server.delta_storage)
     with pytest.raises(StateError, match="state 'counts'"):
         setting.started()

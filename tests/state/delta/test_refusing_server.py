@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.outputs.delta.test_objects import options
 from tests.support.objects import Objects
 from tests.support.objects import objects as objects
 from tests.support.objects import s3_server as s3_server
@@ -24,7 +23,7 @@ CASES: list[tuple[Refusal, int]] = [(refusal, every) for refusal in ("refuses", 
 
 def topology(objects: Objects, proxy: RefusingProxy) -> TridentTopology:
     soon = {"backoff_config.init_backoff": "5ms", "backoff_config.max_backoff": "50ms"}  # the client asks again
-    given = {**options(objects.server), "AWS_ENDPOINT_URL": proxy.endpoint, **soon}
+    given = {**objects.server.delta_storage, "AWS_ENDPOINT_URL": proxy.endpoint, **soon}
     made = TridentTopology()
     words = made.newStream("words", FixedBatchSpout("word string", BATCHES)).groupBy("word")
     words.persistentAggregate(DeltaMapState.opaque(objects.url, storageOptions=given), Count(), "n", name="counts")
