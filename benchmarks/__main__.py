@@ -12,7 +12,7 @@ from benchmarks.rows.aggregates import aggregates
 from benchmarks.rows.aggregators import aggregators
 from benchmarks.rows.auto import auto
 from benchmarks.rows.bad_tuples import bad_tuples
-from benchmarks.rows.carrier import carrier
+from benchmarks.rows.carrier import carrier, carrier_tables
 from benchmarks.rows.changes import changes
 from benchmarks.rows.delta_state import delta_state
 from benchmarks.rows.drpc import drpc
@@ -77,6 +77,7 @@ FAMILIES: dict[str, Callable[[Bench, Workload], Iterator[Row]]] = {
     "keys.redis": lambda bench, load: keys(bench, "redis"),
     "state": state_cost,
     "carrier": carrier,
+    "carrier.tables": carrier_tables,
     "delta-state": delta_state,
     "tracking": tracking,
     "kafka": kafka,

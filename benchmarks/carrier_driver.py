@@ -1,12 +1,12 @@
 """A driver of its own, which counts batches of very many distinct keys into Redis: how long, and how much memory.
 
-Usage: python -m benchmarks.carrier_driver FOLDER URL MASTER KEYS puts|asks|updates|costly|sessions WRITERS [WRITERS
-...]. The writers take turns, over states of their own. With ``asks`` only the first batch is counted; every batch asks
-the state for all keys. With ``updates`` a function of the user's counts them, tuple by tuple; with ``costly`` that
-function computes a digest for each tuple, too, so that its own work is far more than the server's. With ``sessions``
-each batch opens a session for each of its keys, and closes those of the batch before, which has other keys.
-Prints JSON in its last line: by writers the seconds of each commit and those from each commit to the next, and the
-peaks of the resident sets of this process and of Spark's driver (MB).
+Usage: python -m benchmarks.carrier_driver FOLDER URL MASTER KEYS puts|tables|asks|updates|costly|sessions WRITERS
+[WRITERS ...]. The writers take turns, over states of their own. With ``tables`` the counts are in a Delta table. With
+``asks`` only the first batch is counted; every batch asks the state for all keys. With ``updates`` a function of the
+user's counts them, tuple by tuple; with ``costly`` that function computes a digest for each tuple, too, so that its own
+work is far more than the server's. With ``sessions`` each batch opens a session for each of its keys, and closes those
+of the batch before, which has other keys. Prints JSON in its last line: by writers the seconds of each commit and those
+from each commit to the next, and the peaks of the resident sets of this process and of Spark's driver (MB).
 """
 
 import hashlib
@@ -27,7 +27,7 @@ from pyspark.sql import SparkSession
 
 from trident import Count, MapGet, SessionWindow, Sum, TridentTopology, expr
 from trident.spouts import FileSpout
-from trident.state import MemoryMapState, RedisMapState
+from trident.state import DeltaMapState, MemoryMapState, RedisMapState
 
 BATCHES = 4
 """Batches over the same keys: the first one creates them and learns the size, the others are timed."""
@@ -49,11 +49,15 @@ def write_batches(folder: Path, keys: int) -> None:
                 writer.write_table(pa.table([pc.multiply(numbers, 7), at], schema=schema))
 
 
-def puts(spark: SparkSession, folder: Path, url: str, keys: int, writers: Any, turn: int) -> dict[str, list[float]]:
+def puts(
+    spark: SparkSession, folder: Path, url: str, keys: int, writers: Any, turn: int, table: bool = False
+) -> dict[str, list[float]]:
     """Count all batches and check what is stored."""
     topology = TridentTopology()
     spout = FileSpout(folder / "source" / "*.parquet", "parquet", schema=KEY, maxFilesPerBatch=1)
-    name, state = f"{writers}{turn}", RedisMapState.opaque(url, writers=writers, groups=4)
+    name = f"{writers}{turn}"
+    redis = RedisMapState.opaque(url, writers=writers, groups=4)
+    state = DeltaMapState.opaque(folder / "states", writers=writers) if table else redis
     stream = topology.newStream("keys", spout).groupBy("key")
     stream.persistentAggregate(state, Count(), "count", name="counts")
     with topology.start(spark, name=name, checkpointLocation=folder / "checkpoint") as running:
@@ -188,6 +192,7 @@ def main(folder: str, url: str, master: str, keys: str, program: str, *writers: 
     took: dict[str, dict[str, list[float]]] = {}
     programs: dict[str, Callable[..., dict[str, list[float]]]] = {
         "puts": puts,
+        "tables": partial(puts, table=True),
         "asks": asks,
         "updates": updates,
         "sessions": sessions,

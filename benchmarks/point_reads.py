@@ -2,8 +2,7 @@
 
 ``python -m benchmarks.point_reads`` writes ``point_reads.json`` and ``point_reads.svg`` into ``benchmarks/results``;
 ``--quick`` only shows that everything runs, ``--keys 10000000`` takes a larger state. *Cold* is the first read after
-the state was opened, *warm* a read of a key that was read before. Both find the files of the operating system's cache in
-memory.
+the state was opened, *warm* a read of a key that was read before. Both find the files in the operating system's cache.
 """
 
 import argparse

@@ -2,6 +2,7 @@
 
 import argparse
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -9,9 +10,11 @@ from pyspark.sql import SparkSession
 from benchmarks.nexmark.checking import check, check_killed
 from benchmarks.nexmark.events import Events, make_events
 from benchmarks.nexmark.oracle import ANSWERS
+from benchmarks.nexmark.program import session
 from benchmarks.nexmark.timed import Times, measure, write
+from benchmarks.nexmark.topics import send
 from benchmarks.report import RESULTS
-from benchmarks.session import bench_spark
+from tests.support.kafka import KafkaBroker
 from trident.plan.topology_protocol import EngineName
 
 ENGINES: tuple[EngineName, ...] = ("embedded", "spark", "auto")
@@ -24,16 +27,23 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="compare every row with DuckDB, also after kills")
     parser.add_argument("--events", type=int, default=500_000, help="persons, auctions and bids together")
     parser.add_argument("--batches", type=int, default=10, help="into which the events are divided")
+    parser.add_argument(
+        "--source", choices=("parquet", "kafka"), default="parquet", help="files, or topics of a broker"
+    )
     parser.add_argument("--only", nargs="+", choices=ANSWERS, default=list(ANSWERS), help="these queries alone")
     parser.add_argument("--engines", nargs="+", choices=ENGINES, default=list(ENGINES), help="these engines alone")
     parser.add_argument("--rounds", type=int, default=3, help="of which the median is taken")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder for nexmark.json and nexmark.md")
     parser.add_argument("--remark", default="", help="what a reader has to know of this run: other work of the machine")
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="trident-nexmark-") as name:
+    if asked.source == "kafka" and not asked.check:
+        parser.error("--source kafka: Structured Streaming reads files here, so give --check too")
+    with tempfile.TemporaryDirectory(prefix="trident-nexmark-") as name, ExitStack() as stack:
         folder = Path(name)
         events = make_events(folder / "events", asked.events, asked.batches)
-        spark = bench_spark(folder) if asked.engines != ["embedded"] or not asked.check else None
+        if asked.source == "kafka":
+            events = send(events, stack.enter_context(KafkaBroker(folder / "kafka")))
+        spark = session(events, folder) if asked.engines != ["embedded"] or not asked.check else None
         if asked.check:
             _check(asked, events, folder, spark)
         else:

@@ -1,6 +1,7 @@
 """Persons, auctions and bids after the published rules of Nexmark: the same Parquet files each time."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -66,13 +67,25 @@ class Events:
     folder: str
     events: int
     batches: int
+    sizes: Mapping[str, int]
+    """The rows of each table."""
+    servers: str = ""
+    """The Kafka brokers that have the tables as topics, too."""
 
     def files(self, table: str) -> str:
         """Return the pattern of the table's files."""
         return f"{self.folder}/{table}/*.parquet"
 
+    def paths(self, table: str) -> list[Path]:
+        """Return the table's files in the order of their batches."""
+        return sorted(Path(self.folder, table).iterdir())
+
+    def most(self, table: str) -> int:
+        """Return the rows of the table's largest batch, if its rows are divided evenly."""
+        return -(-self.sizes[table] // self.batches)
+
     def save(self) -> None:
-        """Write the sizes beside the tables, for a process that gets the folder alone."""
+        """Write the fields beside the tables, for a process that gets the folder alone."""
         Path(self.folder, "events.json").write_text(json.dumps(asdict(self)))
 
     @staticmethod
@@ -95,7 +108,8 @@ def make_events(folder: Path, events: int, batches: int) -> Events:
         for batch, taken in enumerate(np.array_split(arrived, batches)):
             of_kind = place[taken[kind[taken] == of]]
             pq.write_table(rows.take(pa.array(of_kind)), folder / table / f"{batch:04d}.parquet")
-    made = Events(str(folder), events, batches)
+    sizes = {table: int(np.count_nonzero(kind == of)) for of, table in enumerate(SCHEMAS)}
+    made = Events(str(folder), events, batches, sizes)
     made.save()
     return made
 

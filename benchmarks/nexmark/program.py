@@ -16,6 +16,7 @@ from benchmarks.nexmark import queries
 from benchmarks.nexmark.events import Events
 from benchmarks.nexmark.tables import Nexmark
 from benchmarks.session import bench_spark
+from tests.support.kafka import connector_jars
 from trident import publishedFiles
 from trident.base import crash_points
 from trident.plan.topology_protocol import EngineName
@@ -45,10 +46,16 @@ def run_killed(events: Events, query: str, engine: EngineName, folder: Path, poi
         raise WrongAnswerError(f"{query}, {engine}: not killed at {point}: {killed.returncode} {killed.stderr[-2000:]}")
 
 
+def session(events: Events, folder: Path) -> SparkSession:
+    """Return a session that reads the events from where they are."""
+    return bench_spark(folder, connector_jars() if events.servers else [])
+
+
 def main(folder: str, query: str, engine: EngineName, work: str) -> None:
+    events = Events.load(Path(folder))
     with tempfile.TemporaryDirectory() as temporary:
-        spark = None if engine == "embedded" else bench_spark(Path(temporary))
-        run(Events.load(Path(folder)), query, engine, Path(work), spark)
+        spark = None if engine == "embedded" else session(events, Path(temporary))
+        run(events, query, engine, Path(work), spark)
 
 
 if __name__ == "__main__":

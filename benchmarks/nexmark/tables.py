@@ -3,14 +3,14 @@
 from functools import cached_property
 
 from benchmarks.nexmark.events import SCHEMAS, Events
-from trident import Stream, TridentTopology
-from trident.spouts import FileSpout
+from trident import FromJson, Stream, TridentTopology
+from trident.spouts import FileSpout, KafkaSpout
 
 
 class Nexmark:
     """The persons, auctions and bids for one query, which puts its result into the folder `out` or the state "result".
 
-    A stream is read if the query names it: one file of each stream is a batch.
+    A stream is read if the query names it. One file of each stream is a batch, or as many messages of each topic.
     """
 
     def __init__(self, events: Events, out: str) -> None:
@@ -31,6 +31,13 @@ class Nexmark:
         return self._stream("bids")
 
     def _stream(self, table: str) -> Stream:
+        if self._events.servers:
+            return self._topic(table)
         files = self._events.files(table)
         spout = FileSpout(files, "parquet", schema=SCHEMAS[table], maxFilesPerBatch=1, orderBy="name")
         return self.topology.newStream(table, spout)
+
+    def _topic(self, table: str) -> Stream:
+        spout = KafkaSpout(self._events.servers, table, maxOffsetsPerBatch=self._events.most(table))
+        rows = self.topology.newStream(table, spout).each("value", FromJson(SCHEMAS[table]))
+        return rows.project([field.split()[0] for field in SCHEMAS[table].split(", ")])

@@ -1,4 +1,4 @@
-"""Executors as writers: a batch of very many distinct keys into Redis, and what it costs the driver."""
+"""Executors as writers: a batch of very many distinct keys into Redis or a table, and what it costs the driver."""
 
 import json
 import subprocess
@@ -43,12 +43,27 @@ def carrier(bench: Bench, load: Workload) -> Iterator[Row]:
     yield Row("carrier.sessions", text, ours, other, "sessions/s", None)
     yield from _by_executors(bench, many)
     for program, name, large in (("puts", "carrier.memory", most), ("updates", "carrier.updates.memory", many)):
-        peaks = {keys: _driven(bench, _CLUSTER, keys, ["executors"], program)["peaks"] for keys in (few, large)}
-        for process in ("python", "jvm"):
-            text = (
-                f"driver of 2 GB, {program}, peak of the resident set ({process}): {large} keys a batch against {few}"
-            )
-            yield Row(f"{name}.{process}", text, peaks[large][process], peaks[few][process], "MB", 1.5, "at most")
+        yield from _peaks(bench, program, name, few, large)
+
+
+def carrier_tables(bench: Bench, load: Workload) -> Iterator[Row]:
+    """Measure a very large batch into a Delta table, and what it costs the driver."""
+    most, few = (10_000_000, 10_000) if bench.scale == FULL else (20_000, 2_000)
+    table, redis = (
+        median(_driven(bench, "local[2]", most, ["executors"], program)["took"]["executors"]["total"])
+        for program in ("tables", "puts")
+    )
+    text = f"{most} distinct keys a batch by executors, from commit to commit: into a Delta table against Redis"
+    yield Row("carrier.tables", text, most / table, most / redis, "keys/s", 3.0)
+    yield from _peaks(bench, "tables", "carrier.tables.memory", few, most)
+
+
+def _peaks(bench: Bench, program: str, name: str, few: int, large: int) -> Iterator[Row]:
+    """Compare the driver's memory for a large batch with that for a small one, executors in processes apart."""
+    peaks = {keys: _driven(bench, _CLUSTER, keys, ["executors"], program)["peaks"] for keys in (few, large)}
+    for process in ("python", "jvm"):
+        text = f"driver of 2 GB, {program}, peak of the resident set ({process}): {large} keys a batch against {few}"
+        yield Row(f"{name}.{process}", text, peaks[large][process], peaks[few][process], "MB", 1.5, "at most")
 
 
 def _by_executors(bench: Bench, many: int) -> Iterator[Row]:

@@ -14,7 +14,9 @@ from benchmarks.nexmark.checking import check, check_killed
 from benchmarks.nexmark.events import Events, make_events
 from benchmarks.nexmark.oracle import ANSWERS, Oracle
 from benchmarks.nexmark.program import run
+from benchmarks.nexmark.topics import send
 from tests.house.sources import ROOT
+from tests.support.kafka import KafkaBroker
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +36,18 @@ def test_a_query_gives_the_rows_of_duckdb(events: Events, tmp_path: Path, query:
 def test_spark_gives_the_rows_of_duckdb(events: Events, tmp_path: Path, query: str, spark: SparkSession) -> None:
     (checked,) = check(events, tmp_path, [query], "spark", spark)
     assert checked.rows > 0
+
+
+@pytest.fixture(scope="module")
+def sent(events: Events, kafka: KafkaBroker) -> Events:
+    return send(events, kafka)
+
+
+@pytest.mark.parametrize("query", ["q4", "q18"])
+def test_messages_of_kafka_give_the_rows_of_duckdb(sent: Events, tmp_path: Path, query: str) -> None:
+    (checked,) = check(sent, tmp_path, [query], "embedded")
+    (killed,) = check_killed(sent, tmp_path, [query], "embedded")
+    assert checked.rows == killed.rows > 0
 
 
 @pytest.mark.parametrize("query", ["q5", "q6", "q10"])

@@ -118,6 +118,7 @@ LEFT_OUT = (
         "holds one more store, place or source to a contract that others of its kind stay for",
         (
             "tests/compatibility/test_golden.py::test_a_checkpoint_with_the_disk_of_its_broker_continues",
+            "tests/nexmark/test_nexmark.py::test_messages_of_kafka",
             "tests/doctor/test_planted_servers.py::test_faults_of_kafka",
             "tests/doctor/test_planted_servers.py::test_faults_of_an_object_store",
             "tests/files/test_hdfs.py",
