@@ -13,6 +13,7 @@ import pytest
 
 from tests.log.log_contract import TABLE, LogContract, found, frozen, record
 from tests.support.cluster import RedisCluster
+from tests.support.flushed_scripts import forget_scripts
 from tests.support.proxy import Proxy
 from tests.support.request_proxy import RequestProxy
 from tests.support.server import RedisServer, free_port
@@ -315,6 +316,16 @@ def test_scripts_that_somebody_flushed_are_loaded_again(shared_redis: RedisServe
     lease = upto(log, 1)
     shared_redis.client.script_flush()
     frozen(log, lease, 2)
+
+
+def test_scripts_that_are_flushed_before_each_call_cost_nothing_but_time(
+    shared_redis: RedisServer, opened: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushes = forget_scripts(monkeypatch)
+    log = opened(shared_redis.url, requireDurable=False)
+    upto(log, 2)
+    assert log.history("g").committed == 2 and len(flushes) > 4
+    log.drop(log.take())
 
 
 def test_a_log_that_is_gone_or_fell_back_stops_its_driver(tmp_path: Path, opened: Any) -> None:

@@ -105,10 +105,7 @@ class LogServer:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _attempt(self, commands: tuple[bytes, ...]) -> list[Reply]:
-        replies = self._link.exchange(commands)
-        if any(isinstance(reply, redis.exceptions.NoScriptError) for reply in replies):  # SCRIPT FLUSH, or a restart
-            self._link.load()
-            replies = self._link.exchange(commands)
+        replies = self._link.call_scripts(commands)
         check_all(replies, self._where, self._address)
         return replies
 

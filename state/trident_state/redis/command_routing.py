@@ -10,18 +10,16 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
-import redis
-
 from trident.base.errors import StateUnavailableError
 from trident.base.forked_child import in_child
 from trident.base.redis_address import Address
 from trident_state.redis.cluster import Servers
 from trident_state.redis.connection import Connection
 from trident_state.redis.failures import Reply as Reply
-from trident_state.redis.failures import are_elsewhere, are_moving, check, check_all
+from trident_state.redis.failures import are_elsewhere, are_moving, check, check_all, lack_scripts
 from trident_state.redis.scripts import Script
 from trident_state.redis.slots import SlotMap, slot_of
-from trident_state.redis.wire import EXEC, MULTI, PROCESS, load_commands
+from trident_state.redis.wire import EXEC, MULTI, PROCESS, in_full, load_commands
 
 _T = TypeVar("_T")
 
@@ -37,12 +35,14 @@ class Link:
 
     A connection is opened when needed, or after a failure.
 
-    `scripts` are loaded into a server when the connection to it is opened.
+    `scripts` are loaded into a server when the connection to it is opened. Their calls go through `with_scripts`,
+    because a server may forget them at any time.
     """
 
     def __init__(self, servers: Servers, scripts: tuple[Script, ...] = ()) -> None:
         self._servers, self._scripts = servers, scripts
         self._open: dict[Address, Connection] = {}
+        self._in_full = False
         self.used = False
         in_child(self, Link.close)
 
@@ -51,7 +51,8 @@ class Link:
 
         If the server answers a command with an error, its reply is that error (`redis.ResponseError`). Every command
         has a key of a state, except for MULTI and EXEC, which surround commands with one hash tag, and PROCESS between
-        them. Raises StateUnavailableError if it is not known whether the commands were carried out.
+        them. Raises StateUnavailableError if it is not known whether the commands were carried out, and
+        ScriptsGoneError if a server has forgotten a script that a command calls.
         """
         slots = None
         try:
@@ -68,13 +69,17 @@ class Link:
             self._servers.forget(slots)
             if not slots.cluster:  # the server may have joined a cluster, or its name may resolve to another server now
                 self.close()
+        if lack_scripts(replies):
+            raise ScriptsGoneError(
+                f"{self._servers.where}: the server at {self._servers.address.shown} has lost the library's scripts"
+            )
         return replies
 
     def _send(self, commands: Iterable[bytes], slots: SlotMap) -> list[Connection]:
         """Send the commands. Return for each command the connection on which its reply arrives."""
         if not slots.cluster:
             only = self._connection(slots.master_of(0), 0)
-            return [only] * only.send(commands)
+            return [only] * only.send(map(self._formed, commands))
         targets: list[Connection] = []
         last: Connection | None = None
         multi_waits = False  # MULTI has no key: it goes to the server of the command after it
@@ -89,11 +94,35 @@ class Link:
                     last.add(MULTI)
                     targets.append(last)
                     multi_waits = False
-                last.add(packed)
+                last.add(self._formed(packed))
                 targets.append(last)
         for connection in dict.fromkeys(targets):
             connection.flush()
         return targets
+
+    def _formed(self, packed: bytes) -> bytes:
+        return in_full(packed, self._scripts) if self._in_full else packed
+
+    def with_scripts(self, attempt: Callable[[], _T]) -> _T:
+        """Return the result of `attempt`, which calls scripts and may be repeated as a whole.
+
+        If a server has forgotten the scripts, after a restart or a SCRIPT FLUSH, they are loaded and the attempt is
+        repeated. If it has forgotten them again by then, the calls of the last attempt contain the scripts.
+        """
+        with suppress(ScriptsGoneError):
+            return attempt()
+        self.load()
+        with suppress(ScriptsGoneError):
+            return attempt()
+        self._in_full = True
+        try:
+            return attempt()
+        finally:
+            self._in_full = False
+
+    def call_scripts(self, calls: Sequence[bytes]) -> list[Reply]:
+        """Send calls of scripts that may be sent again, and return one reply per call; see `exchange`."""
+        return self.with_scripts(lambda: self.exchange(calls))
 
     def everywhere(self, packed: bytes) -> list[tuple[Address, Reply]]:
         """Send a command without keys to every server, and return all replies."""
@@ -123,12 +152,9 @@ class Link:
     def succeeded(self, reply: Reply) -> bool:
         """Return whether the reply says that a script has succeeded. For scripts with work that can also be done later.
 
-        The result is False if the server had forgotten the script, which is then loaded again. It is also False if the
-        script refused; the next write then raises the reason. Any other error is raised.
+        The result is False if the script refused; the next write then raises the reason. An error of the server is
+        raised.
         """
-        if isinstance(reply, redis.exceptions.NoScriptError):
-            self.load()
-            return False
         return bool(self.check(reply)[0] == b"OK")
 
     def close(self) -> None:
@@ -154,6 +180,10 @@ class Link:
         connection.send([load_commands(self._scripts)])
         for _ in self._scripts:
             check(connection.reply(), self._servers.where, connection.server)
+
+
+class ScriptsGoneError(StateUnavailableError):
+    """A server has forgotten the scripts: it was restarted, or another client sent SCRIPT FLUSH."""
 
 
 class Links:

@@ -55,7 +55,7 @@ class ExpiredValues:
             cursor = self._cursors.get(bucket, b"0")
             requests.append(call(SWEEP, names, *fence, cursor, b"%d" % SWEEP_FIELDS, self._form))
         deleted = 0
-        for bucket, reply in zip(buckets, self._link.exchange(requests), strict=True):
+        for bucket, reply in zip(buckets, self._link.call_scripts(requests), strict=True):
             if not self._link.succeeded(reply):
                 break
             self._cursors[bucket] = reply[1]
@@ -117,7 +117,7 @@ class RemovedKeys:
                 names = [layout.packed_metas[group], *[layout.packed_buckets[bucket] for bucket in chunk.buckets]]
                 counts = np.array(chunk.counts, "<u4").tobytes()
                 requests.append(call(CLEAR, names, *fence, counts, hash_fields[chunk.rows], *form))
-        for reply in self._link.exchange(requests):
+        for reply in self._link.call_scripts(requests):
             if not self._link.succeeded(reply):
                 return False
         self._waiting.popleft()

@@ -178,7 +178,6 @@ class DueIndex:
 
     def build(self, link: Link, layout: Layout, metas: list[Meta], lease: Lease) -> None:
         """Build the index from the records, as they are now. No other process writes the state meanwhile."""
-        link.load()
         none = pa.array([], pa.binary())
         for group in range(layout.groups):
             self._note(link, layout, group, lease, b"first", none, b"")
@@ -202,5 +201,5 @@ class DueIndex:
         names = [layout.packed_metas[group], layout.packed_dues[group]]
         fields = Blob(with_lengths(keys))[0 : len(keys)]
         fence = (lease.token.encode(), b"%d" % lease.epoch, b"0")
-        (reply,) = link.exchange([call(INDEX, names, *fence, part, fields, dues)])
+        (reply,) = link.call_scripts([call(INDEX, names, *fence, part, fields, dues)])
         check_answer(link, reply, lease, 0, self._where)

@@ -65,6 +65,11 @@ def are_elsewhere(replies: Sequence[Reply], inside: bool) -> bool:
     )
 
 
+def lack_scripts(replies: Iterable[Reply]) -> bool:
+    """Return whether a reply says that the server does not have the called script. Such a call has had no effect."""
+    return redis.exceptions.NoScriptError in map(type, replies)
+
+
 def _words(error: redis.RedisError) -> set[str]:
     """Return all words of an error's message. The error's code is among them, usually as the first.
 

@@ -156,8 +156,7 @@ class RedisStore:
         """Run a script for each of the groups named by `keys`. Then raise the error of the first that refused."""
         fence = (lease.token.encode(), b"%d" % lease.epoch, b"%d" % txid)
         with self._writing:
-            self._link.load()
-            replies = self._link.exchange([call(script, names, *fence, *args) for names in keys])
+            replies = self._link.call_scripts([call(script, names, *fence, *args) for names in keys])
         for reply in replies:
             check_answer(self._link, reply, lease, txid, self._where)
 
@@ -439,7 +438,6 @@ class RedisStore:
     def drop(self, lease: Lease | None = None) -> None:
         layouts = self._inspector().stored_layouts()  # refuses keys that are not the state's
         with self._writing:
-            self._link.load()
             for layout in layouts:
                 for group in reversed(range(layout.groups)):
                     buckets = map(layout.bucket, layout.buckets_of(group))
@@ -452,7 +450,7 @@ class RedisStore:
             self._link.check(self._link.exchange([command(b"UNLINK", *names)])[0])
             return
         fence = (lease.token.encode(), b"%d" % lease.epoch, b"0", self._identity.log.encode())
-        (reply,) = self._link.exchange([call(DROP, [bulks([name]) for name in names], *fence)])
+        (reply,) = self._link.call_scripts([call(DROP, [bulks([name]) for name in names], *fence)])
         check_answer(self._link, reply, lease, 0, self._where)
 
     def close(self) -> None:

@@ -39,6 +39,20 @@ def call(script: Script, keys: Sequence[bytes], *args: bytes) -> bytes:
     return b"".join([head, bulks([b"%d" % len(keys)]), *keys, bulks(args)])
 
 
+_BY_HASH = bulks([b"EVALSHA"])
+
+
+def in_full(packed: bytes, scripts: Iterable[Script]) -> bytes:
+    """Return a packed call of a script with the script's text in place of its hash; any other command as it is."""
+    count, _, rest = packed.partition(b"\r\n")
+    if not rest.startswith(_BY_HASH):
+        return packed
+    start = len(_BY_HASH) + len(b"$40\r\n")
+    sha, after = rest[start : start + 40], rest[start + 42 :]
+    (source,) = (script.source for script in scripts if script.sha == sha)
+    return b"".join([count, b"\r\n", bulks([b"EVAL", source]), after])
+
+
 def hmget(name: bytes, fields: bytes, count: int) -> bytes:
     """Return the command that reads `count` fields of a hash. The name and the fields are already packed."""
     return b"".join([b"*%d\r\n$5\r\nHMGET\r\n" % (2 + count), name, fields])

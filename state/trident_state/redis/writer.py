@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import redis
 
 from trident.base.attempt import Lease
 from trident.base.errors import StateUnavailableError, StateValueError
@@ -99,32 +98,21 @@ class Writer:
         self._bare = kind is StateKind.NON_TRANSACTIONAL
 
     def write(self, task: Task) -> WriteResult:
-        """Write an update, or a part of one. If the server has lost the scripts, load them and write again."""
-        try:
-            return self._write(task)
-        except _ScriptsGone:
-            self._link.load()
-            return self._write(task)
+        """Write an update, or a part of one."""
+        return self._link.with_scripts(lambda: self._write(task))
 
     def open(self, task: Task) -> frozenset[int]:
         """Open the task's txid in every group. Return the groups that do not hold it yet. `task` has no keys."""
-        try:
-            replies = self._link.exchange([self._open(task, group) for group in task.groups])
-            return frozenset(g for g, reply in zip(task.groups, replies, strict=True) if self._is_open(task, reply))
-        except _ScriptsGone:
-            self._link.load()
-            return self.open(task)
+        replies = self._link.call_scripts([self._open(task, group) for group in task.groups])
+        return frozenset(g for g, reply in zip(task.groups, replies, strict=True) if self._is_open(task, reply))
 
     def commit(self, part: Task, counts: Sequence[int]) -> None:
         """Commit an update of which all parts were written.
 
         `counts` are the numbers of its keys by group; `part` is any of its parts.
         """
-        try:
-            self._check_committed(part, self._commits(part, part.groups, counts), counts)
-        except _ScriptsGone:
-            self._link.load()
-            self.commit(part, counts)
+        replies = self._link.with_scripts(lambda: self._commits(part, part.groups, counts))
+        self._check_committed(part, replies, counts)
 
     def _write(self, task: Task) -> WriteResult:
         if self._merges():
@@ -363,15 +351,9 @@ class Writer:
 
     def _accepted(self, task: Task, reply: Reply) -> list[bytes]:
         """Return the reply of a script that succeeded. Raises the state's error if the script did not."""
-        if isinstance(reply, redis.exceptions.NoScriptError):
-            raise _ScriptsGone
         check_answer(self._link, reply, task.lease, task.txid, self._where)
         parts: list[bytes] = reply
         return parts
-
-
-class _ScriptsGone(Exception):
-    """A server has lost the scripts: it was restarted, or its scripts were flushed."""
 
 
 def _names(task: Task, group: int, chunk: Chunk) -> list[bytes]:
