@@ -30,10 +30,19 @@ from trident.compiler.spark.failure_signal import signal_of
 from trident.compiler.spark.frozen_frames import SparkFrames
 from trident.compiler.spark.kept_plans import KeptPlans, PlanUse
 from trident.compiler.spark.native_operations import Learned
+from trident.compiler.spark.open_sessions import use
 from trident.compiler.spark.reach import reachable
 from trident.compiler.spark.reports import Reports
 from trident.compiler.spark.request_steps import SparkSteps
-from trident.compiler.spark.sessions import Confs, Profile, Sizes, active_session_kept, released, run_session
+from trident.compiler.spark.sessions import (
+    Confs,
+    Profile,
+    Sizes,
+    active_session_kept,
+    is_connect,
+    released,
+    run_session,
+)
 from trident.compiler.spark.small_stages import SmallStagesSlot, stages_without_user_code
 from trident.compiler.spark.stage_job import StageJob
 from trident.compiler.spark.state_puts import SparkPuts
@@ -74,6 +83,7 @@ class SparkEngine:
         ledger: bool = False,
         driver_rows: int = 0,
     ) -> None:
+        _check_open(spark)
         self._spark = spark
         self._driver_rows = driver_rows
         self._secret = secrets.token_bytes(16) if ledger else None
@@ -131,6 +141,18 @@ class SparkEngine:
         if self.puts is not None:
             self.puts.close()
         self._steps.close()
+
+
+def _check_open(spark: SparkSession) -> None:
+    """Raise SparkSetupError if the server of a Connect session has closed it."""
+    try:
+        if is_connect(spark):
+            use(spark)
+    except PySparkException as error:
+        better = translated(error)
+        if better is error:
+            raise
+        raise better from error
 
 
 @dataclass(slots=True)

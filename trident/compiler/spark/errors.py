@@ -50,6 +50,7 @@ _OTHER_OUTPUT = "A shuffle map stage with indeterminate output was failed and re
 _DIED = "Python worker exited unexpectedly"
 _STOPPED = ("Cannot call methods on a stopped SparkContext", "SparkContext was shut down", "SparkContext was stopped")
 _GONE = ("Error while sending or receiving", "Answer from Java side is empty", "does not exist in the JVM")
+_CLOSED = "[INVALID_HANDLE.SESSION_"
 _JAVA_GONE = (
     "the Java process of Spark ended while the topology was running: it ran out of memory, or was killed from "
     "outside; restart the program, and the topology continues where it stopped"
@@ -110,6 +111,13 @@ def _setup_error(text: str) -> SparkFailedError | None:
         return SparkFailedError(
             "shuffled tuples were lost, and a function returned different ones when Spark computed them again; the "
             "results of the lost tuples are discarded"
+        )
+    if _CLOSED in text:
+        return SparkSetupError(
+            "the Spark Connect server has closed the session: the server was restarted, or no call of the session "
+            "reached it for longer than its setting spark.connect.session.manager.defaultSessionTimeout (this machine "
+            "slept, or the network was down). Make a new session, SparkSession.builder.remote(...).create(), and start "
+            "the topology with it: it continues where it stopped"
         )
     if any(sign in text for sign in _STOPPED):
         return SparkSetupError(

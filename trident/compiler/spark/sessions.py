@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from trident.base.class_archive import class_archive_in_use
 from trident.base.errors import SparkSetupError
 from trident.base.java import use_bundled_java, why_no_java
+from trident.compiler.spark.open_sessions import keep_open, let_go
 from trident.compiler.spark.pinned_confs import PINNED, pin
 
 if TYPE_CHECKING:  # workers import this module, and need none of the plan
@@ -132,10 +133,13 @@ class Confs:
 def run_session(spark: SparkSession) -> SparkSession:
     """Return a new session, separate from `spark`, in which a run starts its jobs.
 
-    It has the runtime confs of `spark` but for the pinned ones, and the same catalog and database.
+    It has the runtime confs of `spark` but for the pinned ones, and the same catalog and database. A Connect server
+    does not close it until it is `released`, even if it is idle.
     """
     session = spark.newSession()
     _run_sessions.add(session)
+    if is_connect(session):
+        keep_open(session, spark)
     own_conf, user_conf = session.conf.getAll, spark.conf.getAll
     for key, value in user_conf.items():
         if key not in PINNED and own_conf.get(key) != value:
@@ -157,6 +161,7 @@ def released(session: SparkSession) -> None:
     """
     if not is_connect(session):
         return
+    let_go(session)
     views = _views.pop(session, {})
     releasing = threading.Thread(target=_release, args=(session, views), name="trident-release", daemon=True)
     releasing.start()

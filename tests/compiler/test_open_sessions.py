@@ -1,0 +1,90 @@
+"""Sessions on a Spark Connect server stay open while a topology has nothing to do; a closed one is a clear error."""
+
+import threading
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+
+from trident.compiler.spark.engine import SparkEngine
+from trident.compiler.spark.open_sessions import TIMEOUT, keep_open, let_go
+from trident.errors import SparkSetupError
+
+CLOSED = "[INVALID_HANDLE.SESSION_CLOSED] The handle 5c6 is invalid. Session was closed. SQLSTATE: 08003"
+
+
+class Session:
+    """A Connect session, as far as it is kept open."""
+
+    def __init__(self, timeout: str, closed: bool = False) -> None:
+        self.conf = SimpleNamespace(get=self._get)
+        self.timeout, self.closed, self.uses, self.users = timeout, closed, 0, set[str]()
+
+    def _get(self, key: str, default: Any) -> str:
+        assert key == TIMEOUT
+        self.uses += 1
+        self.users.add(threading.current_thread().name)
+        if self.closed:
+            raise PySparkException(CLOSED)
+        return self.timeout
+
+
+Session.__module__ = "pyspark.sql.connect.session"
+
+
+def threads() -> int:
+    return sum(thread.name == "trident-sessions" for thread in threading.enumerate())
+
+
+def until(what: Any) -> None:
+    deadline = time.monotonic() + 20
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_idle_sessions_and_the_users_session_are_used_until_they_are_released() -> None:
+    users: Any = Session("80ms")
+    runs: list[Any] = [Session("80ms"), Session("80ms")]
+    for session in runs:
+        keep_open(session, users)
+    until(lambda: all(session.uses >= 3 for session in (users, *runs)))
+    assert {name for session in runs for name in session.users} == {"trident-sessions"} and threads() == 1
+    let_go(runs[0])
+    until(lambda: runs[1].uses >= 8)
+    assert runs[0].uses < 8
+    let_go(runs[1])
+    until(lambda: threads() == 0)
+    keep_open(runs[0], users)  # a later run from the same session
+    until(lambda: runs[0].uses >= 8)
+    let_go(runs[0])
+    until(lambda: threads() == 0)
+
+
+def test_a_session_that_is_gone_does_not_end_the_use_of_others() -> None:
+    users: Any = Session("80ms")
+    gone: Any = Session("80ms", closed=True)
+    other: Any = Session("80ms")
+    for session in (gone, other):
+        keep_open(session, users)
+    until(lambda: other.uses >= 3 and gone.uses >= 3)
+    for session in (gone, other):
+        let_go(session)
+    until(lambda: threads() == 0)
+
+
+def test_a_server_that_closes_no_session_is_not_asked() -> None:
+    users: Any = Session("-1")
+    session: Any = Session("-1")
+    keep_open(session, users)
+    assert threads() == 0 and (users.uses, session.uses) == (1, 0)
+    let_go(session)
+
+
+def test_a_session_that_its_server_has_closed_is_refused_with_a_way_out() -> None:
+    closed: Any = Session("60m", closed=True)
+    said = r"has closed the session: .*defaultSessionTimeout .*Make a new session, .*: it continues where it stopped"
+    with pytest.raises(SparkSetupError, match=said):
+        SparkEngine(closed)
