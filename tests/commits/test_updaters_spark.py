@@ -3,6 +3,8 @@
 import threading
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.run.taking import Taking
+from tests.support.open_batches import first_time
 from tests.support.server import RedisServer
 from trident import (
     Count,
@@ -33,9 +36,12 @@ from trident.base.errors import (
 )
 from trident.commits.carriers import Carriers
 from trident.compiler.keyed_job import KeyedJob, KeyedResult
-from trident.compiler.spark import engine
+from trident.compiler.spark import engine, keyed_jobs
+from trident.compiler.spark.keyed_jobs import UpdateKeys
+from trident.compiler.spark.reach import ReachedStores
 from trident.compiler.spark.sessions import Sizes
 from trident.compiler.spark.state_puts import SparkPuts
+from trident.files.disk import DiskFiles
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState, RedisMapState
 from trident_state.redis import RedisStore
@@ -251,12 +257,45 @@ def test_a_zombies_tasks_read_nothing_once_another_driver_has_the_state(
     run(totals(RedisMapState.opaque(shared_redis.url, writers="executors"))[0], spark, tmp_path)  # takes it over
     assert len(jobs) == count == 3
     job = jobs[-1]
-    puts = SparkPuts(spark, tmp_path / "updaters")
+    puts = SparkPuts(spark, tmp_path / "updaters", ReachedStores())
     with pytest.raises((SnapshotMovedError, LogCorruptError)):  # or its files are gone by now
         making(puts, job)
     puts.close()
     with pytest.raises(SnapshotMovedError, match="another driver has taken it over"):
         job.snapshot.read(pa.table({"word": ["word1"]}))
+
+
+@dataclass(frozen=True, slots=True)
+class OnAnotherHost(UpdateKeys):
+    """A worker that joined later. On its machine the path of the checkpoint leads, once, to another folder."""
+
+    local: Path = Path()
+
+    def _run(self, batches: Any) -> Any:
+        job = self.job
+        if first_time(self.local / "joined"):
+            folder = replace(job.wanted.folder, files=DiskFiles(self.local / "own"))
+            job = replace(job, wanted=replace(job.wanted, folder=folder))
+        yield from UpdateKeys(job)._run(batches)
+
+
+@pytest.mark.parametrize("writers", ["executors", "auto"])
+def test_an_update_whose_files_the_driver_does_not_find_is_made_again(
+    shared_redis: RedisServer,
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    made: list[str],
+    writers: Any,
+) -> None:
+    monkeypatch.setattr(engine, "Sizes", lambda spark, inline_bytes: Sizes(spark, 20))
+    monkeypatch.setattr(keyed_jobs, "UpdateKeys", partial(OnAnotherHost, local=tmp_path))
+    topology, _ = totals(RedisMapState.opaque(shared_redis.url, writers=writers))
+    events = run(topology, spark, tmp_path / "checkpoint", maxSpoutPending=1)
+    [failed] = [event for event in events if event["event"] == "failed"]
+    assert failed["phase"] == "commit" and "but the driver does not find " in failed["error"]
+    assert writers_in(events) == (["executors"] * 3 if writers == "executors" else ["driver"] * 3)
+    assert len(made) == (4 if writers == "executors" else 1)
 
 
 # --- who makes an update --------------------------------------------------------------------------------------------

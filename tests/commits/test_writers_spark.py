@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,13 @@ from trident.base.errors import (
     StateShapeError,
     TopologyError,
 )
-from trident.compiler.spark import engine
+from trident.compiler.spark import engine, reach, stage_job
+from trident.compiler.spark.frozen_writes import FreezeWriter
+from trident.compiler.spark.reach import ReachedStores
 from trident.compiler.spark.sessions import Sizes
 from trident.compiler.spark.state_puts import SparkPuts
 from trident.files.disk import DiskFiles
+from trident.frozen.files import FileFolder
 from trident.frozen.results import FrozenFiles
 from trident.log import RedisLog
 from trident.spouts import FixedBatchSpout
@@ -148,7 +152,7 @@ def test_a_start_puts_what_the_run_before_froze_and_a_zombie_puts_nothing(
     assert done["events"][0]["states"]["counts"]["writers"] == "executors"
     before = shared_redis.held()
     [(frozen, batch)] = kept
-    puts = SparkPuts(spark, DiskFiles(tmp_path / "writers"))
+    puts = SparkPuts(spark, DiskFiles(tmp_path / "writers"), ReachedStores())
     with pytest.raises(FencedError, match="counts"):
         puts.check_reached(batch)
     assert isinstance(batch, OpenBatch)
@@ -182,6 +186,51 @@ def test_auto_leaves_what_came_to_the_driver_to_the_driver(
     assert done["found"] == EXPECTED
     assert "executors" in [event["states"]["counts"].get("writers") for event in done["events"]]
     assert "writers" not in done["events"][0]["states"]["counts"]
+
+
+@dataclass(frozen=True, slots=True)
+class OnAnotherHost(FreezeWriter):
+    """A worker that joined later. On its machine the path of the checkpoint leads to another folder."""
+
+    local: Path = Path()
+    times: int = 0
+
+    def _run(self, batches: Any) -> Any:
+        folder = self.folder
+        if any(first_time(self.local / f"joined-{number}") for number in range(self.times)):
+            folder = FileFolder(DiskFiles(self.local / "own"), folder.folder)
+        yield from FreezeWriter(folder, self.part, self.schema)._run(batches)
+
+
+def joins_later(monkeypatch: pytest.MonkeyPatch, local: Path, times: int) -> None:
+    """Let so many of the next tasks that write frozen files write them on another machine."""
+    monkeypatch.setattr(stage_job, "FreezeWriter", partial(OnAnotherHost, local=local, times=times))
+
+
+def test_a_worker_that_joins_later_on_a_host_without_the_checkpoint_fails_an_attempt_and_not_the_batch(
+    shared_redis: RedisServer, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = RedisMapState.opaque(shared_redis.url, writers="executors", groups=2)
+    joins_later(monkeypatch, tmp_path, 1)
+    done = contents(topology(state), spark, tmp_path / "checkpoint")
+    assert done["found"] == EXPECTED
+    [failed, *others] = [event for event in done["events"] if event["event"] == "failed"]
+    assert not others and failed["phase"] == "run" and "but the driver does not find 1 of them there" in failed["error"]
+    committed = [event for event in done["events"] if event["event"] == "committed"]
+    assert [event["states"]["counts"]["writers"] for event in committed] == ["executors"] * len(BATCHES)
+
+
+def test_auto_gives_large_results_to_the_driver_once_it_has_missed_a_file(
+    shared_redis: RedisServer, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "Sizes", lambda spark, inline_bytes: Sizes(spark, 20))
+    state = RedisMapState.opaque(shared_redis.url, writers="auto")
+    joins_later(monkeypatch, tmp_path, 1_000)
+    done = contents(topology(state), spark, tmp_path / "checkpoint", maxSpoutPending=1)
+    assert done["found"] == EXPECTED
+    assert len([event for event in done["events"] if event["event"] == "failed"]) == 1
+    committed = [event for event in done["events"] if event["event"] == "committed"]
+    assert all("writers" not in event["states"]["counts"] for event in committed)
 
 
 def test_auto_falls_back_where_the_workers_reach_no_state(
@@ -251,7 +300,7 @@ def test_what_executors_cannot_write_is_refused_by_name(tmp_path: Path) -> None:
 def test_a_state_that_executors_alone_are_to_write_is_not_written_by_the_driver_if_they_do_not_reach_the_files(
     shared_redis: RedisServer, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "reachable", lambda session, files: False)
+    monkeypatch.setattr(reach, "reachable", lambda session, files: False)
     made = topology(RedisMapState.opaque(shared_redis.url, writers="executors"))
     with pytest.raises(BatchFailedError, match=f"counts: only executors .* reach the frozen files at {tmp_path}/"):
         contents(made, spark, tmp_path, maxAttempts=1)

@@ -24,7 +24,7 @@ from trident.compiler.state_updates import compile_state_update
 from trident.compiler.states.update_types import WindowBatch
 from trident.compiler.states.updates import Updated
 from trident.files.disk import DiskFiles
-from trident.frozen.files import FrozenFolders, read_whole
+from trident.frozen.files import FrozenFolders, read_whole, secure
 from trident.plan.nodes import StateUpdate
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
@@ -258,8 +258,9 @@ def test_the_folder_of_the_files_is_durable_before_they_are_named(tmp_path: Path
     job = job_of(stateful, tmp_path, TABLES)
     reports = pa.Table.from_batches(by_tasks(job, 2, random.Random(1)), REPORT)
     assert set(synced) == {tmp_path / job.wanted.folder.folder}, "by the tasks"
+    made = result_of(job, reports)
     synced.clear()
-    result_of(job, reports)
+    secure(DiskFiles(tmp_path), [made.puts])
     assert synced == [tmp_path / "frozen" / "log" / "g", tmp_path / "frozen" / "log", tmp_path / "frozen", tmp_path]
 
 

@@ -97,6 +97,14 @@ def test_files_and_folders_are_listed(place: FileStore) -> None:
     assert place.below("a").path("one") == place.path("a/one")
 
 
+def test_the_sizes_of_files_are_those_that_were_written(place: FileStore) -> None:
+    for name, size in (("a/one", 1), ("a/b/two", 2), ("three", 3)):
+        write(place, name, b"x" * size)
+    assert place.below("a").sizes(["one", "b/two", "three"]) == {"one": 1, "b/two": 2}
+    assert place.sizes(["three", "nothing"]) == {"three": 3}
+    assert place.below("nowhere").sizes(["one"]) == {} == place.sizes([])
+
+
 def test_files_are_deleted_and_those_that_are_gone_are_no_error(place: FileStore) -> None:
     for name in ("a/one", "a/two", "b/three"):
         write(place, name, b"12")

@@ -1,13 +1,18 @@
 """Batches handed over as DataFrames: small ones and large ones, from every stage."""
 
 import time
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from tests.support.open_batches import first_time
 from trident import Count, TridentTopology, expr, publishedFiles, readParquet
+from trident.compiler.parquet_files import FolderTarget, WriteFrozen
+from trident.compiler.spark import frozen_frames
 from trident.compiler.spark.engine import SparkEngine
 from trident.errors import BatchFailedError, LogCorruptError, OutputError
 from trident.run.start import start_on
@@ -98,6 +103,34 @@ def test_large_batches_are_written_by_the_workers_and_read_back(spark: SparkSess
     assert len(publishedFiles(out)) >= 9
     plain = spark.read.parquet(str(out))
     assert plain.where("txid = 2 and k = 'k1'").count() == 500, "any other reader sees the folders as fields"
+
+
+@dataclass(frozen=True, slots=True)
+class OnAnotherHost(WriteFrozen):
+    """A worker that joined later. Once, the path of the output leads to another folder on its machine."""
+
+    local: Path = Path()
+
+    def _run(self, batches: Any) -> Any:
+        target = self.target
+        if first_time(self.local / "joined"):
+            (self.local / "own").mkdir()
+            target = FolderTarget(self.local / "own")
+        yield from WriteFrozen(self.files, self.frozen, target, self.partitions)._run(batches)
+
+
+def test_a_parquet_file_that_the_driver_does_not_find_is_written_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frozen_frames, "WriteFrozen", partial(OnAnotherHost, local=tmp_path))
+    topology, out = TridentTopology(), tmp_path / "out"
+    rows = [[(n,) for n in range(start, start + 1500)] for start in (0, 1500, 3000)]
+    topology.newStream("numbers", FixedBatchSpout("n long", rows)).writeParquet(out)
+    with started(topology, spark, tmp_path / "checkpoint", inline=100) as running:
+        running.processAllAvailable(timeout=120)
+        [failed] = [event for event in running.recentProgress if event["event"] == "failed"]
+    assert failed["phase"] == "commit" and "but the driver does not find 1 of them there" in failed["error"]
+    assert sorted(row.n for row in readParquet(spark, out).collect()) == list(range(4500))
 
 
 def test_a_best_effort_branch_runs_beside_the_batches(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,12 +1,12 @@
 """Large results: files that executors wrote, in the place of Arrow files on a disk that all machines share."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from random import Random
 
 import pyarrow as pa
 
-from trident.base.errors import LogCorruptError
+from trident.base.errors import LogCorruptError, SparkFailedError
 from trident.frozen.results import FrozenFile, FrozenFiles
 
 
@@ -76,6 +76,16 @@ def read_here(checkpoint: Path, frozen: FrozenFiles) -> Iterator[pa.Table]:
 
     disk: FrozenDisk = Worlds.now.frozen_files
     return disk.read(frozen)
+
+
+def secure_here(files: object, results: Iterable[FrozenFiles]) -> None:
+    """As `secure`, of the world that is simulated just now."""
+    from tests.simulator.in_world import Worlds
+
+    disk: FrozenDisk = Worlds.now.frozen_files
+    named = [f"{frozen.folder}/{file.name}" for frozen in results for file in frozen.files]
+    if lacking := [name for name in named if name not in disk.files]:
+        raise SparkFailedError(f"the driver does not find the file {lacking[0]} of an executor")
 
 
 def written_here(

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from tests.simulator.bucket import BucketFiles
 from tests.simulator.fake_delta import MODULE
-from tests.simulator.frozen_disk import FrozenDisk, read_here, whole, written_here
+from tests.simulator.frozen_disk import FrozenDisk, read_here, secure_here, whole, written_here
 from tests.simulator.in_world import Worlds
 from tests.simulator.memo import MOST, content, kept, of_programs, remembered
 from tests.simulator.places import placed
@@ -384,6 +384,7 @@ def _all() -> list[tuple[Any, str, Any]]:
     distinct = remembered(_keeping(place_distinct_keys), _placed)
     return [
         *((module, "freeze", lambda result, beside=None: Kept(result)) for module in (committer, first_content)),
+        (committer, "secure", secure_here),
         (disk, "shutil", SimpleNamespace(rmtree=_removed)),
         *((module, "thaw", _thawed) for module in (frozen_batches, state_evolution)),
         (frozen_batches, "read_whole", lambda folder, result: whole(Worlds.now.frozen_files, result)),

@@ -23,6 +23,7 @@ from trident.compiler.keyed_job import KeyedJob, KeyedResult
 from trident.compiler.latest_times import LATEST, LatestTimes
 from trident.compiler.spark.keyed_jobs import REPORT as KEYED_REPORT
 from trident.compiler.spark.keyed_jobs import functions_of, result_of
+from trident.compiler.spark.reach import ReachedStores
 from trident.compiler.spark.state_puts import REPORT, SparkPuts
 from trident_spouts.shares import SharesEmission
 
@@ -228,10 +229,13 @@ class SimulatedPuts(SparkPuts):
 
     def __init__(self, driver: "Driver") -> None:
         unused: Any = None
-        super().__init__(unused, driver.world.settings.place)
+        super().__init__(unused, driver.world.settings.place, ReachedStores())
         self._workers = driver.workers
         self._part_rows = driver.world.setting.part_rows
-        self._sees_files = driver.world.setting.sees_files
+        self._reached = driver.world.setting.sees_files
+
+    def sees_files(self, needed: bool = False) -> bool:
+        return self._reached
 
     def _over_numbers(self, tasks: int, function: Any) -> pa.Table:
         reports = self._reports(tasks, lambda number: function._run(iter([_numbered(number)])))

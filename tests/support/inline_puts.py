@@ -5,6 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from trident.compiler.spark.reach import ReachedStores
 from trident.compiler.spark.state_puts import REPORT, SparkPuts
 from trident.files.disk import DiskFiles
 from trident.frozen.files import write_frozen
@@ -16,8 +17,11 @@ class InlinePuts(SparkPuts):
 
     def __init__(self, checkpoint: Path, doubled: bool = False) -> None:
         unused: Any = None
-        super().__init__(unused, DiskFiles(checkpoint))
-        self._sees_files, self._doubled = True, doubled
+        super().__init__(unused, DiskFiles(checkpoint), ReachedStores())
+        self._doubled = doubled
+
+    def sees_files(self, needed: bool = False) -> bool:
+        return True
 
     def _over_numbers(self, tasks: int, function: Any) -> pa.Table:
         numbers = [pa.RecordBatch.from_pydict({"id": [number]}) for number in range(tasks)]

@@ -15,7 +15,7 @@ import pyarrow as pa
 from trident.base.attempt import Lease, TransactionAttempt
 from trident.base.clock import Clock, SystemClock
 from trident.base.crash_points import reach
-from trident.base.errors import FencedError
+from trident.base.errors import FencedError, SparkFailedError
 from trident.base.log_fields import RunLogger
 from trident.commits.batch_before import BatchBefore
 from trident.commits.carrier import StageTables
@@ -38,8 +38,8 @@ from trident.compiler.program import Group, Stage
 from trident.compiler.states.shapes import shape_of
 from trident.compiler.year_checks import check_years
 from trident.files.store import FileStore
-from trident.frozen.files import FrozenFolders
-from trident.frozen.results import Result
+from trident.frozen.files import FrozenFolders, secure
+from trident.frozen.results import FrozenFiles, Result
 from trident.log.frozen_batches import FrozenBatches, lacking
 from trident.log.frozen_results import (
     FrozenOutput,
@@ -281,18 +281,34 @@ class Committer:
     def frozen(
         self, results: Mapping[str, Result], skipped: Mapping[str, int], attempt: TransactionAttempt, stage: int
     ) -> dict[str, FrozenOutput]:
-        """Return a stage's results in the form in which the log stores them."""
+        """Return a stage's results in the form in which the log stores them.
+
+        Raises SparkFailedError if the driver does not find a file that an executor has written.
+        """
         for name, result in results.items():
             if isinstance(result, pa.Table):
                 check_years(f"{name.rstrip('|')!r}, batch {attempt.txid}", result, result.columns)
                 check_keys = getattr(self.stores.get(name), "check_keys", None)
                 if check_keys is not None:  # the last column is the value
                     check_keys(result.select(range(result.num_columns - 1)))
+        self._secure([result for result in results.values() if isinstance(result, FrozenFiles)])
         beside = None if self.folders is None else self.folders.folder(self.group.name, attempt, stage)
         outputs = {name: freeze(result, beside) for name, result in with_skipped(results, skipped).items()}
         if any(output.files for output in outputs.values()):
             check_objects_ours(self.files, self.lease)  # a driver of a copied log may be deleting files
         return outputs
+
+    def _secure(self, results: list[FrozenFiles]) -> None:
+        """Check that the log may name the files of these results.
+
+        A batch is lost for good if it names a file that no driver finds.
+        """
+        try:
+            secure(self.files, results)
+        except SparkFailedError:
+            if self.puts is not None:
+                self.puts.miss_files()
+            raise
 
     def sweep(self) -> None:
         """Delete the files of attempts by earlier drivers of this log that were never frozen."""

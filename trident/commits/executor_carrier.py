@@ -127,6 +127,7 @@ class ExecutorCarrier:
     def carry(self, output: Output, result: Result) -> Emission:
         """Return the rows of frozen files, which the workers read; see `Carrier.carry`."""
         assert isinstance(result, FrozenFiles)
-        if not self.reach.sees_files():
+        readers = self.plan.choice("carry", output.step).readers
+        if not self.reach.sees_files(needed=any(reader.by_executors for reader in readers)):
             raise LeftToDriver
         return carried(self.frozen.files, result, spark_schema(output.schema), output.step.step)

@@ -44,18 +44,24 @@ class Reach:
         store = self._stores.get(state)
         return isinstance(store, Readable) and bool(getattr(store, "shareable", True))
 
-    def sees_files(self) -> bool:
-        """Return whether the workers reach the frozen files. The workers are tested only once in a run."""
-        return self._puts.sees_files()
+    def sees_files(self, needed: bool = False) -> bool:
+        """Return whether the workers reach the frozen files, as far as is known now; see `Puts.sees_files`."""
+        return self._puts.sees_files(needed)
 
     def opened(self, choice: Choice, opens: Callable[[], _Opened]) -> _Opened:
         """Call `opens`, which opens the state for the workers, and return its result if the workers reach the state.
 
-        The workers are tested once. Raises LeftToDriver if they do not reach a state that the driver may work on,
-        StateError if they must reach it, and the errors of `opens`.
+        The workers are tested once, and again if the driver has missed a file of theirs since. Raises LeftToDriver if
+        they do not reach a state that the driver may work on, StateError if they must reach it, and the errors of
+        `opens`.
         """
         shared, state = opens(), choice.state
         assert state is not None
+        if self._found.get(state) and not self.sees_files():  # the driver has missed a file of theirs since
+            if choice.wanted == "executors":
+                del self._found[state]
+            else:
+                self._found[state] = False
         if state not in self._found:
             try:
                 self._puts.check_reached(shared)

@@ -115,8 +115,15 @@ class Puts(Protocol):
         """Stop a running update, or a search for the latest time. Return at once."""
         ...
 
-    def sees_files(self) -> bool:
-        """Return whether the workers reach the frozen files. The workers are asked only once."""
+    def sees_files(self, needed: bool = False) -> bool:
+        """Return whether the workers reach the frozen files. The workers are tested once, and not after `miss_files`.
+
+        If only workers can do the work (`needed`), they are tested again after a test that they failed.
+        """
+        ...
+
+    def miss_files(self) -> None:
+        """Note that a worker has written a file that the driver does not find: the workers do not reach the files."""
         ...
 
     def check_reached(self, shared: SharedBatch | SharedSnapshot) -> None:

@@ -67,6 +67,15 @@ class Target(Protocol):
         """The store of files that workers must reach to write the files."""
         ...
 
+    @property
+    def files(self) -> FileStore:
+        """The store of the batch's files alone."""
+        ...
+
+    def stored_as(self, part: Part) -> str:
+        """Return the name of a file in `files` before the batch is published."""
+        ...
+
     def write(self, rows: pa.Table, number: int, subfolder: str) -> Part:
         """Write one file durably, with those rows of frozen file `number` that belong into the subfolder."""
         ...
@@ -81,6 +90,13 @@ class FolderTarget:
     @property
     def place(self) -> FileStore:
         return DiskFiles(self.folder.parent)
+
+    @property
+    def files(self) -> FileStore:
+        return DiskFiles(self.folder)
+
+    def stored_as(self, part: Part) -> str:
+        return part.hidden
 
     def __str__(self) -> str:
         return str(self.folder)
@@ -118,6 +134,9 @@ class ManifestTarget:
     @property
     def place(self) -> FileStore:
         return self.files
+
+    def stored_as(self, part: Part) -> str:
+        return part.name
 
     def __str__(self) -> str:
         return self.files.address

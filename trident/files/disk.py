@@ -3,7 +3,7 @@
 import os
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -102,6 +102,10 @@ class DiskFiles:
             return (self.root / name).stat().st_size
         except FileNotFoundError:
             return None
+
+    def sizes(self, names: Collection[str]) -> dict[str, int]:
+        sizes = {name: self.size(name) for name in names}
+        return {name: size for name, size in sizes.items() if size is not None}
 
     def files(self, folder: str = "") -> Iterator[StoredFile]:
         at = self.root / folder

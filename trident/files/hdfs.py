@@ -12,7 +12,7 @@ import logging
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -144,6 +144,10 @@ class HdfsFiles:
         except FileNotFoundError:
             return None
         return None if about.isdir else int(about.length)
+
+    def sizes(self, names: Collection[str]) -> dict[str, int]:
+        sizes = {file.name: file.size for file in self.files()} if names else {}
+        return {name: sizes[name] for name in names if name in sizes}
 
     def files(self, folder: str = "") -> Iterator[StoredFile]:
         for name, about in self._list(folder):

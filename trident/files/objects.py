@@ -8,7 +8,7 @@ is refused, and `writer` works without it.
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -130,6 +130,10 @@ class ObjectFiles:
                 return int(obstore().head(self._store, self._key(name))["size"])
         except FileNotFoundError:
             return None
+
+    def sizes(self, names: Collection[str]) -> dict[str, int]:
+        sizes = {file.name: file.size for file in self.files()} if names else {}
+        return {name: sizes[name] for name in names if name in sizes}
 
     def files(self, folder: str = "") -> Iterator[StoredFile]:
         prefix = f"{self.prefix}/" if self.prefix else ""

@@ -4,7 +4,7 @@ No file is renamed once it has its name, and no file is overwritten. A file coun
 a file that neither names is garbage, whatever its content. So the remains of a writer that dies half-way do not matter.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
@@ -81,6 +81,14 @@ class FileStore(Protocol):
 
     def size(self, name: str) -> int | None:
         """Return the size of a file in bytes; None if there is no such file."""
+        ...
+
+    def sizes(self, names: Collection[str]) -> dict[str, int]:
+        """Return the sizes in bytes of files, by their names. A missing file has no entry.
+
+        A disk is asked for each file, because a network file system may show an old list of a folder. Other stores list
+        all their files, with one request for many: so call this for a store of one folder (`below`).
+        """
         ...
 
     def files(self, folder: str = "") -> Iterator[StoredFile]:

@@ -1,12 +1,15 @@
 """Large results by reference: the workers that compute them write files. Each file is durable before a result names it.
 
 A file is an Arrow stream of record batches with LZ4. Its name holds a random part, so that no result names the file of
-a retried or cancelled task; a result is exactly the files that its manifest lists, and no folder is ever listed.
+a retried or cancelled task, and the machine that wrote it; a result is exactly the files that its manifest lists, and
+no folder is ever listed to find more.
 """
 
+import re
 import secrets
+import socket
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
@@ -16,6 +19,7 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.errors import LogCorruptError
 from trident.base.files import Summed
 from trident.base.values import conform
+from trident.files.executors_files import check_found
 from trident.files.store import FileStore
 from trident.frozen.results import FrozenFile, FrozenFiles, Result
 
@@ -24,6 +28,9 @@ FROZEN = "frozen"
 
 PROBE, ANSWER = ".probe-", ".answer-"
 """The beginnings of the names of files by which executors show that they reach the file store."""
+
+_ENDING = ".arrow"
+_LONGEST_HOST = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +82,7 @@ def write_frozen(
     first = next((batch for batch in batches if batch.num_rows), None)
     if first is None:
         return None
-    name = f"{part}-{secrets.token_hex(8)}.arrow"
+    name = f"{part}-{secrets.token_hex(8)}_{_machine()}{_ENDING}"
     rows = 0
     with files.writer(f"{folder}/{name}") as file:
         summed = Summed(file)
@@ -85,6 +92,28 @@ def write_frozen(
                 writer.write_table(conform(pa.Table.from_batches([batch]), schema))
                 rows += batch.num_rows
     return FrozenFile(name, summed.bytes, rows, summed.checksum)
+
+
+def _machine() -> str:
+    return re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname())[:_LONGEST_HOST]
+
+
+def secure(files: FileStore, results: Iterable[FrozenFiles]) -> None:
+    """Check that the driver finds the files of new results, and make the names of their folders durable.
+
+    Executors have written the files. Raises SparkFailedError if the driver does not find one of them.
+    """
+    written: dict[str, dict[str, int]] = {}
+    for frozen in results:
+        for file in frozen.files:
+            written.setdefault(frozen.folder, {})[file.name] = file.bytes
+    for folder, sizes in written.items():
+        check_found(files.below(folder), sizes, _writer)
+        files.sync(folder)
+
+
+def _writer(name: str) -> str:
+    return f"an executor on {name.rpartition('_')[2].removesuffix(_ENDING)}"
 
 
 def read_frozen(files: FileStore, frozen: FrozenFiles) -> Iterator[pa.Table]:
@@ -99,8 +128,9 @@ def read_frozen(files: FileStore, frozen: FrozenFiles) -> Iterator[pa.Table]:
             content = files.read(name)
         except FileNotFoundError:
             raise LogCorruptError(
-                f"the frozen file {files.path(name)} is missing; a batch cannot be applied without it. If the file is "
-                f"in another place, start with the filesLocation of the run that wrote it (or without filesLocation)"
+                f"the frozen file {files.path(name)} is missing on the machine {_machine()}; a batch cannot be applied "
+                f"without it. If other machines have the file, mount the same folder there; if it is in another place, "
+                f"start with the filesLocation of the run that wrote it (or without filesLocation)"
             ) from None
         size, checksum = memoryview(content).nbytes, zlib.crc32(content)
         if size != file.bytes or checksum != file.checksum:

@@ -122,7 +122,7 @@ class OpenSnapshot(SharedTable):
 def files_of(puts: Iterable[Put], folder: TableFolder, where: str) -> list[DataFile]:
     """Return the files that puts have written.
 
-    Raises StateUnavailableError if one has been cleaned up since, or the place does not answer.
+    Raises StateUnavailableError if the driver does not find one, or the place does not answer.
     """
     texts = [text.rpartition(" ") for put in puts for text in put.files]
     try:
@@ -130,7 +130,11 @@ def files_of(puts: Iterable[Put], folder: TableFolder, where: str) -> list[DataF
     except SourceUnreadableError as error:
         raise StateUnavailableError(f"{where}: {error}") from error
     if gone is not None:
-        raise StateUnavailableError(f"{where}: the file {gone} of a put is no longer there; the batch is put again")
+        raise StateUnavailableError(
+            f"{where}: the driver does not find the file {gone} of a put in {folder.shown}: it was deleted, or an "
+            f"executor has joined whose machine has another folder there; the batch is put again. Mount the same "
+            f"folder on all machines, or use an object store"
+        )
     return [file_of(path, int(size), where) for path, _, size in texts]
 
 

@@ -277,8 +277,11 @@ class _LaterPuts:
         if engine is not None:
             _puts_of(engine).cancel(job)
 
-    def sees_files(self) -> bool:
-        return _puts_of(self._spark.get()).sees_files()
+    def sees_files(self, needed: bool = False) -> bool:
+        return _puts_of(self._spark.get()).sees_files(needed)
+
+    def miss_files(self) -> None:
+        _puts_of(self._spark.get()).miss_files()
 
     def check_reached(self, shared: SharedBatch | SharedSnapshot) -> None:
         _puts_of(self._spark.get()).check_reached(shared)

@@ -31,7 +31,7 @@ from trident.compiler.spark.frozen_frames import SparkFrames
 from trident.compiler.spark.kept_plans import KeptPlans, PlanUse
 from trident.compiler.spark.native_operations import Learned
 from trident.compiler.spark.open_sessions import use
-from trident.compiler.spark.reach import reachable
+from trident.compiler.spark.reach import ReachedStores
 from trident.compiler.spark.reports import Reports
 from trident.compiler.spark.request_steps import SparkSteps
 from trident.compiler.spark.sessions import (
@@ -89,11 +89,10 @@ class SparkEngine:
         self._secret = secrets.token_bytes(16) if ledger else None
         self._warm_up = warm_up
         self._folders = folders
-        self._reached: bool | None = None
-        self._lock = threading.Lock()
+        self._stores = ReachedStores()
         self._sizes = Sizes(spark, inlineBytes)
         self._steps = SparkSteps(spark)
-        self.puts = None if self._folders is None else SparkPuts(spark, self._folders.files)
+        self.puts = None if self._folders is None else SparkPuts(spark, self._folders.files, self._stores)
 
     def slot(self, group: Group) -> Slot:
         """Return a new slot with a separate session. It runs the attempts of this group's batches, one at a time."""
@@ -107,15 +106,16 @@ class SparkEngine:
         return "any file location" if self._folders is None else self._folders.files.address
 
     def files(
-        self, group: Group, stage: Stage, attempt: TransactionAttempt, session: SparkSession
+        self, group: Group, stage: Stage, attempt: TransactionAttempt, session: SparkSession, needed: bool
     ) -> FileFolder | None:
-        """Return the folder for this attempt's large results; None if the executors do not reach the run's files."""
+        """Return the folder for this attempt's large results; None if the executors do not reach the run's files.
+
+        `needed`: only executors may write the results.
+        """
         if self._folders is None:
             return None
-        with self._lock:
-            if self._reached is None:
-                self._reached = reachable(session, self._folders.files.below(FROZEN))
-        return self._folders.folder(group.name, attempt, stage.number) if self._reached else None
+        reached = self._stores.reaches(session, self._folders.files.below(FROZEN), needed)
+        return self._folders.folder(group.name, attempt, stage.number) if reached else None
 
     @property
     def keeps_ledger(self) -> bool:
@@ -132,7 +132,7 @@ class SparkEngine:
 
     def frames(self) -> SparkFrames:
         """Return the maker of DataFrames of frozen rows, in a separate session."""
-        return SparkFrames(self._spark, None if self._folders is None else self._folders.files)
+        return SparkFrames(self._spark, None if self._folders is None else self._folders.files, self._stores)
 
     def close(self) -> None:
         """End the warm-up, and close the sessions for DRPC steps and puts. The user's session stays open."""
@@ -299,9 +299,10 @@ class SparkSlot:
         began, name = time.perf_counter(), self._group.name
         self._steps.begin()
         scratch.mkdir(parents=True, exist_ok=True)
-        large = self._sizes.large(name, stage) | self._in_files[stage.number]
-        files = self._engine.files(self._group, stage, attempt, self.session) if large else None
-        if files is None and (pinned := self._in_files[stage.number]):
+        pinned = self._in_files[stage.number]
+        large = self._sizes.large(name, stage) | pinned
+        files = self._engine.files(self._group, stage, attempt, self.session, bool(pinned)) if large else None
+        if files is None and pinned:
             raise StateError(
                 f"{', '.join(map(frozen_in_words, sorted(pinned)))}: only executors may write it "
                 f"(writers='executors'), but they do not reach the frozen files at {self._engine.files_address}; "

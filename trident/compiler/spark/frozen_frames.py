@@ -11,13 +11,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from trident.base.errors import OutputError, TridentError
+from trident.base.errors import OutputError, SparkFailedError, TridentError
 from trident.base.types import spark_schema
 from trident.compiler.on_worker import Batches, OnWorker
 from trident.compiler.parquet_files import PART, Part, Target, WriteFrozen
 from trident.compiler.spark.errors import translated
-from trident.compiler.spark.reach import reachable
+from trident.compiler.spark.reach import ReachedStores
 from trident.compiler.spark.sessions import active_session_kept, released, run_session
+from trident.files.executors_files import check_found
 from trident.files.store import FileStore
 from trident.frozen.files import FROZEN, read_frozen
 from trident.frozen.results import FrozenFiles, Result
@@ -31,10 +32,9 @@ class SparkFrames:
     The session has the same runtime confs, catalog and database.
     """
 
-    def __init__(self, spark: SparkSession, files: FileStore | None) -> None:
+    def __init__(self, spark: SparkSession, files: FileStore | None, stores: ReachedStores) -> None:
         self.session = run_session(spark)
-        self._kept = files
-        self._reached: dict[str, bool] = {}
+        self._kept, self._stores = files, stores
 
     def frame(self, result: Result, schema: StructType, scratch: Path) -> DataFrame:
         """Return a DataFrame; see `Frames.frame`."""
@@ -61,9 +61,7 @@ class SparkFrames:
 
     def _reaches(self, files: FileStore) -> bool:
         """Return whether the workers reach this store of files."""
-        if files.address not in self._reached:
-            self._reached[files.address] = reachable(self.session, files)
-        return self._reached[files.address]
+        return self._stores.reaches(self.session, files)
 
     def _numbers(self, frozen: FrozenFiles) -> DataFrame:
         """Return a DataFrame of the numbers of the files, each number in a separate partition."""
@@ -83,6 +81,11 @@ class SparkFrames:
         written = sum(part.rows for part in parts)
         if written != frozen.num_rows:
             raise OutputError(f"the workers wrote {written} rows to {target}, but the batch has {frozen.num_rows}")
+        try:
+            check_found(target.files, {target.stored_as(part): part.bytes for part in parts})
+        except SparkFailedError:
+            self._stores.miss(target.place)
+            raise
         return parts
 
     def cancel(self) -> None:

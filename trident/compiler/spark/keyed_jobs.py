@@ -74,8 +74,6 @@ def result_of(job: KeyedJob, reports: pa.Table) -> KeyedResult:
             f"{step}: the workers applied {entered} tuples to the state, but the batch has {job.tuples.rows}"
         )
     puts, *emitted = (_files(job, rows, number, schema) for number, schema in enumerate(job.outputs))
-    if any(result.files for result in (puts, *emitted)):  # otherwise no task has created the folder
-        job.wanted.folder.sync()
     return KeyedResult(puts, emitted[0] if emitted else None, sum(row["dropped"] for row in rows))
 
 

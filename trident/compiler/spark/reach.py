@@ -1,7 +1,8 @@
-"""The test by which Spark's executors show that they reach the store of the frozen files."""
+"""The test by which Spark's executors show that they reach the store of the frozen files, and its results in a run."""
 
 import logging
 import secrets
+import threading
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -13,6 +14,34 @@ from trident.files.store import FileStore
 from trident.frozen.files import ANSWER, PROBE
 
 logger = logging.getLogger(__name__)
+
+
+class ReachedStores:
+    """The knowledge of one run which stores of files the executors reach. Threads may share it.
+
+    The test cannot prove it: only a few executors take part, and others join later. So it counts for more that the
+    driver did not find a file which an executor had written (`miss`).
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._reached: dict[str, bool] = {}
+
+    def reaches(self, session: SparkSession, files: FileStore, needed: bool = False) -> bool:
+        """Return whether the executors reach a store. They are tested once in a run.
+
+        If they did not reach it, and only they can do the work (`needed`), they are tested again.
+        """
+        with self._lock:
+            reached = self._reached.get(files.address)
+            if reached is None or (needed and not reached):
+                reached = self._reached[files.address] = reachable(session, files)
+            return reached
+
+    def miss(self, files: FileStore) -> None:
+        """Note that the driver does not find a file which an executor has written into a store."""
+        with self._lock:
+            self._reached[files.address] = False
 
 
 def reachable(spark: SparkSession, files: FileStore, tasks: int = 4) -> bool:

@@ -24,7 +24,7 @@ from trident.compiler.spark.sessions import Profile
 from trident.compiler.spark.union_job import Branch, Receiver, joined, receive
 from trident.compiler.spark.worker_functions import Chain, Drain
 from trident.frozen.files import FileFolder
-from trident.frozen.results import DebugTuples, FrozenFiles, Result, StageResult
+from trident.frozen.results import DebugTuples, Result, StageResult
 from trident.plan.nodes import Debug, Node, PersistentAggregate
 from trident_spouts.executor import Emission
 
@@ -129,8 +129,6 @@ class StageJob:
                 emission.check_scanned()
         if self._reports.ledger is not None:
             self._reports.ledger.check()
-        if self._files is not None and any(isinstance(r, FrozenFiles) and r.files for r in self._results.values()):
-            self._files.sync()
         return StageResult(self._results, None, self._debug_tuples)
 
     def repeated(self, rows: pa.Table) -> StageResult:

@@ -27,7 +27,7 @@ from trident.compiler.latest_times import LATEST, LatestTimes
 from trident.compiler.on_worker import Batches, OnWorker
 from trident.compiler.spark.errors import translated
 from trident.compiler.spark.keyed_jobs import frame_of, result_of
-from trident.compiler.spark.reach import reachable
+from trident.compiler.spark.reach import ReachedStores
 from trident.compiler.spark.sessions import active_session_kept, released, run_session
 from trident.files.store import FileStore
 from trident.frozen.files import FROZEN
@@ -54,15 +54,14 @@ _PROBES = 4
 class SparkPuts:
     """Puts by Spark's workers, in a session separate from `spark`.
 
-    The session is opened when it is first needed.
+    The session is opened when it is first needed. `stores`: what the run knows of the stores that the workers reach.
     """
 
-    def __init__(self, spark: SparkSession, files: FileStore) -> None:
-        self._spark, self._files = spark, files
+    def __init__(self, spark: SparkSession, files: FileStore, stores: ReachedStores) -> None:
+        self._spark, self._files, self._stores = spark, files, stores
         self._lock = threading.Lock()
         self._opened: SparkSession | None = None
         self._closed = False
-        self._sees_files: bool | None = None
 
     @property
     def ready(self) -> bool:
@@ -120,16 +119,18 @@ class SparkPuts:
         schema, parts = spark_schema(LATEST), len(times.tuples.shares)
         return times.table(self._collected(lambda s: numbers_frame(s, parts).mapInArrow(times, schema), times.tag))
 
-    def sees_files(self) -> bool:
+    def sees_files(self, needed: bool = False) -> bool:
         """Return whether the workers reach the frozen files; see `Puts.sees_files`."""
-        if self._sees_files is None:
-            with active_session_kept():
-                self._sees_files = reachable(self._session, self._files.below(FROZEN))
-        return self._sees_files
+        with active_session_kept():
+            return self._stores.reaches(self._session, self._files.below(FROZEN), needed)
+
+    def miss_files(self) -> None:
+        """Note that the workers do not reach the frozen files; see `Puts.miss_files`."""
+        self._stores.miss(self._files.below(FROZEN))
 
     def check_reached(self, shared: SharedBatch | SharedSnapshot) -> None:
         """Check that the workers reach the files and the state; see `Puts.check_reached`."""
-        if not self.sees_files():
+        if not self.sees_files(needed=True):
             raise StateError(
                 f"{shared.where}: the executors do not reach the frozen files at {self._files.address}: use a disk "
                 f"that all machines share, an object store or HDFS (filesLocation=)"
@@ -145,19 +146,20 @@ class SparkPuts:
     def _collected(self, frame: Callable[[SparkSession], DataFrame], tag: str | None = None) -> pa.Table:
         """Run a frame as one job and return its rows. Another thread can stop the job by `tag`."""
         with active_session_kept():
-            session = self._session
-            if tag is not None:
-                session.addTag(tag)
             try:
-                return frame(session).toArrow()
+                session = self._session
+                if tag is None:
+                    return frame(session).toArrow()
+                session.addTag(tag)
+                try:
+                    return frame(session).toArrow()
+                finally:
+                    session.removeTag(tag)
             except Exception as error:
                 better = translated(error)
                 if better is error:
                     raise
                 raise better from error
-            finally:
-                if tag is not None:
-                    session.removeTag(tag)
 
     def close(self) -> None:
         """Stop running jobs, and release the session. A task that still runs is refused, or changes nothing."""
