@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyarrow import types as kinds
 
 from trident_state.binary import replace_rows
-from trident_state.delta.columns import Numbers, Rows
+from trident_state.delta.columns import Numbers, Rows, buckets_of
 from trident_state.rules import combined
 from trident_state.state_shape import Combine
 
@@ -43,8 +43,10 @@ class _Recipe(msgspec.Struct, frozen=True, omit_defaults=True):
 def rows_kind(combine: Combine, value: pa.DataType, expires: bool) -> str:
     """Return the kind of the rows of a state's table, as the table's properties keep it.
 
-    Rows are deltas if the combination is one that every reader can make. Values that may expire are always whole: a
-    batch that finds a value expired begins anew, which the sum of its rows would not show.
+    Rows are deltas if the combination is one that every reader can make, and gives the same value in whichever order
+    the rows are combined: a merge combines some of them first. A sum of floating-point numbers does not, because it
+    rounds. Values that may expire are always whole: a batch that finds a value expired begins anew, which the sum of
+    its rows would not show.
     """
     recipe = None if expires else _recipe(combine, value)
     return WHOLE if recipe is None else msgspec.json.encode(recipe).decode()
@@ -61,8 +63,8 @@ def _recipe(combine: Combine, value: pa.DataType) -> _Recipe | None:
         if None in parts:
             return None
         return _Recipe(parts=tuple(part for part in parts if part is not None), zeros_leave=combine.zeros_leave)
-    numeric = kinds.is_integer(value) or kinds.is_floating(value) or kinds.is_decimal(value) or kinds.is_duration(value)
-    if combine.native == "sum" and numeric:
+    exact = kinds.is_integer(value) or kinds.is_decimal(value) or kinds.is_duration(value)
+    if combine.native == "sum" and exact:
         return _Recipe(combine.native)
     if combine.native in ("min", "max") and not kinds.is_nested(value) and not kinds.is_null(value):
         return _Recipe(combine.native)
@@ -80,21 +82,29 @@ def _never(stored: Any, delta: Any) -> Any:
 
 
 def fold(parts: Iterable[Rows], keys: pa.Array, kind: pa.DataType, combine: Combine | None, where: str) -> Folded:
-    """Return the values of distinct encoded keys from the rows of files, which come in the order of their batches."""
+    """Return the values of distinct encoded keys from the rows of files, which come in the order of their batches.
+
+    Each part is sorted by bucket. Its rows are looked up among the keys of its buckets alone: a table of all keys, made
+    for each part of a large file, would take most of the time.
+    """
     values, txids = pa.nulls(len(keys), kind), np.full(len(keys), -1, np.int64)
+    buckets = buckets_of(keys)
+    order = np.argsort(buckets, kind="stable")
+    buckets, keys = buckets[order], keys.take(pa.array(order))
     for rows in parts:
         if not len(rows.txids):
             continue
-        at = pa.compute.index_in(rows.keys, value_set=keys)
+        first, end = np.searchsorted(buckets, [rows.buckets[0], rows.buckets[-1] + 1])
+        at = pa.compute.index_in(rows.keys, value_set=keys[first:end])
         new, found = rows.values, rows.txids
         if at.null_count:
             hits = at.is_valid()
             at, new, found = at.filter(hits), new.filter(hits), found[hits.to_numpy(zero_copy_only=False)]
-        slots = at.to_numpy().astype(np.int64)
+        slots = order[first + at.to_numpy().astype(np.int64)]
         if not len(slots):
             continue
         if combine is not None:
-            new = combined(combine, values.take(at), new, where)
+            new = combined(combine, values.take(pa.array(slots)), new, where)
         values = replace_rows(values, slots, new)
         txids[slots] = found
     return Folded(values, txids)
@@ -112,7 +122,7 @@ def used_range(combine: Combine | None, values: pa.Array) -> int:
         columns = zip(combine.parts, values.flatten(), strict=True)
         return max((used_range(part, column) for part, column in columns), default=0)
     kind = values.type
-    if combine.native != "sum" or kinds.is_floating(kind):
+    if combine.native != "sum":
         return 0
     if kinds.is_duration(kind):
         values, kind = values.cast(pa.int64()), pa.int64()

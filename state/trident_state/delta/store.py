@@ -16,13 +16,13 @@ from trident.base.errors import (
     StateClosedError,
     StateOwnedError,
     StateRecoveringError,
+    StateShapeError,
 )
 from trident.files.delta_folder import TableFolder
 from trident_state.binary import concatenate, in_halves
 from trident_state.checks import (
     check_newest,
     check_next_batch,
-    check_unchanged_option,
     check_update_types,
 )
 from trident_state.delta.batch_rows import BatchRows, check_parts_distinct
@@ -135,7 +135,7 @@ class DeltaStore:
         with self._writing:
             version = self._present(self._table.look())
             check_newest(self._where, version.lease, lease)
-            check_unchanged_option(self._where, "rows", version.rows, self._declared_rows(version))
+            self._check_rows(version)
             if version.lease != lease:
                 # An older table does not say from which txid on it is kept; its merges do not name what they replaced.
                 kept = version.marker if version.kept is None else version.kept
@@ -143,9 +143,16 @@ class DeltaStore:
                 self._table.commit(version, numbers, {"lease": lease, "kept": kept})
             self._lease = lease
 
-    def _declared_rows(self, version: TableVersion) -> str:
-        """Return the kind of rows that the state is to have. A state of whole values stays one."""
-        return WHOLE if version.rows == WHOLE else self._rows
+    def _check_rows(self, version: TableVersion) -> None:
+        """Raise StateShapeError if the table's rows are changes, and the state needs others. Whole values fit."""
+        if version.rows not in (WHOLE, self._rows):
+            raise StateShapeError(
+                f"{self._where} is a table of changes (rows={version.rows}), but as it is declared it needs whole "
+                f"values: because of ttlSecs=, or because it sums floating-point numbers, of which earlier versions "
+                f"stored changes. Nothing was changed. Declare it as before, or give the new state another name= "
+                f"(initialState= can begin it with the values of this one), or drop this one (dropState: its values "
+                f"are lost, so export them first), or reset the topology"
+            )
 
     # --- write -----------------------------------------------------------------------------------------------
 
