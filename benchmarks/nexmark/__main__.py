@@ -7,11 +7,12 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from benchmarks.nexmark.checking import check, check_killed
+from benchmarks.nexmark.checking import check, check_flink, check_killed
 from benchmarks.nexmark.events import Events, make_events
+from benchmarks.nexmark.flink import Flink
 from benchmarks.nexmark.oracle import ANSWERS
 from benchmarks.nexmark.program import session
-from benchmarks.nexmark.timed import Times, measure, write
+from benchmarks.nexmark.timed import Times, measure, start_of_flink, write
 from benchmarks.nexmark.topics import send
 from benchmarks.report import RESULTS
 from tests.support.kafka import KafkaBroker
@@ -32,6 +33,7 @@ def main() -> None:
     )
     parser.add_argument("--only", nargs="+", choices=ANSWERS, default=list(ANSWERS), help="these queries alone")
     parser.add_argument("--engines", nargs="+", choices=ENGINES, default=list(ENGINES), help="these engines alone")
+    parser.add_argument("--flink", action="store_true", help="Flink SQL too; its jars (260 MB) are fetched once")
     parser.add_argument("--rounds", type=int, default=3, help="of which the median is taken")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder for nexmark.json and nexmark.md")
     parser.add_argument("--remark", default="", help="what a reader has to know of this run: other work of the machine")
@@ -44,30 +46,39 @@ def main() -> None:
         if asked.source == "kafka":
             events = send(events, stack.enter_context(KafkaBroker(folder / "kafka")))
         spark = session(events, folder) if asked.engines != ["embedded"] or not asked.check else None
+        flink = stack.enter_context(Flink(folder / "flink")) if asked.flink else None
         if asked.check:
-            _check(asked, events, folder, spark)
+            _check(asked, events, folder, spark, flink)
         else:
-            _time(asked, events, make_events(folder / "warm", 10_000, 2), spark)
+            _time(asked, events, make_events(folder / "warm", 10_000, 2), spark, flink)
         if spark:
             spark.stop()
 
 
-def _check(asked: argparse.Namespace, events: Events, folder: Path, spark: SparkSession | None) -> None:
+def _check(
+    asked: argparse.Namespace, events: Events, folder: Path, spark: SparkSession | None, flink: Flink | None
+) -> None:
     for engine in asked.engines:
         killed = [query for query in asked.only if engine == "embedded" or query in KILLED_ON_SPARK]
         for done in check(events, folder, asked.only, engine, spark):
             print(f"{done.query} {engine}: {done.rows} rows, all right", flush=True)
         for done in check_killed(events, folder, killed, engine, spark):
             print(f"{done.query} {engine}, killed at {done.killed}: {done.rows} rows, all right", flush=True)
+    for done in check_flink(events, folder, asked.only, flink) if flink else ():
+        print(f"{done.query} {done.engine}: {done.rows} rows, all right", flush=True)
 
 
-def _time(asked: argparse.Namespace, events: Events, warm: Events, spark: SparkSession | None) -> None:
+def _time(
+    asked: argparse.Namespace, events: Events, warm: Events, spark: SparkSession | None, flink: Flink | None
+) -> None:
     times: list[Times] = []
     notes = {name: vars(asked)[name] for name in ("events", "batches", "rounds", "remark")}
     for query in asked.only:
-        times.append(measure(events, warm, query, asked.engines, asked.rounds, spark))
+        times.append(measure(events, warm, query, asked.engines, asked.rounds, spark, flink))
         print(f"{query}: processor seconds {dict(times[-1].processor)}", flush=True)
         write(times, notes, asked.out)
+    if flink:
+        write(times, {**notes, "flink": start_of_flink(flink, asked.rounds)}, asked.out)
     print((asked.out / "nexmark.md").read_text())
 
 

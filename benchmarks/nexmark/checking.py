@@ -8,6 +8,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from benchmarks.nexmark.events import Events
+from benchmarks.nexmark.flink import Flink, prepare
+from benchmarks.nexmark.flink_queries import COMPARED
 from benchmarks.nexmark.oracle import Oracle
 from benchmarks.nexmark.program import run, run_killed
 from trident.plan.topology_protocol import EngineName
@@ -21,7 +23,7 @@ class Checked:
     """A right result."""
 
     query: str
-    engine: EngineName
+    engine: str
     rows: int
     killed: str = ""
     """The point at which the driver was killed, if it was."""
@@ -47,3 +49,13 @@ def check_killed(
         run_killed(events, query, engine, place, point)
         rows = oracle.check(query, f"{engine} killed at {point}", run(events, query, engine, place, spark))
         yield Checked(query, engine, rows, point)
+
+
+def check_flink(events: Events, folder: Path, queries: Sequence[str], flink: Flink) -> Iterator[Checked]:
+    """Run queries of which Flink's rows can be compared; of updated rows, those that are left in the end."""
+    prepare(events)
+    oracle = Oracle(events, ended=True)
+    for query in queries:
+        if query in COMPARED:
+            found = flink.run(events, query, folder / f"{query}-flink", kept=True)
+            yield Checked(query, "flink", oracle.check(query, "flink", found, ours=False))

@@ -19,7 +19,7 @@ class Answer:
     sql: str
     found: str = "SELECT * FROM found"
     theirs: str = ""
-    """The rows that are right in Structured Streaming, if it gives the words of the query another meaning."""
+    """The rows that are right in the peers, if they give the words of the query another meaning."""
 
 
 def _sessions(apart: str) -> str:
@@ -150,14 +150,20 @@ ANSWERS = {
 
 
 class Oracle:
-    """DuckDB over the files of the events."""
+    """DuckDB over the files of the events.
 
-    def __init__(self, events: Events) -> None:
+    A window has a result if the watermark has reached its end; if the stream has `ended`, every window has one.
+    """
+
+    def __init__(self, events: Events, ended: bool = False) -> None:
         self._duck = duckdb.connect()
         self._duck.execute("SET TimeZone = 'UTC'")
         for table in SCHEMAS:
             self._duck.execute(f"CREATE VIEW {table} AS SELECT * FROM '{events.files(table)}'")
-        marks = ", ".join(f"(SELECT max(dateTime) - INTERVAL '{LATE}' FROM {table}) AS {table}" for table in SCHEMAS)
+        lateness = "-1 day" if ended else LATE
+        marks = ", ".join(
+            f"(SELECT max(dateTime) - INTERVAL '{lateness}' FROM {table}) AS {table}" for table in SCHEMAS
+        )
         self._duck.execute(f"CREATE TABLE watermarks AS SELECT {marks}")
 
     def check(self, query: str, who: str, found: pa.Table, ours: bool = True) -> int:

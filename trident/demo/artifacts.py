@@ -51,11 +51,21 @@ def first_fetched(artifacts: Sequence[str]) -> tuple[Path, str]:
     return folder, "; ".join(reasons)
 
 
+def in_cache(artifact: str) -> bool:
+    """Return whether an artifact has been fetched."""
+    return _folder(artifact).is_dir()
+
+
+def _folder(artifact: str) -> Path:
+    _, name, version, *classifier = artifact.split(":")
+    return cache_folder() / "-".join((name, version, *filter(None, classifier)))
+
+
 @cache
 def _resolve(artifact: str) -> tuple[Path, str]:
     """Return the folder for an artifact's jars, and the reason why the jars are missing; "" if they are there."""
     group, name, version, *classifier = artifact.split(":")
-    folder = cache_folder() / "-".join((name, version, *filter(None, classifier)))
+    folder = _folder(artifact)
     if folder.is_dir():
         return folder, ""
     ivy = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"), None)
