@@ -33,7 +33,7 @@ def main() -> None:
     )
     parser.add_argument("--only", nargs="+", choices=ANSWERS, default=list(ANSWERS), help="these queries alone")
     parser.add_argument("--engines", nargs="+", choices=ENGINES, default=list(ENGINES), help="these engines alone")
-    parser.add_argument("--flink", action="store_true", help="Flink SQL too; its jars (260 MB) are fetched once")
+    parser.add_argument("--flink", action="store_true", help="Flink SQL too; its jars (200 MB) are fetched once")
     parser.add_argument("--rounds", type=int, default=3, help="of which the median is taken")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder for nexmark.json and nexmark.md")
     parser.add_argument("--remark", default="", help="what a reader has to know of this run: other work of the machine")
