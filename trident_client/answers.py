@@ -108,21 +108,20 @@ class JsonAnswers:
         )
 
     def changes(self, parts: Sequence[Mapping[str, Any]], snapshot: bool) -> tuple[ServedRows, ServedRows]:
-        fields, types, keys = (parts[0][name] for name in ("fields", "types", "keys"))
+        fields, keys = parts[0]["fields"], parts[0]["keys"]
         entries: dict[str, Sequence[Any]] = {}
         removed: dict[str, Sequence[Any]] = {}
         for part in parts:
-            for row in part["rows"]:
+            types = part["types"]  # of values that a user's function shows: each part has types of its values
+            for row, values in zip(part["rows"], decoded(part["rows"], types), strict=True):
                 key = json.dumps(row[: len(keys)])
-                entries[key] = row
+                entries[key] = values
                 removed.pop(key, None)
-            for row in part["removed"]:
+            for row, values in zip(part["removed"], decoded(part["removed"], types[: len(keys)]), strict=True):
                 key = json.dumps(row)
-                removed[key] = row
+                removed[key] = values
                 entries.pop(key, None)
-        changed = ServedRows(fields, decoded([*entries.values()], types))
-        gone = [] if snapshot else [*removed.values()]
-        return changed, ServedRows(keys, decoded(gone, types[: len(keys)]))
+        return ServedRows(fields, [*entries.values()]), ServedRows(keys, [] if snapshot else [*removed.values()])
 
 
 class Session:

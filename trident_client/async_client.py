@@ -65,12 +65,11 @@ async def _changes(
                         await response.aread()
                     if (error := conversation.outcome(response, {})) is None:
                         connected, events = True, EventReader()
-                        async for line in response.aiter_lines():
-                            if (event := events.take(line)) is None:
-                                continue
-                            if (change := reader.take(event)) is not None:
-                                conversation.note_change(response, change)
-                                yield change
+                        async for piece in response.aiter_bytes():
+                            for event in events.take(piece):
+                                if (change := reader.take(event)) is not None:
+                                    conversation.note_change(response, change)
+                                    yield change
             except conversation.unreachable as unreachable:
                 error = conversation.no_answer(unreachable)
             if connected:  # from here on the client waits for a server to answer

@@ -1,6 +1,8 @@
-"""The changes of a state as a client gets them: lines are parsed to events, and parts are joined to whole changes."""
+"""The changes of a state as a client gets them: bytes are parsed to events, and parts are joined to whole changes."""
 
 import json
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, NamedTuple
@@ -44,27 +46,41 @@ class Event(NamedTuple):
     id: str | None
 
 
+_LINE_END = re.compile(rb"\r\n|\n|\r(?=.)", re.DOTALL)
+"""The end of a line of Server-Sent Events. A carriage return counts only if the next byte shows which end it is.
+
+Text has more characters at which `str.splitlines`, and so the lines of httpx, end: U+2028, U+2029, U+0085 and others.
+A value may contain them."""
+
+
 class EventReader:
-    """A parser of Server-Sent Events. It gets the lines of a stream one by one.
+    r"""A parser of Server-Sent Events. It gets the bytes of a stream piece by piece.
 
     >>> reader = EventReader()
-    >>> [reader.take(line) for line in ("id: 7", "event: position", 'data: {"txid":7}', "")][-1]
-    Event(kind='position', data='{"txid":7}', id='7')
+    >>> list(reader.take(b"id: 7\r\nevent: position\ndata: {}")), list(reader.take(b"\n\n"))
+    ([], [Event(kind='position', data='{}', id='7')])
     """
 
     def __init__(self) -> None:
         self._fields: dict[str, str] = {}
+        self._line: list[bytes] = []
+        """The parts of a line whose end has not come. They are joined once, because a line may have many megabytes."""
 
-    def take(self, line: str) -> Event | None:
-        """Add a line. Return the event that this line completes; None if it completes none."""
-        if line:
-            name, _, value = line.partition(":")
-            self._fields[name] = value.removeprefix(" ")
-            return None
-        fields, self._fields = self._fields, {}
-        if "data" not in fields:
-            return None  # a comment
-        return Event(fields.get("event", "message"), fields["data"], fields.get("id"))
+    def take(self, piece: bytes) -> Iterator[Event]:
+        """Add bytes, and yield the events that they complete."""
+        if self._line and self._line[-1].endswith(b"\r"):
+            piece = self._line.pop() + piece
+        *ended, rest = _LINE_END.split(piece)
+        for end in ended:
+            line, self._line = b"".join([*self._line, end]).decode(), []
+            if line:
+                name, _, value = line.partition(":")
+                self._fields[name] = value.removeprefix(" ")
+                continue
+            fields, self._fields = self._fields, {}
+            if "data" in fields:  # otherwise a comment
+                yield Event(fields.get("event", "message"), fields["data"], fields.get("id"))
+        self._line.append(rest)
 
 
 class ChangesReader(Generic[RowsT]):
@@ -96,8 +112,8 @@ class ChangesReader(Generic[RowsT]):
     def take(self, event: Event) -> Change[RowsT] | None:
         """Return the change that this event completes; None if the change is not complete.
 
-        Raises StateEndedError after a drop or a reset, and ChangesMissedError if changes were missed, unless this
-        reader takes snapshots.
+        Raises StateEndedError after a drop or a reset, ChangesMissedError if changes were missed, unless this reader
+        takes snapshots, and ServerError if the change does not begin at this reader's position.
         """
         told = json.loads(event.data)
         if event.kind == "position":
@@ -115,11 +131,22 @@ class ChangesReader(Generic[RowsT]):
                 # (guard "feed, parts").
                 self._parts = []
             self._parts.append(told)
+            self._check_gap(event.kind, self._parts[0])
             if told["last"]:
                 self.position = event.id
                 assert event.id is not None
                 return self._joined(event.kind == "snapshot", event.id)
         return None
+
+    def _check_gap(self, kind: str, part: Mapping[str, Any]) -> None:
+        """Refuse a change without its first part, or one that does not begin at the position: a part was lost."""
+        known = None if self.position is None or kind == "snapshot" else int(self.position.rpartition("-")[2])
+        if not part["first"] or known not in (None, part["after"]):
+            raise errors.ServerError(
+                f"{self._path}: changes of the state are missing before a change of the batches {part['after']} to "
+                f"{part['txid']}, for a reader at position {self.position}: the server, or a proxy before it, left "
+                f"them out; ask for the changes once more from this position, after={self.position!r}"
+            )
 
     def _joined(self, snapshot: bool, position: str) -> Change[RowsT]:
         """Return all parts as one change."""

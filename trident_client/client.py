@@ -65,12 +65,11 @@ def _changes(
                         response.read()
                     if (error := conversation.outcome(response, {})) is None:
                         connected, events = True, EventReader()
-                        for line in response.iter_lines():
-                            if (event := events.take(line)) is None:
-                                continue
-                            if (change := reader.take(event)) is not None:
-                                conversation.note_change(response, change)
-                                yield change
+                        for piece in response.iter_bytes():
+                            for event in events.take(piece):
+                                if (change := reader.take(event)) is not None:
+                                    conversation.note_change(response, change)
+                                    yield change
             except conversation.unreachable as unreachable:
                 error = conversation.no_answer(unreachable)
             if connected:  # from here on the client waits for a server to answer

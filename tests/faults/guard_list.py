@@ -3106,6 +3106,22 @@ GUARDS = [
         "tests/server/test_feed.py -k begins_again_has_nothing",
     ),
     Guard(
+        "feed, ends of lines",
+        "a text in a state that looks like the end of a line hides a change from the followers of a feed",
+        "trident_client/changes.py",
+        'rb"\\r\\n|\\n|\\r(?=.)"',
+        'rb"\\r\\n|\\n|\\r(?=.)|\\xe2\\x80\\xa8"',
+        "tests/server/test_plain_client.py -k ends_of_lines",
+    ),
+    Guard(
+        "feed, no gap",
+        "a client takes a change although it did not get the change before it",
+        "trident_client/changes.py",
+        'if not part["first"] or known not in (None, part["after"]):',
+        "if False:",
+        "tests/server/test_plain_client.py -k begin_at_the_position",
+    ),
+    Guard(
         "client, what it has seen",
         "a client reads less than before from a server that does not know to wait",
         "trident_client/conversation.py",

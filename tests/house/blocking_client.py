@@ -34,7 +34,7 @@ _WORDS = {
     r"\basync_(?=client)": "",
     r"\banext\(": "next(",
     r"__a(enter|exit|next)__": r"__\1__",
-    r"\ba(close|read|iter_lines)\b": r"\1",
+    r"\ba(close|read|iter_bytes)\b": r"\1",
 }
 """Patterns of the source, and their texts in the target, in the order in which they are replaced."""
 

@@ -2,9 +2,11 @@
 
 import asyncio
 import copy
+import json
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +15,10 @@ import trident
 import trident_client
 from tests.server.conftest import Serving
 from trident import TridentTopology
-from trident.errors import DRPCNotFoundError, StateKeyError
+from trident.errors import DRPCNotFoundError, ServerError, StateKeyError
 from trident.spouts import FeederBatchSpout
 from trident.state import MemoryMapState
+from trident_client.changes import ChangesReader, Event, EventReader
 
 FIELDS = (
     "id long, text string, price decimal(20,4), day date, at timestamp, local timestamp_ntz, ratio double, "
@@ -83,6 +86,64 @@ def test_a_feed_gives_the_same_changes(serving: Serving) -> None:
         assert feeds[0].position == feeds[1].position
 
 
+ENDS = "\u2028 \u2029 \x85 \x1c \x0b \x0c \r \r\n \n".split(" ")
+"""Characters at which some readers of text end a line."""
+
+
+def test_texts_that_look_like_ends_of_lines_arrive_in_a_feed(tmp_path: Path) -> None:
+    """A reader that ends lines at one of them gets broken JSON, or leaves out a change that a chosen text hides."""
+    topology, feeder = TridentTopology(), FeederBatchSpout("word string, n long")
+    topology.newStream("rows", feeder).toTable("word", MemoryMapState.opaque(), name="rows")
+    with (
+        topology.start(engine="embedded", name="ends", checkpointLocation=tmp_path) as running,
+        running.serve() as server,
+        trident_client.DRPCClient(server.url) as client,
+    ):
+        hidden = [f"z{end}event: note{end}data: 1{end}y" for end in ENDS]
+        feeder.feed([(text, 1) for text in hidden])
+        running.processAllAvailable()
+        feed = client.changes("rows", snapshot=True)
+        assert sorted(next(feed).rows) == sorted((text, (1,)) for text in hidden)
+        for txid, text in enumerate(hidden, 2):
+            feeder.feed([(text, txid)])
+            running.processAllAvailable()
+            change = next(feed)
+            assert (change.after, change.txid, change.rows) == (txid - 1, txid, [(text, (txid,))])
+
+        async def followed() -> list[Any]:
+            async with trident_client.AsyncDRPCClient(server.url) as client:
+                async for change in client.changes("rows", after=1):
+                    return change.rows
+            raise AssertionError("no change")
+
+        assert sorted(asyncio.run(followed())) == sorted((text, (txid,)) for txid, text in enumerate(hidden, 2))
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_an_event_is_the_same_however_its_bytes_are_cut(end: bytes) -> None:
+    data = 'data: "ü\u2028\u2029\x85 \U0001f600"'
+    stream = end.join(text.encode() for text in ("id: 7", "event: change", data, "", ": still here", "", ""))
+    for size in range(1, len(stream) + 1):
+        reader = EventReader()
+        pieces = [stream[at : at + size] for at in range(0, len(stream), size)]
+        assert [event for piece in pieces for event in reader.take(piece)] == [Event("change", data[6:], "7")], size
+
+
+def test_a_change_that_does_not_begin_at_the_position_is_refused() -> None:
+    def part(after: int, *, first: bool = True) -> Event:
+        told: dict[str, Any] = {"after": after, "txid": after + 1, "committedAt": None, "first": first, "last": True}
+        told |= {"fields": ["word"], "types": ["string"], "keys": ["word"], "rows": [["dog"]], "removed": []}
+        return Event("change", json.dumps(told), f"6f1c-1-0.5be2-{after + 1}")
+
+    reader = ChangesReader(trident_client.answers.JsonAnswers(), "counts", None, False)
+    assert (change := reader.take(part(3))) is not None and change.rows == [("dog",)]
+    for wrong in (part(5), part(2), part(4, first=False)):
+        with pytest.raises(ServerError, match="left them out; ask for the changes once more.*, after='6f1c-1-0.5be2-4"):
+            reader.take(wrong)
+        reader.sent()  # over another connection
+    assert reader.take(part(4)) is not None
+
+
 def test_parts_of_a_change_become_one() -> None:
     form = trident_client.answers.JsonAnswers()
     base = {"fields": ["day", "n"], "types": ["date", "bigint"], "keys": ["day"]}
@@ -95,6 +156,17 @@ def test_parts_of_a_change_become_one() -> None:
     assert sorted(rows) == [(date(2026, 1, 2), 5), (date(2026, 1, 3), 3)]
     assert (removed, removed.fields) == ([(date(2026, 1, 1),)], ("day",))
     assert form.changes(parts, snapshot=True)[1] == []
+
+
+def test_each_part_of_a_change_has_types_of_its_values() -> None:
+    """A user's `present` without an annotation may show values of other types in a later part."""
+    base: dict[str, Any] = {"fields": ["n", "shown"], "keys": ["n"], "removed": []}
+    parts = [
+        {**base, "types": ["bigint", "struct<a:bigint>"], "rows": [[1, {"a": 1}]]},
+        {**base, "types": ["bigint", "struct<a:bigint,b:date>"], "rows": [[2, {"a": 2, "b": "2026-01-01"}]]},
+    ]
+    rows, _ = trident_client.answers.JsonAnswers().changes(parts, snapshot=False)
+    assert rows == [(1, (1,)), (2, (2, date(2026, 1, 1)))]
 
 
 def test_errors_are_those_of_the_other_client(serving: Serving) -> None:

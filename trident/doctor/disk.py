@@ -62,8 +62,9 @@ def space(folder: Path, least: int = LEAST_FREE) -> Iterable[Finding]:
 def _kind(folder: Path) -> str:
     """Return the kind of the file system that has a folder; "" if this system does not say."""
     try:
-        mounts = [line.split() for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()]
+        text = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
         return ""
+    mounts = [line.split(" ") for line in text.split("\n") if line]
     inside = [(at, kind) for _, at, kind, *_ in mounts if folder == Path(at) or Path(at) in folder.parents]
     return max(inside, key=lambda mount: len(mount[0]), default=("", ""))[1]

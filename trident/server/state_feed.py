@@ -191,7 +191,7 @@ class StateFeed:
 
     async def _piece(self, reader: "_Reader", part: Change, first: bool) -> bytes:
         committed = await self._committed_at(reader, part.txid)
-        body: dict[str, Any] = {"after": part.after, "txid": part.txid, "committedAt": committed}
+        body: dict[str, Any] = {"after": reader.after(part), "txid": part.txid, "committedAt": committed}
         body |= {"first": first, "last": part.last}
         if reader.form == "arrow":
             body |= {"entries": _arrow(part.entries), "gone": _arrow(part.removed)}
@@ -244,6 +244,15 @@ class _Reader:
         """The last txid that was reported to the reader."""
         self.spoke = -_POSITION_SECONDS
         """The monotonic time at which the last event was sent."""
+        self._began = place.txid
+
+    def after(self, part: Change) -> int:
+        """Return the txid after which a part has all changes: that of the last position that the reader got.
+
+        Batches in between that changed nothing are not reported. So the reader sees a change that it lacks (guard
+        "feed, no gap").
+        """
+        return part.after if part.snapshot else max(self._began, self.told)
 
 
 def _read_query(known: str | None, asked: Any) -> tuple[Position | None, bool, str]:

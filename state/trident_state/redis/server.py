@@ -11,7 +11,7 @@ def parse_info(text: bytes) -> dict[str, str]:
     >>> parse_info(b"# Server\r\nredis_version:7.2.4\r\n")["redis_version"]
     '7.2.4'
     """
-    lines = (line.partition(":") for line in text.decode("utf-8", "replace").splitlines() if line[:1] != "#")
+    lines = (line.partition(":") for line in text.decode("utf-8", "replace").split("\r\n") if line[:1] != "#")
     return {name: value for name, colon, value in lines if colon}
 
 
