@@ -3122,6 +3122,14 @@ GUARDS = [
         "tests/server/test_plain_client.py -k begin_at_the_position",
     ),
     Guard(
+        "present, maps",
+        "maps that `present` returns are read with the keys of all rows in each row",
+        "trident/base/values.py",
+        "        return _structs_of if dictsAreStructs else _maps_of\n",
+        "        return _structs_of\n",
+        "tests/reads/test_state_view.py -k present_returns_is_a_map",
+    ),
+    Guard(
         "client, what it has seen",
         "a client reads less than before from a server that does not know to wait",
         "trident_client/conversation.py",

@@ -5,7 +5,9 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyspark.sql import Row
 
 from tests.reads.reading_kit import States, state_node
 from trident.base.errors import (
@@ -15,6 +17,7 @@ from trident.base.errors import (
     StateValueError,
     TridentError,
 )
+from trident.base.values import to_python
 from trident.operations.aggregates.sum import Sum
 from trident.plan.nodes import PersistentAggregate
 from trident.reads.state_description import StateDescription
@@ -142,6 +145,50 @@ def test_values_are_presented_as_the_aggregator_says() -> None:
     assert view.toArrow().to_pydict() == {"word": ["dog"], "count": ["2.5"]}
 
 
+PRESENTED = {
+    "maps": ([{"a": 1}, {"b": None}, {}], pa.map_(pa.string(), pa.int64())),
+    "maps without text": (
+        [{1: {datetime.date(2026, 1, 1): [0.5]}}, {2: {}}],
+        pa.map_(pa.int64(), pa.map_(pa.date32(), pa.list_(pa.float64()))),
+    ),
+    "empty maps": ([{}, {}], pa.map_(pa.string(), pa.null())),
+    "nulls": ([{7: "x"}, None], pa.map_(pa.int64(), pa.string())),
+    "structs": (
+        [Row(a=1, m={"x": 1}), Row(a=None, m={})],
+        pa.struct({"a": pa.int64(), "m": pa.map_(pa.string(), pa.int64())}),
+    ),
+    "tuples": ([(1, 2), ()], pa.list_(pa.int64())),
+}
+
+
+@pytest.mark.parametrize("case", PRESENTED)
+def test_a_dict_that_present_returns_is_a_map_and_a_row_is_a_struct(case: str) -> None:
+    values, kind = PRESENTED[case]
+
+    class Shown(Sum):
+        def present(self, acc: int) -> Any:
+            return values[acc]
+
+    view = view_of(state_node("shown", aggregator=Shown()), {str(at): at for at in range(len(values))})
+    column = view.toArrow().sort_by("word").column("count")
+    assert column.type == kind
+    assert to_python(column) == [list(value) if case == "tuples" else value for value in values]
+    assert view.asColumn(view.multiGet(["0", "1"])).type == kind
+
+
+def test_a_declared_type_of_present_is_that_of_the_column_unless_a_value_is_none_of_it() -> None:
+    class Shown(Sum):
+        def present(self, acc: int) -> dict[str, float]:
+            return {1: {}, 2: {"a": 1}, 3: [7]}[acc]  # type: ignore[return-value]
+
+    for stored, kind in (
+        (1, pa.map_(pa.string(), pa.float64())),
+        (2, pa.map_(pa.string(), pa.float64())),
+        (3, pa.list_(pa.int64())),
+    ):
+        assert view_of(state_node("shown", aggregator=Shown()), {"dog": stored}).toArrow().column("count").type == kind
+
+
 def test_presented_values_that_no_column_can_hold_are_refused_as_a_table() -> None:
     """Arrow would take the datetime for a date."""
 
@@ -152,13 +199,25 @@ def test_presented_values_that_no_column_can_hold_are_refused_as_a_table() -> No
                 2: datetime.datetime(2024, 2, 29),
                 3: object,
                 4: Decimal("1e-99999999"),
+                5: {"n": 1, "name": "ox"},
+                6: {None: 1},
+                7: {2**53 + 1: 1, 0.5: 2},
+                8: Row(n=1),
             }[acc]
 
-    for stored, what in ({"ox": 1, "dog": 2}, "datetime"), ({"ox": 3}, "type"), ({"ox": 4}, "precision"):
+    for stored, what in (
+        ({"ox": 1, "dog": 2}, "datetime"),
+        ({"ox": 3}, "type"),
+        ({"ox": 4}, "precision"),
+        ({"ox": 5}, "str.*a Row may have fields of several"),
+        ({"ox": 6}, "a key of a map cannot be null"),
+        ({"ox": 7}, "double"),
+        ({"ox": 5, "dog": 8}, "are mixed"),
+    ):
         view = view_of(state_node("days", aggregator=Day()), stored)
         with pytest.raises(StateValueError, match=f"state 'days': no column can hold .*{what}"):
             view.toArrow()
-    assert view["ox"] == Decimal("1e-99999999")
+    assert view["ox"] == {"n": 1, "name": "ox"}
 
 
 def test_a_key_with_a_value_that_is_presented_as_none_is_in_the_view() -> None:

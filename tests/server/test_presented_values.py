@@ -1,12 +1,17 @@
 """Values that an aggregator presents, asked over HTTP: the same as in the process, field by field."""
 
+from collections.abc import Iterable
+from datetime import date
 from decimal import Decimal
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+import trident_client
 from trident import (
     Average,
     CollectList,
@@ -25,7 +30,10 @@ from trident import (
     Sum,
     TopK,
     TridentTopology,
+    openState,
 )
+from trident.access.export import json_lines
+from trident.base.values import to_python
 from trident.errors import DRPCArgumentError
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
@@ -78,6 +86,63 @@ def test_a_client_gets_the_values_of_the_process(asked: Any, state: str) -> None
     assert repr(client.get(state, 7)) == repr(local[7])
     scanned = [row for page in client.scan(state) for row in page]
     assert [row["k"] for row in scanned] == list(local)
+
+
+MAPS = "k long, at long, v map<string,long>, days map<date,array<long>>, deep struct<m: map<long,map<string,double>>>"
+DAY = date(2026, 1, 1)
+KEPT = [
+    (1, 1, {"a": 1, "b": None}, {DAY: [1]}, ({1: {"x": 0.5}, 2: {}},)),
+    (2, 1, {"b": 2}, {}, (None,)),
+    (3, 1, {}, {DAY: None}, ({},)),
+    (4, 1, None, None, None),
+]
+
+
+@pytest.mark.parametrize("field", ["v", "days", "deep"])
+def test_maps_that_aggregators_keep_are_maps_for_every_reader(tmp_path: Path, field: str) -> None:
+    """Without the type that is declared, a map is a struct of all keys of all rows, and a key needs to be text."""
+    several = {
+        "last": Last(field),
+        "first": First(field, where=lambda row: row.at == 1),
+        "most": MaxBy(field, "at"),
+        "least": MinBy([field, "k"], "at"),
+        "all": CollectList(field),
+        "new": (f"{field}, at", Latest("at")),
+    }
+    kept = [row[{"v": 2, "days": 3, "deep": 4}[field]] for row in KEPT]
+    topology = TridentTopology()
+    rows = topology.newStream("rows", FixedBatchSpout(MAPS, [KEPT])).groupBy("k")
+    rows.persistentAggregate(MemoryMapState.opaque(), field, Last(), "last", name="one")
+    rows.persistentAggregate(MemoryMapState.opaque(), several, name="several")
+    with topology.start(engine="embedded", name="maps", checkpointLocation=tmp_path) as running:
+        running.processAllAvailable()
+        with running.serve() as server, DRPCClient(server.url) as arrow, trident_client.DRPCClient(server.url) as plain:
+            for name in ("one", "several"):
+                state = running.state(name)
+                values = {key: state.get(key) for key in (1, 2, 3, 4)}
+                assert values == dict(state.items())
+                assert [row.last if name == "several" else row for row in values.values()] == kept
+                spread = [(key, *value) if name == "several" else (key, value) for key, value in values.items()]
+                assert tuples_of(state.toArrow()) == spread
+                assert tuples_of(running.sql(f"from {name} order by k").toArrow()) == spread
+                for client in (arrow, plain):
+                    assert client.multiGet(name, [1, 2, 3, 4]) == [*values.values()]
+                    assert [client.get(name, key) for key in values] == [*values.values()]
+                    assert [*map(tuple, client.range(name))] == spread
+                    assert by_key(map(tuple, next(client.changes(name, snapshot=True)).rows)) == spread
+                with openState("maps", name, tmp_path) as opened:
+                    assert tuples_of(opened.toArrow()) == spread
+                    exported = json_lines(opened.toArrow())
+                    assert exported == json_lines(state.toArrow().rename_columns(opened.toArrow().column_names))
+    assert '{"a": 1, "b": null}' in exported[0] or field != "v"
+
+
+def tuples_of(table: pa.Table) -> list[tuple[Any, ...]]:
+    return by_key(zip(*map(to_python, table.columns), strict=True))
+
+
+def by_key(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    return sorted(rows, key=itemgetter(0))
 
 
 def test_a_field_keeps_its_kind_of_number(asked: Any) -> None:

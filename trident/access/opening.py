@@ -296,14 +296,14 @@ def _described(state: str, kind: StateKind, fingerprint: Fingerprint, known: _Kn
     presents = {field: getattr(one, "present", None) for field, one in known.items()}
     types = _shown_types(fingerprint.value, known)
     if None in presents:
-        return StateDescription(state, kind, shape, output, presents[None], types=types)
+        return StateDescription(state, kind, shape, output, types, presents[None])
     parts = {str(field): present for field, present in presents.items()}
     row = Row(*parts)
 
     def present(value: Any) -> Any:
         return row(*(presented(own, each) for own, each in zip(parts.values(), value, strict=True)))
 
-    return StateDescription(state, kind, shape, output, present if any(parts.values()) else None, parts, types)
+    return StateDescription(state, kind, shape, output, types, present if any(parts.values()) else None, parts)
 
 
 def _shown_types(value: pa.DataType, known: _Known) -> tuple[pa.DataType | None, ...]:

@@ -6,8 +6,11 @@ bytes, Decimal, date, aware datetime (timestamp), naive datetime (timestamp_ntz)
 
 import datetime
 from collections.abc import Callable
+from functools import partial
+from itertools import accumulate
 from typing import Any
 
+import numpy
 import pyarrow as pa
 from pyarrow import types as kinds
 from pyspark.sql import Row
@@ -60,7 +63,7 @@ def _converter(kind: pa.DataType, within_key: bool = False) -> Callable[[Any], A
 
     Within a key of a map a list becomes a tuple, because a list cannot be a key of a dict.
     """
-    if kinds.is_list(kind) or kinds.is_large_list(kind):
+    if kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind):
         convert = _converter(kind.value_type, within_key)
         if within_key:
             return lambda items: tuple(item if item is None or convert is None else convert(item) for item in items)
@@ -110,35 +113,67 @@ def to_arrow(values: list[Any], kind: pa.DataType, exact: bool | None = None) ->
         raise NotAccepted(values, kind, 0, str(error)) from error
 
 
-def infer_arrow(values: list[Any]) -> pa.Array:
-    """Return values without a declared type as a column of the type that Arrow infers; a Row becomes a struct.
+def infer_arrow(values: list[Any], dictsAreStructs: bool = False) -> pa.Array:
+    """Return values without a declared type as a column of a type that holds all of them.
 
-    Arrow alone would take a Row for a list of its values, and convert the whole numbers in it to doubles. Raises an
-    ArrowException, OverflowError or TypeError if no type holds all values, NotAccepted if dates and times are mixed.
+    A Row becomes a struct, a dict a map, or with `dictsAreStructs` a struct. Arrow alone would take a dict for a struct
+    of the keys of all dicts, and a Row for a list of its values. Raises an ArrowException, OverflowError, TypeError or
+    ValueError if no type holds all values: Arrow's, or NotAccepted if dates and times are mixed.
 
-    >>> infer_arrow([Row(n=2, mean=1.5)]).to_pylist()
-    [{'n': 2, 'mean': 1.5}]
+    >>> infer_arrow([Row(n=2, mean=1.5)]).to_pylist(), to_python(infer_arrow([{7: "a"}, None, {}]))
+    ([{'n': 2, 'mean': 1.5}], [{7: 'a'}, None, {}])
     """
-    plain = [_without_rows(value) for value in values]
-    array = pa.array(plain)
+    builders = {_build_of(value, dictsAreStructs) for value in values if value is not None}
+    if len(builders) > 1:
+        raise TypeError("arrays, maps, structs and other values are mixed")
+    (build,) = builders or {None}
+    if build is not None:
+        return build(values, partial(infer_arrow, dictsAreStructs=dictsAreStructs))
+    array = pa.array(values)
     # Beside other times Arrow takes a datetime for a date, and a time without a zone for one in UTC.
-    return to_arrow(plain, array.type) if _holds_times(array.type) else array
+    return to_arrow(values, array.type) if kinds.is_timestamp(array.type) or kinds.is_date(array.type) else array
 
 
-def _holds_times(kind: pa.DataType) -> bool:
-    if kinds.is_nested(kind):
-        return any(_holds_times(kind.field(at).type) for at in range(kind.num_fields))
-    return bool(kinds.is_timestamp(kind) or kinds.is_date(kind))
+_Infer = Callable[[list[Any]], pa.Array]
 
 
-def _without_rows(value: Any) -> Any:
-    if isinstance(value, Row) and hasattr(value, "__fields__"):
-        return {name: _without_rows(item) for name, item in zip(value.__fields__, value, strict=True)}
-    if isinstance(value, list | tuple):
-        return [_without_rows(item) for item in value]
+def _build_of(value: Any, dictsAreStructs: bool) -> Callable[[list[Any], _Infer], pa.Array] | None:
+    """Return the function that makes a column of values like this one; None for a value without parts."""
     if isinstance(value, dict):
-        return {name: _without_rows(item) for name, item in value.items()}
-    return value
+        return _structs_of if dictsAreStructs else _maps_of
+    if isinstance(value, Row) and hasattr(value, "__fields__"):
+        return _structs_of
+    return _lists_of if isinstance(value, list | tuple | set | frozenset | numpy.ndarray) else None
+
+
+def _structs_of(values: list[Any], infer: _Infer) -> pa.Array:
+    fields = [value.asDict() if isinstance(value, Row) else value for value in values]
+    names = dict.fromkeys(name for each in fields if each is not None for name in each)
+    if not names or not all(isinstance(name, str) for name in names):
+        return pa.array(fields)
+    columns = [infer([None if each is None else each.get(name) for each in fields]) for name in names]
+    return pa.StructArray.from_arrays(columns, names=list(names), mask=pa.array([each is None for each in fields]))
+
+
+def _maps_of(values: list[Any], infer: _Infer) -> pa.Array:
+    keys = [key for value in values if value for key in value]
+    if any(key is None for key in keys):
+        raise TypeError("a key of a map cannot be null")
+    items = infer([item for value in values if value for item in value.values()])
+    return pa.MapArray.from_arrays(_offsets(values), infer(keys) if keys else pa.array([], pa.string()), items)
+
+
+def _lists_of(values: list[Any], infer: _Infer) -> pa.Array:
+    items = [item for value in values if value is not None for item in value]
+    return pa.ListArray.from_arrays(_offsets(values), infer(items))
+
+
+def _offsets(values: list[Any]) -> pa.Array:
+    """Return the place at which the parts of each value begin, null for a null, and then the number of all parts."""
+    ends = accumulate((0 if value is None else len(value) for value in values), initial=0)
+    return pa.array(
+        [None if value is None else end for end, value in zip(ends, [*values, ()], strict=True)], pa.int32()
+    )
 
 
 def exact_type(kind: pa.DataType) -> type | None:

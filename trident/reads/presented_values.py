@@ -11,7 +11,7 @@ from trident.base.errors import StateValueError, TridentError, UserFunctionError
 from trident.base.names import brief
 from trident.base.short_texts import raised
 from trident.base.step import is_ours
-from trident.base.values import infer_arrow, to_arrow, to_python
+from trident.base.values import NotAccepted, infer_arrow, to_arrow, to_python
 from trident.base.years import entry_text
 from trident.reads.state_description import StateDescription
 
@@ -21,7 +21,7 @@ class PresentedValues:
 
     def __init__(self, state: StateDescription) -> None:
         self._name, self._shape = state.name, state.shape
-        self._present, self._parts = state.present, state.parts
+        self._present, self._parts, self._types = state.present, state.parts, state.types
 
     def of(self, values: list[Any], entries: pa.Table | pa.RecordBatch) -> list[Any]:
         """Return stored `values`, which belong to `entries`, as readers see them."""
@@ -32,12 +32,11 @@ class PresentedValues:
         if self._present is None:
             return to_arrow(values, self._shape.value)
         if self._parts is None:
-            return self.inferred(values)
-        columns = []
-        for at, present in enumerate(self._parts.values()):
-            column = [None if value is None else value[at] for value in values]
-            stored = self._shape.value.field(at).type
-            columns.append(to_arrow(column, stored) if present is None else self.inferred(column))
+            return self._typed(values, self._types[0])
+        columns = [
+            self._typed([None if value is None else value[at] for value in values], kind)
+            for at, kind in enumerate(self._types)
+        ]
         missing = pa.array([value is None for value in values], pa.bool_())
         return pa.StructArray.from_arrays(columns, names=list(self._parts), mask=missing)
 
@@ -46,19 +45,28 @@ class PresentedValues:
         parts = self._parts or {}
         *keys, values = table.columns
         columns = [
-            column if present is None else self.inferred(self._shown_by(present, to_python(column), table))
-            for present, column in zip(parts.values(), values.flatten(), strict=True)
+            column if present is None else self._typed(self._shown_by(present, to_python(column), table), kind)
+            for present, kind, column in zip(parts.values(), self._types, values.flatten(), strict=True)
         ]
         return pa.table([*keys, *columns], names=[*self._shape.keys.names, *parts])
 
-    def inferred(self, values: list[Any]) -> pa.Array:
-        """Return presented values as a column. Raises StateValueError if no type holds all of them."""
+    def _typed(self, values: list[Any], kind: pa.DataType | None) -> pa.Array:
+        """Return presented values as a column of their declared type, or of another type that holds all of them.
+
+        A user's `present` may have no annotation, or a wrong one. Raises StateValueError if no type holds all values.
+        """
+        if kind is not None:
+            try:
+                return to_arrow(values, kind)
+            except NotAccepted:
+                pass
         try:
             return infer_arrow(values)
         except (pa.ArrowException, ArithmeticError, TypeError, ValueError) as error:
             raise StateValueError(
                 f"state {self._name!r}: no column can hold the values that its aggregator presents: {error}. Let "
-                f"present return values of one type; keys and items() read them as they are"
+                f"present return values of one type (a Row may have fields of several); keys and items() read them as "
+                f"they are"
             ) from None
 
     def _shown_by(

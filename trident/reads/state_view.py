@@ -176,8 +176,8 @@ class StateView(StateMapping):
     def asColumn(self, values: list[Any]) -> pa.Array:
         """Return values from a read as an Arrow column.
 
-        If the aggregator presents values, the column's type is inferred (for several aggregates, the type of each
-        field).
+        If the aggregator is yours and the type of its `present` is not declared, the column's type is inferred (for
+        several aggregates, the type of each field).
         """
         return self._values.column(values)
 
@@ -436,8 +436,7 @@ class StateView(StateMapping):
         if self._parts is not None:
             table = self._values.flat(table)
         elif self._present is not None:
-            # No type is given, because it is known only if the aggregator's `present` is annotated.
-            values = self._values.inferred(list(self._listings.values_of(table)))
+            values = self._values.column(list(self._listings.values_of(table)))
             table = table.set_column(table.num_columns - 1, self._output, values)
         return table.replace_schema_metadata({name: str(txid) for name, txid in as_of.items()}) if as_of else table
 

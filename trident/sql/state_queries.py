@@ -199,6 +199,6 @@ def _sent(arguments: Mapping[str, Any], args: Arguments) -> bytes:
 
 def _argument(name: str, value: Any) -> pa.Array:
     try:
-        return infer_arrow([value])
+        return infer_arrow([value], dictsAreStructs=True)
     except (pa.ArrowException, ArithmeticError, TypeError, ValueError) as error:
         raise SqlError(f"the argument {name} is {typed_brief(value)}, which no column can hold: {error}") from None
