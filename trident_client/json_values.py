@@ -9,7 +9,7 @@ import base64
 import json
 import math
 from collections.abc import Callable, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
@@ -82,7 +82,7 @@ def decoder(kind: str) -> Decoder | None:
     """
     name, _, inner = kind.partition("<")
     if not inner:
-        return _decimal if name.startswith("decimal") else _SIMPLE.get(name)
+        return _SIMPLE.get(name.partition("(")[0])
     parts = split_top(inner.removesuffix(">"))
     if name == "struct":
         return _struct(parts)
@@ -144,6 +144,8 @@ def _end_of_quoted(part: str) -> int:
 _SIMPLE: dict[str, Decoder] = {
     "binary": base64.b64decode,
     "date": date.fromisoformat,
+    "decimal": _decimal,
+    "time": time.fromisoformat,
     "timestamp": datetime.fromisoformat,
     "timestamp_ntz": datetime.fromisoformat,
     "double": float,

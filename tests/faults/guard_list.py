@@ -4169,6 +4169,14 @@ GUARDS = [
         "tests/sql/test_delta_states.py",
     ),
     Guard(
+        "SQL, types without Arrow's",
+        "a time of day loses its offset, and bits become DuckDB's bytes",
+        "trident/sql/worker.py",
+        "        if _loses(kind) or not",
+        "        if not",
+        "tests/server/test_sql.py -k results_do_not_have",
+    ),
+    Guard(
         "SQL, rights by state",
         "a token reads states that it is not allowed to read",
         "trident/sql/state_queries.py",

@@ -2,12 +2,15 @@
 
 import threading
 import time
-from datetime import date
+from datetime import date, datetime
+from datetime import time as time_of_day
 from decimal import Decimal
+from typing import Any
 
 import httpx
 import pytest
 
+import trident_client
 from tests.server.conftest import Serving
 from trident import Count, DRPCClient, TridentTopology
 from trident.base.errors import ServerError, SqlError, SqlLimitError, SqlNotAllowedError, StateNotFoundError
@@ -52,8 +55,56 @@ def test_json_of_all_types(serving: Serving) -> None:
     }
     for text, value in values.items():
         assert serving.post("/sql", {"query": f"select {text}"}).json()["rows"] == [[value]], text
-    for text in ("interval 1 day", "uuid()", "'101'::bit", "1::uhugeint"):
-        assert serving.post("/sql", {"query": f"select {text}"}).status_code == 200, text
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1::utinyint", 1),
+        ("1::uhugeint", 1),
+        ("18446744073709551615::ubigint", Decimal(18446744073709551615)),
+        ("histogram(count)", {1: 1, 2: 1}),
+        ("[18446744073709551615::ubigint]", [Decimal(18446744073709551615)]),
+        ("[{'a': 1::uinteger}]::struct(a uinteger)[1]", [(1,)]),
+        ("time '12:00:00.000001'", time_of_day(12, 0, 0, 1)),
+        ("timestamp_ns '2026-01-01 12:00:00.000001'", datetime(2026, 1, 1, 12, 0, 0, 1)),
+        ("hash(1) = hash(1)", True),
+    ],
+)
+def test_clients_get_the_values_of_the_process(serving: Serving, text: str, value: Any) -> None:
+    query = f"select {text} as v" + (" from counts" if "count" in text else "")
+    with serving.client() as arrow, trident_client.DRPCClient(serving.url) as plain:
+        for rows in (serving.running.sql(query).collect(), arrow.sql(query), plain.sql(query)):
+            assert (rows[0][0], type(rows[0][0])) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("interval 1 day", "column 'v' has the type INTERVAL, .*: cast it to varchar, or ask for its seconds, epoch"),
+        ("[{'a': interval 1 day}]", r"has the type STRUCT\(a INTERVAL\)\[\]"),
+        ("union_value(k := 1)", r"has the type UNION\(k INTEGER\), .* or ask for a member, union_extract"),
+        ("'101'::bit", "has the type BIT, .*: cast it to varchar"),
+        ("map {1: '101'::bit}", r"has the type MAP\(INTEGER, BIT\)"),
+        ("timetz '12:00:00+02'", "has the type TIME WITH TIME ZONE"),
+        (
+            "timestamp_ns '2026-01-01 00:00:00.000000001'",
+            "has the type TIMESTAMP_NS, and a value that is finer than a mi",
+        ),
+        ("'infinity'::timestamp", "has the type timestamp_ntz, and infinity or a time far away in row 0; in UTC it is"),
+        ("[date '4000-01-01 (BC)']", "has the type array<date>, and -3999-01-01 in row 0; .*: cast it to varchar"),
+    ],
+)
+def test_types_and_times_that_results_do_not_have(serving: Serving, text: str, message: str) -> None:
+    """JSON and Python have no such values: a client got an error of the server, or another value."""
+    query = f"select {text} as v"
+    with serving.client() as arrow, trident_client.DRPCClient(serving.url) as plain:
+        for ask in (serving.running.sql, arrow.sql, plain.sql):
+            with pytest.raises(SqlError, match=message):
+                ask(query)
+        assert serving.post("/sql", {"query": query}).status_code == 400
+        assert plain.sql(f"select ({text})::varchar as v")[0].v
+        assert plain.sql("select 1 as v") == [(1,)]
 
 
 def test_the_client(serving: Serving) -> None:

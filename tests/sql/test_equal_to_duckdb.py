@@ -145,5 +145,5 @@ def plain(value: Any) -> Any:
 
 
 def as_shown(kind: pa.DataType) -> str:
-    """Return a type; sums of whole numbers are narrower here."""
-    return "bigint" if kind in (pa.decimal128(38, 0), pa.int64()) else str(kind)
+    """Return a type; sums of whole numbers are narrower here, and no number is unsigned."""
+    return "bigint" if kind in (pa.decimal128(38, 0), pa.int64(), pa.uint64()) else str(kind)

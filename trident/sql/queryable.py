@@ -52,12 +52,13 @@ class Queryable:
         -------
         SqlResult
             A sequence of Rows, with ``toArrow()``, ``toPandas()``, ``collect()`` and ``asOfTxid``. Times are in UTC. A
-            sum of whole numbers is a bigint, or a decimal(38,0) if it does not fit.
+            sum of whole numbers, or an unsigned number, is a bigint, or a decimal(38,0) if it does not fit.
 
         Raises
         ------
         SqlError
-            The query is wrong: its syntax, a column, a value. The message is DuckDB's, ``position`` its place.
+            The query is wrong: its syntax, a column, a value. The message is DuckDB's, ``position`` its place. Or the
+            result has an interval, or another type or time that results do not have; the message names a cast.
         SqlNotAllowedError
             The query does anything other than to read states.
         SqlLimitError, SqlTimeoutError

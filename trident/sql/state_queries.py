@@ -12,7 +12,8 @@ from trident.base.errors import SqlError, SqlLimitError, SqlNotAllowedError, Sta
 from trident.base.names import did_you_mean
 from trident.base.optional_packages import optional_package
 from trident.base.short_texts import typed_brief
-from trident.base.values import infer_arrow
+from trident.base.values import infer_arrow, type_name
+from trident.base.years import OUTSIDE_YEARS, row_outside_years, time_text
 from trident.reads.as_of_batch import AsOfBatch
 from trident.reads.committed_reads import ReadSource
 from trident.reads.state_view import StateView
@@ -83,7 +84,9 @@ class StateQueries:
             request = {"do": "run", "query": query, "tables": list(gathered.tables), **settings}
             head, content = _ask(process, request, _sent(arguments, args), files, deadline)
         _check(head, query, limits)
-        return SqlResult(pa.ipc.open_stream(content).read_all(), gathered.txids)
+        table = pa.ipc.open_stream(content).read_all()
+        _check_years(table)
+        return SqlResult(table, gathered.txids)
 
     def close(self) -> None:
         """End the processes that are kept for further queries."""
@@ -170,6 +173,18 @@ def _check(head: Mapping[str, Any], query: str, limits: SqlLimits) -> None:
         if head["error"] == "PermissionException":
             raise SqlNotAllowedError(f"{message}. A query over states reads nothing else")
         raise SqlError(message, position_in(message, query))
+
+
+def _check_years(table: pa.Table) -> None:
+    """Refuse a time that no datetime can hold: rows and JSON could not show it."""
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if (row := row_outside_years(column)) is not None:
+            text = time_text(column, row)
+            shown = "infinity or a time far away" if text.startswith("<") else text  # Arrow cannot write it
+            raise SqlError(
+                f"column {name!r} has the type {type_name(column.type)}, and {shown} in row {row}; {OUTSIDE_YEARS}: "
+                f"cast it to varchar"
+            )
 
 
 def _arguments(args: Arguments) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -111,6 +111,10 @@ def _answer(connection: socket.socket, duckdb: Any, pyarrow: Any) -> None:
         send(connection, reply, content)
 
 
+class _Unreadable(Exception):
+    """A result has a type or a value that its readers do not have."""
+
+
 class _Engine:
     """A sealed database in memory. Each request has a connection of its own to it, and leaves nothing behind."""
 
@@ -155,9 +159,14 @@ def _planned(duckdb: Any, connection: Any, query: str, arguments: Any) -> Any:
 
 
 def _collected(pyarrow: Any, relation: Any, most_rows: int, most_bytes: int) -> _Answer:
-    kinds = [str(kind) for kind in relation.types]
+    kinds = list(relation.types)
     open_reader = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
     reader = open_reader(_BATCH_ROWS)
+    for field, kind in zip(reader.schema, kinds, strict=True):
+        if _loses(kind) or not _is_known(pyarrow.types, field.type):
+            raise _Unreadable(
+                f"column {field.name!r} has the type {kind}, which results do not have: {_way_out(str(kind))}"
+            )
     batches, rows, size = list[Any](), 0, 0
     for batch in reader:
         batches.append(batch)
@@ -166,23 +175,73 @@ def _collected(pyarrow: Any, relation: Any, most_rows: int, most_bytes: int) -> 
             return {"over": "rows"}, b""
         if size > most_bytes:
             return {"over": "bytes"}, b""
-    table = _with_whole_numbers(pyarrow, pyarrow.Table.from_batches(batches, reader.schema), kinds)
+    table = _with_known_types(pyarrow, pyarrow.Table.from_batches(batches, reader.schema), kinds)
     sink = pyarrow.BufferOutputStream()
     with pyarrow.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return {}, sink.getvalue()
 
 
-def _with_whole_numbers(pyarrow: Any, table: Any, kinds: list[str]) -> Any:
-    """Return the table with sums of whole numbers as 64-bit numbers if they fit; DuckDB computes them in 128 bits."""
+def _loses(kind: Any) -> bool:
+    """Return whether Arrow's type for a type of DuckDB lacks a part of its values: an offset, the number of bits."""
+    if kind.id in ("bit", "time with time zone"):
+        return True
+    nested = kind.id in ("list", "array", "struct", "tuple", "map")
+    return nested and any(_loses(part) for _, part in kind.children if hasattr(part, "id"))
+
+
+def _is_known(types: Any, kind: Any) -> bool:
+    """Return whether readers have an Arrow type. They have no intervals and unions, and no type of DuckDB alone."""
+    if types.is_nested(kind) and not types.is_union(kind):
+        return all(_is_known(types, kind.field(at).type) for at in range(kind.num_fields))
+    known = (types.is_primitive, types.is_decimal, types.is_string, types.is_binary, types.is_dictionary, types.is_null)
+    return not types.is_interval(kind) and any(is_one(kind) for is_one in known)
+
+
+def _way_out(kind: str) -> str:
+    if "INTERVAL" in kind:
+        return "cast it to varchar, or ask for its seconds, epoch(...)"
+    return "cast it to varchar" + (", or ask for a member, union_extract(..., 'name')" if "UNION" in kind else "")
+
+
+def _with_known_types(pyarrow: Any, table: Any, kinds: list[Any]) -> Any:
+    """Return the table with whole numbers as 64-bit numbers if they fit; otherwise they are decimals.
+
+    DuckDB has unsigned numbers, and computes sums in 128 bits. Times in nanoseconds become times in microseconds.
+    """
     for at, kind in enumerate(kinds):
-        if kind == "HUGEINT":
-            try:
-                narrow = table.column(at).cast(pyarrow.int64())
-            except pyarrow.ArrowInvalid:  # beyond 64 bits: it stays a decimal
-                continue
-            table = table.set_column(at, pyarrow.field(table.schema.field(at).name, pyarrow.int64()), narrow)
+        field, column = table.schema.field(at), table.column(at)
+        for whole in (pyarrow.int64(), pyarrow.decimal128(38, 0)):
+            target = whole if kind.id in ("hugeint", "uhugeint") else _known_type(pyarrow, field.type, whole)
+            if target == field.type:
+                break
+            with suppress(pyarrow.ArrowInvalid):  # beyond 64 bits
+                table = table.set_column(at, pyarrow.field(field.name, target), column.cast(target))
+                break
+        else:
+            raise _Unreadable(
+                f"column {field.name!r} has the type {kind}, and a value that is finer than a microsecond: cast it to "
+                f"varchar, or round it by a cast to timestamp or time"
+            )
     return table
+
+
+def _known_type(pyarrow: Any, kind: Any, whole: Any) -> Any:
+    """Return the Arrow type that readers have for a type of a result; `whole`: for unsigned numbers of 64 bits."""
+    types = pyarrow.types
+    if types.is_struct(kind) or types.is_map(kind) or types.is_list(kind) or types.is_fixed_size_list(kind):
+        parts = [kind.field(at) for at in range(kind.num_fields)]
+        inner = [part.with_type(_known_type(pyarrow, part.type, whole)) for part in parts]
+        if types.is_struct(kind):
+            return pyarrow.struct(inner)
+        if types.is_map(kind):
+            return pyarrow.map_(*(inner[0].type.field(at) for at in range(2)))
+        return pyarrow.list_(inner[0], kind.list_size if types.is_fixed_size_list(kind) else -1)
+    if types.is_unsigned_integer(kind):
+        return whole if kind == pyarrow.uint64() else pyarrow.int64()
+    if types.is_timestamp(kind) and kind.unit == "ns":
+        return pyarrow.timestamp("us", kind.tz)
+    return pyarrow.time64("us") if kind == pyarrow.time64("ns") else kind
 
 
 def _arguments(pyarrow: Any, payload: bytes) -> Any:
