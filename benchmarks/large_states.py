@@ -33,7 +33,7 @@ from trident.state import DeltaMapState
 SIZES = tuple(1_000_000 * each for each in (1, 2, 5, 10, 20, 50, 100))
 STEP = 1_000_000
 """The new keys of a batch with which the state grows."""
-CHANGED, TIMED = 100_000, 30
+CHANGED, TIMED = 100_000, 100
 """The keys of a batch whose time counts, drawn evenly from all keys of the state, and the number of such batches."""
 READS = 200
 
@@ -61,6 +61,14 @@ def _fed(spout: FeederBatchSpout, keys: Any) -> float:
     return 1000 * (time.perf_counter() - began)
 
 
+def _rest() -> None:
+    """Wait until the merges that the growth of the state has begun are done."""
+    spent = -1.0
+    while time.process_time() - spent > 0.1:
+        spent = time.process_time()
+        time.sleep(1.0)
+
+
 def _read(state: Any, expected: Any, key: int) -> float:
     """Return the milliseconds in which the value of a key is read."""
     began = time.perf_counter()
@@ -83,11 +91,13 @@ def grow(folder: Path, sizes: tuple[int, ...], step: int, changed: int) -> list[
                 _fed(spout, np.arange(first, min(first + step, size)))
             expected[there:size] += 1
             there = size
+            _rest()
             took, spent = [], time.process_time()
             for _ in range(TIMED):
                 keys = np.unique(numbers.integers(0, size, changed))
                 took.append(_fed(spout, keys))
                 expected[keys] += 1
+            _rest()
             spent = time.process_time() - spent
             state = running.state("counts")
             reads = [_read(state, expected, drawn.randrange(size)) for _ in range(READS)]

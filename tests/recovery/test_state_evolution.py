@@ -22,7 +22,7 @@ from trident.errors import (
     UserFunctionError,
 )
 from trident.spouts import FixedBatchSpout, PollingSpout
-from trident.state import BackingMapState, MemoryMapState, RedisMapState
+from trident.state import BackingMapState, DeltaMapState, MemoryMapState, RedisMapState
 from trident.testing import DriverCrashedError, ManualClock
 from trident.testing.local import start_local
 from trident_state.redis.store import RedisStore
@@ -77,6 +77,7 @@ def stores(folder: Path, server: RedisServer) -> dict[str, Callable[[], Any]]:
         "memory": MemoryMapState.opaque,
         "redis": lambda: RedisMapState.opaque(server.url, buckets=8),
         "own": lambda: BackingMapState.opaque(functools.partial(SqliteMap, str(folder / "own.db"))),
+        "delta": lambda: DeltaMapState.opaque(folder / "tables"),
     }
 
 
@@ -103,6 +104,18 @@ def test_until_the_first_commit_reads_show_the_new_values_and_the_stored_ones_st
     with openState("t", "sales", **where) as outside:
         assert plain(dict(outside.items())) == {"a": (3, 207), "b": (2, 101), "c": (1, 1)}
     assert plain(run(sales(MORE, state(), BOTH), checkpoint)) == {"a": (3, 207), "b": (2, 101), "c": (1, 1)}
+
+
+@pytest.mark.parametrize("home", ["memory", "redis", "own", "delta"])
+def test_values_of_an_aggregate_that_this_program_cannot_combine_become_those_of_another(
+    home: str, tmp_path: Path, shared_redis: RedisServer
+) -> None:
+    state, checkpoint = stores(tmp_path, shared_redis)[home], tmp_path / "c"
+    run(sales(FIRST, state()), checkpoint)
+    evolves = Evolution("long", lambda n: 3 * n, by="Count")
+    assert run(priced(FIRST, state(), Max(), evolves), checkpoint) == {"a": 6, "b": 3}
+    assert run(priced(MORE, state(), Max(), evolves), checkpoint) == {"a": 7, "b": 3, "c": 1}
+    assert run(priced(MORE, state(), Max()), checkpoint) == {"a": 7, "b": 3, "c": 1}
 
 
 def test_a_reader_that_is_opened_before_the_first_commit_follows_the_former_program(tmp_path: Path) -> None:

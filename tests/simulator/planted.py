@@ -888,8 +888,8 @@ IN_TABLES = [
         "two merges",
         "two merges of the same files do not collide",
         _COMPACTION,
-        "self._table.commit(version, {COMPACTIONS: count}, becomes",
-        "self._table.commit(version, {}, becomes",
+        "self._table.commit(base, {COMPACTIONS: count}, becomes",
+        "self._table.commit(base, {}, becomes",
         flow=DELTA,
     ),
     Fault(

@@ -3,6 +3,9 @@
 A merge takes files of batches before the last one, and adds and removes files in one version of the table. The content
 as of the marker, and as of the txid before it, is the same in both versions. A merge that comes second, of this driver
 or of another one, collides with the first by the number of compactions, and leaves nothing behind.
+
+A merge of many rows takes minutes. Meanwhile batches go on, so the same thread merges the newer files in between. The
+numbers of these compactions follow each other, so a compaction of another driver among them still collides.
 """
 
 import threading
@@ -23,6 +26,9 @@ from trident_state.delta.table import MovedError, StateTable
 from trident_state.expiry import without_expired
 from trident_state.keys import decode_keys
 
+NO_BATCH = -1
+"""A txid before all batches, and before the content that a state begins with."""
+
 LEAST = 8
 """The least number of successive runs that are worth a merge. A run is the files of the same batches."""
 MOST = 32
@@ -41,6 +47,15 @@ class Compactor:
     ) -> None:
         self._table, self._files, self._reads, self._columns = table, files, reads, columns
         self._where, self.stopped = where, threading.Event()
+        self._merging = NO_BATCH
+        """The last batch whose file a merge under way takes."""
+        self._count = 0
+        """The number of compactions after the last one that is known not to be of another driver."""
+
+    def waiting(self, version: TableVersion) -> int:
+        """Return how many runs no merge has begun to take."""
+        merging = self._merging
+        return len({file.low for file in version.files if file.low > merging})
 
     def merge_once(self) -> TableVersion | None:
         """Merge some files, if enough have come. Return the new version, None if nothing was merged."""
@@ -48,23 +63,46 @@ class Compactor:
         if version is None or version.dropped:
             return None
         chosen = chosen_files(version.files, version.marker, combine_of(version.rows) is not None)
-        return self._merge(version, chosen) if chosen else None
+        self._count = version.compactions
+        try:
+            return self._merge(version, chosen) if chosen else None
+        finally:
+            self._merging = NO_BATCH
 
     def _merge(self, version: TableVersion, chosen: Sequence[DataFile]) -> TableVersion | None:
         written: list[DataFile] = []
         try:
-            self._write(version, chosen, written)
+            base = self._write(version, chosen, written)
             reach("delta.merged")
-            count = version.compactions + 1
+            count = self._count + 1
             becomes = {"compactions": count}
-            merged = self._table.commit(version, {COMPACTIONS: count}, becomes, added=written, removed=chosen)
+            merged = self._table.commit(base, {COMPACTIONS: count}, becomes, added=written, removed=chosen)
         except MovedError:
             return self._refused(written)
         except StateClosedError:
             self._table.delete(written)
             raise
+        self._count = count
         reach("delta.compacted")
         return merged
+
+    def _newer_merged(self, base: TableVersion, last: int) -> TableVersion:
+        """Merge files of batches after `last`, if enough have come, within a merge of older files.
+
+        Return the version that the older merge's own version follows: that of the last compaction, or `base` if there
+        was none. Raises MovedError if another driver has compacted the table meanwhile, or dropped the state.
+        """
+        while True:
+            version = self._table.look()
+            if version is None or version.compactions != self._count:
+                raise MovedError(f"{self._where}: another driver has merged files of its table; a merge was given up")
+            chosen = chosen_files(version.files, version.marker, combine_of(version.rows) is not None, last)
+            if not chosen:
+                return base
+            merged = self._merge(version, chosen)
+            if merged is None or merged.compactions != self._count:
+                raise MovedError(f"{self._where}: a merge of newer files of its table came second")
+            base = merged
 
     def _refused(self, written: Sequence[DataFile]) -> TableVersion | None:
         """Delete the files of a merge that came second. Return the version if it is the merge's: its reply was lost.
@@ -74,17 +112,26 @@ class Compactor:
         version = self._table.look()
         named = set() if version is None else {file.path for file in version.files}
         self._table.delete(file for file in written if file.path not in named)
-        return version if any(file.path in named for file in written) else None
+        if not any(file.path in named for file in written):
+            return None
+        self._count += 1
+        return version
 
-    def _write(self, version: TableVersion, chosen: Sequence[DataFile], written: list[DataFile]) -> None:
-        """Write the files that replace the chosen ones. The last file's number keeps the check of all files right."""
+    def _write(self, version: TableVersion, chosen: Sequence[DataFile], written: list[DataFile]) -> TableVersion:
+        """Write the files that replace the chosen ones. The last file's number keeps the check of all files right.
+
+        Return the version that the merge's own version follows: that of the last compaction of newer files, if there
+        were any in between.
+        """
         low, high, facts = chosen[0].low, max(file.high for file in chosen), self._facts(chosen)
+        self._merging, base = max(self._merging, high), version
         combine = combine_of(version.rows)
         gone = version.expiry.before if chosen[0] == version.files[0] else None
         last: tuple[pa.Table, int] = self._columns.schema.empty_table(), 0
         for keys, folded in self._reads.spans(chosen, combine, _ROWS):
             if self.stopped.is_set():
                 raise StateClosedError(f"{self._where}: the run has ended; a merge of its files was given up")
+            base = self._newer_merged(base, high)
             keys, values, txids = _kept(keys, folded, combine is not None, gone)
             if not len(keys):
                 continue
@@ -94,6 +141,7 @@ class Compactor:
             last = self._columns.table(named, values, txids, buckets_of(keys)), used_range(combine, values)
         tag = check_of(chosen) ^ check_of(written)
         written.append(self._files.write(last[0], low, high, last[1], facts, tag))
+        return base
 
     def _facts(self, chosen: Sequence[DataFile]) -> FileFacts:
         """Return the facts of a merge. A value that has expired as of its last batch has expired for each reader."""
@@ -101,15 +149,15 @@ class Compactor:
         return FileFacts(past.cutoff(chosen), past.written(chosen), round(1000 * time.time()), merged)
 
 
-def chosen_files(files: Sequence[DataFile], marker: int, added: bool) -> list[DataFile]:
-    """Return the files to merge, which are successive; none if there is no need.
+def chosen_files(files: Sequence[DataFile], marker: int, added: bool, after: int = NO_BATCH) -> list[DataFile]:
+    """Return the files to merge, which are successive; none if there is no need. All are of batches after `after`.
 
     The newest runs are chosen, and older ones as long as these are not larger than all that are newer. So there are few
     runs, and a row is merged again only when the state has doubled. The files of the last batch stay as they are: a
     read as of the txid before it must be able to leave them out. `added`: the rows are deltas; a merge of deltas alone
     must not leave the range of their type, on which the whole sum, from the oldest run on, is.
     """
-    runs = runs_of(files)
+    runs = [run for run in runs_of(files) if run[0].low > after]
     while runs and runs[-1][0].high >= marker:
         runs.pop()
     count = _newest([sum(file.rows for file in run) for run in runs])
@@ -117,16 +165,19 @@ def chosen_files(files: Sequence[DataFile], marker: int, added: bool) -> list[Da
         return []
     taken = runs[len(runs) - count :]
     if added and not in_range(sum(file.used for run in taken for file in run)):
-        taken = runs
+        taken = runs if after == NO_BATCH else []
     return [file for run in taken for file in run]
 
 
 def _newest(sizes: Sequence[int]) -> int:
-    """Return how many of the newest runs to merge, from the numbers of rows of all runs, oldest first."""
+    """Return how many of the newest runs to merge, from the numbers of rows of all runs, oldest first.
+
+    Batches of about the same size differ a little. So among the first runs one may be twice as large as all newer ones.
+    """
     least = len(sizes) // 2 if len(sizes) > MOST else 1
     count, rows = 0, 0
     for size in reversed(sizes):
-        if count >= least and max(_SMALL, size) > rows:
+        if count >= least and max(_SMALL, size) > (rows if count >= LEAST else 2 * rows):
             break
         rows += max(_SMALL, size)
         count += 1

@@ -4,7 +4,7 @@ In a table of whole values the last row of a key has its value, null if the key 
 value is the combination of all rows of the key, in the order of their txids.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -81,13 +81,16 @@ def _never(stored: Any, delta: Any) -> Any:
     raise AssertionError("deltas combine by their native form alone")
 
 
-def fold(parts: Iterable[Rows], keys: pa.Array, kind: pa.DataType, combine: Combine | None, where: str) -> Folded:
-    """Return the values of distinct encoded keys from the rows of files, which come in the order of their batches.
+Found = tuple[pa.Array, Numbers, Numbers]
+"""The values of some rows, their txids, and the number of the key of each."""
+
+
+def found_among(keys: pa.Array, parts: Iterable[Rows]) -> Iterator[Found]:
+    """Yield the rows of distinct encoded keys, from the rows of files.
 
     Each part is sorted by bucket. Its rows are looked up among the keys of its buckets alone: a table of all keys, made
     for each part of a large file, would take most of the time.
     """
-    values, txids = pa.nulls(len(keys), kind), np.full(len(keys), -1, np.int64)
     buckets = buckets_of(keys)
     order = np.argsort(buckets, kind="stable")
     buckets, keys = buckets[order], keys.take(pa.array(order))
@@ -96,17 +99,29 @@ def fold(parts: Iterable[Rows], keys: pa.Array, kind: pa.DataType, combine: Comb
             continue
         first, end = np.searchsorted(buckets, [rows.buckets[0], rows.buckets[-1] + 1])
         at = pa.compute.index_in(rows.keys, value_set=keys[first:end])
-        new, found = rows.values, rows.txids
+        values, txids = rows.values, rows.txids
         if at.null_count:
             hits = at.is_valid()
-            at, new, found = at.filter(hits), new.filter(hits), found[hits.to_numpy(zero_copy_only=False)]
-        slots = order[first + at.to_numpy().astype(np.int64)]
-        if not len(slots):
-            continue
+            at, values, txids = at.filter(hits), values.filter(hits), txids[hits.to_numpy(zero_copy_only=False)]
+        if len(at):
+            yield values, txids, order[first + at.to_numpy().astype(np.int64)]
+
+
+def with_all_keys(parts: Sequence[Rows]) -> tuple[pa.Array, Iterator[Found]]:
+    """Return all distinct encoded keys of the rows of files, and the rows."""
+    coded = pa.concat_arrays([rows.keys for rows in parts]).dictionary_encode()
+    numbers = np.split(coded.indices.to_numpy().astype(np.int64), np.cumsum([len(rows.txids) for rows in parts])[:-1])
+    return coded.dictionary, ((rows.values, rows.txids, at) for rows, at in zip(parts, numbers, strict=True))
+
+
+def fold(found: Iterable[Found], count: int, kind: pa.DataType, combine: Combine | None, where: str) -> Folded:
+    """Return the values of `count` keys from their rows, which come in the order of their batches."""
+    values, txids = pa.nulls(count, kind), np.full(count, -1, np.int64)
+    for new, last, at in found:
         if combine is not None:
-            new = combined(combine, values.take(pa.array(slots)), new, where)
-        values = replace_rows(values, slots, new)
-        txids[slots] = found
+            new = combined(combine, values.take(pa.array(at)), new, where)
+        values = replace_rows(values, at, new)
+        txids[at] = last
     return Folded(values, txids)
 
 

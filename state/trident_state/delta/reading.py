@@ -13,7 +13,7 @@ from trident.base.short_texts import one_line
 from trident_state.binary import in_halves
 from trident_state.delta.columns import BUCKETS, Numbers, Rows, buckets_of
 from trident_state.delta.data_files import DataFile, DataFiles
-from trident_state.delta.folding import Folded, combine_of, fold
+from trident_state.delta.folding import Folded, combine_of, fold, found_among, with_all_keys
 from trident_state.delta.past import PastFiles, damaged, missing
 from trident_state.delta.record import TableVersion
 from trident_state.expiry import without_expired
@@ -45,7 +45,8 @@ class TableReads:
             return Folded(pa.nulls(0, self._kind), np.zeros(0, np.int64))
         buckets = np.unique(buckets_of(distinct))
         parts = (part for file in _touched(files, buckets) for part in self._read(file, buckets))
-        return fold(parts, distinct, self._kind, combine_of(version.rows), self._where)
+        found = found_among(distinct, parts)
+        return fold(found, len(distinct), self._kind, combine_of(version.rows), self._where)
 
     def pages(self, version: TableVersion, asOf: int, cutoff: int) -> Iterator[tuple[pa.Array, pa.Array]]:
         """Yield the encoded keys and the values of all entries as of `asOf`, some buckets at a time."""
@@ -73,8 +74,8 @@ class TableReads:
         parts = [part for part in touched if len(part.txids)]
         if not parts:
             return pa.array([], pa.binary()), Folded(pa.nulls(0, self._kind), np.zeros(0, np.int64))
-        keys = pc.unique(pa.chunked_array([part.keys for part in parts]))
-        return keys, fold(parts, keys, self._kind, combine, self._where)
+        keys, found = with_all_keys(parts)
+        return keys, fold(found, len(keys), self._kind, combine, self._where)
 
     def spans(
         self, files: Sequence[DataFile], combine: Combine | None, at_once: int = _AT_ONCE

@@ -64,7 +64,7 @@ from trident_state.store import read_again
 from trident_state.tags import StateTag
 
 _TRIES = 20
-"""The most times that a drop begins. It begins again if a driver wrote the state meanwhile."""
+"""The most times that a drop or a takeover begins. It begins again if a driver wrote the state meanwhile."""
 
 
 class DeltaStore:
@@ -133,19 +133,32 @@ class DeltaStore:
     def acquire(self, lease: Lease) -> None:
         self._table.check_safe()
         with self._writing:
-            version = self._present(self._table.look())
-            check_newest(self._where, version.lease, lease)
-            self._check_rows(version)
-            if version.lease != lease:
+            for attempt in range(1, _TRIES + 1):
+                version = self._present(self._table.look())
+                check_newest(self._where, version.lease, lease)
+                self._check_rows(version)
+                if version.lease == lease:
+                    break
                 # An older table does not say from which txid on it is kept; its merges do not name what they replaced.
                 kept = version.marker if version.kept is None else version.kept
                 numbers = {**lease_numbers(lease), KEPT: kept}
-                self._table.commit(version, numbers, {"lease": lease, "kept": kept})
+                try:
+                    self._table.commit(version, numbers, {"lease": lease, "kept": kept})
+                    break
+                except MovedError:  # the driver before came first with its last batch or upkeep; or a newer one has it
+                    if attempt == _TRIES:
+                        raise
             self._lease = lease
 
     def _check_rows(self, version: TableVersion) -> None:
-        """Raise StateShapeError if the table's rows are changes, and the state needs others. Whole values fit."""
-        if version.rows not in (WHOLE, self._rows):
+        """Raise StateShapeError if the table's rows are changes, and the state needs others. Whole values fit.
+
+        A Combine in Python writes whole values. If the rows are changes all the same, it is that of a former program,
+        known by its name alone: the state is read, so that it can evolve, and no batch is written.
+        """
+        combine = self._shape.combine
+        written = combine.native is not None or combine.parts is not None or self._ttl is not None
+        if written and version.rows not in (WHOLE, self._rows):
             raise StateShapeError(
                 f"{self._where} is a table of changes (rows={version.rows}), but as it is declared it needs whole "
                 f"values: because of ttlSecs=, or because it sums floating-point numbers, of which earlier versions "

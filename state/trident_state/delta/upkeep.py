@@ -20,7 +20,7 @@ _CLEAN_EVERY = 600.0
 _PAUSE = 30.0
 """The seconds without upkeep after a failure."""
 _MANY = 40
-"""The number of runs from which on a batch waits for a merge under way, up to `_WAIT` seconds."""
+"""The number of runs, beside those in a merge under way, from which on a batch waits for it, up to `_WAIT` seconds."""
 _WAIT = 5.0
 
 
@@ -45,7 +45,7 @@ class Upkeep:
         if self._due(version):
             self._begin()
             thread = self._thread
-            if thread is not None and len({file.low for file in version.files}) > _MANY:
+            if thread is not None and self._compactor.waiting(version) > _MANY:
                 thread.join(_WAIT)
 
     def run(self) -> None:

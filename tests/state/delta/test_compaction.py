@@ -1,7 +1,7 @@
 """Merges of files: no reader sees a difference, and nothing counts twice, whatever happens beside them."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -151,6 +151,71 @@ def test_a_merge_of_a_driver_that_was_replaced_changes_no_read(folder: Path) -> 
         assert merged(zombie) is not None
     assert entries(other, LEAST + 1) == before[1]
     assert setting.read(other, [1, 2], LEAST + 2) == [before[1]["w1",] + 1, before[1]["w2",]]
+
+
+def long_merge(store: Any, monkeypatch: pytest.MonkeyPatch, between: Callable[[int], None]) -> Any:
+    """Merge once, in parts of a few rows each; call `between` with the number of each part of the first files."""
+    monkeypatch.setattr(compaction, "_ROWS", 30)
+    spans, begun = store._reads.spans, list[bool]()
+
+    def slow(chosen: Any, *rest: Any) -> Iterator[Any]:
+        outer = not begun
+        begun.append(True)
+        for number, part in enumerate(spans(chosen, *rest)):
+            if outer:
+                between(number)
+            yield part
+
+    monkeypatch.setattr(store._reads, "spans", slow)
+    return merged(store)
+
+
+@pytest.mark.parametrize("combine", [COUNT, JOIN], ids=["deltas", "whole"])
+def test_newer_files_are_merged_within_a_long_merge(
+    folder: Path, combine: Combine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setting = setting_in(folder, combine)
+    store = filled(setting)
+    before, compactor = both(store), store.upkeep._compactor
+    most, txid = 0, LEAST + 1
+
+    def feed(number: int) -> None:
+        nonlocal most, txid
+        for _ in range(5):
+            txid += 1
+            setting.apply(store, txid, {txid: txid})
+        most = max(most, compactor.waiting(store._table.look()))
+
+    version = long_merge(store, monkeypatch, feed)
+    assert txid > 5 * LEAST and most <= LEAST + 5 and version.compactions >= 3
+    assert entries(store, txid) == before[1] | {(f"w{n}",): entries(store, txid)[f"w{n}",] for n in range(10, txid + 1)}
+    assert len({file.low for file in version.files}) <= LEAST + 5
+    assert sorted(paths(folder)) == sorted(paths(folder) | named(folder))
+    again = setting.open()
+    assert entries(again, txid) == entries(store, txid)
+    assert compactor.waiting(version) == len({file.low for file in version.files}), "no merge is under way any more"
+
+
+def test_a_long_merge_is_given_up_if_another_driver_merges_its_files(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if newer files are there to be merged then, which alone would not collide."""
+    setting = setting_in(folder)
+    store = filled(setting)
+    before, other = both(store), setting.open()
+    added = range(LEAST + 2, 2 * LEAST + 4)
+
+    def feed(number: int) -> None:
+        if number == 1:
+            assert merged(other) is not None
+            for txid in added:
+                setting.apply(store, txid, {1000 + txid: 1})
+
+    assert long_merge(store, monkeypatch, feed) is None
+    last = added[-1]
+    assert entries(store, last) == before[1] | {(f"w{1000 + txid}",): 1 for txid in added}
+    assert entries(setting.open(), last) == entries(store, last)
+    assert paths(folder) >= named(folder)
 
 
 def test_a_batch_is_committed_while_a_merge_is_under_way(folder: Path) -> None:

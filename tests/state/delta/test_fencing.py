@@ -20,6 +20,8 @@ from trident.base.errors import (
     StateUnavailableError,
 )
 from trident.testing.contracts.stores.fixtures import FIRST, SECOND, entries, marker
+from trident_state.delta.cleaning import Keep
+from trident_state.delta.compaction import LEAST
 
 
 def versions(folder: Path) -> int:
@@ -35,6 +37,49 @@ def test_a_batch_whose_file_is_written_when_another_driver_takes_over_is_refused
     assert (marker(other), entries(other, 1)) == (1, {("w1",): 10})
     setting.apply(other, 2, {1: 7}, lease=SECOND)
     assert entries(other, 2) == {("w1",): 17}
+
+
+@pytest.mark.parametrize("work", ["batch", "cleaning"])
+def test_a_takeover_that_the_former_driver_overtakes_begins_again(
+    folder: Path, work: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setting = setting_in(folder)
+    former, other = filled(setting), setting.open()
+    look, done = other._table.look, list[bool]()  # type: ignore[attr-defined]
+
+    def overtaken() -> Any:
+        version = look()
+        if not done:
+            done.append(True)
+            if work == "batch":
+                setting.apply(former, LEAST + 2, {1: 1})
+            else:
+                former.upkeep.cleaner.clean(Keep(0, 2))
+        return version
+
+    monkeypatch.setattr(other._table, "look", overtaken)  # type: ignore[attr-defined]
+    other.acquire(SECOND)
+    with pytest.raises(FencedError):
+        setting.apply(former, LEAST + 3, {1: 1})
+    setting.apply(other, marker(other) + 1, {1: 1}, lease=SECOND)
+
+
+def test_a_takeover_that_a_newer_driver_overtakes_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    setting = setting_in(folder)
+    filled(setting)
+    slow, newer = setting.open(), setting.open()
+    look, done = slow._table.look, list[bool]()  # type: ignore[attr-defined]
+
+    def overtaken() -> Any:
+        version = look()
+        if not done:
+            done.append(True)
+            newer.acquire(Lease(3, "third"))
+        return version
+
+    monkeypatch.setattr(slow._table, "look", overtaken)  # type: ignore[attr-defined]
+    with pytest.raises(FencedError):
+        slow.acquire(SECOND)
 
 
 def test_a_batch_that_another_driver_has_written_meanwhile_counts_once(folder: Path) -> None:
