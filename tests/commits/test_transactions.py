@@ -315,7 +315,8 @@ def test_a_spout_that_fails_between_its_tuples_and_its_checkpoint_loses_none(tmp
 
     spout = Once(6)
     assert counts(counting(spout)[0], tmp_path) == dict.fromkeys(range(1, 7), 1)
-    assert spout.calls[spout.calls.index("fails") + 1] == "rollback 3"
+    after = spout.calls[spout.calls.index("fails") + 1 :]
+    assert next(call for call in after if not call.startswith("ack")) == "rollback 3"
 
 
 def test_an_id_of_a_message_that_nobody_would_acknowledge_is_refused(tmp_path: Path) -> None:
