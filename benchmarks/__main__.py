@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from benchmarks.bench import FULL, QUICK, Bench
-from benchmarks.report import RESULTS, write_report
+from benchmarks.report import results_folder, write_report
 from benchmarks.row import Row
 from benchmarks.rows.aggregates import aggregates
 from benchmarks.rows.aggregators import aggregators
@@ -98,7 +98,7 @@ def main() -> None:
     parser.add_argument("--remark", default="", help="what a reader has to know of this run: other work of the machine")
     asked = parser.parse_args()
     scale = QUICK if asked.quick else FULL
-    out = asked.out or (RESULTS / "quick" if asked.quick else RESULTS)
+    out = results_folder(asked.out, asked.quick)
     with tempfile.TemporaryDirectory(prefix="trident-bench-") as name, RedisServer(Path(name, "redis"), AOF) as server:
         folder = Path(name)
         print("making the workload", flush=True)

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,7 +19,7 @@ from pyspark.sql import functions as F
 
 from benchmarks.bench import FULL, Bench
 from benchmarks.check import WrongAnswerError
-from benchmarks.report import RESULTS
+from benchmarks.report import results_folder, save_picture
 from benchmarks.session import bench_spark
 from benchmarks.timing import Timed, percentile
 from tests.support.server import RedisServer
@@ -122,7 +121,6 @@ def _committed(bench: Bench, spout: FileSpout | FixedBatchSpout, state: StateFac
 
 def draw(costs: Costs, path: Path) -> None:
     """Draw both pictures side by side."""
-    mpl.rcParams["svg.fonttype"], mpl.rcParams["svg.hashsalt"] = "none", "trident"
     figure = Figure(figsize=(11, 4.2), layout="constrained")
     by_size, over_time = figure.subplots(1, 2)
     for label, values in (
@@ -139,7 +137,7 @@ def draw(costs: Costs, path: Path) -> None:
     over_time.set_ylim(bottom=0)
     for axes in (by_size, over_time):
         axes.grid(visible=True, alpha=0.3)
-    figure.savefig(path, metadata={"Date": None})
+    save_picture(figure, path)
 
 
 def main() -> None:
@@ -148,8 +146,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="folder for the figures and the picture")
     asked = parser.parse_args()
     sizes, batches = (SIZES[:2], SLICE) if asked.quick else (SIZES, BATCHES)
-    out = asked.out or (RESULTS / "quick" if asked.quick else RESULTS)
-    out.mkdir(parents=True, exist_ok=True)
+    out = results_folder(asked.out, asked.quick)
     with (
         tempfile.TemporaryDirectory(prefix="trident-cost-") as name,
         RedisServer(Path(name, "redis"), "everysec") as server,

@@ -17,14 +17,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
 from matplotlib.figure import Figure
 
 from benchmarks.check import WrongAnswerError
-from benchmarks.report import RESULTS
+from benchmarks.report import results_folder, save_picture
 from benchmarks.timing import percentile
 from trident import Count, TridentTopology
 from trident.spouts import FeederBatchSpout
@@ -177,7 +176,6 @@ def amplify(folder: Path, batches: int, keys: int) -> list[Figures]:
 
 def draw(growth: list[Figures], long_run: list[Figures], path: Path) -> None:
     """Draw both runs side by side."""
-    mpl.rcParams["svg.fonttype"], mpl.rcParams["svg.hashsalt"] = "none", "trident"
     figure = Figure(figsize=(11, 4.2), layout="constrained")
     by_size, over_time = figure.subplots(1, 2)
     sizes = [each["keys"] for each in growth]
@@ -193,7 +191,7 @@ def draw(growth: list[Figures], long_run: list[Figures], path: Path) -> None:
     over_time.legend()
     for axes in (by_size, over_time):
         axes.grid(visible=True, alpha=0.3)
-    figure.savefig(path, metadata={"Date": None})
+    save_picture(figure, path)
 
 
 def main() -> None:
@@ -203,8 +201,7 @@ def main() -> None:
     asked = parser.parse_args()
     sizes, step, changed = ((2_000, 5_000), 1_000, 500) if asked.quick else (SIZES, STEP, CHANGED)
     batches, keys = (SLICE, 1_000) if asked.quick else (BATCHES, SMALL_KEYS)
-    out = asked.out or (RESULTS / "quick" if asked.quick else RESULTS)
-    out.mkdir(parents=True, exist_ok=True)
+    out = results_folder(asked.out, asked.quick)
     with tempfile.TemporaryDirectory(prefix="trident-large-") as name:
         growth = grow(Path(name, "growth"), sizes, step, changed)
         long_run = amplify(Path(name, "long"), batches, keys)

@@ -15,13 +15,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
 from benchmarks.check import WrongAnswerError
 from benchmarks.keyed_files import KeyedFiles, make_keyed_files
-from benchmarks.report import RESULTS
+from benchmarks.report import results_folder, save_picture
 from benchmarks.timing import percentile
 from tests.support.s3 import BUCKET, S3Server
 from tests.support.server import RedisServer
@@ -99,7 +98,6 @@ def _read(load: KeyedFiles, state: Any, at: int) -> float:
 
 def draw(figures: Figures, keys: int, path: Path) -> None:
     """Draw the percentiles beside each other."""
-    mpl.rcParams["svg.fonttype"], mpl.rcParams["svg.hashsalt"] = "none", "trident"
     figure = Figure(figsize=(8, 3.8), layout="constrained")
     axes, at = figure.subplots(), np.arange(len(figures))
     for shift, name in ((-0.2, "p50"), (0.2, "p99")):
@@ -109,7 +107,7 @@ def draw(figures: Figures, keys: int, path: Path) -> None:
     axes.set(ylabel="milliseconds", title=f"A read of one of {keys:,} keys, from another program")
     axes.grid(visible=True, axis="y", alpha=0.3)
     axes.legend()
-    figure.savefig(path, metadata={"Date": None})
+    save_picture(figure, path)
 
 
 def main() -> None:
@@ -119,8 +117,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="folder for the figures and the picture")
     asked = parser.parse_args()
     keys, warm, cold = (5_000, 20, 3) if asked.quick else (asked.keys, WARM, COLD)
-    out = asked.out or (RESULTS / "quick" if asked.quick else RESULTS)
-    out.mkdir(parents=True, exist_ok=True)
+    out = results_folder(asked.out, asked.quick)
     with (
         tempfile.TemporaryDirectory(prefix="trident-reads-") as name,
         RedisServer(Path(name, "redis"), "everysec") as server,

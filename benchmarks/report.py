@@ -10,11 +10,27 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
 from benchmarks.row import Row
 from tests.support.server import server_version
 from trident.base.java import java_version, machine_java
 
 RESULTS = Path(__file__).parent / "results"
+
+
+def results_folder(out: Path | None, quick: bool) -> Path:
+    """Return the folder for figures, which exists: `out` if it is given, otherwise that of this repository."""
+    folder = out or (RESULTS / "quick" if quick else RESULTS)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def save_picture(figure: Figure, path: Path) -> None:
+    """Write a picture whose text can be searched, and which is the same for the same figures."""
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "trident"}):
+        figure.savefig(path, metadata={"Date": None})
 
 
 def write_report(rows: Sequence[Row], notes: dict[str, Any], folder: Path = RESULTS) -> None:

@@ -93,10 +93,16 @@ def test_a_reader_that_comes_back_goes_on_where_it_was(serving: Serving) -> None
         assert sorted(rows) == [["cat", 2], ["cow", 1]]
 
 
-def test_batches_that_change_nothing_move_the_place(tmp_path: Path) -> None:
+def counting_but_nothing() -> tuple[TridentTopology, FeederBatchSpout]:
+    """Return a count of words in which the word "nothing" changes nothing, and its source."""
     topology, feeder = TridentTopology(), FeederBatchSpout("word string")
     words = topology.newStream("words", feeder).filter("word", lambda word: word != "nothing")
     words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+    return topology, feeder
+
+
+def test_batches_that_change_nothing_move_the_place(tmp_path: Path) -> None:
+    topology, feeder = counting_but_nothing()
     with (
         topology.start(engine="embedded", name="wc", checkpointLocation=tmp_path) as running,
         running.serve() as server,
@@ -118,9 +124,7 @@ def test_a_change_begins_at_the_last_position_that_its_reader_got(
     """Batches that change nothing may go without an event. A reader must not take them for a change that it lacks."""
     read, began = StateChanges.after, list[int]()
     monkeypatch.setattr(StateChanges, "after", lambda self, place: began.append(place.txid) or read(self, place))
-    topology, feeder = TridentTopology(), FeederBatchSpout("word string")
-    words = topology.newStream("words", feeder).filter("word", lambda word: word != "nothing")
-    words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+    topology, feeder = counting_but_nothing()
     with (
         topology.start(engine="embedded", name="wc", checkpointLocation=tmp_path) as running,
         running.serve() as server,

@@ -1,7 +1,7 @@
 """The check that the driver finds the files that executors have written, before any record names them.
 
-A test at the beginning of a run shows that some executors reach the driver's store of files. It does not show that an
-executor does that joins later: on its machine the same path may be another folder.
+A test at the beginning of a run shows that some executors reach the driver's store of files. An executor that joins
+later may not: on its machine the same path may lead to another folder.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ def check_found(
 ) -> None:
     """Raise SparkFailedError unless the driver finds all files that executors say they have `written`.
 
-    `written` has their sizes in bytes by their names in `files`. `writer` returns the writer of a file, for the
+    `written` has the size of each file in bytes, by its name in `files`. `writer` names the writer of a file, for the
     message.
     """
     found = files.sizes(written)

@@ -29,7 +29,7 @@ from trident.base.errors import (
 from trident.base.forked_child import check_not_inherited
 from trident.base.optional_packages import optional_package
 from trident.files.object_options import Storage
-from trident.files.store import Sink, StoredFile
+from trident.files.store import Sink, StoredFile, listed_sizes
 
 logger = logging.getLogger(__name__)
 
@@ -146,8 +146,7 @@ class HdfsFiles:
         return None if about.isdir else int(about.length)
 
     def sizes(self, names: Collection[str]) -> dict[str, int]:
-        sizes = {file.name: file.size for file in self.files()} if names else {}
-        return {name: sizes[name] for name in names if name in sizes}
+        return listed_sizes(self, names)
 
     def files(self, folder: str = "") -> Iterator[StoredFile]:
         for name, about in self._list(folder):

@@ -16,7 +16,7 @@ from typing import Any
 from trident.base.errors import FilesError, FilesRefusedError, FilesUnavailableError, TopologyError, TridentError
 from trident.files.object_client import SCHEMES, bucket_of, failures, obstore, open_bucket, pauses, reason, refused
 from trident.files.object_options import Storage
-from trident.files.store import Sink, StoredFile
+from trident.files.store import Sink, StoredFile, listed_sizes
 
 logger = logging.getLogger(__name__)
 
@@ -132,8 +132,7 @@ class ObjectFiles:
             return None
 
     def sizes(self, names: Collection[str]) -> dict[str, int]:
-        sizes = {file.name: file.size for file in self.files()} if names else {}
-        return {name: sizes[name] for name in names if name in sizes}
+        return listed_sizes(self, names)
 
     def files(self, folder: str = "") -> Iterator[StoredFile]:
         prefix = f"{self.prefix}/" if self.prefix else ""

@@ -26,6 +26,12 @@ class Sink(Protocol):
     def flush(self) -> None: ...
 
 
+def listed_sizes(files: "FileStore", names: Collection[str]) -> dict[str, int]:
+    """Return the sizes of files from a list of all files in a store; see `FileStore.sizes`."""
+    sizes = {file.name: file.size for file in files.files()} if names else {}
+    return {name: sizes[name] for name in names if name in sizes}
+
+
 class FileStore(Protocol):
     """A store of files: a folder, or a prefix of a bucket.
 

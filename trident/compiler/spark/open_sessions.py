@@ -17,7 +17,7 @@ TIMEOUT = "spark.connect.session.manager.defaultSessionTimeout"
 _DEFAULT = 3600.0
 _LONGEST = 300.0
 _ASKED_WITHIN = 4
-"""How often a session is used within the time after which the server would close it."""
+"""The number of uses of a session within the time after which the server closes an unused one."""
 
 _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 

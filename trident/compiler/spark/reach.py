@@ -17,10 +17,10 @@ logger = logging.getLogger(__name__)
 
 
 class ReachedStores:
-    """The knowledge of one run which stores of files the executors reach. Threads may share it.
+    """The stores of files that the executors of one run reach, as far as is known. Threads may share it.
 
-    The test cannot prove it: only a few executors take part, and others join later. So it counts for more that the
-    driver did not find a file which an executor had written (`miss`).
+    The test cannot prove that all executors reach a store: a few take part, and others join later. So a file that an
+    executor has written, and the driver does not find (`miss`), counts for more than the test.
     """
 
     def __init__(self) -> None:

@@ -54,7 +54,7 @@ _PROBES = 4
 class SparkPuts:
     """Puts by Spark's workers, in a session separate from `spark`.
 
-    The session is opened when it is first needed. `stores`: what the run knows of the stores that the workers reach.
+    The session is opened when it is first needed. `stores` has the stores of files that the workers reach.
     """
 
     def __init__(self, spark: SparkSession, files: FileStore, stores: ReachedStores) -> None:

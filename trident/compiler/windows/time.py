@@ -143,7 +143,11 @@ class Mark:
 
     def silent_since(self, watermark: int, now: int) -> "Mark":
         """Return the mark with this watermark after a batch at `now`, from which on the stream counts as silent."""
-        behind = 0 if self.seen is None or self.then is None else self.seen + abs(self.then - self.watermark) - now
+        behind = 0
+        if self.seen is not None and self.then is not None:
+            # The latest time of a batch: the silence has moved the watermark from `then` on as far as the time has gone
+            # since `seen`; or the clock was behind, and `then` is ahead of the watermark by the difference.
+            behind = self.seen + abs(self.then - self.watermark) - now
         return Mark(watermark, now, min(watermark + max(0, behind), LAST))
 
     @property
@@ -198,8 +202,8 @@ def watermark_after(config: WindowConfig | EventTime, mark: Mark, latest: int | 
     watermark moves as far as the time of the batches did since then. So a stream that comes back with tuples as fresh
     as before has no late ones.
 
-    A clock that was set back, and is right again later, was not silent in between: the silence then begins again. Else
-    a machine that begins in 1970, until it asks for the time, would move the watermark by decades.
+    When a clock that was set back is right again, the silence begins again. Otherwise a machine whose clock begins in
+    1970, until it asks for the time, would move the watermark by decades.
     """
     assert not isinstance(config, CountWindow)
     now = round(batch.time() * 1_000_000)
@@ -231,10 +235,9 @@ def _silent(idle_after: int, mark: Mark, now: int) -> Mark:
 def _by_batches(config: TimeWindow, mark: Mark, now: int) -> Mark:
     """Return the watermark of windows by batch time after a batch that was planned at `now`.
 
-    If the clock went back by more than a window, it was wrong before, or is wrong now. Else all tuples would enter one
-    window until the clock is there again. So from then on the progress of the clock counts, until the clock is there
-    again. The windows still begin at the same times of a minute or a day, because the difference is a multiple of the
-    slide.
+    If the clock went back by more than a window, it was wrong before, or is wrong now. From then on the progress of the
+    clock counts, until the clock reaches the watermark; otherwise all tuples would enter one window until then. The
+    windows still begin at the same times of a minute or a day, because the difference is a multiple of the slide.
     """
     if now >= mark.watermark:
         return Mark(now)
