@@ -61,10 +61,10 @@ def drawn(expression: ColumnExpression, table: pa.Table) -> Drawn | None:
     return Drawn(expression, part, inputs, tuple(values))
 
 
-def by_arrow(one: Drawn, table: pa.Table) -> list[Any]:
-    """Return the values of an expression by Arrow, over the tuples for which it does not fail."""
+def by_arrow(one: Drawn, table: pa.Table, times: int = 1) -> list[Any]:
+    """Return the values of an expression by Arrow, over the tuples for which it does not fail, repeated `times`."""
     kept = pa.array([value != FAILED if isinstance(value, str) else True for value in one.values])
-    part = table.filter(kept)
+    part = pa.concat_tables([table.filter(kept)] * times).combine_chunks()
     made = columns_of([one.bound], [part[name].combine_chunks() for name in one.inputs], part.num_rows)
     assert made is not None, f"{one.expression!r} fails as columns, and for no tuple"
     return to_python(made[0])

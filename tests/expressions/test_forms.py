@@ -46,8 +46,10 @@ def good(one: Drawn) -> list[Any]:
 
 
 def check_columns(one: Drawn) -> None:
-    made = by_arrow(one, TABLE)
-    assert all(map(alike, good(one), made)), (one.expression, good(one), made)
+    for times in (1, 3):  # values that repeat are computed once
+        made = by_arrow(one, TABLE, times)
+        pairs = zip(good(one) * times, made, strict=True)
+        assert all(alike(a, b) for a, b in pairs), (one.expression, good(one), made)
     assert fails_by_arrow(one, TABLE) == any(map(failed, one.values)), one.expression
 
 

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from trident.base.types import arrow_type
 from trident.base.values import to_arrow, to_python
 from trident.expressions.binding import Bound, BoundCall, BoundCase, BoundField, BoundLiteral
+from trident.expressions.repeated import repeated
 from trident.expressions.rows import value_function
 from trident.expressions.rules import RULES, Datum, ExpressionError
 
@@ -65,7 +66,8 @@ def _call(part: BoundCall, args: list[Made], rows: int) -> Made:
         return Made(values)
     if failed is None and all(isinstance(arg.values, pa.Scalar) for arg in args):
         return _constant(part, [arg.values for arg in args], rows)
-    return _by_rows(part, [arg.values for arg in args], failed, rows)
+    shared = _by_values(part, [arg.values for arg in args]) if failed is None else None
+    return shared or _by_rows(part, [arg.values for arg in args], failed, rows)
 
 
 def _constant(part: BoundCall, values: list[Datum], rows: int) -> Made:
@@ -84,6 +86,18 @@ def _by_arrow(part: BoundCall, values: list[Datum]) -> Datum | None:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # a value of some tuple fails: the function finds which
         return None
     return made.combine_chunks() if isinstance(made, pa.ChunkedArray) else made
+
+
+def _by_values(part: BoundCall, values: list[Datum]) -> Made | None:
+    """Compute a call of one column once for each different value; None if there are more columns, or few repeat."""
+    columns = [at for at, each in enumerate(values) if isinstance(each, pa.Array)]
+    few = repeated(values[columns[0]]) if len(columns) == 1 else None
+    if few is None:
+        return None
+    made = _by_rows(
+        part, [few.dictionary if at in columns else v for at, v in enumerate(values)], None, len(few.dictionary)
+    )
+    return Made(made.values.take(few.indices), None if made.failed is None else made.failed.take(few.indices))
 
 
 def _by_rows(part: BoundCall, values: list[Datum], failed: pa.Array | None, rows: int) -> Made:

@@ -17,6 +17,7 @@ from trident.base.types import type_ddl
 from trident.expressions.arithmetic import fitted
 from trident.expressions.kinds import (
     Mismatch,
+    as_decimal,
     bounds_of,
     is_decimal,
     is_floating,
@@ -207,7 +208,14 @@ def _cast_columns(call: Typed, values: Datum) -> Datum | None:
         return pc.cast(values, call.arrow, safe=False)
     if is_integral(a) and isinstance(b, spark.StringType):
         return pc.cast(values, pa.string())
+    if (is_integral(a) or is_decimal(a)) and isinstance(b, spark.DecimalType) and _widens(as_decimal(a), b):
+        return pc.cast(values, call.arrow)
     return None
+
+
+def _widens(a: spark.DecimalType, b: spark.DecimalType) -> bool:
+    """Return whether a decimal type holds every value of another without rounding."""
+    return b.scale >= a.scale and b.precision - b.scale >= a.precision - a.scale
 
 
 rule("cast", cast_types, _cast, lambda call, text: f"CAST({text} AS {type_ddl(call.result)})", _cast_columns)

@@ -10,7 +10,7 @@ from pyspark.sql import types as spark
 from pyspark.sql.types import DataType
 
 from trident.base.types import type_ddl
-from trident.expressions.kinds import BOOLEAN, Mismatch, common_of, is_floating, is_number, known, same
+from trident.expressions.kinds import BOOLEAN, Mismatch, common_of, is_floating, is_integral, is_number, known, same
 from trident.expressions.rules import Datum, Typed, as_is, rule
 
 _ORDERED = (
@@ -179,11 +179,18 @@ def _nullif_types(kinds: tuple[DataType, ...], params: tuple[Any, ...]) -> Typed
     return Typed((kind, kind), kind)
 
 
+def _nullif_columns(call: Typed, a: Datum, b: Datum) -> Datum | None:
+    if not (isinstance(call.result, spark.StringType) or is_integral(call.result)):
+        return None  # NaN is equal to NaN here, and not in Arrow
+    return pc.if_else(pc.fill_null(pc.equal(a, b), False), pa.scalar(None, call.arrow), a)
+
+
 rule(
     "nullif",
     _nullif_types,
     as_is(lambda a, b: None if a is not None and b is not None and order_of(a) == order_of(b) else a),
     "nullif({}, {})",
+    _nullif_columns,
     nulls=True,
 )
 

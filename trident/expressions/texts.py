@@ -155,11 +155,22 @@ def _part(call: Typed) -> Callable[[str, str], str]:
     return value
 
 
+def _part_columns(call: Typed, texts: Datum, separator: Datum) -> Datum | None:
+    """Return parts that are counted from the left, by a separator that is the same for all tuples."""
+    (number,) = call.params
+    if number < 0 or not isinstance(separator, pa.Scalar) or not separator.as_py():
+        return None
+    parts = pc.split_pattern(texts, separator.as_py(), max_splits=number)
+    only = pc.list_element(pc.list_slice(parts, number - 1, number, return_fixed_size_list=True), 0)
+    return pc.if_else(pc.is_valid(texts), pc.fill_null(only, ""), pa.scalar(None, pa.string()))
+
+
 rule(
     "split_part",
     takes(TEXT, TEXT, gives=STRING),
     _part,
     lambda call, text, separator: f"split_part({text}, {separator}, {call.params[0]})",
+    _part_columns,
 )
 
 

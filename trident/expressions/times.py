@@ -10,7 +10,9 @@ from pyspark.sql import types as spark
 from pyspark.sql.types import DataType
 
 from trident.base.types import type_ddl
+from trident.base.values import to_python
 from trident.expressions.kinds import DATE, INT, LONG, STRING, TIMESTAMP, Mismatch, is_integral
+from trident.expressions.repeated import repeated
 from trident.expressions.rules import ANOTHER_FORM, Datum, ExpressionError, Typed, as_is, quoted_text, rule, takes
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -300,4 +302,15 @@ def _format_sql(call: Typed, text: str) -> str:
     return f"concat({', '.join(texts)})"
 
 
-rule("date_format", takes(TIME, gives=STRING), _format, _format_sql)
+def _format_columns(call: Typed, times: Datum) -> Datum | None:
+    """Make a text once for each different day, minute, or whatever the pattern ends at."""
+    units = [unit for letters, (_, unit) in LETTERS.items() if letters in parts_of(call.params[0])]
+    few = repeated(pc.floor_temporal(times, unit=units[-1])) if units else None
+    if few is None:
+        return None
+    value = _format(call)
+    texts = [None if time is None else value(time) for time in to_python(few.dictionary)]
+    return pa.array(texts, pa.string()).take(few.indices)
+
+
+rule("date_format", takes(TIME, gives=STRING), _format, _format_sql, _format_columns)

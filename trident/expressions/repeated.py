@@ -1,0 +1,18 @@
+"""Columns whose values repeat: a function of one value is called once for each different one."""
+
+import pyarrow as pa
+
+_LEAST = 2
+"""So many tuples must share a value on average. Else looking for repeated values costs more than it saves."""
+
+
+def repeated(values: pa.Array) -> pa.DictionaryArray | None:
+    """Return the different values of a column and the place of each tuple's; None if too few tuples share one.
+
+    Floats are left out, because 0.0 and -0.0 are equal and have different texts; so are arrays, maps and structs.
+    """
+    kind = values.type
+    if pa.types.is_floating(kind) or pa.types.is_nested(kind) or pa.types.is_null(kind):
+        return None
+    found = values.dictionary_encode(null_encoding="encode")
+    return found if _LEAST * len(found.dictionary) <= len(found) else None
