@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -200,22 +201,35 @@ def os_trouble(error: OSError, what: str) -> OutputError:
 
 def split(table: pa.Table, partitions: Sequence[str]) -> Iterator[tuple[str, pa.Table]]:
     """Yield the table's rows by subfolder. With partitions, they have a note of their places in the table."""
-    if not partitions:
-        if table.num_rows:
-            yield "", table
+    if not table.num_rows:
         return
-    values = [to_python(table.column(name)) for name in partitions]
-    subfolders: dict[str, int] = {}
-    row_numbers = [
-        subfolders.setdefault(
-            "/".join(f"{escaped(n)}={_shown(v)}" for n, v in zip(partitions, row, strict=True)), len(subfolders)
-        )
-        for row in zip(*values, strict=True)
-    ]
-    numbers = np.array(row_numbers, np.int64)
-    for subfolder, number in subfolders.items():
-        places = np.flatnonzero(numbers == number)
+    if not partitions:
+        yield "", table
+        return
+    subfolders, numbers = _subfolders(table, partitions)
+    in_order = np.argsort(numbers, kind="stable")
+    ends = np.cumsum(np.bincount(numbers, minlength=len(subfolders)))
+    for subfolder, places in zip(subfolders, np.split(in_order, ends[:-1]), strict=True):
         yield subfolder, noted(table.take(places), places)
+
+
+def _subfolders(table: pa.Table, partitions: Sequence[str]) -> tuple[list[str], npt.NDArray[np.int64]]:
+    """Return the subfolders of a table's rows, in the order of their first rows, and the number of each row's.
+
+    A text is made once for each value, because there are few of them and many rows.
+    """
+    subfolders, numbers = [""], np.zeros(table.num_rows, np.int64)
+    for name in partitions:
+        encoded = table.column(name).dictionary_encode(null_encoding="encode")  # one dictionary for all chunks
+        texts = [f"{escaped(name)}={_shown(value)}" for value in to_python(encoded.chunk(0).dictionary)]
+        codes = np.concatenate([chunk.indices.to_numpy() for chunk in encoded.chunks])
+        pairs, numbers = np.unique(numbers * len(texts) + codes, return_inverse=True)
+        subfolders = [os.path.join(subfolders[pair // len(texts)], texts[pair % len(texts)]) for pair in pairs]
+    _, first = np.unique(numbers, return_index=True)
+    once: dict[str, int] = {}  # null and "" name one folder
+    for number in np.argsort(first):
+        once.setdefault(subfolders[number], len(once))
+    return list(once), np.array([once[subfolder] for subfolder in subfolders])[numbers]
 
 
 def _shown(value: object) -> str:
