@@ -11,6 +11,7 @@ from benchmarks.nexmark.checking import check, check_flink, check_killed
 from benchmarks.nexmark.events import Events, make_events
 from benchmarks.nexmark.flink import Flink
 from benchmarks.nexmark.oracle import ANSWERS
+from benchmarks.nexmark.picture import draw
 from benchmarks.nexmark.program import session
 from benchmarks.nexmark.timed import Times, measure, start_of_flink, write
 from benchmarks.nexmark.topics import send
@@ -35,7 +36,7 @@ def main() -> None:
     parser.add_argument("--engines", nargs="+", choices=ENGINES, default=list(ENGINES), help="these engines alone")
     parser.add_argument("--flink", action="store_true", help="Flink SQL too; its jars (200 MB) are fetched once")
     parser.add_argument("--rounds", type=int, default=3, help="of which the median is taken")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder for nexmark.json and nexmark.md")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder for nexmark.json, .md and .svg")
     parser.add_argument("--remark", default="", help="what a reader has to know of this run: other work of the machine")
     asked = parser.parse_args()
     if asked.source == "kafka" and not asked.check:
@@ -79,6 +80,7 @@ def _time(
         write(times, notes, asked.out)
     if flink:
         write(times, {**notes, "flink": start_of_flink(flink, asked.rounds)}, asked.out)
+    draw(times, asked.out / "nexmark.svg")
     print((asked.out / "nexmark.md").read_text())
 
 
