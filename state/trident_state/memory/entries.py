@@ -277,6 +277,11 @@ class Entries:
         """The estimated bytes of all entries. They grow with each entry, while the arrays grow in large steps."""
         return len(self) * self._slot_bytes + self.index.keys.stored.heap_bytes + self._object_bytes
 
+    @property
+    def entry_bytes(self) -> int:
+        """The mean of the estimated bytes of an entry."""
+        return self.bytes // max(1, len(self))
+
     def growth(self, encoded: pa.Array, before: Triples, after: Triples) -> int:
         """Return by how much `bytes` grows if the triples of the keys `encoded` change from `before` to `after`."""
         keys = encoded.filter(pa.array(before.txids == NOTHING))

@@ -40,8 +40,11 @@ from trident_state.store import Home
 
 _log = logging.getLogger("trident.state")
 
-_ROWS = 65_536
-"""The number of entries in a record batch of a segment. It is so small that no call into Arrow takes long."""
+_ROWS, _BYTES = 65_536, 8 * 2**20
+"""The most entries in a record batch of a segment, and about the most bytes of entries.
+
+It is so small that no call into Arrow takes long, and that the copies of its values take little memory.
+"""
 
 
 class Cut(msgspec.Struct, frozen=True):
@@ -55,6 +58,8 @@ class Cut(msgspec.Struct, frozen=True):
     triples: Triples
     column: Column
     expiry: Expiry
+    entry_bytes: int
+    """About the bytes of an entry."""
 
 
 class Snapshots:
@@ -275,8 +280,9 @@ def _batches(cut: Cut) -> Iterator[pa.RecordBatch]:
         columns = [keys, pa.array(triples.txids), *(cut.column.unpack(column) for column in cells)]
         return pa.record_batch(columns, schema=schema)
 
-    for at in range(0, len(cut.slots), _ROWS):
-        yield from in_halves(batch, at, min(at + _ROWS, len(cut.slots)))
+    rows = min(_ROWS, max(1, _BYTES // cut.entry_bytes))
+    for at in range(0, len(cut.slots), rows):
+        yield from in_halves(batch, at, min(at + rows, len(cut.slots)))
 
 
 def _restore(entries: Entries, batch: pa.RecordBatch, expired: int) -> None:

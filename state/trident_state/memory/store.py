@@ -191,7 +191,7 @@ class MemoryStore:
                 self._marker, self._expiry = update.txid, expiry
             self._opened = None
             written = sum(len(change.slots) for change in changes)
-            self._unsaved += written * (entries.bytes // max(1, len(entries)))
+            self._unsaved += written * entries.entry_bytes
             self._unsaved_batches += 1
             if len(entries) >= self._collect_at:
                 self._collect()
@@ -466,6 +466,7 @@ class MemoryStore:
             entries.take(slots),
             entries.value,
             self._expiry,
+            entries.entry_bytes,
         )
 
     def _save_in_thread(self, cut: Cut) -> None:

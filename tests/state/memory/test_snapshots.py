@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 import pytest
 
 from tests.state.memory.homes import NEVER, MemoryStorage
@@ -22,6 +23,7 @@ from trident_state.memory import MemoryStore
 from trident_state.memory.segments import Manifest, read_manifest
 from trident_state.memory.snapshots import Snapshots
 from trident_state.memory.store import Pace
+from trident_state.messages import Update
 from trident_state.state_shape import StateKind, replacing
 
 
@@ -126,6 +128,21 @@ def test_a_manifest_gets_the_rules_of_the_next_driver(setting: Setting, home: Fi
     again = restarted(setting, home)
     assert manifest(home).replaces and manifest(home).segments == former.segments
     assert setting.read(again, [1], None) == [10]
+
+
+def test_large_values_are_written_in_small_record_batches(setting: Setting, home: FileHome) -> None:
+    setting = replace(setting, value=pa.binary(), combine=replacing())
+    store = started(setting, home)
+    values = pa.array([bytes([number]) * 200_000 for number in range(200)])
+    keys = pa.table({"word": [f"word{number}" for number in range(200)]})
+    store.apply(FIRST, Update(1, keys, values))
+    store.snapshot()
+    (segment,) = manifest(home).segments
+    assert home.folder is not None
+    with pa.ipc.open_file(home.folder / segment.name) as reader:
+        sizes = [reader.get_batch(at).nbytes for at in range(reader.num_record_batches)]
+    assert max(sizes) < sum(sizes) / 3
+    assert restarted(setting, home).read(keys, 1).values.equals(values)
 
 
 def test_segments_stay_few_and_hold_little_more_than_the_state(setting: Setting, home: FileHome) -> None:

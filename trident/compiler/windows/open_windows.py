@@ -15,6 +15,10 @@ from trident.compiler.windows.tuple_lists import Ids, microseconds, timestamps
 from trident_state.binary import one_chunk
 from trident_state.keys import encode_keys
 
+_LARGE = 4096
+"""The rows of a table of keys that is not put together with later ones. A table takes 1.5 KB besides its rows, so the
+few keys of a small batch must not remain one."""
+
 
 class BatchIndex:
     """The base of an index beside a state. The index describes the state after one batch."""
@@ -51,6 +55,7 @@ class OpenWindows(BatchIndex):
         self._start = keys.field(0)
         self._fields = pa.schema(list(keys)[1:])
         self._keys: dict[int, list[pa.Table]] = {}
+        """The keys of each start, in few tables: each is large, or has at least twice the rows of the next one."""
 
     def _read(self, stored: Stored) -> None:
         self._keys = {}
@@ -60,7 +65,10 @@ class OpenWindows(BatchIndex):
     def add(self, keys: pa.Table) -> None:
         """Add keys that are not in the index yet."""
         for start, part in by_start(keys, self._start.name):
-            self._keys.setdefault(start, []).append(part.select(self._fields.names))
+            parts = self._keys.setdefault(start, [])
+            parts.append(part.select(self._fields.names))
+            while len(parts) > 1 and parts[-2].num_rows < min(2 * parts[-1].num_rows, _LARGE):
+                parts[-2:] = [pa.concat_tables(parts[-2:]).combine_chunks()]
 
     def remove(self, keys: pa.Table) -> None:
         """Remove keys. Those whose start was dropped are skipped."""
