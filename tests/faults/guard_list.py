@@ -4248,4 +4248,20 @@ GUARDS = [
         "",
         "tests/access/test_forked_children.py -k 'opened_state and redis'",
     ),
+    Guard(
+        "a first content, before the first batch",
+        "First and Last of a filled state ignore later tuples, because the run that filled it had more batches",
+        "trident/operations/aggregates/ordered.py",
+        "    if newest is None or newest <= 0:",
+        "    if True:",
+        "tests/run/test_backfill.py -k 'earlier_tuples and 9-1'",
+    ),
+    Guard(
+        "tags, a state that begins again",
+        "the same call to tag completes a tag with a state that was dropped, empty",
+        "trident/reads/tagging.py",
+        "if known is not None and state not in known:",
+        "if False:",
+        "tests/reads/test_tags.py -k begins_again",
+    ),
 ]

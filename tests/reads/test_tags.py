@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trident import Count, Sum, TridentTopology, openState, openTopology
+from trident import Count, Sum, TridentTopology, dropState, openState, openTopology
 from trident.base import crash_points
 from trident.errors import (
     StateError,
@@ -178,3 +178,18 @@ def test_a_program_that_dies_while_it_tags_or_drops_a_topology(running: Any, poi
     if left:
         running.dropTag("x")
     assert running.tags() == []
+
+
+def test_a_state_that_begins_again_at_the_txid_of_a_tag_does_not_complete_it(tmp_path: Path) -> None:
+    states, place = tmp_path / "states", tmp_path / "checkpoint"
+    with start_local(program(states), name="wc", checkpointLocation=place) as running:
+        running.processAllAvailable()
+        running.tag("last")
+    dropState("wc", "sums", place, factory=DeltaMapState.opaque(states))
+    with start_local(program(states), name="wc", checkpointLocation=place) as running:
+        running.processAllAvailable()
+        with pytest.raises(TagExistsError, match=r"lacks state 'sums', which is empty as of txid 4"):
+            running.tag("last")
+        assert [(tag.states, tag.missing) for tag in running.tags()] == [(("counts",), ("sums",))]
+        with pytest.raises(TagNotFoundError):
+            dict(running.state("sums").asOf("tag:last"))

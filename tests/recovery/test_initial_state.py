@@ -13,7 +13,23 @@ import pytest
 from tests.recovery.test_founding import Killed
 from tests.state.backing.maps import SqliteMap
 from tests.support.server import RedisServer
-from trident import Average, Count, Evolution, InitialState, Sum, TridentTopology, openState
+from trident import (
+    Average,
+    CollectList,
+    Count,
+    Evolution,
+    First,
+    InitialState,
+    Last,
+    Latest,
+    MaxBy,
+    MinBy,
+    Sum,
+    TridentTopology,
+    col,
+    lit,
+    openState,
+)
 from trident.base import crash_points
 from trident.errors import StateError, StateShapeError, StateValueError, TopologyError, UserFunctionError
 from trident.spouts import FeederBatchSpout, FixedBatchSpout, PollingSpout
@@ -257,3 +273,32 @@ def test_a_program_that_changes_a_lost_content_is_refused_and_leaves_it_to_the_f
     now = run(changed, tmp_path)
     expected = {"a": (11, 23), "z": (20, 40)} if bundle else {"a": 23, "z": 40}
     assert {key: tuple(value) if bundle else value for key, value in now.items()} == expected
+
+
+def in_order() -> dict[str, Any]:
+    """Aggregators whose results depend on the order of tuples."""
+    every = {"first": ("price", First()), "last": ("price", Last()), "list": ("price", CollectList())}
+    tied = {"low": MinBy("price", "tie"), "high": MaxBy("price", "tie"), "latest": Latest("tie")}
+    return {**every, **tied, "some": ("price", Last(where=col("price") < 100))}
+
+
+def ordered(initial: Any, batches: list[list[int]]) -> TridentTopology:
+    spout = FixedBatchSpout("shop string, price long", [[("a", price) for price in batch] for batch in batches])
+    prices = TridentTopology()
+    shops = prices.newStream("sales", spout).each({"tie": lit(0)}).groupBy("shop")
+    shops.persistentAggregate(MemoryMapState.opaque(), in_order(), name="sales", initialState=initial)
+    return prices
+
+
+def test_a_content_comes_before_the_first_batch(tmp_path: Path) -> None:
+    """Its accumulators have the txids of the topology that made them, which are greater here."""
+
+    def accumulators(last: int) -> tuple[Any, ...]:
+        every = (7, 2, 1), (9, 0, last), [(7, 2, [1]), (8, 0, [2]), (9, 0, [last])]
+        return *every, (7, 2, 0, 1), (7, 2, 0, 1), (9, 0, (0,), ("a", last, 0)), (9, 0, last)
+
+    source = InitialState(pa.table({"shop": ["a"], "last": [3]}), accumulators)
+    now = run(ordered(source, [[50, 51], [200, 52]]), tmp_path)["a"]
+    assert (now.first, now.last, now.low, now.high) == (1, 52, 1, 1)
+    assert (now.latest.price, now.some) == (52, 52)
+    assert now.list == [1, 2, 3, 50, 51, 200, 52]

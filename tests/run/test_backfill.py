@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import os
 import re
 import shutil
 import threading
@@ -17,7 +18,23 @@ from tests.state.backing.maps import SqliteMap
 from tests.support.backfills import TOTAL, TickingSpout, numbered, program
 from tests.support.server import RedisServer
 from tests.support.waiting import wait_until
-from trident import Average, Count, MapGet, Sum, TopK, TridentTopology, dropState
+from trident import (
+    Average,
+    CollectList,
+    Count,
+    First,
+    Last,
+    Latest,
+    MapGet,
+    MaxBy,
+    MinBy,
+    Sum,
+    TopK,
+    TridentTopology,
+    col,
+    dropState,
+    lit,
+)
 from trident.base import crash_points
 from trident.errors import CodeChangedError, DataLossError, FencedError, StateError, TopologyActiveError, TopologyError
 from trident.log.sqlite_log import SqliteLog
@@ -48,6 +65,43 @@ def run(topology: TridentTopology, where: Path, *states: str, **more: Any) -> li
     with start_local(topology, name="t", checkpointLocation=where, **more) as running:
         running.processAllAvailable(timeout=60)
         return [dict(running.state(name).items()) for name in states]
+
+
+def in_order(folder: Path, files: int, new: bool) -> TridentTopology:
+    """Count tuples; with `new`, keep what depends on their order, also of the earlier ones."""
+    topology = TridentTopology()
+    spout = FileSpout(f"{folder}/*.json", "json", "n long", maxFilesPerBatch=files)
+    numbers = topology.newStream("numbers", spout).each({"tie": lit(0)})
+    numbers.persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="counts")
+    if new:
+        every = {"first": ("n", First()), "last": ("n", Last()), "list": ("n", CollectList())}
+        tied = {"low": MinBy("n", "tie"), "high": MaxBy("n", "tie"), "latest": Latest("tie")}
+        some = {"some": ("n", Last(where=col("n") < 20))}
+        ordered = {**every, **tied, **some}
+        numbers.persistentAggregate(MemoryMapState.opaque(), ordered, name="ordered", backfill=True)
+        numbers.persistentAggregate(MemoryMapState.opaque(), "n", Last(), "last", name="last", backfill=True)
+    return topology
+
+
+@pytest.mark.parametrize(("before", "after"), [(9, 1), (1, 9), (2, 2)])
+def test_earlier_tuples_come_before_later_ones_whatever_their_batches_were(
+    before: int, after: int, tmp_path: Path
+) -> None:
+    def add(number: int) -> None:
+        (tmp_path / f"{number:02}.json").write_text(f'{{"n": {number}}}\n')
+        os.utime(tmp_path / f"{number:02}.json", (1000 + number, 1000 + number))
+
+    for number in range(9):
+        add(number)
+    run(in_order(tmp_path, before, new=False), tmp_path / "log")
+    with start_local(in_order(tmp_path, after, new=True), name="t", checkpointLocation=tmp_path / "log") as running:
+        for number in (9, 10, 25):
+            add(number)
+            running.processAllAvailable(timeout=60)
+            now = running.state("ordered").get(())
+            assert (now.first, now.last, now.low, now.high, now.latest.n) == (0, number, 0, 0, number)
+            assert now.list == [*range(min(number, 10) + 1), *([25] if number == 25 else [])]
+            assert (now.some, running.state("last").get(())) == (min(number, 10), number)
 
 
 def homes(folder: Path, server: RedisServer) -> dict[str, Callable[[], Any]]:

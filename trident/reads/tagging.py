@@ -67,6 +67,8 @@ class TopologyTags:
         present = [state for state in part.states if state in self._states]
         for state in present:
             check_kept(self._source, state, part.txids[self._source.group_of(state)])
+            if known is not None and state not in known:
+                self._check_not_anew(state, part)
         for state in present:
             self._keep(state, part)
         return _shown(part, dict.fromkeys(present, part))
@@ -138,6 +140,18 @@ class TopologyTags:
                 f"name, or drop it first (dropTag)"
             )
         return part
+
+    def _check_not_anew(self, state: str, part: StateTag) -> None:
+        """Raise TagExistsError for a state that may have been dropped after a tag was made, and begun again there.
+
+        It would complete the tag without its rows. A state that was empty then is refused, too.
+        """
+        txid = part.txids[self._source.group_of(state)]
+        if not self._view(state).asOf(txid).toArrow(limit=1).num_rows:
+            raise TagExistsError(
+                f"the tag {part.name!r} exists already, and lacks state {state!r}, which is empty as of txid {txid}: "
+                f"perhaps it was dropped and has begun again since. Give another name, or drop the tag first (dropTag)"
+            )
 
     def _keep(self, state: str, part: StateTag) -> None:
         txid = part.txids[self._source.group_of(state)]

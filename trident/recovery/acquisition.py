@@ -55,7 +55,7 @@ from trident.recovery.fork_origin import check_fork
 from trident.recovery.group_membership import Membership, join_log
 from trident.recovery.incarnations import of_another_life, of_earlier_life
 from trident.recovery.index_filling import NewIndex, check_no_waiting, content_of_index, new_indexes
-from trident.recovery.initial_content import content_of
+from trident.recovery.initial_content import as_earlier_tuples, content_of
 from trident.recovery.program_compatibility import Names, match_waiting_batches
 from trident.recovery.readers_of_changes import check_readers
 from trident.recovery.state_compatibility import check_same_shape
@@ -460,7 +460,8 @@ def _backfilled(program: Program, pending: Pending, fill: Fill) -> list[tuple[St
         return []
     contents = fill(pending)
     reach("start.backfilled")
-    return [(node, contents[node.state.name]) for node in writers_of(program) if node.state.name in pending]
+    writers = [node for node in writers_of(program) if node.state.name in pending]
+    return [(node, as_earlier_tuples(node, contents[node.state.name])) for node in writers]
 
 
 def _is_filled_now(name: str, birth: Birth, history: History, log: TransactionLog) -> bool:

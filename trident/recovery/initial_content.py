@@ -10,9 +10,13 @@ from trident.base.callsite import site_of
 from trident.base.errors import StateShapeError, StateValueError, UserFunctionError
 from trident.base.short_texts import raised, short_repr
 from trident.base.values import type_name
+from trident.operations.aggregates.base import BuiltinAggregator
+from trident.operations.aggregates.ordered import as_earlier
+from trident.operations.bundles import bundle_of
 from trident.operations.initial_state import InitialState, is_path, is_table
 from trident.plan.nodes import StateWriter
 from trident.plan.state_schema import parts_of, present_of, shown_type, value_of
+from trident.plan.states import state_traits
 from trident.plan.value_functions import computed
 from trident.plan.wider_types import is_wider
 from trident_state.binary import one_chunk
@@ -38,7 +42,28 @@ def content_of(node: StateWriter, shape: StateShape) -> pa.Table:
     content = pa.table({"value": values}) if keys is None else keys.append_column("value", values)
     content = content.filter(values.is_valid()) if values.null_count else content
     _check_distinct(content, shape, where)
-    return content
+    return as_earlier_tuples(node, content)
+
+
+def as_earlier_tuples(node: StateWriter, content: pa.Table) -> pa.Table:
+    """Return a content as that of tuples before the state's first batch, for aggregators that heed their order.
+
+    The accumulators keep txids, those of the topology or the run that made them, which the state's batches do not know.
+    """
+    aggregation, values = state_traits(node).presents(node), one_chunk(content.column("value"))
+    bundle = bundle_of(aggregation)
+    if bundle is None:
+        made = _as_earlier(aggregation, values)
+    else:
+        parts = zip(bundle.members, values.flatten(), strict=True)
+        fields = [_as_earlier(member.aggregation, part) for member, part in parts]
+        made = pa.StructArray.from_arrays(fields, fields=list(values.type), mask=values.is_null())
+    return content.set_column(content.schema.get_field_index("value"), content.schema.field("value"), made)
+
+
+def _as_earlier(aggregation: object, values: pa.Array) -> pa.Array:
+    aggregator = getattr(aggregation, "aggregator", None)
+    return as_earlier(values) if isinstance(aggregator, BuiltinAggregator) and aggregator.ordered else values
 
 
 def _table_of(initial: InitialState, where: str) -> pa.Table:

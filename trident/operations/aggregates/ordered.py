@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import types as spark
 
 from trident.base.checks import check_flag
@@ -321,6 +322,29 @@ def is_before(a: pa.Array, b: pa.Array) -> Any:
     """Return whether the position of `a` is before that of `b`, row by row."""
     (batch, at), (of_b, at_b) = ([each.field(n).to_numpy() for n in (0, 1)] for each in (a, b))
     return (batch < of_b) | ((batch == of_b) & (at < at_b))
+
+
+def as_earlier(accumulators: pa.Array) -> pa.Array:
+    """Return accumulators of an ordered aggregator for tuples that are before those of every batch, in their order.
+
+    Accumulators that another topology made, or another run over the same tuples, have that one's txids. Its last batch
+    gets the txid 0.
+
+    >>> last = pa.array([(7, 0, "dog"), (5, 1, "cat")], pa.struct({"batch": "int64", "at": "int64", "value": "string"}))
+    >>> as_earlier(last).field("batch").to_pylist()
+    [0, -2]
+    """
+    if pa.types.is_list(accumulators.type):
+        moved = as_earlier(accumulators.flatten())
+        sizes = pc.fill_null(pc.list_value_length(accumulators), 0).to_numpy()
+        offsets = pa.array(np.concatenate([[0], np.cumsum(sizes)]), pa.int32())
+        return pa.ListArray.from_arrays(offsets, moved, type=accumulators.type, mask=accumulators.is_null())
+    batch, *others = accumulators.flatten()
+    newest = pc.max(batch).as_py()
+    if newest is None or newest <= 0:
+        return accumulators
+    fields = [pc.subtract(batch, newest), *others]
+    return pa.StructArray.from_arrays(fields, fields=list(accumulators.type), mask=accumulators.is_null())
 
 
 def _offsets(sizes: Any) -> pa.Array:
