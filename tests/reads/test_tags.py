@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trident import Count, Sum, TridentTopology, dropState, openState, openTopology
+from trident import Count, Evolution, Sum, TridentTopology, dropState, openState, openTopology
 from trident.base import crash_points
 from trident.errors import (
     StateError,
@@ -193,3 +193,22 @@ def test_a_state_that_begins_again_at_the_txid_of_a_tag_does_not_complete_it(tmp
         assert [(tag.states, tag.missing) for tag in running.tags()] == [(("counts",), ("sums",))]
         with pytest.raises(TagNotFoundError):
             dict(running.state("sums").asOf("tag:last"))
+
+
+def test_the_run_that_evolves_a_state_tags_it_and_keeps_its_txids(tmp_path: Path) -> None:
+    def evolving(batches: int, bundle: dict[str, Any], **evolve: Any) -> Any:
+        topology, spout = TridentTopology(), FixedBatchSpout("word string, n long", BATCHES[:batches])
+        state = DeltaMapState.opaque(tmp_path / "states", keepTxids=10)
+        topology.newStream("words", spout).groupBy("word").persistentAggregate(state, bundle, name="counts", **evolve)
+        return start_local(topology, name="wc", checkpointLocation=tmp_path / "checkpoint")
+
+    with evolving(1, {"count": Count()}) as running:
+        running.processAllAvailable()
+    with evolving(4, {"count": Count(), "sum": Sum("n")}, evolve=Evolution(was="count long")) as running:
+        running.processAllAvailable()
+        counts = running.state("counts")
+        assert list(counts.keptTxids) == [0, 1, 2, 3, 4]
+        assert counts.asOf(2)["dog"] == (2, 3)
+        assert running.tag("now", asOf=3).txids == {"words": 3}
+        assert counts.asOf("tag:now")["cow"] == (1, 4)
+        assert [tag.name for tag in running.tags()] == ["now"]

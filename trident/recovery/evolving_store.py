@@ -68,6 +68,11 @@ class EvolvingStore:
         return self._phase == "present"
 
     @property
+    def settled(self) -> Store:
+        """The store in its present shape, with all that it can do; this object until the state has that shape."""
+        return self._present if self.shareable else self
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """The warnings of the store about its server."""
         return tuple(getattr(self._former, "warnings", ()))

@@ -8,6 +8,7 @@ from trident.base.errors import FencedError, TridentError
 from trident.batches.group_run import GroupRun
 from trident.reads.commit_times import CommitTimes
 from trident.reads.static_states import ReadableStore
+from trident.recovery.evolving_store import EvolvingStore
 from trident_state.state_shape import StateKind
 from trident_state.store import Store
 
@@ -59,7 +60,8 @@ class RunReadSource:
             )
 
     def store(self, state: str) -> ReadableStore:
-        return self._stores[state]
+        store = self._stores[state]
+        return store.settled if isinstance(store, EvolvingStore) else store
 
     def kind(self, state: str) -> StateKind:
         return self._kinds[state]
