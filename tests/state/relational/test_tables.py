@@ -392,6 +392,29 @@ def test_a_server_that_is_killed_in_mid_commit_counts_each_batch_once(
     store.close()
 
 
+def test_a_commit_that_an_administrator_cancels_is_repeated(database: str, tmp_path: Path) -> None:
+    setting = setting_of(lambda kind: PostgresMapState(kind, database), tmp_path)
+    store = setting.started()
+    setting.apply(store, 1, {1: 1})
+    waiting = "select pg_cancel_backend(pid) from pg_stat_activity where wait_event_type = 'Lock'"
+
+    def cancel() -> None:
+        with psycopg.connect(database, autocommit=True) as administrator:
+            while not administrator.execute(waiting).fetchone():
+                time.sleep(0.01)
+
+    cancelling = threading.Thread(target=cancel)
+    with psycopg.connect(database) as holder:
+        holder.execute('select 1 from "wordcount/counts" for update')
+        cancelling.start()
+        with pytest.raises(StateUnavailableError, match="may or may not have succeeded, and is repeated"):
+            setting.apply(store, 2, {1: 1})
+        cancelling.join(20)
+    setting.apply(store, 2, {1: 1})
+    assert setting.read(store, [1], 2) == [2]
+    store.close()
+
+
 @pytest.mark.soak  # a server of its own; the tests around it have one that warns
 def test_a_server_that_is_durable_causes_no_warning(tmp_path: Path) -> None:
     with PostgresServer("fsync=on") as server:
