@@ -12,8 +12,8 @@ from trident.base.secrets import SOURCES, read_secret
 SCHEMES = ("postgresql://", "postgres://", "jdbc:postgresql://")
 
 _PASSING = ("08", "40", "53", "55P03", "57014", "57P", "58")
-"""Prefixes of SQLSTATEs of temporary errors: lost connections, conflicts, cancelled statements, a server that is full or
-restarting."""
+"""Prefixes of SQLSTATEs of temporary errors: lost connections, conflicts, cancelled statements, a full or restarting
+server."""
 
 _REFUSALS = re.compile(
     r"authentication failed|no pg_hba\.conf entry|does not exist|no password supplied|not permitted to log in"
