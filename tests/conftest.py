@@ -15,6 +15,7 @@ from hypothesis import settings
 from pyspark.sql import SparkSession
 
 import trident
+from tests.support.covered import leave_covered
 from tests.support.left_out import mark_left_out
 from tests.support.server import BUNDLED, RedisServer, server_binary, server_version
 from tests.support.soak import Budget, Soak, is_soak
@@ -53,6 +54,7 @@ def pytest_report_header() -> list[str]:
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    leave_covered(items)
     mark_left_out(items)
     if SOAKS:
         SOAKS.order(items)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.support.soak import is_soak
+
 
 @dataclass(frozen=True)
 class LeftOut:
@@ -330,6 +332,6 @@ def left_out(tests: Iterable[str], rows: Iterable[LeftOut] = LEFT_OUT) -> Iterat
 
 def mark_left_out(items: list[pytest.Item]) -> None:
     """Mark the tests that `make test` leaves out with their reason, for ``-m "not full"``."""
-    by_id = {item.nodeid: item for item in items}
+    by_id = {item.nodeid: item for item in items if not is_soak(item)}
     for test, row in left_out(by_id):
         by_id[test].add_marker(pytest.mark.full(row.why))
