@@ -11,7 +11,7 @@ from tests.faults.test_kill_points import exact
 from tests.support.soak import some_of
 from trident.base.crash_points import DELTA_POINTS
 
-TOTAL = 600
+TOTAL = 240
 KINDS = ["opaque", "transactional"]
 MET = [point for point in DELTA_POINTS if point != "delta.dropped"]
 OTHERS = ["start.state.created:1", "start.state.acquired:2", "commit.state.before:5", "committed.before:3"]

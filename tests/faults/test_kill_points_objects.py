@@ -8,7 +8,7 @@ import pytest
 
 from tests.faults.drive import Case
 from tests.faults.driver_forks import Zygote
-from tests.faults.test_kill_points_redis_log import exact
+from tests.faults.test_kill_points import exact
 from tests.support.objects import Objects, objects, s3_server
 from tests.support.server import RedisServer
 from tests.support.soak import some_of
