@@ -15,21 +15,21 @@ pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 
 
 def test_counts_are_exact_where_executors_the_server_and_the_driver_die_around_puts() -> None:
-    """Three batches, of a seed that draws a dead worker, executor, server and driver."""
-    done = rounds("local-cluster", 3, SEED)
+    """Two batches, of a seed that draws a dead worker, executor, server and driver."""
+    done = rounds("local-cluster", 2, SEED)
     assert not done.wrong, done.wrong
     assert {"worker", "executor", "server", "driver"} <= {struck.split()[1] for struck in done.struck}, done.struck
 
 
 def test_counts_in_delta_tables_are_exact_where_executors_and_the_driver_die_around_puts() -> None:
-    done = rounds("local-cluster", 3, SEED_OF_TABLES, delta=True)
+    done = rounds("local-cluster", 2, SEED_OF_TABLES, delta=True)
     assert not done.wrong, done.wrong
     assert {"worker", "executor", "driver"} <= {struck.split()[1] for struck in done.struck}, done.struck
 
 
-SEED = 3315
-SEED_OF_TABLES = 10
-"""With these the first three batches are troubled so."""
+SEED = 1619
+SEED_OF_TABLES = 5759
+"""With these the first two batches are troubled so, by few deaths: each of a driver takes a new Spark."""
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_the_seeds_draw_what_the_short_rounds_are_to_show(seed: int, deaths: set
     drawn = {
         kind
         for state in ("counts", "joined", "asked")
-        for txid in (1, 2, 3)
+        for txid in (1, 2)
         for kind, _ in troubles_of(seed, f"state {state!r}", txid, [kind for kind in KINDS if kind not in left])
     }
     assert deaths <= drawn
