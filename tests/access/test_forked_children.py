@@ -9,6 +9,7 @@ import pytest
 
 from tests.server.counting import counting
 from tests.support.server import RedisServer
+from tests.support.soak import some_of
 from tests.support.waiting import wait_until
 from trident import DRPCClient, openState, openTopology
 from trident.log import RedisLog
@@ -34,7 +35,10 @@ class Place:
             self.factory = SqliteMapState.opaque(folder / "states.db")
 
 
-@pytest.fixture(params=["memory", "memory, log in redis", "redis", "sqlite"])
+PLACES = ["memory", "memory, log in redis", "redis", "sqlite"]
+
+
+@pytest.fixture
 def place(request: pytest.FixtureRequest, tmp_path: Path, shared_redis: RedisServer) -> Place:
     return Place(request.param, tmp_path, shared_redis)
 
@@ -58,6 +62,7 @@ def check(work: Callable[[], str]) -> None:
     assert work() == "right"
 
 
+@pytest.mark.parametrize("place", PLACES, indirect=True)
 def test_an_opened_state_is_read_by_forked_children(place: Place) -> None:
     topology, feeder = counting(place.factory)
     with topology.start(engine="embedded", name="wc", **place.given) as running:
@@ -75,6 +80,7 @@ def test_an_opened_state_is_read_by_forked_children(place: Place) -> None:
         check(read_range)
 
 
+@pytest.mark.parametrize("place", some_of(PLACES, ["memory", "redis"]), indirect=True)
 def test_an_opened_topology_answers_forked_children(place: Place) -> None:
     """Its functions run in threads, its copies are updated by a thread, and its SQL by processes of the parent."""
     topology, feeder = counting(place.factory)

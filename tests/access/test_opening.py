@@ -169,14 +169,14 @@ def test_a_reader_beside_a_writer_never_sees_half_a_batch_nor_goes_back(
         readers = [threading.Thread(target=read, args=(view,)) for view in (near, far)]
         for reader in readers:
             reader.start()
-        for _ in range(60):
+        for _ in range(30):
             feeder.feed(pairs, wait=True, timeout=20)
         over.set()
         for reader in readers:
             reader.join()
         assert not failures, failures
         running.processAllAvailable(timeout=20)
-        assert set(near.multiGet(pairs)) == set(far.multiGet(pairs)) == {61}
+        assert set(near.multiGet(pairs)) == set(far.multiGet(pairs)) == {31}
         near.close()
         far.close()
 

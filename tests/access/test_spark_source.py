@@ -15,17 +15,25 @@ from pyspark.sql import functions as F
 from tests.access.small_topologies import Fed, counted, counting, fixed
 from tests.support.postgres import PostgresServer
 from tests.support.server import RedisServer
+from tests.support.soak import some_of
 from trident import Average, Count, First, Sum, TridentDataSource, TridentTopology, dropState, openState
 from trident.log import RedisLog
 from trident.state import DeltaMapState, MemoryMapState, PostgresMapState, RedisMapState, SqliteMapState
 from trident.testing.local import start_local
 
-pytestmark = [pytest.mark.spark, pytest.mark.connect]
+pytestmark = pytest.mark.spark
 
 BATCHES = (["dog", "cat"], ["dog"], ["dog", "emu", None])
 COUNTS = {"dog": 3, "cat": 1, "emu": 1, None: 1}
 WORDS = [f"word{number}" for number in range(200)]
-PLACES = ["memory", "memory, log in redis", "redis", "redis in groups", "sqlite", "postgres", "delta"]
+PLACES = [
+    pytest.param("memory", marks=pytest.mark.connect),
+    *some_of(
+        ["memory, log in redis", "redis", "redis in groups", "sqlite", "postgres", "delta"],
+        ["memory, log in redis", "redis in groups", "postgres", "delta"],
+    ),
+]
+"""The workers reach each kind of place; `test_spark_reader.py` reads all of them without Spark."""
 
 Place = tuple[Any, dict[str, Any], dict[str, str]]
 """A state, the options of its topology's start, and the options of a read by Spark."""
@@ -91,7 +99,11 @@ def test_a_state_is_a_dataframe(session: SparkSession, place: Place) -> None:
     assert load(session, where).groupBy().agg(F.sum("value").alias("all")).collect()[0]["all"] == 6
 
 
-@pytest.mark.parametrize("place", ["memory", "redis in groups", "sqlite", "postgres"], indirect=True)
+@pytest.mark.parametrize(
+    "place",
+    some_of(["memory", "redis in groups", "sqlite", "postgres"], ["memory", "redis in groups"]),
+    indirect=True,
+)
 def test_each_read_beside_commits_is_as_of_one_txid(session: SparkSession, place: Place) -> None:
     """Each batch adds one to every word, so all values of a read equal its txid, or two batches were mixed."""
     state, started, where = place
@@ -108,7 +120,7 @@ def test_each_read_beside_commits_is_as_of_one_txid(session: SparkSession, place
     feeding.start()
     seen, moved = set[int](), 0
     try:
-        for number in range(8):
+        for number in range(6):
             try:
                 rows = load(session, where, txidColumn="txid", partitions=1 + number % 2 * 3).collect()
             except PySparkException as error:
@@ -122,8 +134,8 @@ def test_each_read_beside_commits_is_as_of_one_txid(session: SparkSession, place
         end.set()
         feeding.join()
         fed.running.stop()
-    assert fed_batches[0] > 3 and len(seen) > 3
-    print(f"{len(seen)} txids, {moved} of 4 divided reads came too late")
+    assert fed_batches[0] > 3 and len(seen) > 2
+    print(f"{len(seen)} txids, {moved} of 3 divided reads came too late")
 
 
 @pytest.mark.parametrize("groups", [1, 4])
@@ -148,6 +160,7 @@ def test_a_read_of_one_key_does_not_scan(
     assert calls("hscan") == scans + 64
 
 
+@pytest.mark.connect
 def test_keys_of_every_type_are_pushed_down_and_found(session: SparkSession, tmp_path: Path) -> None:
     fields = "id long, small short, price decimal(10,2), at timestamp, local timestamp_ntz, day date, ok boolean, "
     fields += "raw binary, x double"
@@ -214,6 +227,7 @@ def test_values_are_columns_as_tables_show_them(session: SparkSession, tmp_path:
     assert rows("whole") == [(3,)]
 
 
+@pytest.mark.connect
 def test_a_dataframe_that_is_collected_again_reads_again(session: SparkSession, tmp_path: Path) -> None:
     """A DataFrame of one partition is as of the newest txid at each read; that of several keeps its txid or fails."""
     fed = Fed(SqliteMapState.opaque(tmp_path / "states.db"), checkpointLocation=tmp_path)

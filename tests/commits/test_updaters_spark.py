@@ -134,40 +134,37 @@ def test_totals(shared_redis: RedisServer, spark: SparkSession, tmp_path: Path, 
             assert taking.rows[txid, word] == expected
 
 
-@pytest.mark.parametrize("kind", ["opaque", "transactional"])
 def test_executors_store_and_emit_what_the_driver_does_byte_for_byte(
-    shared_redis: RedisServer,
-    spark: SparkSession,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    made: list[str],
-    kind: str,
+    shared_redis: RedisServer, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: list[str]
 ) -> None:
+    """The states are opaque and transactional ones in turn."""
     monkeypatch.setattr("trident.compiler.frozen_parts.PART_ROWS", 70)
     stored, emitted, dropped = [], [], []
     for writers in ("driver", "executors"):
-        state = getattr(RedisMapState, kind)(shared_redis.url, writers=writers, prefix=f"{kind}-{writers}", buckets=16)
+        where: Any = {"writers": writers, "prefix": writers, "buckets": 16}
+        opaque = RedisMapState.opaque(shared_redis.url, **where)
+        transactional = RedisMapState.transactional(shared_redis.url, **where)
         topology, takings = TridentTopology(), [Taking() for _ in range(5)]
         words = topology.newStream("words", FixedBatchSpout(FIELDS, BATCHES))
-        grouped, held = words.groupBy("word"), {**HELD, "stateFactory": state}
+        grouped, held = words.groupBy("word"), {**HELD, "stateFactory": opaque}
         streams = [
             words.statefulEach(total, "now long", **held),
-            words.statefulEach(Longest(), "most", **{**held, "name": "most"}),
+            words.statefulEach(Longest(), "most", **{**held, "name": "most", "stateFactory": transactional}),
             words.partitionPersist(
-                state, kept, "word string, now long", keyFields="word", valueType="long", name="kept"
+                opaque, kept, "word string, now long", keyFields="word", valueType="long", name="kept"
             ).newValuesStream(),
-            words.dropDuplicates("word", state, name="first"),
-            grouped.window(TumblingCountWindow(7), "n", Sum(), "sum", stateFactory=state, name="sevens"),
+            words.dropDuplicates("word", transactional, name="first"),
+            grouped.window(TumblingCountWindow(7), "n", Sum(), "sum", stateFactory=opaque, name="sevens"),
         ]
         for number, (stream, taking) in enumerate(zip(streams, takings, strict=True)):
             stream.foreachArrow(taking, name=f"out{number}")
-        grouped.persistentAggregate(state, "n", Joined(), "joined", name="joined")
-        words.toTable("word", state, name="latest")
-        words.toTable("word", state, orderBy="n", name="newest")
+        grouped.persistentAggregate(transactional, "n", Joined(), "joined", name="joined")
+        words.toTable("word", opaque, name="latest")
+        words.toTable("word", transactional, orderBy="n", name="newest")
         made.clear()
         events = run(topology, spark, tmp_path / writers)
         dropped.append([event["states"]["first"]["dropped"] for event in events])
-        names = sorted(shared_redis.client.scan_iter(f"{kind}-{writers}:*:b:*"))
+        names = sorted(shared_redis.client.scan_iter(f"{writers}:*:b:*"))
         stored.append({name.partition(b":")[2]: shared_redis.client.hgetall(name) for name in names})
         emitted.append([taking.rows for taking in takings])
     assert stored[0] == stored[1]
