@@ -118,7 +118,7 @@ NORMAL = [
     or (name, kind) in [("Average", "long"), ("Average", "decimal(38, 2)"), ("MaxBy", "string")]
     or len(MAKERS[name][1]) == 1
 ]
-QUICK = settings(max_examples=20, deadline=None)
+QUICK = settings(max_examples=10, deadline=None)
 
 
 def node_of(name: str, kind: str) -> PersistentAggregate:

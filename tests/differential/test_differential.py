@@ -21,7 +21,6 @@ from tests.differential.oracle_over_time import left_over_time
 from tests.differential.plan import OVER_TIME, Plan, Row
 from tests.differential.windows import Windows
 from tests.support.soak import Soak
-from tests.support.spark import CONNECT
 from trident.base.attempt import TransactionAttempt
 from trident.compiler.engine import Slot
 from trident.compiler.program import Group
@@ -120,7 +119,7 @@ def test_spark_agrees_with_the_oracle(spark: SparkSession) -> None:
     slots, chance = OnSpark(spark), random.Random(7)
     try:
         for verb in SELDOM:
-            _drawn(chance, slots, native=True, examples=1 if CONNECT else 2, last=(verb,))
+            _drawn(chance, slots, native=True, examples=1, last=(verb,))
     finally:
         slots.close()
 

@@ -18,7 +18,7 @@ from tests.support.soak import Soak
 
 ROOT = Path(__file__).parents[2]
 SLICES = 60
-PARTS = 7
+PARTS = 14
 WORKERS = 2
 
 

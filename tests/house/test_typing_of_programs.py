@@ -119,28 +119,27 @@ def program() -> None:
 """
 
 
-def _mypy(program: str, folder: Path) -> list[tuple[str, str]]:
-    """Return the errors of ``mypy --strict`` over a user's program, each with its line."""
-    path = folder / "program.py"
-    path.write_text(program, encoding="utf-8")
+@pytest.fixture(scope="module")
+def errors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[str, str]]]:
+    """Return the errors of ``mypy --strict`` over each of a user's programs by its name, each with its line."""
+    folder = tmp_path_factory.mktemp("typed")
+    paths = {name: folder / f"{name}.py" for name in ("right", "planted")}
+    paths["right"].write_text(RIGHT, encoding="utf-8")
+    paths["planted"].write_text(PLANTED, encoding="utf-8")
     command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--hide-error-context", "--no-pretty"]
     # The project's settings and cache: where `make check` ran, the library and what it imports are known by now.
-    ran = subprocess.run([*command, str(path)], capture_output=True, text=True, cwd=ROOT, timeout=600)
-    return re.findall(r"program\.py:(\d+): error: (.*)", ran.stdout) if ran.returncode else []
+    ran = subprocess.run([*command, *map(str, paths.values())], capture_output=True, text=True, cwd=ROOT, timeout=600)
+    assert ran.returncode == 1, ran.stderr
+    return {name: re.findall(rf"{name}\.py:(\d+): error: (.*)", ran.stdout) for name in paths}
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("typed")
+def test_a_right_program_passes(errors: dict[str, list[tuple[str, str]]]) -> None:
+    assert errors["right"] == []
 
 
-def test_a_right_program_passes(folder: Path) -> None:
-    assert _mypy(RIGHT, folder) == []
-
-
-def test_each_planted_error_is_found(folder: Path) -> None:
+def test_each_planted_error_is_found(errors: dict[str, list[tuple[str, str]]]) -> None:
     lines = PLANTED.splitlines()
-    found = {lines[int(number) - 1].partition("# ")[2]: why for number, why in _mypy(PLANTED, folder)}
+    found = {lines[int(number) - 1].partition("# ")[2]: why for number, why in errors["planted"]}
     assert sorted(found, key=int) == [str(number) for number in range(1, 11)], found
     assert '"group_by"' in found["1"] and '"map"' in found["3"] and '"strat"' in found["4"] and '"stat"' in found["6"]
     assert "checkpointLoc" in found["5"] and '"sep"' in found["8"] and "maxAttempts" in found["10"]

@@ -22,7 +22,7 @@ ELEMENTS: dict[pa.DataType, st.SearchStrategy[Any]] = {
 
 
 @pytest.mark.parametrize("kind", ELEMENTS, ids=str)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.data())
 def test_long_lists_come_back_as_they_were(kind: pa.DataType, data: st.DataObject) -> None:
     some = st.none() | ELEMENTS[kind] if data.draw(st.booleans()) else ELEMENTS[kind]

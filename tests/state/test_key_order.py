@@ -46,7 +46,7 @@ def ranks_of(table: pa.Table, fields: int) -> list[list[Any]]:
     return [[rank(value) for value in row[:fields]] for row in rows_of(table)]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(tables())
 def test_bytes_compare_as_the_keys_do(table: pa.Table) -> None:
     orders = order_of(table, table.num_columns).to_pylist()
@@ -57,7 +57,7 @@ def test_bytes_compare_as_the_keys_do(table: pa.Table) -> None:
             assert (orders[one] == orders[other]) == (ranks[one] == ranks[other])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(tables(), st.data())
 def test_first_fields_are_the_beginning_of_a_key(table: pa.Table, data: st.DataObject) -> None:
     """All keys with the same first fields lie between these fields' bytes and the end of these."""
@@ -70,7 +70,7 @@ def test_first_fields_are_the_beginning_of_a_key(table: pa.Table, data: st.DataO
         assert held == [each == ranks[row] for each in ranks]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.binary(max_size=4)), st.binary(max_size=3), st.booleans(), st.sampled_from([pa.string(), pa.binary()])
 )
@@ -89,7 +89,7 @@ def test_the_keys_that_begin_with_a_text(
     assert held == [text.startswith(start) for text in texts]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data(), st.sampled_from([pa.string(), pa.binary(), pa.bool_()]))
 def test_a_range_of_stored_keys_is_the_same_range(data: st.DataObject, kind: pa.DataType) -> None:
     values = data.draw(st.lists(st.none() | TYPED[kind], max_size=8))
@@ -111,7 +111,7 @@ def test_other_keys_are_not_stored_in_order() -> None:
     assert unordered_field(pa.schema({"a": pa.string()})) is None
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.data(), st.sampled_from([pa.int8(), pa.int64(), pa.date32()]))
 def test_all_possible_keys_of_a_range(data: st.DataObject, kind: pa.DataType) -> None:
     schema, bits = pa.schema({"k": kind}), kind.bit_width - 1

@@ -67,7 +67,7 @@ def tables(draw: st.DrawFn) -> pa.Table:
     return pa.table(columns, names=[f"k{i}" for i in range(len(kinds))])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(tables())
 def test_keys_are_equal_exactly_where_spark_groups_them(table: pa.Table) -> None:
     encoded = encode_keys(table).to_pylist()
@@ -80,7 +80,7 @@ def test_keys_are_equal_exactly_where_spark_groups_them(table: pa.Table) -> None
             )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(tables())
 def test_keys_come_back_as_they_went(table: pa.Table) -> None:
     encoded = encode_keys(table)
@@ -90,7 +90,7 @@ def test_keys_come_back_as_they_went(table: pa.Table) -> None:
     assert [as_grouped(row) for row in back.to_pylist()] == [as_grouped(row) for row in table.to_pylist()]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(KINDS), min_size=2, max_size=2), st.data())
 def test_values_of_different_types_never_meet(kinds: list[tuple[pa.DataType]], data: st.DataObject) -> None:
     first, second = kinds[0][0], kinds[1][0]
@@ -103,7 +103,7 @@ def test_values_of_different_types_never_meet(kinds: list[tuple[pa.DataType]], d
         assert as_grouped(one) == as_grouped(other)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(tables(), st.lists(st.binary(max_size=40), max_size=4))
 def test_bytes_that_are_no_keys_are_refused_and_never_crash(table: pa.Table, garbage: list[bytes]) -> None:
     try:

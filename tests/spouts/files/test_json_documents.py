@@ -38,7 +38,7 @@ def parse(text: str, malformed: Any = "fail", fields: str = FIELDS) -> list[dict
     st.sampled_from([None, 2, "\t"]),
     st.booleans(),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_an_array_is_read_as_its_objects_are_line_by_line(rows: list[Any], indent: Any, ascii_only: bool) -> None:
     lines = "".join(json.dumps(row) + "\n" for row in rows)
     form = JsonFormat(with_corrupt_fields(read_schema(FIELDS)), "keep", "strict")

@@ -104,7 +104,7 @@ def test_parts_beside_random_writers_lead_to_the_rows_of_the_table(
     with ExitStack() as stack:
         writers = [stack.enter_context(keyed.server.connect()) for _ in range(2)]
         executor = keyed.spout(None, maxRowsPerBatch=4).open()
-        for step in range(50):
+        for step in range(30):
             if chance.random() < 0.2:
                 executor.close()
                 executor = keyed.spout(None, maxRowsPerBatch=chance.choice((2, 4, 5))).open()

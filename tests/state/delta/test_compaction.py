@@ -356,11 +356,11 @@ def test_a_merge_that_slept_until_its_file_was_cleaned_up_changes_nothing(folder
 
 
 def test_the_log_gets_checkpoints_and_readers_begin_with_them(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trident_state.delta.upkeep.CHECKPOINT_EVERY", 10)
+    monkeypatch.setattr("trident_state.delta.upkeep.CHECKPOINT_EVERY", 5)
     setting = setting_in(folder, ttlSecs=100.0)
     store = quiet(setting)
     store.upkeep.after = lambda version: store.upkeep.run()
-    for txid in range(1, 40):
+    for txid in range(1, 20):
         store.apply(FIRST, replace(setting.update(txid, {txid % 5: 1}), time=1000.0 + txid))
     store.close()
     checkpoints = sorted((table_of(folder) / "_delta_log").glob("*.checkpoint.parquet"))
@@ -373,8 +373,8 @@ def test_the_log_gets_checkpoints_and_readers_begin_with_them(folder: Path, monk
     assert again.report() == store.report()
     assert both(again) == both(store)
     again.acquire(SECOND)
-    again.apply(SECOND, replace(setting.update(40, {1: 1}), time=1041.0))
-    assert marker(again) == 40
+    again.apply(SECOND, replace(setting.update(20, {1: 1}), time=1021.0))
+    assert marker(again) == 20
 
 
 def test_a_state_that_is_closed_ends_its_merge_and_leaves_no_file(folder: Path) -> None:
@@ -407,7 +407,7 @@ def test_many_batches_leave_few_files_and_reads_stay_right(folder: Path, combine
 
     reader = threading.Thread(target=read)
     reader.start()
-    for txid in range(1, 61):
+    for txid in range(1, 41):
         batch = {7: 1, txid % 13 + 100: txid}
         setting.apply(store, txid, batch)
         for key, delta in batch.items():
@@ -417,7 +417,7 @@ def test_many_batches_leave_few_files_and_reads_stay_right(folder: Path, combine
     store.upkeep.run()
     store.close()
     assert wrong == []
-    assert entries(setting.open(), 60) == expected
+    assert entries(setting.open(), 40) == expected
     assert len(named(folder)) < 2 * LEAST + 8
 
 
