@@ -7,7 +7,23 @@ import pytest
 
 from tests.compiler.functions import Longest, Mean, Tally
 from tests.compiler.stage_runner import STATE, Slots, leaving, results, run_group, stream
-from trident import Average, Count, CountDistinct, Max, Min, Quantiles, Sum, TopK, TridentTopology, expr
+from trident import (
+    Average,
+    CollectList,
+    Count,
+    CountDistinct,
+    First,
+    Last,
+    Latest,
+    Max,
+    MaxBy,
+    Min,
+    Quantiles,
+    Sum,
+    TopK,
+    TridentTopology,
+    expr,
+)
 from trident.base.errors import FailedException, StateValueError, UserFunctionError
 from trident.compiler.stages import cut_nodes
 from trident.state import MemoryMapState
@@ -547,3 +563,22 @@ class Yielding(Wrong):
 def test_a_complete_whose_body_nothing_runs_is_told(engine: Slots) -> None:
     with pytest.raises(UserFunctionError, match=r"raised TypeError: it returned a generator.*in complete\(\)"):
         leaving(engine, numbers().aggregate("n", Yielding(""), "x"))
+
+
+@pytest.mark.parametrize("keys", ["", "key"])
+def test_the_order_of_tuples_goes_from_partition_to_partition(engine: Slots, keys: str) -> None:
+    """A batch that has several partitions on Spark. In the later one the marked tuple has the smaller number."""
+    marked = (4_000, 4_510)
+    rows = [(n, 0, n if n in marked else None, int(n in marked)) for n in range(9_000)]
+    numbers = stream(TridentTopology(), "n long, key long, mark long, rank long", rows)
+    how = {
+        "first": ("mark", First(ignoreNulls=True)),
+        "last": ("mark", Last(ignoreNulls=True)),
+        "list": ("mark", CollectList()),
+        "best": MaxBy("n", "rank"),
+        "latest": ("n, rank", Latest("rank")),
+    }
+    together = numbers.groupBy(keys).aggregate(how) if keys else numbers.aggregate(how)
+    (row,) = leaving(engine, together)
+    first, last, values, best, latest = row[len(row) - 5 :]
+    assert (first, last, list(values), best, latest["n"]) == (4_000, 4_510, [*marked], 4_000, 4_510)

@@ -4264,4 +4264,12 @@ GUARDS = [
         "if False:",
         "tests/reads/test_tags.py -k begins_again",
     ),
+    Guard(
+        "the order of tuples, several partitions",
+        "First, Last and MaxBy of a small batch on Spark take a tuple of a later partition for an earlier one",
+        "trident/compiler/spark/lowering.py",
+        "return replace(self.profile, small=False) if spec.ordered else self._shuffling",
+        "return self._shuffling",
+        "tests/compiler/test_aggregates.py -k partition_to_partition",
+    ),
 ]

@@ -10,7 +10,7 @@ from trident.base.callsite import site_of
 from trident.base.errors import StateShapeError, StateValueError, UserFunctionError
 from trident.base.short_texts import raised, short_repr
 from trident.base.values import type_name
-from trident.operations.aggregates.base import BuiltinAggregator
+from trident.operations.aggregates.base import is_ordered
 from trident.operations.aggregates.ordered import as_earlier
 from trident.operations.bundles import bundle_of
 from trident.operations.initial_state import InitialState, is_path, is_table
@@ -63,7 +63,7 @@ def as_earlier_tuples(node: StateWriter, content: pa.Table) -> pa.Table:
 
 def _as_earlier(aggregation: object, values: pa.Array) -> pa.Array:
     aggregator = getattr(aggregation, "aggregator", None)
-    return as_earlier(values) if isinstance(aggregator, BuiltinAggregator) and aggregator.ordered else values
+    return as_earlier(values) if is_ordered(aggregator) else values
 
 
 def _table_of(initial: InitialState, where: str) -> pa.Table:

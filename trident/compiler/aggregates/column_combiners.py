@@ -18,7 +18,7 @@ from trident.base.values import to_python, type_name
 from trident.compiler.columns.calls import output_column
 from trident.compiler.columns.columns import Column, Columns
 from trident.compiler.columns.function_errors import Where
-from trident.operations.aggregates.base import BuiltinAggregator
+from trident.operations.aggregates.base import is_ordered
 from trident.operations.aggregators import Aggregation
 from trident.operations.checked_aggregators import checked_combine
 from trident_state.binary import one_chunk, replace_rows
@@ -104,7 +104,7 @@ class ColumnAccumulators:
         inputs = self._where.inputs
         names, arrays = list(inputs), [columns[name].array() for name in inputs]
         aggregator = self._aggregation.aggregator
-        if isinstance(aggregator, BuiltinAggregator) and aggregator.ordered:
+        if is_ordered(aggregator):
             names += ["", " "]
             at = position.at + np.arange(columns.rows, dtype=np.int64)
             arrays += [pa.array(np.full(columns.rows, position.batch, np.int64)), pa.array(at)]

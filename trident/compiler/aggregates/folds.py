@@ -21,7 +21,7 @@ from trident.compiler.columns.calls import output_column
 from trident.compiler.columns.columns import Column, Columns, concat, made_tuples
 from trident.compiler.columns.function_errors import Where
 from trident.compiler.columns.key_numbers import KeyNumbers
-from trident.operations.aggregates.base import BuiltinAggregator
+from trident.operations.aggregates.base import BuiltinAggregator, is_ordered
 from trident.operations.aggregators import Aggregation
 from trident.operations.bundles import bundle_of
 from trident.operations.checked_aggregators import checked_combine, checked_init
@@ -105,6 +105,11 @@ class FoldSpec:
         # Read once, because each access to a schema creates new objects.
         object.__setattr__(self, "key_names", self.keys.names)
         object.__setattr__(self, "key_kinds", self.keys.types)
+
+    @property
+    def ordered(self) -> bool:
+        """True if a result depends on the order of tuples."""
+        return any(is_ordered(member.aggregation.aggregator) for member in self.members)
 
     @classmethod
     def of(cls, keys: pa.Schema, *members: FoldMember, bundle: pa.Field | None = None) -> "FoldSpec":

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 
 from trident.base.stream_fields import STREAM_NUMBER
 from trident.base.types import arrow_schema, select
-from trident.compiler.aggregates.folds import arrow_can_merge
+from trident.compiler.aggregates.folds import FoldSpec, arrow_can_merge
 from trident.compiler.aggregates.selections import PickSpec
 from trident.compiler.aggregates.specs import can_fold, fold_spec, gather_spec, read_fields
 from trident.compiler.columns.kernels import Work, compile_chain, sql_of
@@ -214,6 +214,13 @@ class Lowering:
         """
         return self.profile if self._ledger is None else replace(self.profile, small=False)
 
+    def _merging(self, spec: FoldSpec) -> Profile:
+        """Return the profile for merging accumulators. Those that depend on the order of tuples are always shuffled.
+
+        The task of several coalesced partitions would number the tuples of each partition from the same position.
+        """
+        return replace(self.profile, small=False) if spec.ordered else self._shuffling
+
     def _root(self, node: Node, below: Node) -> Root | None:
         """Return the ledger's root for a source with tuples that enter a chain that ends in `node`.
 
@@ -404,9 +411,9 @@ class Lowering:
         folding, spec = self.folding(node), fold_spec(node)
         if self._ends(node) and (folding.catches or self._ledger is not None):
             sending, edge = self._sending(folding, _between(node))
-            merged = merged_by_key(sending.frame(), spec, self._shuffling)
+            merged = merged_by_key(sending.frame(), spec, self._merging(spec))
             return merged.timed(node.step, self._meter).behind_reports(edge)
-        return merged_by_key(self._frame_of(folding), spec, self.profile).timed(node.step, self._meter)
+        return merged_by_key(self._frame_of(folding), spec, self._merging(spec)).timed(node.step, self._meter)
 
     def _ends(self, node: Node) -> bool:
         """Return whether the driver alone reads a node's output, so that reports may be among its rows.

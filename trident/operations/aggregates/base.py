@@ -185,3 +185,8 @@ def one_field(name: str, does: str, inputs: spark.StructType, accepted: tuple[ty
         return ""
     known = ", ".join(dict.fromkeys(kind.typeName() for kind in accepted))
     return f"{name} {does} of one field, and {field.name!r} is {type_ddl(field.dataType)}; it takes {known}"
+
+
+def is_ordered(aggregator: object) -> bool:
+    """Return whether an aggregator is a built-in one whose result depends on the order of tuples."""
+    return isinstance(aggregator, BuiltinAggregator) and aggregator.ordered
