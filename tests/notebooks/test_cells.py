@@ -76,6 +76,27 @@ def test_what_other_cells_built_on_a_replaced_stream_goes_with_it_and_is_named(k
     assert steps(kernel)[1:] == ["words/1:map(str.upper)", "words/2:persistentAggregate(Count)", "words/3:peek(print)"]
 
 
+def test_a_function_of_another_cell_goes_as_a_whole_with_the_state_that_it_asks(kernel: Kernel) -> None:
+    asks = "topology.newDRPCStream('one').stateQuery(counts, 'args', MapGet(), 'n')"
+    kernel.run(f"{WORDS}\n{COUNTS}\nfrom trident import MapGet", "d")
+    kernel.run(asks, "q")
+    note = kernel.run(f"{WORDS}\n{COUNTS}", "d")
+    assert "Removed, because they were built on these: function 'one' (In[" in note
+    assert kernel.run("list(topology._register.functions)") == "[]"
+    kernel.run(asks, "q")
+    assert kernel.run("list(topology._register.functions)") == "['one']"
+
+
+def test_a_cell_with_the_last_steps_of_a_function_runs_again_alone(kernel: Kernel) -> None:
+    kernel.run("asked = topology.newDRPCStream('one')", "f")
+    last = "answer = asked.map('args', str.upper, 'upper string')"
+    kernel.run(last, "m")
+    kernel.run("answer.project('upper')", "p")
+    note = kernel.run(last, "m")
+    assert "Removed, because they were built on these: one()/2:project (In[" in note
+    assert steps(kernel) == ["one()/0:newDRPCStream", "one()/1:map(str.upper)"]
+
+
 def test_looking_at_a_stream_leaves_nothing_in_the_topology(kernel: Kernel) -> None:
     kernel.run(WORDS)
     before = steps(kernel)

@@ -42,12 +42,16 @@ class DefiningCells:
 
 
 def note_of(own: Iterable[Node], others: Mapping[Node, CellRun | None]) -> str:
-    """Return a note for the user about steps that were removed; "" if none of them has a name.
+    """Return a note for the user about steps that were removed; "" if the cell only had steps without a name.
 
     `own`: the steps that the cell itself had defined. `others`: steps that were built on them, with their cells' runs.
+    Of these, each cell is in the note: without a step that has a name, by the label of its first step.
     """
     mine = [name for node in own if (name := _name(node))]
-    theirs = [f"{name} ({run or 'no cell'})" for node, run in others.items() if (name := _name(node))]
+    named = {run for node, run in others.items() if _name(node)}
+    labels = {run: node for node, run in reversed(others.items()) if run not in named}
+    shown = [node for node, run in others.items() if _name(node) or labels.get(run) is node]
+    theirs = [f"{_name(node) or node.step} ({others[node] or 'no cell'})" for node in shown]
     lines = [f"This cell ran before. It replaces: {', '.join(mine)}."] if mine else []
     if theirs:
         lines.append(f"Removed, because they were built on these: {', '.join(theirs)}. Run their cells again.")

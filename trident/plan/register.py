@@ -95,7 +95,7 @@ class Register:
         own = self._cells.outdated()
         if not own:
             return
-        gone = self._built_on(own)
+        gone = self._with_whole_functions(self._built_on(own), own)
         others = [node for node in self.nodes if node in gone and node not in own]
         note = note_of(own, {node: self._cells.run_of(node) for node in others})
         self._take_out(gone)
@@ -190,6 +190,19 @@ class Register:
             self._looked_at.remove(node)
             for above in built_on(node):
                 self._keep(above, reader)
+
+    def _with_whole_functions(self, gone: set[Node], own: Iterable[Node]) -> set[Node]:
+        """Return steps that go, and each DRPC function that loses steps of other cells as a whole.
+
+        Otherwise the last step that is left would be its answer. A function of which the cell itself defines steps is
+        about to get them again.
+        """
+        cut = list[Node]()
+        for source in self.functions.values():
+            below = self._below([source])
+            if not gone.isdisjoint(below) and not set(own).intersection(below):
+                cut.append(source)
+        return self._built_on([*gone, *cut])
 
     def _take_out(self, gone: set[Node]) -> None:
         """Remove steps, and free their names and the numbers in their labels."""
