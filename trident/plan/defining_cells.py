@@ -49,7 +49,7 @@ def note_of(own: Iterable[Node], others: Mapping[Node, CellRun | None]) -> str:
     """
     mine = [name for node in own if (name := _name(node))]
     named = {run for node, run in others.items() if _name(node)}
-    labels = {run: node for node, run in reversed(others.items()) if run not in named}
+    labels = {run: node for node, run in reversed([*others.items()]) if run not in named}
     shown = [node for node, run in others.items() if _name(node) or labels.get(run) is node]
     theirs = [f"{_name(node) or node.step} ({others[node] or 'no cell'})" for node in shown]
     lines = [f"This cell ran before. It replaces: {', '.join(mine)}."] if mine else []
