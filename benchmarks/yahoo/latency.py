@@ -1,18 +1,22 @@
 """``python -m benchmarks.yahoo.latency``: how long an event waits until its view is in Redis.
 
 A file of 500 events appears every 100 ms. Its latency is the time from then to the commit of the batch that has it.
+``yahoo_latency.svg`` in ``benchmarks/results`` draws the percentiles.
 """
 
 import argparse
 import itertools
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from matplotlib.figure import Figure
 from pyspark.sql import SparkSession
 
+from benchmarks.report import RESULTS, save_picture
 from benchmarks.session import bench_spark
 from benchmarks.timing import percentile
 from benchmarks.yahoo.by_hand import increments
@@ -26,6 +30,8 @@ ROWS, EVERY = 500, 0.1
 """The events of a file, and the seconds from one file to the next."""
 FILES = 1_000
 """A batch has all files that wait."""
+SHARES = (50, 90, 99)
+"""The percentiles that are shown."""
 WARM_UP = 4
 """The first quarter of the files does not count."""
 
@@ -36,8 +42,9 @@ Commits = list[tuple[float, int]]
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.yahoo.latency", description=__doc__)
     parser.add_argument("--seconds", type=float, default=20.0, help="for which files appear")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the picture")
     asked = parser.parse_args()
-    files = int(asked.seconds / EVERY)
+    files, figures = int(asked.seconds / EVERY), dict[str, list[float]]()
     with tempfile.TemporaryDirectory(prefix="trident-yahoo-") as name, RedisServer(Path(name, "redis")) as server:
         spark = bench_spark(Path(name))
         data = make_advertising(Path(name, "made"), files * ROWS, files)
@@ -49,9 +56,25 @@ def main() -> None:
             Path(place, "events").mkdir(parents=True)
             arrived, commits = _run(system, data, place, server, spark)
             waited = latencies(arrived, commits)[files // WARM_UP :]
-            figures = " | ".join(f"{1_000 * percentile(waited, share):.0f}" for share in (50, 90, 99))
-            print(f"| {system} | {len(commits)} | {figures} |", flush=True)
+            figures[system] = [1_000 * percentile(waited, share) for share in SHARES]
+            shown = " | ".join(f"{each:.0f}" for each in figures[system])
+            print(f"| {system} | {len(commits)} | {shown} |", flush=True)
         spark.stop()
+    draw(figures, asked.out / "yahoo_latency.svg")
+
+
+def draw(figures: Mapping[str, Sequence[float]], path: Path) -> None:
+    """Draw the milliseconds of each system beside each other."""
+    figure = Figure(figsize=(8, 3.8), layout="constrained")
+    axes, at = figure.subplots(), np.arange(len(figures))
+    for number, share in enumerate(SHARES):
+        axes.bar(at + 0.27 * (number - 1), [each[number] for each in figures.values()], 0.25, label=f"p{share}")
+    axes.set_yscale("log")
+    axes.set_xticks(at, list(figures))
+    axes.set(ylabel="milliseconds", title="From the arrival of an event to its view in Redis")
+    axes.grid(visible=True, axis="y", alpha=0.3)
+    axes.legend()
+    save_picture(figure, path)
 
 
 def latencies(arrived: Sequence[float], commits: Commits) -> list[float]:
