@@ -312,6 +312,41 @@ def of_kinds(after: str) -> Make:
     return make
 
 
+class Ends:
+    """The least and the greatest value."""
+
+    outputType = "struct<least: long, most: long>"
+
+    def init(self, tuple: Any) -> Any:
+        return (tuple.v, tuple.v)
+
+    def combine(self, one: Any, other: Any) -> Any:
+        return (min(one[0], other[0]), max(one[1], other[1]))
+
+    def zero(self) -> Any:
+        return None
+
+
+class OtherEnds(Ends):
+    def combine(self, one: Any, other: Any) -> Any:
+        return (max(one[0], other[0]), min(one[1], other[1]))
+
+
+def of_ends(aggregator: Any) -> Make:
+    def make(topology: TridentTopology, table: Any) -> None:
+        stream = topology.newStream("more", FixedBatchSpout("g string, v long", [[("x", 1)]])).groupBy("g")
+        ends = stream.persistentAggregate(MemoryMapState.opaque(), "v", aggregator, "ends", name="ends")
+        totals(ends.changes(), field="most")
+
+    return make
+
+
+def test_other_code_of_an_aggregator_of_several_fields_is_said(tmp_path: Path) -> None:
+    run(program(1, of_ends(Ends())), tmp_path)
+    with pytest.warns(RuntimeWarning, match="state 'totals' has another function for 'total'"):
+        run(program(2, of_ends(type("Ends", (OtherEnds,), {"__module__": __name__})())), tmp_path)
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [

@@ -14,7 +14,10 @@ from typing import Any
 
 from trident.base.code_values import values_read
 
-_METHODS = ("execute", "isKeep", "init", "initColumn", "combine", "retract", "present", "__call__")
+_METHODS = (
+    *("execute", "isKeep", "init", "initColumn", "combine", "retract", "present", "__call__"),
+    *("reduce", "aggregate", "complete"),
+)
 """The methods by which the library calls objects of users' classes."""
 
 

@@ -286,15 +286,24 @@ def _changes(node: nodes.TableChanges) -> list[Rows]:
 
 
 def _emitted(node: nodes.Emitted) -> list[Rows]:
-    return [_origin(node, f"the results of state {node.origin!r}", (node.origin,))]
+    rows, update = _origin(node, f"the results of state {node.origin!r}", (node.origin,)), node.source
+    if isinstance(update, nodes.Window) and update.windowing.early:
+        # This program's aggregator computes the row again that a change takes away.
+        given = _given(update.windowing.outputs.names, update.windowing.aggregator)
+        rows = rows.having({**rows.fields, **given})
+    return [rows]
 
 
 def _values(held: nodes.HeldState) -> list[Derived]:
     """Return the derivations of the fields of a state's value, as queries see it."""
     kind, how = shown_type(held), state_traits(held).presents(held)
     names = kind.names if isinstance(kind, StructType) else [value_of(held).name]
-    known = {} if how is None else aggregators_of(how.aggregator, value_of(held).name)
-    return [_aggregated(name, known.get(name)) for name in names]
+    return [Derived(name) for name in names] if how is None else [*_given(names, how.aggregator).values()]
+
+
+def _given(names: Sequence[str], aggregator: object) -> dict[str, Derived]:
+    """Return the derivations of the fields that an aggregator gives: one field, the fields of a struct, or several."""
+    return {name: _aggregated(name, aggregators_of(aggregator, name).get(name)) for name in names}
 
 
 def _aggregated(name: str, aggregator: object) -> Derived:

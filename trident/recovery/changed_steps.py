@@ -4,12 +4,16 @@ A state that takes rows away must lose each row as it got it. If a filter betwee
 aggregate of them changes, the aggregate keeps rows that the new filter drops, and loses rows that it never got. The log
 keeps the rows that each state and output is made of, as its last program derived them (`trident.plan.readings`). A
 start compares them. It refuses what makes a state wrong, and warns of what may.
+
+A join by time keeps tuples that wait for tuples of the other side. If a stream is on the other side now, it would be
+joined with its earlier tuples.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
+from msgspec.structs import replace
 
 from trident.base.attempt import Lease
 from trident.base.code_digest import same_code
@@ -21,7 +25,7 @@ from trident.log.group_records import History
 from trident.log.protocol import Birth, LogReading, OutputProgress, TransactionLog
 from trident.operations.references import has_index_name
 from trident.plan.derived_rows import STREAM
-from trident.plan.nodes import Sink, StateWriter
+from trident.plan.nodes import SIDES, Sink, StateWriter, TimeJoin
 from trident.plan.readings import Reading, ReadRows, reading_of
 from trident.recovery.state_places import OF_PLACE, places_of
 
@@ -128,7 +132,12 @@ def _changed_states(
         if was is None or not _has_rows(node.state.name, births, histories):
             continue
         now = reading_of(node)
-        if now is not None and (found := _differences(was, now, births, histories) + _of_streams(was, now, log)):
+        if now is None or now.kind != was.kind:
+            continue  # another kind of state, whose stored shape is checked
+        found = _differences(was, now, births, histories) + _of_streams(was, now, log)
+        if now.kind == "sides":
+            found += _of_sides(was, _with_names_of_before(now, was, program, log))
+        if found:
             yield node, found
 
 
@@ -148,6 +157,7 @@ def _consequence(node: StateWriter) -> str:
         "changes": "Rows that came are taken away as the new steps give them; if these differ, the difference stays.",
         "rows": "Rows that came stay as they are until their keys come again.",
         "tuples": "The values of earlier batches stay as they are.",
+        "sides": "The tuples that wait stay on the side to which they came, under their keys.",
     }[kind]
 
 
@@ -157,11 +167,11 @@ def _consequence(node: StateWriter) -> str:
 def _differences(
     was: Reading, now: Reading, births: Mapping[str, Birth], histories: Mapping[str, History]
 ) -> list[_Difference]:
-    if was.kind != now.kind:
-        return []  # another kind of state, whose stored shape is checked
     matched = _Matched.of(was, now)
     if was.kind == "tuples":
         return [each for one, other in matched.pairs for each in _of_inputs(one, other)]
+    if was.kind == "sides":
+        return [each for one, other in matched.pairs for each in _of_keys(one, other)]
     found = [each for one, other in matched.pairs for each in _of_rows(one, other, was.kind)]
     with_rows = {state for rows in matched.added for state in rows.states if _has_rows(state, births, histories)}
     added = [rows.origin for rows in matched.added if with_rows.intersection(rows.states)]
@@ -203,11 +213,11 @@ def _of_ways(matched: _Matched, certain: bool) -> list[_Difference]:
 
 
 def _origin(rows: ReadRows) -> object:
-    return rows.origin
+    return rows.origin, rows.side
 
 
 def _text(rows: ReadRows) -> object:
-    return rows.origin, rows.conditions, rows.keys, rows.values
+    return rows.origin, rows.side, rows.conditions, rows.keys, rows.values
 
 
 def _of_origins(added: Sequence[str], gone: Sequence[str]) -> list[_Difference]:
@@ -226,7 +236,7 @@ def _of_streams(was: Reading, now: Reading, log: LogReading) -> list[_Difference
     A stream that was renamed has its former name in the log, so it is none of them.
     """
     before = {rows.stream for rows in was.rows if rows.origin == STREAM}
-    if now.kind == "tuples" or now.kind != was.kind or "" in before:  # records of before have no names of streams
+    if now.kind in ("tuples", "sides") or "" in before:  # records of before have no names of streams
         return []
     known = log.members().streams
     names = dict.fromkeys(rows.stream for rows in now.rows if rows.stream not in {"", *before})
@@ -237,25 +247,38 @@ def _of_streams(was: Reading, now: Reading, log: LogReading) -> list[_Difference
 
 def _of_rows(one: ReadRows, other: ReadRows, kind: str) -> list[_Difference]:
     """Return the differences of rows of one origin that are taken away again."""
-    certain = not {*one.has} - {*other.has}  # otherwise fields of the source may only have other names now
+    certain = _same_names(one, other)
     found = list[_Difference]()
     if one.conditions != other.conditions:
         text = f"gets {_passing(other.conditions)}, and got {_passing(one.conditions)}"
         found.append(_Difference(text, certain))
-    for name in one.keys.keys() & other.keys.keys():
-        if one.keys[name] != other.keys[name]:
-            text = f"has {other.keys[name]} as its key {name!r}, and had {one.keys[name]}"
-            found.append(_Difference(text, certain))
+    found += _of_keys(one, other)
     found += _of_values(one, other, certain and kind == "changes")
     if not found and (names := _other_code(one, other)):
         found.append(_Difference(f"has another function {names}", False))
     return found
 
 
+def _same_names(one: ReadRows, other: ReadRows) -> bool:
+    """Return whether the source still has each field. Otherwise fields may only have other names now."""
+    return not {*one.has} - {*other.has}
+
+
+def _of_keys(one: ReadRows, other: ReadRows) -> list[_Difference]:
+    side = f" of the {one.side} side" if one.side else ""
+    return [
+        _Difference(
+            f"has {other.keys[name]} as its key {name!r}{side}, and had {one.keys[name]}", _same_names(one, other)
+        )
+        for name in one.keys.keys() & other.keys.keys()
+        if one.keys[name] != other.keys[name]
+    ]
+
+
 def _of_inputs(one: ReadRows, other: ReadRows) -> list[_Difference]:
     """Return the differences of aggregates of tuples that are never taken away: other fields of the same source."""
-    if {*one.has} - {*other.has}:
-        return []  # fields of the source may only have other names now
+    if not _same_names(one, other):
+        return []
     changed = {name for name, inputs in one.inputs.items() if other.inputs.get(name, inputs) != inputs}
     return [each for each in _of_values(one, other, False) if each.field in changed]
 
@@ -284,6 +307,60 @@ def _passing(conditions: Sequence[str]) -> str:
     return f"the rows that pass {' and '.join(conditions)}" if conditions else "all rows"
 
 
+# --- joins by time ----------------------------------------------------------------------------------------------------
+
+
+def _of_sides(was: Reading, now: Reading) -> list[_Difference]:
+    """Return a difference for the rows of each side that were on the other side alone, and are there no more.
+
+    Rows are known by their streams and states. If these are on both sides, as in a join of two branches of one stream,
+    rows are known by all that their steps do.
+    """
+    for known_by in (_sources, _branch):
+        before, after = _by_side(was, known_by), _by_side(now, known_by)
+        found = [
+            _Difference(f"has {_described(rows)} on its {side} side, and had that on its {other} side", True)
+            for side, other in (SIDES, SIDES[::-1])
+            for each, rows in after[side].items()
+            if each in before[other] and each not in before[side] and each not in after[other]
+        ]
+        if found:
+            return found
+    return []
+
+
+def _by_side(reading: Reading, known_by: Callable[[ReadRows], Hashable]) -> dict[str, dict[Hashable, ReadRows]]:
+    return {side: {known_by(rows): rows for rows in reading.rows if rows.side == side} for side in SIDES}
+
+
+def _sources(rows: ReadRows) -> Hashable:
+    return rows.states, rows.above
+
+
+def _branch(rows: ReadRows) -> Hashable:
+    values, codes = sorted(rows.values.items()), sorted(rows.codes.items())
+    return rows.origin, _sources(rows), rows.conditions, tuple(values), tuple(codes)
+
+
+def _described(rows: ReadRows) -> str:
+    streams = [f"stream {name!r}" for name in rows.above]
+    source = " and ".join(streams) if streams and not rows.states else rows.origin
+    return f"{_passing(rows.conditions)} of {source}" if rows.conditions else source
+
+
+def _with_names_of_before(now: Reading, was: Reading, program: Program, log: LogReading) -> Reading:
+    """Return the rows of this program with the names that their streams have in the record of the one before."""
+    before = {stream for rows in was.rows for stream in rows.above}
+    spouts = {spout.stream: spout for group in program.groups for spout in group.spouts}
+    known, names = log.members().streams, dict[str, str]()
+    for name, spout in spouts.items():
+        former = [*(known[name].former if name in known else ()), spout.formerly or ""]
+        older = [each for each in former if each in before and each not in spouts]
+        names[name] = older[-1] if older and name not in before else name
+    rows = [replace(each, above=tuple(sorted(names.get(name, name) for name in each.above))) for each in now.rows]
+    return Reading(now.kind, tuple(rows))
+
+
 # --- messages ---------------------------------------------------------------------------------------------------------
 
 
@@ -293,6 +370,14 @@ def _joined(found: Sequence[_Difference]) -> str:
 
 def _refused(node: StateWriter, found: Sequence[str], settings: Settings) -> CodeChangedError:
     name = node.state.name
+    if isinstance(node, TimeJoin):
+        return CodeChangedError(
+            f"{node.step} ({node.site.location}): state {name!r} {'; it '.join(found)}. The tuples that wait in it "
+            f"would be joined with wrong ones. Restore the step; or, with the changed step, give the state another "
+            f"name= or drop it with {settings.drop(name, node.state.factory.survives)}, so that it begins without "
+            f"them; or, if the sides and keys are as before, start once with acceptSteps=[{name!r}]; or "
+            f"{settings.way_out}. Nothing was written"
+        )
     return CodeChangedError(
         f"{node.step} ({node.site.location}): state {name!r} {'; it '.join(found)}. The state would keep rows that it "
         f"does not get any more, and lose rows that it never got. Restore the step; or, with the changed step, give "
