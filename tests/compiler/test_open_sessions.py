@@ -13,12 +13,18 @@ from trident.compiler.spark.open_sessions import TIMEOUT, keep_open, let_go
 from trident.errors import SparkSetupError
 
 CLOSED = "[INVALID_HANDLE.SESSION_CLOSED] The handle 5c6 is invalid. Session was closed. SQLSTATE: 08003"
+RESTARTED = (
+    "Received incorrect server side session identifier for request. Please create a new Spark Session ... (a != b)"
+)
+AFTER_THAT = (
+    "[NO_ACTIVE_SESSION] No active Spark session found. Please create a new Spark session before running the code."
+)
 
 
 class Session:
     """A Connect session, as far as it is kept open."""
 
-    def __init__(self, timeout: str, closed: bool = False) -> None:
+    def __init__(self, timeout: str, closed: str = "") -> None:
         self.conf = SimpleNamespace(get=self._get)
         self.timeout, self.closed, self.uses, self.users = timeout, closed, 0, set[str]()
 
@@ -27,7 +33,7 @@ class Session:
         self.uses += 1
         self.users.add(threading.current_thread().name)
         if self.closed:
-            raise PySparkException(CLOSED)
+            raise PySparkException(self.closed)
         return self.timeout
 
 
@@ -65,7 +71,7 @@ def test_idle_sessions_and_the_users_session_are_used_until_they_are_released() 
 
 def test_a_session_that_is_gone_does_not_end_the_use_of_others() -> None:
     users: Any = Session("80ms")
-    gone: Any = Session("80ms", closed=True)
+    gone: Any = Session("80ms", CLOSED)
     other: Any = Session("80ms")
     for session in (gone, other):
         keep_open(session, users)
@@ -83,8 +89,9 @@ def test_a_server_that_closes_no_session_is_not_asked() -> None:
     let_go(session)
 
 
-def test_a_session_that_its_server_has_closed_is_refused_with_a_way_out() -> None:
-    closed: Any = Session("60m", closed=True)
+@pytest.mark.parametrize("text", [CLOSED, RESTARTED, AFTER_THAT])
+def test_a_session_that_its_server_no_longer_has_is_refused_with_a_way_out(text: str) -> None:
+    closed: Any = Session("60m", text)
     said = r"has closed the session: .*defaultSessionTimeout .*Make a new session, .*: it continues where it stopped"
     with pytest.raises(SparkSetupError, match=said):
         SparkEngine(closed)

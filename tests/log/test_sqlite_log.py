@@ -51,6 +51,30 @@ def test_looks_at_once_see_a_log_that_takes_the_place_of_another(tmp_path: Path)
     assert not [path.name for path in tmp_path.iterdir() if path.name.endswith(("-wal", "-shm"))]
 
 
+def test_a_log_that_is_replaced_between_its_opening_and_the_query_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite opens the WAL file only with the query, by its path: it could be that of the new log."""
+    log = opened(tmp_path)
+    log.take()
+    looking, opening, others = _Folder(tmp_path).look(), sqlite_log._opened_to_read, list[str]()
+
+    def replaced(path: Path, how: str) -> sqlite3.Connection:
+        db = opening(path, how)
+        if not others:
+            log.close()
+            for file in tmp_path.iterdir():
+                file.rename(tmp_path.parent / f"former-{file.name}")
+            other = opened(tmp_path)
+            others.append(other.uuid)
+            other.close()
+        return db
+
+    monkeypatch.setattr(sqlite_log, "_opened_to_read", replaced)
+    former = log.uuid
+    assert looking.uuid == others[0] != former
+
+
 def test_a_file_that_is_no_log_is_refused(tmp_path: Path) -> None:
     (tmp_path / "log.sqlite").write_bytes(b"not a database, but long enough to look like a file" * 40)
     with pytest.raises(LogCorruptError, match=r"is damaged: file is not a database.*topology\.reset"):

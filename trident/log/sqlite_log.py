@@ -520,7 +520,9 @@ class SqliteLog(LogBase):
                 return self._db.execute(query, values).fetchall()
             # After a reset, the path may have another log.
             if self._kept is not None and _file_identity(self._path) == self._kept[1]:
-                return self._kept[0].execute(query, values).fetchall()
+                rows = self._kept[0].execute(query, values).fetchall()
+                if _file_identity(self._path) == self._kept[1]:
+                    return rows
             return _read_only(self._path, query, values)
 
     def _has_table(self, name: str) -> bool:
@@ -558,15 +560,17 @@ def _read_only(path: Path, query: str, values: tuple[Any, ...]) -> list[Any]:
 
     While a driver has the log open, or after a driver was killed, the last writes are in a WAL file beside the log, and
     are read, too. If there is no WAL file, the log is opened as immutable, because otherwise SQLite would create a WAL
-    file. If a driver begins to write in that moment, the file changes, and the query is repeated.
+    file. If a driver begins to write in that moment, the file changes, and the query is repeated. So it is if the file
+    was replaced: SQLite opens the WAL file by its path, and would read the new one over the old log.
     """
-    if not path.exists():
-        raise LogError(f"there is no log {path}")
     while True:
+        identity = _file_identity(path)
+        if identity is None:
+            raise LogError(f"there is no log {path}")
         before, alone = _stamp(path), not _wal_of(path).exists()
         with contextlib.closing(_opened_to_read(path, "immutable=1" if alone else "mode=ro")) as db:
             rows = db.execute(query, values).fetchall()
-        if not alone or before == _stamp(path):
+        if _file_identity(path) == identity and (not alone or before == _stamp(path)):
             return rows
 
 

@@ -50,7 +50,8 @@ _OTHER_OUTPUT = "A shuffle map stage with indeterminate output was failed and re
 _DIED = "Python worker exited unexpectedly"
 _STOPPED = ("Cannot call methods on a stopped SparkContext", "SparkContext was shut down", "SparkContext was stopped")
 _GONE = ("Error while sending or receiving", "Answer from Java side is empty", "does not exist in the JVM")
-_CLOSED = "[INVALID_HANDLE.SESSION_"
+_CLOSED = ("[INVALID_HANDLE.SESSION_", "[NO_ACTIVE_SESSION]", "incorrect server side session identifier")
+"""Signs of a session that a Connect server no longer has. The client of PySpark closes one at the third itself."""
 _JAVA_GONE = (
     "the Java process of Spark ended while the topology was running: it ran out of memory, or was killed from "
     "outside; restart the program, and the topology continues where it stopped"
@@ -112,7 +113,7 @@ def _setup_error(text: str) -> SparkFailedError | None:
             "shuffled tuples were lost, and a function returned different ones when Spark computed them again; the "
             "results of the lost tuples are discarded"
         )
-    if _CLOSED in text:
+    if any(sign in text for sign in _CLOSED):
         return SparkSetupError(
             "the Spark Connect server has closed the session: the server was restarted, or no call of the session "
             "reached it for longer than its setting spark.connect.session.manager.defaultSessionTimeout (this machine "
