@@ -129,7 +129,9 @@ class TooLong(StateValueError):
     """The error for a column that has more bytes than one array can hold."""
 
     def __init__(self, size: int) -> None:
-        super().__init__(f"a column of {size} bytes: at most {MAX_BYTES} can be encoded at once")
+        super().__init__(
+            f"a column of {size} bytes: at most {MAX_BYTES} can be read or written at once; take fewer keys at once"
+        )
 
 
 def in_halves(work: Callable[[slice], T], start: int, stop: int) -> Iterator[T]:
