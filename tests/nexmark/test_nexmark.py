@@ -38,9 +38,10 @@ def test_spark_gives_the_rows_of_duckdb(events: Events, tmp_path: Path, query: s
     assert checked.rows > 0
 
 
-@pytest.fixture(scope="module")
-def sent(events: Events, kafka: KafkaBroker) -> Events:
-    return send(events, kafka)
+@pytest.fixture(scope="session")  # a worker may come to this module twice, and the topics are there then
+def sent(tmp_path_factory: pytest.TempPathFactory, kafka: KafkaBroker) -> Events:
+    """The same events in a folder apart: a program finds there where the events are."""
+    return send(make_events(tmp_path_factory.mktemp("sent") / "events", 14_000, 7), kafka)
 
 
 @pytest.mark.parametrize("query", ["q4", "q18"])

@@ -286,10 +286,11 @@ def _changes(node: nodes.TableChanges) -> list[Rows]:
 
 
 def _emitted(node: nodes.Emitted) -> list[Rows]:
-    rows, update = _origin(node, f"the results of state {node.origin!r}", (node.origin,)), node.source
-    if isinstance(update, nodes.Window) and update.windowing.early:
+    rows = _origin(node, f"the results of state {node.origin!r}", (node.origin,))
+    windowing: Any = getattr(node.source, "windowing", None)
+    if windowing is not None and windowing.early:
         # This program's aggregator computes the row again that a change takes away.
-        given = _given(update.windowing.outputs.names, update.windowing.aggregator)
+        given = _given(windowing.outputs.names, windowing.aggregator)
         rows = rows.having({**rows.fields, **given})
     return [rows]
 

@@ -168,10 +168,9 @@ def _differences(
     was: Reading, now: Reading, births: Mapping[str, Birth], histories: Mapping[str, History]
 ) -> list[_Difference]:
     matched = _Matched.of(was, now)
-    if was.kind == "tuples":
-        return [each for one, other in matched.pairs for each in _of_inputs(one, other)]
-    if was.kind == "sides":
-        return [each for one, other in matched.pairs for each in _of_keys(one, other)]
+    of_pair = {"tuples": _of_inputs, "sides": _of_keys}.get(was.kind)
+    if of_pair is not None:
+        return [each for one, other in matched.pairs for each in of_pair(one, other)]
     found = [each for one, other in matched.pairs for each in _of_rows(one, other, was.kind)]
     with_rows = {state for rows in matched.added for state in rows.states if _has_rows(state, births, histories)}
     added = [rows.origin for rows in matched.added if with_rows.intersection(rows.states)]

@@ -50,6 +50,8 @@ def as_earlier_tuples(node: StateWriter, content: pa.Table) -> pa.Table:
 
     The accumulators keep txids, those of the topology or the run that made them, which the state's batches do not know.
     """
+    if not content.num_rows:
+        return content  # its values may have no type
     aggregation, values = state_traits(node).presents(node), one_chunk(content.column("value"))
     bundle = bundle_of(aggregation)
     if bundle is None:

@@ -1,5 +1,6 @@
 """KafkaSpout keeps the contract of all spouts, over topics with gaps too."""
 
+import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
@@ -39,7 +40,7 @@ def plain(kafka: KafkaBroker) -> list[str]:
 @pytest.fixture(scope="module")
 def transactions(kafka: KafkaBroker) -> str:
     """A topic with offsets that have no message: markers, and what was aborted, also at the end."""
-    name = kafka.create("contract-transactions", 2)
+    name = kafka.create(f"contract-transactions-{uuid.uuid4().hex[:8]}", 2)  # a worker may make it twice
     for word, commit in (("cow", True), ("lost", False), ("moon", True), ("lost", False)):
         kafka.send_transaction(name, [word, word], commit=commit)
     kafka.send_transaction(name, ["dish"], commit=True, partition=1)
