@@ -15,12 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from matplotlib.figure import Figure
-
 from benchmarks.check import WrongAnswerError
 from benchmarks.keyed_files import KeyedFiles, make_keyed_files
-from benchmarks.report import results_folder, save_picture
+from benchmarks.report import results_folder, save_bars
 from benchmarks.timing import percentile
 from tests.support.s3 import BUCKET, S3Server
 from tests.support.server import RedisServer
@@ -98,16 +95,8 @@ def _read(load: KeyedFiles, state: Any, at: int) -> float:
 
 def draw(figures: Figures, keys: int, path: Path) -> None:
     """Draw the percentiles beside each other."""
-    figure = Figure(figsize=(8, 3.8), layout="constrained")
-    axes, at = figure.subplots(), np.arange(len(figures))
-    for shift, name in ((-0.2, "p50"), (0.2, "p99")):
-        axes.bar(at + shift, [each[name] for each in figures.values()], 0.38, label=name)
-    axes.set_yscale("log")
-    axes.set_xticks(at, list(figures))
-    axes.set(ylabel="milliseconds", title=f"A read of one of {keys:,} keys, from another program")
-    axes.grid(visible=True, axis="y", alpha=0.3)
-    axes.legend()
-    save_picture(figure, path)
+    bars = {name: [each[name] for each in figures.values()] for name in ("p50", "p99")}
+    save_bars([*figures], bars, f"A read of one of {keys:,} keys, from another program", "milliseconds", path)
 
 
 def main() -> None:

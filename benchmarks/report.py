@@ -4,7 +4,7 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -31,6 +31,23 @@ def save_picture(figure: Figure, path: Path) -> None:
     """Write a picture whose text can be searched, and which is the same for the same figures."""
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "trident"}):
         figure.savefig(path, metadata={"Date": None})
+
+
+def save_bars(
+    groups: Sequence[str], bars: Mapping[str, Sequence[float]], title: str, unit: str, path: Path, width: float = 8.0
+) -> None:
+    """Draw a group of bars for each name in `groups`, on a logarithmic scale. `bars` has a value for each group."""
+    figure = Figure(figsize=(width, 4.0), layout="constrained")
+    axes, share = figure.subplots(), 0.8 / len(bars)
+    for number, (name, values) in enumerate(bars.items()):
+        places = [at + share * (number - (len(bars) - 1) / 2) for at in range(len(groups))]
+        axes.bar(places, values, share, label=name)
+    axes.set_yscale("log")
+    axes.set_xticks(range(len(groups)), groups)
+    axes.set(ylabel=unit, title=title)
+    axes.grid(visible=True, axis="y", alpha=0.3)
+    axes.legend(ncols=len(bars))
+    save_picture(figure, path)
 
 
 def write_report(rows: Sequence[Row], notes: dict[str, Any], folder: Path = RESULTS) -> None:

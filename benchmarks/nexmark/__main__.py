@@ -11,9 +11,8 @@ from benchmarks.nexmark.checking import check, check_flink, check_killed
 from benchmarks.nexmark.events import Events, make_events
 from benchmarks.nexmark.flink import Flink
 from benchmarks.nexmark.oracle import ANSWERS
-from benchmarks.nexmark.picture import draw
 from benchmarks.nexmark.program import session
-from benchmarks.nexmark.timed import Times, measure, start_of_flink, write
+from benchmarks.nexmark.timed import Times, draw, measure, start_of_flink, write
 from benchmarks.nexmark.topics import send
 from benchmarks.report import RESULTS
 from tests.support.kafka import KafkaBroker

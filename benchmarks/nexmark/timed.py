@@ -1,6 +1,7 @@
 """The time of each query on each engine and in the peers, in turn: by the clock, and of all processors."""
 
 import json
+import math
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -18,7 +19,7 @@ from benchmarks.nexmark.flink_queries import QUERIES
 from benchmarks.nexmark.oracle import Oracle
 from benchmarks.nexmark.program import run
 from benchmarks.nexmark.structured import APPENDED, UPDATED, structured_streaming
-from benchmarks.report import machine, versions
+from benchmarks.report import machine, save_bars, versions
 from benchmarks.timing import Timed, median
 from tests.support.processes import cpu_seconds
 from trident.plan.topology_protocol import EngineName
@@ -127,6 +128,14 @@ def write(times: Sequence[Times], notes: Mapping[str, Any], folder: Path) -> Non
     report["queries"] = [asdict(each) for each in times]
     (folder / "nexmark.json").write_text(json.dumps(report, indent=1) + "\n")
     (folder / "nexmark.md").write_text(table(times, report))
+
+
+def draw(times: Sequence[Times], path: Path) -> None:
+    """Draw the processor seconds of each query by system; a system that cannot say a query has no bar there."""
+    systems = dict.fromkeys(name for each in times for name in each.processor)
+    bars = {system: [each.processor.get(system, math.nan) for each in times] for system in systems}
+    title = f"Nexmark, {times[0].events:,} events: less is better"
+    save_bars([each.query for each in times], bars, title, "processor seconds", path, width=14.0)
 
 
 def table(times: Sequence[Times], report: Mapping[str, Any]) -> str:

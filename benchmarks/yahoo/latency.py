@@ -8,15 +8,13 @@ import argparse
 import itertools
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from matplotlib.figure import Figure
 from pyspark.sql import SparkSession
 
-from benchmarks.report import RESULTS, save_picture
+from benchmarks.report import RESULTS, save_bars
 from benchmarks.session import bench_spark
 from benchmarks.timing import percentile
 from benchmarks.yahoo.by_hand import increments
@@ -60,21 +58,9 @@ def main() -> None:
             shown = " | ".join(f"{each:.0f}" for each in figures[system])
             print(f"| {system} | {len(commits)} | {shown} |", flush=True)
         spark.stop()
-    draw(figures, asked.out / "yahoo_latency.svg")
-
-
-def draw(figures: Mapping[str, Sequence[float]], path: Path) -> None:
-    """Draw the milliseconds of each system beside each other."""
-    figure = Figure(figsize=(8, 3.8), layout="constrained")
-    axes, at = figure.subplots(), np.arange(len(figures))
-    for number, share in enumerate(SHARES):
-        axes.bar(at + 0.27 * (number - 1), [each[number] for each in figures.values()], 0.25, label=f"p{share}")
-    axes.set_yscale("log")
-    axes.set_xticks(at, list(figures))
-    axes.set(ylabel="milliseconds", title="From the arrival of an event to its view in Redis")
-    axes.grid(visible=True, axis="y", alpha=0.3)
-    axes.legend()
-    save_picture(figure, path)
+    bars = {f"p{share}": [each[number] for each in figures.values()] for number, share in enumerate(SHARES)}
+    title = "From the arrival of an event to its view in Redis"
+    save_bars([*figures], bars, title, "milliseconds", asked.out / "yahoo_latency.svg")
 
 
 def latencies(arrived: Sequence[float], commits: Commits) -> list[float]:

@@ -412,7 +412,7 @@ GUARDS = [
         "changes of a window, another aggregator",
         "an open window takes away a result of another parameter, and a state keeps the one that came",
         "trident/plan/derived_rows.py",
-        "    if windowing is not None and windowing.early:\n",
+        "    if state_traits(update).emits_changes(update):\n",
         "    if False:\n",
         "tests/recovery/test_changed_windows.py -k early",
     ),

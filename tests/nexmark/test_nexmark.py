@@ -40,7 +40,7 @@ def test_spark_gives_the_rows_of_duckdb(events: Events, tmp_path: Path, query: s
 
 @pytest.fixture(scope="session")  # a worker may come to this module twice, and the topics are there then
 def sent(tmp_path_factory: pytest.TempPathFactory, kafka: KafkaBroker) -> Events:
-    """The same events in a folder apart: a program finds there where the events are."""
+    """Send the same events, from a separate folder: the address of the broker is saved with them."""
     return send(make_events(tmp_path_factory.mktemp("sent") / "events", 14_000, 7), kafka)
 
 

@@ -104,6 +104,21 @@ def test_earlier_tuples_come_before_later_ones_whatever_their_batches_were(
             assert (now.some, running.state("last").get(())) == (min(number, 10), number)
 
 
+def test_a_fill_without_tuples_leaves_the_state_empty(tmp_path: Path) -> None:
+    def program(numbers: list[int], new: bool) -> TridentTopology:
+        topology, spout = TridentTopology(), FixedBatchSpout("n long", [[(number,)] for number in numbers])
+        stream = topology.newStream("numbers", spout)
+        stream.persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="counts")
+        if new:
+            large = stream.filter(col("n") > 100).groupBy("n")
+            large.persistentAggregate(MemoryMapState.opaque(), "n", Last(), "last", name="last", backfill=True)
+        return topology
+
+    run(program([1, 2], new=False), tmp_path)
+    assert run(program([1, 2], new=True), tmp_path, "last") == [{}]
+    assert run(program([1, 2, 101], new=True), tmp_path, "last") == [{101: 101}]
+
+
 def homes(folder: Path, server: RedisServer) -> dict[str, Callable[[], Any]]:
     return {
         "memory": MemoryMapState.opaque,

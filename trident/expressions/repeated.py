@@ -3,7 +3,7 @@
 import pyarrow as pa
 
 _LEAST = 2
-"""So many tuples must share a value on average. Else looking for repeated values costs more than it saves."""
+"""The tuples that must share a value on average. With fewer, to look for repeated values costs more than it saves."""
 
 
 def repeated(values: pa.Array) -> pa.DictionaryArray | None:

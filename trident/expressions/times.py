@@ -303,7 +303,7 @@ def _format_sql(call: Typed, text: str) -> str:
 
 
 def _format_columns(call: Typed, times: Datum) -> Datum | None:
-    """Make a text once for each different day, minute, or whatever the pattern ends at."""
+    """Make a text once for each different value of the pattern's finest unit, such as a day or a minute."""
     units = [unit for letters, (_, unit) in LETTERS.items() if letters in parts_of(call.params[0])]
     few = repeated(pc.floor_temporal(times, unit=units[-1])) if units else None
     if few is None:

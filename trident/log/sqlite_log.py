@@ -560,8 +560,8 @@ def _read_only(path: Path, query: str, values: tuple[Any, ...]) -> list[Any]:
 
     While a driver has the log open, or after a driver was killed, the last writes are in a WAL file beside the log, and
     are read, too. If there is no WAL file, the log is opened as immutable, because otherwise SQLite would create a WAL
-    file. If a driver begins to write in that moment, the file changes, and the query is repeated. So it is if the file
-    was replaced: SQLite opens the WAL file by its path, and would read the new one over the old log.
+    file. If a driver begins to write in that moment, the file changes, and the query is repeated. It is repeated, too,
+    if the file was replaced: SQLite opens the WAL file by its path, and would read the new one over the old log.
     """
     while True:
         identity = _file_identity(path)

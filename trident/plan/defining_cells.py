@@ -48,10 +48,11 @@ def note_of(own: Iterable[Node], others: Mapping[Node, CellRun | None]) -> str:
     Of these, each cell is in the note: without a step that has a name, by the label of its first step.
     """
     mine = [name for node in own if (name := _name(node))]
-    named = {run for node, run in others.items() if _name(node)}
-    labels = {run: node for node, run in reversed([*others.items()]) if run not in named}
-    shown = [node for node, run in others.items() if _name(node) or labels.get(run) is node]
-    theirs = [f"{_name(node) or node.step} ({others[node] or 'no cell'})" for node in shown]
+    theirs, shown = list[str](), {run for node, run in others.items() if _name(node)}
+    for node, run in others.items():
+        if _name(node) or run not in shown:
+            theirs.append(f"{_name(node) or node.step} ({run or 'no cell'})")
+            shown.add(run)
     lines = [f"This cell ran before. It replaces: {', '.join(mine)}."] if mine else []
     if theirs:
         lines.append(f"Removed, because they were built on these: {', '.join(theirs)}. Run their cells again.")

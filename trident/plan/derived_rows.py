@@ -286,11 +286,11 @@ def _changes(node: nodes.TableChanges) -> list[Rows]:
 
 
 def _emitted(node: nodes.Emitted) -> list[Rows]:
-    rows = _origin(node, f"the results of state {node.origin!r}", (node.origin,))
-    windowing: Any = getattr(node.source, "windowing", None)
-    if windowing is not None and windowing.early:
+    rows, update = _origin(node, f"the results of state {node.origin!r}", (node.origin,)), node.source
+    if state_traits(update).emits_changes(update):
+        assert isinstance(update, nodes.Window), "only windows emit changes"
         # This program's aggregator computes the row again that a change takes away.
-        given = _given(windowing.outputs.names, windowing.aggregator)
+        given = _given(update.windowing.outputs.names, update.windowing.aggregator)
         rows = rows.having({**rows.fields, **given})
     return [rows]
 

@@ -59,7 +59,7 @@ class Cut(msgspec.Struct, frozen=True):
     column: Column
     expiry: Expiry
     entry_bytes: int
-    """About the bytes of an entry."""
+    """The estimated mean of the bytes of an entry."""
 
 
 class Snapshots:
