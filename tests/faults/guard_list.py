@@ -428,8 +428,8 @@ GUARDS = [
         "joins by time, another key",
         "tuples that wait in a join have another field as their key, and get partners that no program gives them",
         "trident/recovery/changed_steps.py",
-        "        return [each for one, other in matched.pairs for each in _of_keys(one, other)]\n",
-        "        return []\n",
+        '{"tuples": _of_inputs, "sides": _of_keys}.get(was.kind)',
+        '{"tuples": _of_inputs, "sides": lambda one, other: []}.get(was.kind)',
         "tests/recovery/test_changed_sides.py -k another_field",
     ),
     Guard(
