@@ -1,9 +1,8 @@
 """The three streams of a query, and the place for its result."""
 
-from functools import cached_property
-
 from benchmarks.nexmark.events import SCHEMAS, Events
 from trident import FromJson, Stream, TridentTopology
+from trident.base.cached_property import cached_property
 from trident.spouts import FileSpout, KafkaSpout
 
 

@@ -3,11 +3,11 @@
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Literal
 
 import pyarrow as pa
 
+from trident.base.cached_property import cached_property
 from trident_state.fingerprint import write_fingerprint
 
 

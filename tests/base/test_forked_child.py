@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from trident.base.cached_property import cached_property
 from trident.base.forked_child import check_not_inherited, free_in_child, held_at_fork, in_child, leave_to_parent, sever
 from trident.testing.contracts.stores.fixtures import in_children
 
@@ -36,6 +37,33 @@ def test_a_lock_that_another_thread_held_at_the_fork_is_free_in_the_child(make: 
     finally:
         over.set()
         holder.join()
+
+
+def test_a_property_that_another_thread_computed_at_the_fork_is_computed_in_the_child() -> None:
+    """Python 3.11 has one lock for the property of all objects of a class."""
+    computing, over = threading.Event(), threading.Event()
+
+    class Slow:
+        def __init__(self, waits: bool) -> None:
+            self._waits = waits
+
+        @cached_property
+        def value(self) -> str:
+            if self._waits:
+                computing.set()
+                over.wait(20)
+            return "computed"
+
+    slow = Slow(waits=True)
+    computer = threading.Thread(target=lambda: slow.value)
+    computer.start()
+    computing.wait(20)
+    try:
+        assert in_a_child(lambda: Slow(waits=False).value) == "computed"
+    finally:
+        over.set()
+        computer.join()
+    assert slow.value == "computed"
 
 
 class Renewed:

@@ -90,6 +90,8 @@ def _signature(held: Any) -> str:
     """Return the arguments and the result of a function, the bases of a class, the type of a value."""
     held = held.final_target if held.is_alias else held
     if held.is_function:
+        if any(str(each.value) == "cached_property" for each in held.decorators):
+            return f": {held.returns}"
         since = [re.search(r"since='(.+)'", str(each.value)) for each in held.decorators]
         mark = "".join(f"  # deprecated since {found[1]}" for found in since if found)
         return f"{str(held.signature()).removeprefix(held.name).removesuffix(' -> None')}{mark}"

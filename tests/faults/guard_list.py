@@ -4273,6 +4273,14 @@ GUARDS = [
         "tests/access/test_forked_children.py -k 'opened_state and redis'",
     ),
     Guard(
+        "properties in a forked child",
+        "a child that is forked while its parent reads a state waits for ever",
+        "trident/base/cached_property.py",
+        "            free_in_child(lock)\n",
+        "            pass\n",
+        "tests/base/test_forked_child.py -k a_property",
+    ),
+    Guard(
         "a first content, before the first batch",
         "First and Last of a filled state ignore later tuples, because the run that filled it had more batches",
         "trident/operations/aggregates/ordered.py",

@@ -6,11 +6,11 @@ other has begun.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal, Protocol, TypeAlias
 
 import pyarrow as pa
 
+from trident.base.cached_property import cached_property
 from trident.compiler.program import Output
 from trident.compiler.states.updates import NextDue
 from trident.frozen.results import Result

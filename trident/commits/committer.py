@@ -8,11 +8,11 @@ written.
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import pyarrow as pa
 
 from trident.base.attempt import Lease, TransactionAttempt
+from trident.base.cached_property import cached_property
 from trident.base.clock import Clock, SystemClock
 from trident.base.crash_points import reach
 from trident.base.errors import FencedError, SparkFailedError

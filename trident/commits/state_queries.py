@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 
 import pyarrow as pa
 
+from trident.base.cached_property import cached_property
 from trident.commits.carrier import Tuples
 from trident.commits.carriers import Carriers
 from trident.commits.store_writes import StoreWrites

@@ -8,9 +8,9 @@ state.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal
 
+from trident.base.cached_property import cached_property
 from trident.base.errors import UserCodeError
 from trident.compiler.columns.function_errors import Where
 from trident.compiler.keyed_updates import KeyedUpdate, same_in_parts, why_not_by_key

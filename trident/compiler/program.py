@@ -6,10 +6,10 @@ state steps, and the log freezes these tables. The next stage reads the results 
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import pyarrow as pa
 
+from trident.base.cached_property import cached_property
 from trident.base.run_facts import NO_FACTS, RunFacts
 from trident.compiler.outline import Outline, outline_of
 from trident.plan.hints import Hints, hints_in

@@ -5,9 +5,9 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from trident.base.cached_property import cached_property
 from trident.base.errors import TopologyError
 from trident.base.finding import Now
 from trident.configuration.layers import configured, joined

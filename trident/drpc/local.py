@@ -3,13 +3,13 @@
 import html
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from trident.base.answer_rows import AnswerRows
+from trident.base.cached_property import cached_property
 from trident.base.durations import Duration, read_limit
 from trident.base.errors import (
     DRPCArgumentError,

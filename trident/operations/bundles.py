@@ -6,12 +6,12 @@ each combiner separately, as they would without the bundle, and put the accumula
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar
 
 from pyspark.sql import Row
 from pyspark.sql.types import DataType, StructField, StructType
 
+from trident.base.cached_property import cached_property
 from trident.operations.aggregators import Aggregation, CombinerAggregator
 from trident.operations.checked_aggregators import combine_values, init_value
 from trident.operations.tuples import tuple_type

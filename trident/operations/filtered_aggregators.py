@@ -5,13 +5,13 @@ The condition is computed before, as a field of the stream (`trident.stream.aggr
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import DataType, StructType
 
+from trident.base.cached_property import cached_property
 from trident.base.types import arrow_type
 from trident.base.values import to_arrow
 from trident.operations.aggregates.base import BuiltinAggregator

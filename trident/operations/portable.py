@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.types import BooleanType, DataType, NullType, StructField, StructType
 
+from trident.base.cached_property import cached_property
 from trident.base.callsite import CallSite
 from trident.base.errors import FieldNotFoundError, TopologyError, TypeDeclarationError
 from trident.base.names import FieldsLike, field_names

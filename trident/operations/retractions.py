@@ -7,7 +7,7 @@ process and in the state, as those of any other combiner. A key without tuples l
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import ArrayType, DataType, LongType, StructField, StructType
 
+from trident.base.cached_property import cached_property
 from trident.base.changes import ADDS, adding
 from trident.base.names import free_name
 from trident.base.short_texts import brief

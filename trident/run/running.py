@@ -4,12 +4,13 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from functools import cached_property, partial
+from functools import partial
 from types import TracebackType
 from typing import Any
 
 from pyspark.sql import Row
 
+from trident.base.cached_property import cached_property
 from trident.base.durations import Duration, read_limit, read_seconds
 from trident.base.errors import StateError, TridentError
 from trident.base.log_fields import RunLogger

@@ -2,12 +2,12 @@
 
 import html
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
 import pyarrow as pa
 from pyspark.sql import Row
 
+from trident.base.cached_property import cached_property
 from trident.base.html_table import html_table
 from trident.base.values import to_python
 from trident.reads.flat_tables import to_frame

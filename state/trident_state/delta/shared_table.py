@@ -7,11 +7,12 @@ later, and changes nothing.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 
 import pyarrow as pa
 
 from trident.base.attempt import Lease
+from trident.base.cached_property import cached_property
 from trident.base.errors import SnapshotMovedError, SourceUnreadableError, StateError, StateUnavailableError
 from trident.files.delta_folder import TableFolder
 from trident_state.binary import in_halves

@@ -13,8 +13,8 @@ empty name is the legend (legend.lua).
 
 import re
 from dataclasses import dataclass, replace
-from functools import cached_property
 
+from trident.base.cached_property import cached_property
 from trident.base.errors import TopologyError
 from trident_state.redis.wire import bulks
 from trident_state.state_shape import StateIdentity

@@ -6,13 +6,13 @@ few buckets.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from functools import cached_property
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from trident.base.cached_property import cached_property
 from trident.base.errors import StateValueError
 from trident_state.binary import lengths_of
 from trident_state.checks import check_distinct_keys

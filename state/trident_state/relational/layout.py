@@ -7,11 +7,11 @@ the meta entry) and ``record`` (JSON, as `trident_state.records.documents` write
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import pyarrow as pa
 from pyarrow import types as kinds
 
+from trident.base.cached_property import cached_property
 from trident.base.errors import StateError
 from trident.base.names import free_name
 from trident_state.backing.protocol import META
