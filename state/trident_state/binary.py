@@ -74,7 +74,12 @@ def join_columns(*parts: pa.Array | bytes) -> pa.Array:
 
 def with_lengths(values: pa.Array) -> pa.Array:
     """Return the values, each preceded by its length in bytes (4 bytes, little endian)."""
-    return join_columns(rows_of(columns_of(lengths_of(values).astype(np.uint32))), values)
+    return join_columns(*framed(values))
+
+
+def framed(values: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Return the lengths of the values in bytes (4 bytes, little endian), and the values, for `join_columns`."""
+    return rows_of(columns_of(lengths_of(values).astype(np.uint32))), values
 
 
 def lengths_of(values: pa.Array) -> Offsets:

@@ -255,11 +255,13 @@ class FakeRedis:
         at = self.data[keys[0]]
         if at.get(b"buckets") != argv[3]:
             return meta.answer(b"SHAPE")
+        moved = at.get(b"moved") or b""
         if at.get(b"moving") != argv[2] or argv[4] == b"1":
-            self._set(undo, keys[0], {b"moving": argv[2], b"moved": b"0"})
+            moved = b"0"
+            self._set(undo, keys[0], {b"moving": argv[2], b"moved": moved})
         if meta.open != argv[2]:
             self._set(undo, keys[0], {b"open": argv[2]})
-        return meta.answer(b"OK")
+        return meta.answer(b"OK", moved)
 
     def _commit(self, undo: list[Undo], keys: list[bytes], argv: list[bytes]) -> Reply:
         meta = FakeMeta(self.data.get(keys[0], {}))
@@ -284,9 +286,12 @@ class FakeRedis:
         refused = meta.closed(argv)
         if refused is not None:
             return meta.answer(refused)
+        if argv[6] and self.data[keys[0]].get(b"moved") != argv[6]:
+            return meta.answer(b"CONFLICT")
         txid, asks, json = int(argv[2]), argv[5] != b"", argv[7] == b"json"
-        fields, records = framed(argv[4]), framed(argv[6])
-        writes, created, n = list[tuple[bytes, Hash]](), 0, 0
+        pairs = framed(argv[4])
+        fields, records = pairs[::2], pairs[1::2]
+        writes, n = list[tuple[bytes, Hash]](), 0
         names = keys[:-1] if len(argv) > 8 else keys
         for name, count in zip(names[1:], counts(argv[3], names), strict=True):
             at, out = self.data.get(name, {}), Hash()
@@ -299,8 +304,7 @@ class FakeRedis:
                     t = found
                     if t > txid:
                         return meta.answer(b"AHEAD")
-                created += stored is None
-                if not asks or t < txid:
+                if t < txid:
                     if asks and t != struct.unpack_from("<q", argv[5], 8 * j)[0]:
                         return meta.answer(b"CONFLICT")
                     out[fields[j]] = records[j]
@@ -308,6 +312,7 @@ class FakeRedis:
             writes.append((name, out))
         if len(argv) > 8:
             self._note_dues(undo, keys[0], keys[-1], fields, argv[8])
+        created = sum(field not in self.data.get(name, {}) for name, out in writes for field in out)
         return [b"OK", self._write(undo, keys[0], writes, created)]
 
     def _note_dues(self, undo: list[Undo], meta: bytes, index: bytes, fields: list[bytes], dues: bytes) -> None:

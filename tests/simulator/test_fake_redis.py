@@ -102,8 +102,11 @@ def puts(draw: st.DrawFn, number: bytes, bare: bool) -> Command:
     keys, counts, fields = draw(chunks())
     json = draw(st.booleans())
     new = [draw(documents() if json else records(number, bare)) for _ in fields]
-    read = b"" if bare else b"".join(struct.pack("<q", draw(st.sampled_from([-1, -1, -1, 1, 2, 3]))) for _ in fields)
-    argv = [*draw(fences), counts, framed(fields), read, framed(new), b"json" if json else b"packed"]
+    pairs = [part for pair in zip(fields, new, strict=True) for part in pair]
+    shared, before = draw(st.booleans()), draw(st.sampled_from([b"0", b"0", b"1", b"3"]))
+    read = b"".join(struct.pack("<q", draw(st.sampled_from([-1, -1, -1, 1, 2, 3]))) for _ in fields)
+    why = [b"", b""] if bare else [read, b""] if shared else [b"", before]
+    argv = [*draw(fences), counts, framed(pairs), *why, b"json" if json else b"packed"]
     return call(PUT, [*keys, DUE], [*argv, draw(dues(len(fields)))]) if draw(st.booleans()) else call(PUT, keys, argv)
 
 

@@ -2,7 +2,9 @@
 
 There are two ways. Scripts in the server combine sums, minima and maxima of 64-bit numbers: then one round trip does
 everything. Python combines everything else: one round trip opens the txid and reads the keys, a second writes them and
-commits. That write carries the txid that was read for each key, and is refused if a key has another txid by then.
+commits. Each group counts the keys that the open txid has moved: a write carries this count, and is refused if another
+write has come in between. Processes that put parts of one batch at the same time cannot know the count. Their writes
+carry the txid that was read for each key, and are refused if a key has another txid by then.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,7 +18,7 @@ import pyarrow.compute as pc
 from trident.base.attempt import Lease
 from trident.base.errors import StateUnavailableError, StateValueError
 from trident.base.values import type_name
-from trident_state.binary import lengths_of, spread_rows, with_lengths
+from trident_state.binary import framed, join_columns, lengths_of, spread_rows, with_lengths
 from trident_state.checks import check_none_later
 from trident_state.expiry import Expiry, without_expired
 from trident_state.keys import decode_keys
@@ -162,7 +164,7 @@ class Writer:
         moved, known, rows = 0, np.ones(len(task.keys), np.bool_), list[bytes]()
         opened = list[int]()
         for group in task.groups:
-            live = self._is_live(task, group, replies)
+            live = self._moved(task, group, replies) is not None
             puts = [next(replies) for _ in chunks[group]]
             if not live:
                 known[task.keys.group(group)] = False
@@ -191,7 +193,7 @@ class Writer:
     # --- combined in Python --------------------------------------------------------------------------------------
 
     def _combine(self, task: Task) -> WriteResult | None:
-        """Read, combine and write. Return None if the write was refused because a key has another txid now."""
+        """Read, combine and write. Return None if the write was refused because another one came in between."""
         stored, groups = self._read(task)
         live = np.zeros(len(task.keys), np.bool_)
         for group in groups:
@@ -222,10 +224,10 @@ class Writer:
             values = pc.if_else(pa.array(moving), spread_rows(moving, after), stored.values)
         return WriteResult(moved, live, values, keys.keys.filter(after.is_null()) if after.null_count else None)
 
-    def _read(self, task: Task) -> tuple[Triples, list[int]]:
+    def _read(self, task: Task) -> tuple[Triples, dict[int, int]]:
         """Open the txid in every group and read the keys.
 
-        Return their triples, and the groups in which the txid is open.
+        Return their triples, and for each group in which the txid is open the number of keys that it has moved.
 
         If another process opened the groups, the keys of all groups are read, too; the scripts refuse late writes.
         """
@@ -242,10 +244,10 @@ class Writer:
                     yield hmget(names[bucket], fields[rows], rows.stop - rows.start)
 
         replies = iter(self._link.exchange(commands()))
-        records, opened = list[bytes | None](), list[int]()
+        records, opened = list[bytes | None](), dict[int, int]()
         for group in task.groups:
-            if self._is_live(task, group, replies):
-                opened.append(group)
+            if (moved := self._moved(task, group, replies)) is not None:
+                opened[group] = moved
             for _ in runs[group]:
                 records += self._link.check(next(replies))
         return unpack_records(self._records, records, self._where), opened
@@ -253,7 +255,7 @@ class Writer:
     def _put(
         self,
         task: Task,
-        groups: list[int],
+        groups: dict[int, int],
         keys: Placement,
         txids: npt.NDArray[np.int64],
         records: pa.Array,
@@ -261,35 +263,37 @@ class Writer:
     ) -> int | None:
         """Write a record for each key, and commit. Return the number of keys that moved to the task's txid.
 
-        `txids` are the txids that were read for the keys, `dues` the scores of their due times. Return None, and commit
-        nothing, if a key has another txid by now.
+        `groups` has the number of keys that each group moved before, `txids` are the txids that were read for the keys,
+        `dues` the scores of their due times. Return None, and commit nothing, if another write has come in between.
         """
-        fields, packed = Blob(with_lengths(keys.keys)), Blob(with_lengths(records))
-        ends = fields.ends + packed.ends
-        read = b"" if self._bare else txids.astype("<i8").tobytes()
+        pairs = Blob(join_columns(*framed(keys.keys), *framed(records)))
+        shared = task.opened is not None
+        read = txids.astype("<i8").tobytes() if shared else b""
         form = b"json" if isinstance(self._records, Documents) else b"packed"
-        chunks = {group: list(keys.chunks(keys.group(group), PUT_KEYS, ends)) for group in groups}
+        chunks = {group: list(keys.chunks(keys.group(group), PUT_KEYS, pairs.ends)) for group in groups}
 
         def commands() -> Iterator[bytes]:
-            for group in groups:
+            for group, moved in groups.items():
                 for chunk in chunks[group]:
                     a, b = chunk.start, chunk.stop
+                    before = b"" if shared or self._bare else b"%d" % (moved + a - chunks[group][0].start)
                     counts = np.array(chunk.counts, "<u4").tobytes()
-                    parts = [counts, fields[a:b], read[8 * a : 8 * b], packed[a:b], form]
+                    parts = [counts, pairs[a:b], read[8 * a : 8 * b], before, form]
                     names = _names(task, group, chunk)
                     if dues is not None:
                         names.append(keys.layout.packed_dues[group])
                         parts.append(dues[8 * a : 8 * b])
                     yield call(PUT, names, *task.fence, *parts)
             if len(groups) == 1 and task.part is None:
-                yield self._commit(task, groups[0], task.counts[groups[0]])
+                (group,) = groups
+                yield self._commit(task, group, task.counts[group])
 
         replies = iter(self._link.exchange(commands()))
         puts = [next(replies) for group in groups for _ in chunks[group]]
         if any(isinstance(reply, list) and reply[0] == b"CONFLICT" for reply in puts):
             return None
         moved = sum(int(self._accepted(task, reply)[1]) for reply in puts)
-        self._commit_groups(task, groups, replies)
+        self._commit_groups(task, list(groups), replies)
         return moved
 
     # --- scripts and their answers -------------------------------------------------------------------------------
@@ -304,9 +308,16 @@ class Writer:
         if task.opened is None:
             yield self._open(task, group)
 
-    def _is_live(self, task: Task, group: int, replies: Iterator[Reply]) -> bool:
-        """Return whether the group accepts the txid, by the reply to `_opening` or by the other process."""
-        return self._is_open(task, next(replies)) if task.opened is None else group in task.opened
+    def _moved(self, task: Task, group: int, replies: Iterator[Reply]) -> int | None:
+        """Return the number of keys that the open txid has moved in the group; None if the group holds the txid.
+
+        They come from the reply to `_opening`. If another process has opened the group, its number is not known, and
+        taken for 0.
+        """
+        if task.opened is not None:
+            return 0 if group in task.opened else None
+        reply = next(replies)
+        return int(ScriptAnswer.of(reply).detail or 0) if self._is_open(task, reply) else None
 
     def _commit(self, task: Task, group: int, keys: int) -> bytes:
         expiry = () if task.expiry is None else (msgspec.json.encode(task.expiry),)

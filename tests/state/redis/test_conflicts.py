@@ -1,4 +1,4 @@
-"""A Python combiner reads, combines and puts: where something else stands by then, it reads again."""
+"""A Python combiner reads, combines and puts. If another write comes in between, it reads again."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -6,12 +6,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.state.redis.states import LEASE, SECOND, SHAPE, batches, contents, opened, started, sums, update
+from tests.state.redis.states import LEASE, SECOND, SHAPE, batches, contents, opened, started, sums, update, words
 from tests.support.server import RedisServer
-from trident.base.errors import StateUnavailableError, UserFunctionError
+from trident.base.errors import StateError, StateUnavailableError, UserFunctionError
 from trident_state.records.forms import records_of
+from trident_state.redis import writer
 from trident_state.redis.command_routing import Link
-from trident_state.redis.scripts import COMMIT
+from trident_state.redis.scripts import COMMIT, PUT
 from trident_state.state_shape import Combine, StateShape
 
 
@@ -38,29 +39,90 @@ def overwrite(server: RedisServer, word: str, txid: int, value: int) -> None:
     server.client.hset("trident:{wordcount/counts}:b:0", f"s{word}", record)
 
 
-def test_where_another_txid_stands_than_was_read_it_is_read_and_combined_again(shared_redis: RedisServer) -> None:
+def test_a_part_reads_and_combines_again_if_a_key_has_another_txid_than_was_read(shared_redis: RedisServer) -> None:
     meddling = Meddling(lambda: overwrite(shared_redis, "w1", 1, 100), times=0)
     with started(shared_redis.url, meddling.shape, buckets=1) as store:
         store.apply(LEASE, update(1, {1: 1, 2: 2}))
         store.apply(LEASE, update(2, {1: 1, 2: 2}))
+        batch = store.open_batch(LEASE, update(3, {}))
         meddling.times = 1
-        applied = store.apply(LEASE, update(3, {1: 5, 2: 5}), values=True)
-        assert applied.values is not None
-        assert applied.values.to_pylist() == [105, 9]
+        put = batch.put([(words([1, 2]), pa.array([5, 5]))])
+        store.commit_batch(batch, update(3, {}), [put])
         assert contents(store, 3) == {"w1": 105, "w2": 9}
 
 
-def test_where_it_never_holds_still_the_commit_is_left_to_be_repeated(shared_redis: RedisServer) -> None:
-    at = iter(range(2, 10_000))
-    meddling = Meddling(lambda: overwrite(shared_redis, "w1", next(at), 100), times=0)
-    with started(shared_redis.url, meddling.shape, buckets=1, birth=50_000) as store:
-        store.apply(LEASE, update(50_001, {1: 1}))
+def test_a_batch_is_read_and_combined_again_if_the_server_lost_a_part_of_it_since(
+    shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second attempt reads a key that the first one put, and puts the others; this key is lost in between."""
+    saved, cuts, exchange = dict[bytes, dict[bytes, bytes]](), [True], Link.exchange
+
+    def cutting(link: Link, commands: Iterable[bytes]) -> list[Any]:
+        packed = list(commands)
+        if PUT.sha in packed[0] and cuts:
+            cuts.clear()
+            exchange(link, packed[:1])
+            raise StateUnavailableError("the connection was lost after the first put")
+        return exchange(link, packed)
+
+    def all_hashes() -> dict[bytes, dict[bytes, bytes]]:
+        return {name: shared_redis.client.hgetall(name) for name in shared_redis.client.keys("trident:*")}
+
+    meddling = Meddling(lambda: saved.update(all_hashes()), times=0)
+    monkeypatch.setattr(writer, "PUT_KEYS", 1)
+    with started(shared_redis.url, meddling.shape, buckets=1) as store:
+        store.apply(LEASE, update(1, {1: 1, 2: 2, 3: 3}))
+        cuts.append(True)
+        monkeypatch.setattr(Link, "exchange", cutting)
+        meddling.times = 1
+        with pytest.raises(StateUnavailableError, match="after the first put"):
+            store.apply(LEASE, update(2, {1: 5, 2: 5, 3: 5}))
+
+        def lose() -> None:
+            shared_redis.client.delete(*saved)
+            for name, fields in saved.items():
+                shared_redis.client.hset(name, mapping=fields)
+
+        meddling.meddle, meddling.times = lose, 1
+        assert store.apply(LEASE, update(2, {1: 5, 2: 5, 3: 5})).written == 3
+        assert contents(store, 2) == {"w1": 6, "w2": 7, "w3": 8}
+        assert contents(store, 1) == {"w1": 1, "w2": 2, "w3": 3}
+
+
+def test_a_commit_whose_puts_are_always_refused_is_left_to_be_repeated(shared_redis: RedisServer) -> None:
+    meta = "trident:{wordcount/counts}:m"
+    meddling = Meddling(lambda: shared_redis.client.hincrby(meta, "moved", 10), times=0)
+    with started(shared_redis.url, meddling.shape, buckets=1) as store:
+        store.apply(LEASE, update(1, {1: 1}))
         meddling.times = 1_000_000
         with pytest.raises(StateUnavailableError, match="state 'counts': another client keeps changing the keys"):
-            store.apply(LEASE, update(50_002, {1: 5}))
+            store.apply(LEASE, update(2, {1: 5}))
+        assert contents(store, 1) == {"w1": 1}
+        shared_redis.client.hset(meta, "moved", 0)
         meddling.times = 0
-        store.apply(LEASE, update(50_002, {1: 5}))
-        assert contents(store, 50_002) == {"w1": 105}
+        store.apply(LEASE, update(2, {1: 5}))
+        assert contents(store, 2) == {"w1": 6}
+
+
+def test_a_foreign_key_that_comes_in_between_is_noticed_before_a_key_is_put(shared_redis: RedisServer) -> None:
+    names = [f"trident:{{wordcount/counts}}:b:{bucket}" for bucket in range(2)]
+
+    def replace() -> None:
+        shared_redis.client.rename(names[1], "kept")
+        shared_redis.client.rpush(names[1], "foreign")
+
+    meddling = Meddling(replace, times=0)
+    given = dict.fromkeys(range(9), 1)
+    with started(shared_redis.url, meddling.shape, buckets=2) as store:
+        store.apply(LEASE, update(1, given))
+        before = shared_redis.client.hgetall(names[0])
+        meddling.times = 1
+        with pytest.raises(StateError, match="state 'counts'.*WRONGTYPE"):
+            store.apply(LEASE, update(2, given))
+        assert shared_redis.client.hgetall(names[0]) == before
+        shared_redis.client.rename("kept", names[1])
+        store.apply(LEASE, update(2, given))
+        assert contents(store, 2) == sums([given, given])
 
 
 def test_the_same_batch_done_meanwhile_is_not_done_again(shared_redis: RedisServer) -> None:
