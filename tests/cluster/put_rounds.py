@@ -148,7 +148,9 @@ class Rounds:
                 if time.monotonic() > wakes:
                     sleeper.process.send_signal(signal.SIGCONT)
                     still.remove((wakes, sleeper))
-            if driver.over:
+            if driver.over and (taker := self._taker_from(driver)) is not None:
+                driver = taker
+            elif driver.over:
                 done = self._ended(driver)
                 if done is not None:
                     self._check_fenced(still)
@@ -158,6 +160,12 @@ class Rounds:
                 driver.stands_still = True
                 still.append((time.monotonic() + self._dice.choice((15.0, 40.0)), driver))
                 driver = self._start()
+
+    def _taker_from(self, driver: Driver) -> Driver | None:
+        """Return the driver that has taken the log from a later one: it stood still before it took the log itself."""
+        if driver.process.returncode != FENCED:
+            return None
+        return next((each for each in self._drivers if each.stands_still and not each.over), None)
 
     def _mend(self) -> None:
         """Start again what died, the server after a while."""
