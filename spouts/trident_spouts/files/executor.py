@@ -12,7 +12,9 @@ from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import MalformedInputError, SourceUnreadableError, SpoutContractError, SpoutError
+from trident.base.types import arrow_schema
 from trident_spouts.budget import NO_LIMIT, Budget
+from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata, ReadSoFar, SpoutExecutor
 from trident_spouts.files.absent_fields import AbsentFields
 from trident_spouts.files.folders import Folders, InFolders
@@ -24,7 +26,7 @@ from trident_spouts.files.parquet import FilesEmission, checked_footers, columns
 from trident_spouts.files.places import FilePlace, ListedFile, StaleListingError
 from trident_spouts.files.planner import Limits, Planner
 from trident_spouts.files.ranges import FileRange, PlannedFile, check_unchanged
-from trident_spouts.files.read_files import ReadFiles
+from trident_spouts.files.read_files import Entry, ReadFiles
 from trident_spouts.files.reading import LinesEmission, Stretch
 from trident_spouts.files.watch import Watch
 from trident_spouts.user_calls import foreign_metadata_error
@@ -95,6 +97,10 @@ class FileExecutor(SpoutExecutor):
         self._absent = AbsentFields()
         self._known: tuple[str | None, ReadFiles] = (None, ReadFiles(remembered=spout.watch.rememberedFiles))
         """The record of files read up to the last planned batch: as text, and as `Planner.recognize` returned it."""
+        self._saved: dict[str, Entry] = {}
+        """The entries of the last planned batch's record."""
+        self._moved = False
+        """True if `_saved` lacks a name or inode of a file; see `_has_moved`."""
         self._recognized: tuple[ReadFiles | None, bool] = (None, True)
         """The last result of `_recognize`, and whether its listing had all files whose sort order says that they were
         read."""
@@ -111,8 +117,8 @@ class FileExecutor(SpoutExecutor):
             anew = monotonic() - self._listed_at >= self._listing_secs
             try:
                 ranges, after = self._planner.next(self._seen(previous, anew), self._listing, time, budget, self._until)
-                if ranges:
-                    self._known = (after.encode(), after)
+                if ranges or self._moved:
+                    self._known, self._saved, self._moved = (after.encode(), after), after.entries, False
                     self._newest = (*self._newest[1 - _NEWEST :], self._known)
                     files = [range_.to_json() for range_ in ranges]
                     return {"files": files, "seen": self._known[0], "as": self._spout.form}
@@ -149,7 +155,10 @@ class FileExecutor(SpoutExecutor):
         if anew:
             self._list(seen)
         if text != known or (anew and not self._is_quiet(seen, former)):
+            if text != known:
+                self._saved = seen.entries
             self._known = text, self._recognize(seen)
+            self._moved = self._until is None and self._has_moved(self._known[1].entries)
             self._recognized = self._known[1], self._looks_back
             self._newest = (*self._newest[1 - _NEWEST :], self._known)
         if anew:
@@ -157,6 +166,18 @@ class FileExecutor(SpoutExecutor):
             self._looked_back_at = self._listed_at if self._looks_back else self._looked_back_at
             self._listing_secs = max(_LISTING_SECONDS, _LISTING_SHARE * (self._listed_at - begin))
         return self._known[1]
+
+    def _has_moved(self, entries: dict[str, Entry]) -> bool:
+        """Return whether the record of the last batch lacks a name or an inode by which a file is recognized.
+
+        Then a batch without tuples saves them. Otherwise a file that was renamed in a quiet hour, and copied before the
+        next start, would be a new file: only its inode has shown which file it is. Some file systems show another inode
+        at each look. There the status of the file has not changed.
+        """
+        if self._saved.keys() - entries.keys():
+            return True
+        pairs = [(self._saved[name], entry) for name, entry in entries.items() if name in self._saved]
+        return any(was.inode != now.inode and not (now.changed and was.changed == now.changed) for was, now in pairs)
 
     def _is_quiet(self, seen: ReadFiles, former: list[ListedFile]) -> bool:
         """Return whether nothing happened to any file since `seen` was recognized by the previous listing, `former`.
@@ -235,6 +256,8 @@ class FileExecutor(SpoutExecutor):
         own = schema if folders is None else folders.own(schema)
         if folders is not None:
             files = [folders.placed(file, range_.name) for file, range_ in zip(files, ranges, strict=True)]
+        if format is None and not files:  # a batch that only saves the names of moved files
+            return ArrowEmission(arrow_schema(schema).empty_table())
         if format is None:
             return self._of_parquet(files, schema, own)
         stretches = tuple(map(self._stretch, files, ranges))

@@ -49,6 +49,12 @@ class Folder:
         ]  # fmt: skip
         self.may_break = may_break
 
+    def all_read(self) -> None:
+        """Note that the stream knows the files that are there by their present names and inodes."""
+        there = {path.stat().st_ino for path in self._files(self.inside)}
+        self.copies -= there
+        self.renamed -= there
+
     def act(self) -> str:
         action = self.chance.choice(self.breaking if self.may_break and self.chance.random() < 0.12 else self.harmless)
         action()
@@ -265,17 +271,23 @@ class Stream:
         self.counted = Counter[str]()
         self._position: Metadata = None
         self._txid, self._executor = 0, spout().open()
+        self.idle = False
 
     def restart(self) -> None:
         self._executor = self._spout().open()
 
     def read(self, most: int, between: Callable[[], object]) -> Iterator[None]:
-        """Read up to `most` batches; yield if a batch failed because something happened between plan and emission."""
+        """Read up to `most` batches, until the stream is `idle`.
+
+        Yield if a batch failed because something happened between plan and emission.
+        """
+        self.idle = False
         for _ in range(most):
             attempt = TransactionAttempt(self._txid + 1, 0)
             try:
                 plan = logged(self._executor.plan(attempt, self._position, 0.0))
                 if plan is None:
+                    self.idle = True
                     return
             except SourceUnreadableError:
                 yield
@@ -302,6 +314,10 @@ class World(Protocol):
         """Do something to the files, and return what."""
         ...
 
+    def all_read(self) -> None:
+        """Note that the stream knows the files that are there as they are now."""
+        ...
+
     def lines(self) -> set[str]:
         """Return all lines that a reader finds now."""
         ...
@@ -319,7 +335,7 @@ def history(world: World, chance: random.Random, options: dict[str, Any], log: l
     log.append(str(options))
     stream = Stream(lambda: world.spout(**options), chance)
     with guesses() as told:
-        end = _live(world, stream, chance, log)
+        end = _live(world, stream, chance, log, options["watch"].rememberedFiles >= 1_000)
     more = stream.counted - world.most
     lost = {line for line in world.lines() if not stream.counted[line]} if end == "exact" else set[str]()
     if (more or lost) and told:
@@ -329,7 +345,7 @@ def history(world: World, chance: random.Random, options: dict[str, Any], log: l
     return end
 
 
-def _live(world: World, stream: Stream, chance: random.Random, log: list[str]) -> str:
+def _live(world: World, stream: Stream, chance: random.Random, log: list[str], remembers_all: bool) -> str:
     try:
         for _ in range(chance.randint(5, 40)):
             log.append(world.act())
@@ -339,6 +355,9 @@ def _live(world: World, stream: Stream, chance: random.Random, log: list[str]) -
             if chance.random() < 0.5:
                 for _ in stream.read(chance.randint(1, 6), lambda: log.append(f"between: {world.act()}")):
                     log.append("a batch failed")
+                if stream.idle and remembers_all:
+                    world.all_read()
+                    log.append("all read")
         for _ in range(3):
             stream.restart()
             for _ in stream.read(100_000, lambda: None):

@@ -179,7 +179,7 @@ def test_a_log_that_was_read_and_then_compressed_does_not_count_twice(
     counted.refused(
         f"{folder}/app.log*",
         rf"{rotated}{suffix} decompresses to the content that was read from "
-        rf"app\.log \(to byte 1890\)",
+        rf"app\.log\.1 \(to byte 1890\)",
     )
     (folder / f"{rotated}{suffix}").unlink()
     write(folder / f"other{suffix}", PACK[suffix](content[::-1]), T0)

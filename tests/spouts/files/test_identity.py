@@ -22,7 +22,7 @@ from trident.errors import BatchFailedError, SpoutContractError
 from trident.spouts import FileSpout, TransactionAttempt, Watch
 from trident.state import MemoryMapState
 from trident.testing.local import start_local
-from trident_spouts.files import local_place
+from trident_spouts.files import executor, local_place
 from trident_spouts.files.file_births import birth_of
 from trident_spouts.files.read_files import Entry, ReadFiles
 
@@ -232,7 +232,8 @@ def test_a_replaced_parquet_file_is_refused_and_a_copied_one_is_not(tmp_path: Pa
     [plan] = planned(spout)
     shutil.copy(path, tmp_path / "_copy")
     (tmp_path / "_copy").replace(path)
-    assert planned(spout, previous=plan) == []
+    [noted] = planned(spout, previous=plan)
+    assert spout.open().emit(TransactionAttempt(2, 1), noted).rows == 0
     assert spout.open().emit(TransactionAttempt(1, 1), plan).rows == 9
     pq.write_table(pa.table({"n": list(range(1, 10))}), path)
     with pytest.raises(SpoutContractError, match="is now another file"):
@@ -368,7 +369,7 @@ def test_the_inode_of_a_deleted_file_that_is_still_remembered_does_not_hide_a_re
     os.utime(folder / "d", (5, 5))
     plans += planned(FileSpout(folder), previous=plans[-1])
     (folder / "d").rename(folder / "h")
-    assert planned(FileSpout(folder), previous=plans[-1]) == []
+    assert [each["files"] for each in planned(FileSpout(folder), previous=plans[-1])] == [[]]
 
 
 def test_a_log_that_is_truncated_after_it_was_copied_is_refused(reader: Reader, folder: Path) -> None:
@@ -425,3 +426,56 @@ def test_an_entry_remembers_inode_and_checksum(folder: Path) -> None:
     assert seen_in(plan).entries == {
         "a": Entry(2, status.st_mtime_ns, False, status.st_ino, zlib.crc32(b"1\n1\n"), born, zlib.crc32(b"1\n")),
     }
+
+
+def copied(path: Path) -> None:
+    """Give a file another inode, as a restore from a copy does."""
+    shutil.copyfile(path, path.with_name("_copy"))
+    path.with_name("_copy").rename(path)
+
+
+@pytest.mark.parametrize("again", [1, 3])
+def test_a_file_that_was_renamed_in_a_quiet_run_and_then_copied_counts_once(
+    again: int, reader: Reader, tmp_path: Path
+) -> None:
+    """The run after the renaming has no line to read, and the next one does not find the file's inode."""
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "app.log").write_text(lines("w", 50))
+    assert reader(logs) == Counter(lines("w", 50).split())
+    (logs / "app.log").rename(logs / "app.log.1")
+    for _ in range(again):
+        reader(logs)
+    copied(logs / "app.log.1")
+    with (logs / "app.log.1").open("a") as log:
+        log.write(lines("x", 2))
+    assert reader(logs) == Counter(lines("w", 50).split() + lines("x", 2).split())
+
+
+def test_a_file_that_was_copied_in_a_quiet_run_and_then_renamed_counts_once(reader: Reader, tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "app.log").write_text(lines("w", 50))
+    reader(logs)
+    copied(logs / "app.log")
+    reader(logs)
+    (logs / "app.log").rename(logs / "app.log.1")
+    assert reader(logs) == Counter(lines("w", 50).split())
+
+
+def test_a_batch_without_files_saves_names_and_inodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spout, log = FileSpout(tmp_path / "*.log*"), tmp_path / "app.log"
+    log.write_text(lines("w", 5))
+    plans = planned(spout)
+    log = log.rename(tmp_path / "app.log.1")
+    plans += planned(spout, previous=plans[-1])
+    assert planned(spout, previous=plans[-1]) == []
+    copied(log)
+    plans += planned(spout, previous=plans[-1])
+    assert [bool(each["files"]) for each in plans] == [True, False, False]
+    time.sleep(0.15)  # until the status proves that nothing has changed
+    inodes = iter(range(1_000_000, 2_000_000))
+    list_all = executor.list_files
+    monkeypatch.setattr(executor, "list_files", lambda *args: [f._replace(inode=next(inodes)) for f in list_all(*args)])
+    plans += planned(spout, previous=plans[-1])
+    assert planned(spout, previous=plans[-1]) == [], "this file system shows another inode at each look"
