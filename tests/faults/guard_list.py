@@ -2904,6 +2904,22 @@ GUARDS = [
         "tests/spouts/files/test_identity.py -k quiet_run",
     ),
     Guard(
+        "files, renamed without an inode",
+        "a file of HDFS that is renamed after it was read counts twice",
+        "spouts/trident_spouts/files/recognition.py",
+        "        moves |= self._moved_without_inode(entries, listing)\n",
+        "",
+        "tests/spouts/objects/test_arrow_place.py -k renamed_file",
+    ),
+    Guard(
+        "files, grown and renamed without an inode",
+        "a file of HDFS that grew before it was renamed counts twice",
+        "spouts/trident_spouts/files/recognition.py",
+        "                raise self._grown_or_other_error(file, former, entries[former])",
+        "                pass",
+        "tests/spouts/objects/test_arrow_place.py -k grew",
+    ),
+    Guard(
         "slot, partitions that went",
         "rows of a partition that was truncated, dropped or detached stay in the states",
         "spouts/trident_spouts/postgres_changes/rewrites.py",

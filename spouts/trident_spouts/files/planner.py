@@ -10,7 +10,7 @@ from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.files.compression import is_compressed, unpacked
 from trident_spouts.files.lines import BOM, line_start, whole_lines_end
 from trident_spouts.files.places import FilePlace, ListedFile, OpenFile, StaleListingError
-from trident_spouts.files.ranges import FileRange, content_checksums, digest, identity
+from trident_spouts.files.ranges import LONG, FileRange, content_checksums, digest, identity
 from trident_spouts.files.read_files import Entry, ReadFiles
 from trident_spouts.files.recognition import OnForgotten, Recognizer, open_file
 
@@ -21,9 +21,6 @@ MOST_FILES = 1_000
 
 _MUCH_LATER = 60.0
 """The seconds in the future from which on the time of a file is a reason for a warning. Clocks differ by less."""
-
-_LONG = 1 << 10
-"""The length (bytes) from which on two files with the same beginning are not equal by chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +159,7 @@ class Planner:
             content = unpacked(opened, self.place.path(file.name))
             checks, size = content_checksums(content, [entry.end for entry in read.values()])
         for name, entry in read.items():
-            sure = entry.end >= _LONG or entry.end == size or _is_stem(name, file.name)
+            sure = entry.end >= LONG or entry.end == size or _is_stem(name, file.name)
             found = checks.get(entry.end, (None, None))
             if sure and found[0] == entry.check and entry.digest in (None, found[1]):
                 raise SpoutContractError(

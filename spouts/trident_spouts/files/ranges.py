@@ -15,6 +15,9 @@ from trident_spouts.files.places import FilePlace, ListedFile, OpenFile
 _CHECKED_BYTES = 1 << 10
 _BLOCK = 1 << 20
 
+LONG = 1 << 10
+"""The length (bytes) from which an equal beginning of two files is no accident."""
+
 
 def checksum(file: BinaryIO, end: int) -> int:
     """Return a checksum of a file's content before byte `end`: of the first and the last kilobyte of that content.

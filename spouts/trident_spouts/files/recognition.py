@@ -9,7 +9,7 @@ from typing import Literal
 from trident.base.errors import SpoutContractError
 from trident_spouts.files.forgotten import Look
 from trident_spouts.files.places import FilePlace, ListedFile, OpenFile, StaleListingError
-from trident_spouts.files.ranges import checksum, digest, identity, iso_time, tag_checksum, unreadable_error
+from trident_spouts.files.ranges import LONG, checksum, digest, identity, iso_time, tag_checksum, unreadable_error
 from trident_spouts.files.read_files import REMEMBERED, Entry, ReadFiles
 
 OnForgotten = Literal["fail", "skip"]
@@ -20,6 +20,9 @@ PROVED_AT_ONCE = 64 << 20
 A longer file is compared as a whole at the first check of a run, and again when it has grown by a quarter; its
 beginning and end are compared at each check.
 """
+
+_NEWLY_GONE = 16
+"""The number of files that are compared with new, longer files once they are gone: those that changed last."""
 
 _log = logging.getLogger("trident.spouts")
 
@@ -35,6 +38,8 @@ class Recognizer:
     on_forgotten: OnForgotten = "fail"
     _proved: dict[tuple[int, str], int] = field(default_factory=dict, compare=False)
     """The byte up to which the content of a growing file was compared in this run, by its inode and name."""
+    _gone: set[str] = field(default_factory=set, compare=False)
+    """The names of read files that earlier checks of this run did not find."""
     _digests: dict[tuple[str, int, int], int] = field(default_factory=dict, compare=False)
     """The digests computed in this check, by name, time of change and end."""
 
@@ -209,6 +214,7 @@ class Recognizer:
             for name in former if file.name not in former else ():
                 if present.get(name) != file.inode and self._is_renamed(file, entries[name]):
                     moves[name] = file.name
+        moves |= self._moved_without_inode(entries, listing)
         kept = {name: entry for name, entry in entries.items() if name not in moves}
         return {**kept, **{new: entries[name] for name, new in moves.items()}}
 
@@ -223,6 +229,50 @@ class Recognizer:
             return born == entry.born and self._same_content(file, entry)
         rewritten = file.size == entry.end and file.mtime != entry.mtime
         return not rewritten and self._same_content(file, entry)
+
+    def _moved_without_inode(self, entries: dict[str, Entry], listing: list[ListedFile]) -> dict[str, str]:
+        """Return the new names of renamed files by their former names, in a place whose files have no inodes (HDFS).
+
+        A renaming keeps the time of modification: a file without an entry that has size, time and content of a file
+        that is gone is this file. Raises SpoutContractError if a file begins with all that was read from a file that
+        has just gone, and is longer. It may be that file, which has grown, or another one.
+        """
+        strangers = [file for file in listing if not file.inode and not file.tag and file.name not in entries]
+        present = {file.name for file in listing}
+        gone = {name: entry for name, entry in entries.items() if name not in present and not entry.inode}
+        newly = sorted(gone.keys() - self._gone, key=lambda name: entries[name].mtime)[-_NEWLY_GONE:]
+        moves: dict[str, str] = {}
+        alike: dict[tuple[int, int], list[str]] = {}
+        for name, entry in gone.items():
+            alike.setdefault((entry.end, entry.mtime), []).append(name)
+        for file in strangers:
+            same = (name for name in alike.get((file.size, file.mtime), []) if name not in moves)
+            former = next((name for name in same if self._same_content(file, entries[name])), None)
+            if former is not None:
+                moves[former] = file.name
+            elif former := self._begins_with_one_of(file, {name: entries[name] for name in newly}):
+                raise self._grown_or_other_error(file, former, entries[former])
+        self._gone.clear()
+        self._gone.update(gone)
+        return moves
+
+    def _begins_with_one_of(self, file: ListedFile, gone: dict[str, Entry]) -> str | None:
+        """Return the name of a file that is gone and with whose content a longer file begins; None if there is none."""
+        likely = {name: entry for name, entry in gone.items() if LONG <= entry.end < file.size and entry.check}
+        if not likely or not self.grows(file.name):
+            return None
+        with self._open(file) as opened:
+            alike = [name for name, entry in likely.items() if checksum(opened, entry.end) == entry.check]
+        return next((name for name in alike if self._same_content(file, likely[name])), None)
+
+    def _grown_or_other_error(self, file: ListedFile, former: str, entry: Entry) -> SpoutContractError:
+        return SpoutContractError(
+            f"FileSpout: {self.place.path(file.name)} begins with all that was read from {former} (to byte "
+            f"{entry.end:,}), and {former} is gone. If it was renamed after it had grown, its lines would count twice; "
+            f"files here have no inode that would show it. Give it its former name back until it is read to its end, "
+            f"and match only names that do not change later, such as '*.log' without '*.tmp'. If it is another file, "
+            f"put {former} back"
+        )
 
     def _birth(self, file: ListedFile) -> int:
         with self._open(file) as opened:

@@ -80,3 +80,11 @@ def test_checksums_are_computed_once_for_each_file(run: Run, monkeypatch: pytest
     run.look()
     run.look()
     assert sorted(set(computed)) == ["f4", "new"] and len(computed) == 2, "what is new, and what is forgotten now"
+
+
+def test_a_look_after_a_refused_one_is_refused_too(run: Run) -> None:
+    assert [run.look(), run.look()] == [1, 0]
+    write(run.folder / "f4", "4 other, and longer\n", 104)
+    for _ in range(3):
+        with pytest.raises(SpoutContractError, match="f4 was read to byte 6"):
+            run.look()

@@ -1,6 +1,8 @@
 """Files through pyarrow's file systems, as of HDFS. Pyarrow's own local one stands in: HDFS itself is not tested."""
 
 import gzip
+import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.support.plans import planned
 from trident.errors import SourceUnreadableError, SpoutContractError
 from trident.spouts import FileSpout, TransactionAttempt
 from trident.testing import SpoutContract
@@ -102,3 +105,72 @@ def test_hdfs_without_hadoop_says_what_to_set() -> None:
         SourceUnreadableError, match=r"cannot open hdfs://127.0.0.1:1: .* set JAVA_HOME, HADOOP_HOME and"
     ):
         ArrowPlace.at("hdfs://127.0.0.1:1/none")
+
+
+class Reader:
+    """Reads what a stream has not read yet; `restarts` says whether each read is of another run."""
+
+    def __init__(self, path: Path, restarts: bool) -> None:
+        self._path, self._restarts = path, restarts
+        self._executor, self._position = spout(path).open(), None
+
+    def __call__(self) -> list[str]:
+        if self._restarts:
+            self._executor = spout(self._path).open()
+        self._executor._listed_at = float("-inf")
+        plans = planned(spout(self._path), executor=self._executor, previous=self._position)
+        self._position = [self._position, *plans][-1]
+        return [line for plan in plans for line in self._executor.emit(ATTEMPT, plan).arrow().column(0).to_pylist()]
+
+
+@pytest.fixture(params=[False, True], ids=["one run", "restarts"])
+def reader(tmp_path: Path, request: pytest.FixtureRequest) -> Reader:
+    return Reader(tmp_path / "*", request.param)
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_a_renamed_file_is_recognized_by_its_time_and_content(tmp_path: Path, reader: Reader, quiet: bool) -> None:
+    for name in "ab":  # of equal content and time
+        write(tmp_path / f"{name}.tmp", LINES[:50])
+        os.utime(tmp_path / f"{name}.tmp", (5, 5))
+    assert reader() == LINES[:50] * 2
+    (tmp_path / "a.tmp").rename(tmp_path / "a.done")
+    assert quiet or reader() == []
+    (tmp_path / "b.tmp").rename(tmp_path / "b.done")
+    (tmp_path / "a.done").rename(tmp_path / "a.old")
+    assert reader() == []
+    with (tmp_path / "a.old").open("a") as file:
+        file.write("more\n")
+    assert reader() == ["more"]
+    shutil.copyfile(tmp_path / "b.done", tmp_path / "c.done")
+    assert reader() == LINES[:50], "a copy of another time is a file of its own"
+
+
+def test_a_file_that_grew_before_it_was_renamed_is_refused(tmp_path: Path, reader: Reader) -> None:
+    write(tmp_path / "flume.tmp", LINES[:300])
+    assert reader() == LINES[:300]
+    with (tmp_path / "flume.tmp").open("a") as file:
+        file.write("more\n")
+    (tmp_path / "flume.tmp").rename(tmp_path / "flume")
+    for _ in range(2):
+        with pytest.raises(
+            SpoutContractError,
+            match=r"/flume begins with all that was read from flume\.tmp \(to byte 2,700\), and flume\.tmp is gone\. .*"
+            r"Give it its former name back",
+        ):
+            reader()
+    (tmp_path / "flume").rename(tmp_path / "flume.tmp")
+    assert reader() == ["more"]
+    (tmp_path / "flume.tmp").rename(tmp_path / "flume")
+    assert reader() == []
+
+
+def test_a_new_file_is_read_after_others_are_gone(tmp_path: Path, reader: Reader) -> None:
+    write(tmp_path / "a", LINES[:300])
+    write(tmp_path / "b", LINES[:3])
+    assert sorted(reader()) == sorted(LINES[:300] + LINES[:3])
+    (tmp_path / "a").unlink()
+    (tmp_path / "b").unlink()
+    write(tmp_path / "c", LINES[1:300])
+    write(tmp_path / "d", LINES[:5])  # a short beginning may be equal by chance
+    assert sorted(reader()) == sorted(LINES[1:300] + LINES[:5])
