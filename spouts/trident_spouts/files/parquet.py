@@ -109,8 +109,17 @@ class FilesEmission(Emission):
         return spark.read.schema(self.schema).parquet(*(spark_path(str(path)) for path in self.paths))
 
     def python_only(self, spark: "SparkSession") -> bool:
-        """Return whether Spark itself cannot read the files: they are not on a disk, or have unsupported columns."""
-        return not self._local or self._is_beyond_spark
+        """Return whether Spark itself cannot read the files.
+
+        They are not on a disk, have unsupported columns, or names that Hadoop's local file system cannot open: it looks
+        for ``.name.crc``, and takes what is before a colon for the scheme of a URL.
+        """
+        return self._beyond_scans
+
+    @property
+    def _beyond_scans(self) -> bool:
+        names = (os.path.basename(str(path)) for path in self.paths)
+        return not self._local or any(":" in name for name in names) or self._is_beyond_spark
 
     @property
     def cheap(self) -> bool:
@@ -130,7 +139,7 @@ class FilesEmission(Emission):
     @property
     def one_partition(self) -> bool:
         """Return whether there is only one file and it is small, so that Spark scans it as one partition."""
-        if len(self.paths) != 1 or not self._local or self._is_beyond_spark:
+        if len(self.paths) != 1 or self._beyond_scans:
             return False
         path = str(self.paths[0])
         try:
@@ -168,9 +177,9 @@ class FilesEmission(Emission):
                 f"Folders(...); {_WITHOUT_FOLDERS}, or unset the setting"
             )
         return (
-            f"FileSpout: a file in {where} has times in nanoseconds, a column without a type (all of it is null), or "
-            f"columns whose names differ only in case, which Spark cannot read; but another file needs Spark {why}. "
-            f"For times, {IN_MICROSECONDS}"
+            f"FileSpout: a file in {where} has times in nanoseconds, a column without a type (all of it is null), "
+            f"columns whose names differ only in case, or a colon in its name, which Spark cannot read; but another "
+            f"file needs Spark {why}. For times, {IN_MICROSECONDS}"
         )
 
     def check_planned(self) -> None:

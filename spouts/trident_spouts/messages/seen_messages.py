@@ -79,16 +79,17 @@ class SeenMessages:
     ) -> "SeenMessages":
         """Return the position after another batch with the messages `ids`.
 
-        The newest `remember` acknowledged ids are kept: the queue may not have received the ack. An id without an ack
-        is kept as long as a run lasts. An id that an earlier run left without an ack is kept for `redelivery` seconds
-        after the start of the run that found it. The last acks of a run are not in any position, so such ids would
-        otherwise accumulate.
+        The newest `remember` acknowledged ids are kept: the queue may not have received the ack. A message that came
+        again, and was acknowledged again, counts as one of the newest. An id without an ack is kept as long as a run
+        lasts. An id that an earlier run left without an ack is kept for `redelivery` seconds after the start of the run
+        that found it. The last acks of a run are not in any position, so such ids would otherwise accumulate.
         """
         again = tuple(message for message in self.acknowledged if message in acks.due)
         seen = (SeenBatch(0, again), *self.batches)
-        newly = {message for batch in seen for message in batch.ids if message in acks.returned}
-        known = [message for message in self.acknowledged if message not in newly and message not in again]
-        known += [message for message in acks.returned if message in newly]
+        waiting = {*self.acknowledged, *(message for batch in seen for message in batch.ids)}
+        newly = [message for message in acks.returned if message in waiting]
+        older = {*self.acknowledged}.difference(newly, again)
+        known = [message for message in self.acknowledged if message in older] + newly
         kept = [part for batch in seen for part in batch.without(acks, now, redelivery) if part.ids]
         following = SeenBatch(self.number + 1, tuple(ids))
         return SeenMessages(following.number, (*kept, following), tuple(known[max(0, len(known) - remember) :]))

@@ -194,3 +194,15 @@ def test_a_column_that_has_the_fields_name_is_meant_whatever_others_are_called(t
     pq.write_table(pa.table([["a"], ["b"]], names=["word", "WORD"]), tmp_path / "in" / "a.parquet")
     emission = emitted(tmp_path / "in", schema="word string")
     assert (emission.arrow().to_pylist(), emission.beyond_spark) == ([{"word": "a"}], True)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("count", [1, 3])
+def test_files_whose_names_have_a_colon_are_read_by_python(spark: SparkSession, tmp_path: Path, count: int) -> None:
+    """Hadoop's local file system takes the text before the colon for the scheme of a URL."""
+    (tmp_path / "in").mkdir()
+    for hour in range(count):
+        pq.write_table(pa.table({"id": [hour]}), tmp_path / "in" / f"2024-01-01T1{hour}:00:00.parquet")
+    emission = emitted(tmp_path / "in", schema="id long")
+    assert emission.dataframe(spark, tmp_path).toArrow().column(0).to_pylist() == list(range(count))
+    assert emission.unordered(spark, tmp_path) is None and not emission.one_partition

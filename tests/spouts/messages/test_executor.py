@@ -419,3 +419,9 @@ def test_without_tracking_a_failed_batch_is_kept_and_emission_acknowledges_at_on
     assert queue.acked == [1]
     executor.fail_with_reason(TransactionAttempt(1, 0, 1), "no")
     assert rows(executor, 1, plan) == ["a"] and queue.failed == []
+
+
+def test_a_message_that_was_acknowledged_again_is_one_of_the_newest() -> None:
+    seen = SeenMessages(3, (), (1, 2))
+    assert then(seen, [3], [1], remember=2).acknowledged == (2, 1)
+    assert then(seen, [3], [2, 1], remember=1).acknowledged == (1,)
