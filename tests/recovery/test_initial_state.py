@@ -1,6 +1,7 @@
 """A new state begins with a content, as of before its first batch: once, whatever kills the start, or not at all."""
 
 import functools
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -183,6 +184,27 @@ def test_a_table_begins_with_rows(tmp_path: Path) -> None:
     stream = topology.newStream("sales", FixedBatchSpout("shop string, price long", [[("a", 1)]]))
     stream.toTable("shop", name="sales", initialState=pa.table({"shop": ["a", "b"], "price": [7, None]}))
     assert {key: value.price for key, value in run(topology, tmp_path).items()} == {"a": 1, "b": None}
+
+
+@pytest.mark.parametrize("fields", ["price", "price, n"])
+def test_a_table_begins_with_the_rows_of_another_table(fields: str, tmp_path: Path) -> None:
+    """The rows of a table are one column, whose name depends on the way to read it."""
+
+    def topology(rows: list[Any], initial: Any = None) -> TridentTopology:
+        made = TridentTopology()
+        stream = made.newStream("sales", FixedBatchSpout("shop string, price double, n long", [rows]))
+        stream.toTable("shop", valueFields=fields, name="sales", initialState=initial)
+        return made
+
+    rows = [("a", math.nan, 1), ("b", None, 2), ("c", 3.0, 3)]
+    with start_local(topology(rows), name="t", checkpointLocation=tmp_path) as running:
+        running.processAllAvailable(timeout=30)
+        expected, table = dict(running.state("sales").items()), running.state("sales").toArrow()
+    with openState("t", "sales", tmp_path) as former:
+        for at, source in enumerate((table, former.toArrow(), former)):
+            found = run(topology([("d", 4.0, 4)], source), tmp_path / str(at))
+            assert repr({key: found[key] for key in expected}) == repr(expected)
+            assert found["d"].price == 4.0
 
 
 REFUSED: dict[str, tuple[Any, type[Exception]]] = {

@@ -109,18 +109,24 @@ def _values(node: StateWriter, initial: InitialState, table: pa.Table, shape: St
     if initial.value is not None:
         return computed(initial.value, _given(table), shape.value, where, "", "Nothing was written")
     name, whole = value_of(node).name, shape.value
-    if not kinds.is_struct(whole) or name in table.column_names:
+    first = table.field(0)
+    as_one = table.num_columns == 1 and kinds.is_struct(first.type) and first.name not in _field_names(whole)
+    if not kinds.is_struct(whole) or name in table.column_names or as_one:
         if table.num_columns > 1:
             extra = next(other for other in table.column_names if other != name)
             raise _other_columns(where, table, f"also has the column {extra!r}", node, shape)
         _check_stored(node, table.column(0).type == whole, shape, where)
         return _widened(table, pa.field(table.column_names[0], whole), where)
     fields = [whole.field(at) for at in range(whole.num_fields)]
-    alike = all(name in table.column_names for name in whole.names) and table.num_columns == whole.num_fields
+    alike = all(name in table.column_names for name in _field_names(whole)) and table.num_columns == whole.num_fields
     _check_stored(node, alike and all(table.column(f.name).type == f.type for f in fields), shape, where)
     if not alike:
         raise _other_columns(where, table, "has other columns than the state's values have fields", node, shape)
     return pa.StructArray.from_arrays([_widened(table, field, where) for field in fields], fields=fields)
+
+
+def _field_names(struct: pa.DataType) -> list[str]:
+    return [struct.field(at).name for at in range(struct.num_fields)]
 
 
 def _check_stored(node: StateWriter, stored: bool, shape: StateShape, where: str) -> None:
