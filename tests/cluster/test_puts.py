@@ -21,27 +21,28 @@ def test_counts_are_exact_where_executors_the_server_and_the_driver_die_around_p
     assert {"worker", "executor", "server", "driver"} <= {struck.split()[1] for struck in done.struck}, done.struck
 
 
-def test_counts_in_delta_tables_are_exact_where_executors_and_the_driver_die_around_puts() -> None:
-    done = rounds("local-cluster", 2, SEED_OF_TABLES, delta=True)
+def test_counts_in_delta_tables_are_exact_where_executors_die_around_puts() -> None:
+    """One batch. A driver that dies would take another Spark, and half a minute; the long rounds have it."""
+    done = rounds("local-cluster", 1, SEED_OF_TABLES, delta=True)
     assert not done.wrong, done.wrong
-    assert {"worker", "executor", "driver"} <= {struck.split()[1] for struck in done.struck}, done.struck
+    assert {"worker", "executor", "twice"} <= {struck.split()[1] for struck in done.struck}, done.struck
 
 
 SEED = 1619
-SEED_OF_TABLES = 5759
-"""With these the first two batches are troubled so, by few deaths: each of a driver takes a new Spark."""
+SEED_OF_TABLES = 38
+"""With these the first two batches, or the first one, are troubled so, by few deaths."""
 
 
 @pytest.mark.parametrize(
-    ("seed", "deaths"),
-    [(SEED, {"worker", "executor", "server", "driver"}), (SEED_OF_TABLES, {"worker", "executor", "driver"})],
+    ("seed", "batches", "deaths"),
+    [(SEED, 2, {"worker", "executor", "server", "driver"}), (SEED_OF_TABLES, 1, {"worker", "executor", "twice"})],
 )
-def test_the_seeds_draw_what_the_short_rounds_are_to_show(seed: int, deaths: set[str]) -> None:
+def test_the_seeds_draw_what_the_short_rounds_are_to_show(seed: int, batches: int, deaths: set[str]) -> None:
     left = {"daemon"} if "server" in deaths else {"daemon", "server"}
     drawn = {
         kind
         for state in ("counts", "joined", "asked")
-        for txid in (1, 2)
+        for txid in range(1, batches + 1)
         for kind, _ in troubles_of(seed, f"state {state!r}", txid, [kind for kind in KINDS if kind not in left])
     }
     assert deaths <= drawn

@@ -74,11 +74,11 @@ def batches(spark: SparkSession, folder: Path, same_epoch: bool) -> dict[str, An
     return read
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, leaders: str) -> None:
     spark = small_spark(folder / "spark")
-    print(json.dumps([batches(spark, folder / str(same), same) for same in (False, True)]), flush=True)
+    print(json.dumps(batches(spark, folder, leaders == "same-epoch")), flush=True)
     spark.stop()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2])
