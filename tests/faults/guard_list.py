@@ -2920,6 +2920,14 @@ GUARDS = [
         "tests/spouts/objects/test_arrow_place.py -k grew",
     ),
     Guard(
+        "files, a late one without an inode",
+        "a late file of HDFS that comes in place of one that was read long ago is lost",
+        "spouts/trident_spouts/files/forgotten.py",
+        "self.present.number + (not undated)",
+        "self.present.number + 1",
+        "tests/spouts/objects/test_arrow_place.py -k late_file",
+    ),
+    Guard(
         "slot, partitions that went",
         "rows of a partition that was truncated, dropped or detached stay in the states",
         "spouts/trident_spouts/postgres_changes/rewrites.py",

@@ -1,9 +1,9 @@
-"""Notice at a start that the steps between a state and what is built on it are others than before.
+"""Notice at a start that steps between a state and the outputs that are built on it have changed.
 
 A state that takes rows away must lose each row as it got it. If a filter between the changes of a table and an
 aggregate of them changes, the aggregate keeps rows that the new filter drops, and loses rows that it never got. The log
 keeps the rows that each state and output is made of, as its last program derived them (`trident.plan.readings`). A
-start compares them. It refuses what makes a state wrong, and warns of what may.
+start compares them. It refuses a change that makes a state wrong, and warns of one that may.
 
 A join by time keeps tuples that wait for tuples of the other side. If a stream is on the other side now, it would be
 joined with its earlier tuples.

@@ -109,9 +109,7 @@ def _values(node: StateWriter, initial: InitialState, table: pa.Table, shape: St
     if initial.value is not None:
         return computed(initial.value, _given(table), shape.value, where, "", "Nothing was written")
     name, whole = value_of(node).name, shape.value
-    first = table.field(0)
-    as_one = table.num_columns == 1 and kinds.is_struct(first.type) and first.name not in _field_names(whole)
-    if not kinds.is_struct(whole) or name in table.column_names or as_one:
+    if _is_one_column(table, name, whole):
         if table.num_columns > 1:
             extra = next(other for other in table.column_names if other != name)
             raise _other_columns(where, table, f"also has the column {extra!r}", node, shape)
@@ -123,6 +121,14 @@ def _values(node: StateWriter, initial: InitialState, table: pa.Table, shape: St
     if not alike:
         raise _other_columns(where, table, "has other columns than the state's values have fields", node, shape)
     return pa.StructArray.from_arrays([_widened(table, field, where) for field in fields], fields=fields)
+
+
+def _is_one_column(table: pa.Table, name: str, whole: pa.DataType) -> bool:
+    """Return whether the values come as one column, and not as a column for each field of a struct."""
+    if not kinds.is_struct(whole) or name in table.column_names:
+        return True
+    only = table.field(0)
+    return table.num_columns == 1 and kinds.is_struct(only.type) and only.name not in _field_names(whole)
 
 
 def _field_names(struct: pa.DataType) -> list[str]:

@@ -85,6 +85,20 @@ class Look(NamedTuple):
     """The guess on which this result is based, in words; empty if there is none."""
 
 
+def _guesses(new: bool, counted: Sequence[ListedFile], undated: bool) -> str:
+    """Return the guesses about files that were read long ago, of which some are gone; "" if there is none.
+
+    `new`: files are read that may have been read before. `counted` count as read, although one of them may be new: if
+    they are `undated`, or objects, for which a store may give the time at which the upload began.
+    """
+    guesses = list[str]()
+    if new:
+        guesses.append(f"a new file that has the name of a removed one{', or was touched,' * undated} is read")
+    if counted and (undated or any(file.tag for file in counted)):
+        guesses.append("a new file whose time is as old as theirs counts as read")
+    return f"some of them were removed, and {' and '.join(guesses)}" if guesses else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Forgotten:
     """The evidence of files that were read and have no entry any more."""
@@ -185,17 +199,17 @@ class Forgotten:
         """Check files if some of them were read too long ago to have a separate record, and some have changed.
 
         If some files are gone and no other file has changed since the last check, no file was added. Otherwise it is
-        unknown whether a file was added.
+        unknown whether a file was added. A place without inodes and tags (HDFS) does not know when a file came. If it
+        has no fewer files than at the last check, one was added.
         """
+        undated = any(not file.inode and not file.tag for file in unknown)
         came = [file for file in unknown if self.complete or self._is_fresh(file)]
-        if not came and len(past) > self.present.number:
+        if not came and len(past) >= self.present.number + (not undated):
             came = list(unknown)
         old = [] if self.complete else [file for file in arrived if file.inode and 0 < birth(file) <= self.born]
         new = not self.complete and len(arrived) > len(old)
-        guess = "some of them were removed, and a new file that has the name of a removed one is read" if new else ""
-        if not came and any(file.tag for file in unknown):  # a store may set the time of an upload to its beginning
-            guess = "some of them were removed, and a new object whose time is as old as theirs counts as read"
-        return Look(frozenset(), suspects, (*doubtful, *unproved, *came, *old), guess)
+        guesses = _guesses(new, () if came else unknown, undated)
+        return Look(frozenset(), suspects, (*doubtful, *unproved, *came, *old), guesses)
 
     def _known(
         self, file: ListedFile, sums: Sums, inodes: Mapping[int, Known], birth: Callable[[ListedFile], int]

@@ -112,7 +112,7 @@ class FilesEmission(Emission):
         """Return whether Spark itself cannot read the files.
 
         They are not on a disk, have unsupported columns, or names that Hadoop's local file system cannot open: it looks
-        for ``.name.crc``, and takes what is before a colon for the scheme of a URL.
+        for ``.name.crc``, and takes the text before a colon for the scheme of a URL.
         """
         return self._beyond_scans
 

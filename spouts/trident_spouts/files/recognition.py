@@ -241,29 +241,31 @@ class Recognizer:
         present = {file.name for file in listing}
         gone = {name: entry for name, entry in entries.items() if name not in present and not entry.inode}
         newly = sorted(gone.keys() - self._gone, key=lambda name: entries[name].mtime)[-_NEWLY_GONE:]
-        moves: dict[str, str] = {}
         alike: dict[tuple[int, int], list[str]] = {}
         for name, entry in gone.items():
             alike.setdefault((entry.end, entry.mtime), []).append(name)
+        moves: dict[str, str] = {}
         for file in strangers:
-            same = (name for name in alike.get((file.size, file.mtime), []) if name not in moves)
-            former = next((name for name in same if self._same_content(file, entries[name])), None)
-            if former is not None:
+            same = [name for name in alike.get((file.size, file.mtime), []) if name not in moves]
+            if (former := self._first_alike(file, same, entries)) is not None:
                 moves[former] = file.name
-            elif former := self._begins_with_one_of(file, {name: entries[name] for name in newly}):
+            elif (former := self._beginning_of(file, newly, entries)) is not None:
                 raise self._grown_or_other_error(file, former, entries[former])
         self._gone.clear()
         self._gone.update(gone)
         return moves
 
-    def _begins_with_one_of(self, file: ListedFile, gone: dict[str, Entry]) -> str | None:
+    def _first_alike(self, file: ListedFile, names: list[str], entries: dict[str, Entry]) -> str | None:
+        return next((name for name in names if self._same_content(file, entries[name])), None)
+
+    def _beginning_of(self, file: ListedFile, gone: list[str], entries: dict[str, Entry]) -> str | None:
         """Return the name of a file that is gone and with whose content a longer file begins; None if there is none."""
-        likely = {name: entry for name, entry in gone.items() if LONG <= entry.end < file.size and entry.check}
+        likely = [name for name in gone if LONG <= entries[name].end < file.size]
         if not likely or not self.grows(file.name):
             return None
         with self._open(file) as opened:
-            alike = [name for name, entry in likely.items() if checksum(opened, entry.end) == entry.check]
-        return next((name for name in alike if self._same_content(file, likely[name])), None)
+            alike = [name for name in likely if checksum(opened, entries[name].end) == entries[name].check]
+        return self._first_alike(file, alike, entries)
 
     def _grown_or_other_error(self, file: ListedFile, former: str, entry: Entry) -> SpoutContractError:
         return SpoutContractError(

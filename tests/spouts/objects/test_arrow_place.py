@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.plans import planned
 from trident.errors import SourceUnreadableError, SpoutContractError
-from trident.spouts import FileSpout, TransactionAttempt
+from trident.spouts import FileSpout, TransactionAttempt, Watch
 from trident.testing import SpoutContract
 from trident_spouts.files import spout as spout_module
 from trident_spouts.files.arrow_place import ArrowPlace
@@ -174,3 +174,48 @@ def test_a_new_file_is_read_after_others_are_gone(tmp_path: Path, reader: Reader
     write(tmp_path / "c", LINES[1:300])
     write(tmp_path / "d", LINES[:5])  # a short beginning may be equal by chance
     assert sorted(reader()) == sorted(LINES[1:300] + LINES[:5])
+
+
+class Forgetful:
+    """A stream that remembers one of twelve files, and restarts before each read."""
+
+    def __init__(self, folder: Path, order: str) -> None:
+        for at in range(12):
+            write(folder / f"m{at:02}", [f"old{at}"])
+            os.utime(folder / f"m{at:02}", (1_000 + at, 1_000 + at))
+        self._spout: Any = spout(folder / "*", orderBy=order, maxFilesPerBatch=1, watch=Watch(rememberedFiles=1))
+        self._position: Any = None
+        assert len(self()) == 12 and self() == []
+
+    def __call__(self) -> list[str]:
+        executor = self._spout.open()
+        plans = planned(self._spout, executor=executor, previous=self._position)
+        self._position = [self._position, *plans][-1]
+        return [line for plan in plans for line in executor.emit(ATTEMPT, plan).arrow().column(0).to_pylist()]
+
+
+@pytest.mark.parametrize("order", ["time", "name"])
+def test_a_late_file_in_the_place_of_one_that_was_forgotten_is_not_lost_in_silence(tmp_path: Path, order: str) -> None:
+    """The times of such files show only when they were written, not when they came."""
+    stream = Forgetful(tmp_path, order)
+    (tmp_path / "m00").unlink()
+    write(tmp_path / "a-late", ["late"])
+    os.utime(tmp_path / "a-late", (900, 900))
+    with pytest.raises(SpoutContractError, match="may have been read, or may have changed since .*a-late"):
+        stream()
+
+
+@pytest.mark.parametrize(("change", "guess"), [("touched", "or was touched, is read"), ("late", "counts as read")])
+def test_a_stream_says_what_it_guesses_of_forgotten_files(
+    tmp_path: Path, change: str, guess: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    stream = Forgetful(tmp_path, "time")
+    (tmp_path / "m00").unlink()
+    if change == "touched":
+        (tmp_path / "m01").touch()
+    else:
+        (tmp_path / "m01").unlink()
+        write(tmp_path / "a-late", ["late"])
+        os.utime(tmp_path / "a-late", (900, 900))
+    assert stream() == (["old1"] if change == "touched" else [])
+    assert guess in caplog.text
