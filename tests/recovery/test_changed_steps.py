@@ -3,6 +3,7 @@
 import sqlite3
 import warnings
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from trident import (
     Sum,
     TopK,
     TridentTopology,
+    TumblingEventTimeWindow,
     dropState,
     forkTopology,
 )
@@ -435,6 +437,43 @@ def test_an_aggregate_of_another_field_is_said_once(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert run(summed(3, "b"), tmp_path, "sums") == [{"x": (3, 51)}]
+
+
+T0, HOURS = datetime(2026, 1, 1, tzinfo=UTC), TumblingEventTimeWindow("1 hour", "at")
+
+
+def keyed(batches: int, key: Callable[[Any], Any], windowed: bool = False) -> TridentTopology:
+    topology = TridentTopology()
+    rows = [[("x", "y", T0)], [("x", "z", T0)], [("x", "y", T0)]]
+    stream = topology.newStream("rows", FixedBatchSpout("g string, h string, at timestamp", rows[:batches]))
+    grouped = key(stream).groupBy("g")
+    if windowed:
+        grouped.window(HOURS, Count(), "n", stateFactory=MemoryMapState.opaque(), name="counts")
+    else:
+        grouped.persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="counts")
+    return topology
+
+
+def other_key(stream: Any) -> Any:
+    return stream.project("h", "at").rename("h", "g")
+
+
+@pytest.mark.parametrize("windowed", [False, True])
+def test_a_key_that_is_another_field_is_said_once(windowed: bool, tmp_path: Path) -> None:
+    run(keyed(1, lambda stream: stream, windowed), tmp_path)
+    with pytest.warns(RuntimeWarning, match="state 'counts' has h as its key 'g', and had g. The values of earlier"):
+        run(keyed(2, other_key, windowed), tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(keyed(3, other_key, windowed), tmp_path)
+
+
+def test_nothing_is_said_of_a_key_that_is_computed(tmp_path: Path) -> None:
+    """It may be the same after another computation."""
+    run(keyed(1, lambda stream: stream.project("h", "at").each("h", str.upper, "g string")), tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(keyed(2, lambda stream: stream.project("h", "at").each("h", lambda h: h.upper(), "g string")), tmp_path)
 
 
 def summed_of(batches: int, function: Any, output: str, fields: str) -> TridentTopology:

@@ -72,9 +72,7 @@ def reading_of(step: nodes.StateWriter | nodes.Sink) -> Reading | None:
 def _of_aggregate(node: nodes.PersistentAggregate) -> Reading:
     aggregator = node.aggregation.aggregator
     kind: Kind = "changes" if isinstance(aggregator, SignedSums | Retracting) else "tuples"
-    return _reading(
-        kind, node.source, node.group if kind == "changes" else (), _aggregated(node.aggregation, node.inputs)
-    )
+    return _reading(kind, node.source, node.group, _aggregated(node.aggregation, node.inputs))
 
 
 def _of_update(node: nodes.PartitionPersist) -> Reading | None:
@@ -90,7 +88,7 @@ def _of_window(node: nodes.Window) -> Reading | None:
         return None  # the state has the tuples, whose fields are part of its shape
     while isinstance(source, nodes.WindowPanes | nodes.PartitionOf):
         source = source.source
-    return _reading("tuples", source, (), _aggregated(how, node.inputs))
+    return _reading("tuples", source, node.group, _aggregated(how, node.inputs))
 
 
 def _of_join(node: nodes.TimeJoin) -> Reading:

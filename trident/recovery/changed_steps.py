@@ -9,7 +9,7 @@ A join by time keeps tuples that wait for tuples of the other side. If a stream 
 joined with its earlier tuples.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -264,22 +264,29 @@ def _same_names(one: ReadRows, other: ReadRows) -> bool:
 
 
 def _of_keys(one: ReadRows, other: ReadRows) -> list[_Difference]:
+    return _of_other_keys(one, other, one.keys.keys() & other.keys.keys(), _same_names(one, other))
+
+
+def _of_other_keys(one: ReadRows, other: ReadRows, names: Collection[str], certain: bool) -> list[_Difference]:
     side = f" of the {one.side} side" if one.side else ""
     return [
-        _Difference(
-            f"has {other.keys[name]} as its key {name!r}{side}, and had {one.keys[name]}", _same_names(one, other)
-        )
-        for name in one.keys.keys() & other.keys.keys()
-        if one.keys[name] != other.keys[name]
+        _Difference(f"has {other.keys[name]} as its key {name!r}{side}, and had {one.keys[name]}", certain)
+        for name in one.keys
+        if name in names and one.keys[name] != other.keys[name]
     ]
 
 
 def _of_inputs(one: ReadRows, other: ReadRows) -> list[_Difference]:
-    """Return the differences of aggregates of tuples that are never taken away: other fields of the same source."""
+    """Return the differences of aggregates of tuples that are never taken away: other fields of the same source.
+
+    A key that is computed may be the same after another computation; one that is a field is that of the other field.
+    """
     if not _same_names(one, other):
         return []
+    fields = {name for name, key in one.keys.items() if {key, other.keys.get(name, "")} <= {*other.has}}
     changed = {name for name, inputs in one.inputs.items() if other.inputs.get(name, inputs) != inputs}
-    return [each for each in _of_values(one, other, False) if each.field in changed]
+    found = _of_other_keys(one, other, fields, False)
+    return found + [each for each in _of_values(one, other, False) if each.field in changed]
 
 
 def _of_values(one: ReadRows, other: ReadRows, certain: bool) -> list[_Difference]:
