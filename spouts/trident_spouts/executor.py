@@ -274,6 +274,15 @@ class WakingExecutor(Protocol):
 
 
 @runtime_checkable
+class FailureAwareExecutor(Protocol):
+    """An executor that learns that its run has failed, so that its source takes no rows that no run would read."""
+
+    def run_failed(self) -> None:
+        """Note that the run has failed and reads no more. Called before `close`, and not if the run was stopped."""
+        ...
+
+
+@runtime_checkable
 class SwitchedExecutor(Protocol):
     """An executor that learns when the topology becomes active or inactive.
 

@@ -135,7 +135,7 @@ class _FedBatches:
         If it changes, a waiting `feed` knows that its run has ended.
         """
         self.failed = False
-        """True from the end of a run whose last attempt failed until the spout is opened again."""
+        """True from the end of a run that failed until the spout is opened again."""
         self.reader: int | None = None
         """The process in which a run reads the spout; None if no run does."""
 
@@ -189,7 +189,6 @@ class _FeederExecutor(SpoutExecutor):
     def __init__(self, spout: FeederBatchSpout, batches: _FedBatches) -> None:
         self._spout = spout
         self._batches = batches
-        self._attempt_failed = False
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
         batches = self._batches
@@ -200,7 +199,6 @@ class _FeederExecutor(SpoutExecutor):
 
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
         with self._batches.changed:
-            self._attempt_failed = False
             index = self._index(metadata)
             assert index is not None, "a plan is lost when the process that made it ends"
             table, fed = self._batches.uncommitted[index], self._batches.times[index]
@@ -209,9 +207,6 @@ class _FeederExecutor(SpoutExecutor):
     def on_rows(self, wake: Callable[[], None]) -> None:
         with self._batches.changed:
             self._batches.wake = wake
-
-    def fail(self, attempt: TransactionAttempt) -> None:
-        self._attempt_failed = True
 
     def success(self, txid: int, metadata: Metadata) -> None:
         batches = self._batches
@@ -224,11 +219,15 @@ class _FeederExecutor(SpoutExecutor):
             batches.committed = max(batches.committed, index + 1)
             batches.changed.notify_all()
 
+    def run_failed(self) -> None:
+        with self._batches.changed:
+            self._batches.failed = True
+
     def close(self) -> None:
         release(self._spout)
         with self._batches.changed:
             self._batches.closed += 1
-            self._batches.failed, self._batches.reader = self._attempt_failed, None
+            self._batches.reader = None
             self._batches.wake = _nothing
             self._batches.changed.notify_all()
 

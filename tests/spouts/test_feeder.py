@@ -2,6 +2,8 @@
 
 import os
 import pickle
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +13,7 @@ import pytest
 
 from tests.support.plans import logged, planned
 from trident import TridentTopology
-from trident.errors import BatchFailedError, FeedTimeoutError, SpoutContractError, SpoutError, TridentError
+from trident.errors import BatchFailedError, FeedTimeoutError, FencedError, SpoutContractError, SpoutError, TridentError
 from trident.spouts import FeederBatchSpout, SpoutKind, TransactionAttempt
 from trident.testing import TestOutput
 from trident.testing.local import start_local
@@ -174,6 +176,28 @@ def test_a_batch_for_a_topology_that_has_failed_is_an_error() -> None:
         feeder.feed([2])
     assert "so the batch was not added to the queue (1 earlier batch is not committed)" in str(refused.value)
     assert "call awaitTermination() of its handle; then start a topology with this spout again" in str(refused.value)
+
+
+def test_a_batch_for_a_driver_that_was_taken_over_is_an_error(tmp_path: Path) -> None:
+    """No attempt has failed: the run ends because another driver has the log."""
+    feeder, topology = FeederBatchSpout("n long"), TridentTopology()
+    topology.newStream("numbers", feeder).peek("n", print)
+    running = start_local(topology, name="t", checkpointLocation=tmp_path)
+    feeder.feed([1], wait=True, timeout=20)
+    code = "from tests.spouts.test_feeder import take_over; take_over()"
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, timeout=60)
+    with pytest.raises(FencedError):
+        running.awaitTermination(timeout=60)
+    with pytest.raises(SpoutError, match="has failed, so the batch was not added to the queue"):
+        feeder.feed([2])
+    running.stop()
+
+
+def take_over() -> None:
+    """Start the topology in another process, over the checkpoint that the command line names."""
+    topology = TridentTopology()
+    topology.newStream("numbers", FeederBatchSpout("n long")).peek("n", print)
+    start_local(topology, name="t", checkpointLocation=sys.argv[1]).stop()
 
 
 def test_what_is_fed_after_a_stop_is_taken_by_the_next_start(tmp_path: Path) -> None:

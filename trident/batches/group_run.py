@@ -449,7 +449,7 @@ class GroupRun:
         with suppress(TimeoutError):
             closing.exception(left())
         # Spouts are closed in their lanes, so before the lanes are closed.
-        self._context.sources.close(left())
+        self._context.sources.close(left(), failed=self.error is not None)
         behind = self._calls.close(left())
         # The code that closes the stores must know of a write that still runs: it would write into a closed store.
         self.writes_hang = any(lane.startswith(STATE_LANE) for lane in behind)

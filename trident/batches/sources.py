@@ -25,6 +25,7 @@ from trident_spouts.context import SpoutContext
 from trident_spouts.context import opened as opened_with
 from trident_spouts.executor import (
     Emission,
+    FailureAwareExecutor,
     MeasuredExecutor,
     Metadata,
     ReadSoFar,
@@ -252,9 +253,15 @@ class Sources:
             if isinstance(executor, SwitchedExecutor):
                 self._tell(stream, executor.activate if active else executor.deactivate)
 
-    def close(self, timeout: float = PATIENCE_SECONDS) -> None:
-        """Close every spout, after the calls in its lane. Wait at most `timeout` seconds for all spouts together."""
+    def close(self, timeout: float = PATIENCE_SECONDS, failed: bool = False) -> None:
+        """Close every spout, after the calls in its lane. Wait at most `timeout` seconds for all spouts together.
+
+        `failed` says whether the run has failed.
+        """
         until = monotonic() + timeout
+        for stream, executor in self._executors.items():
+            if failed and isinstance(executor, FailureAwareExecutor):
+                self._tell(stream, executor.run_failed)
         for closed in [self._tell(stream, executor.close) for stream, executor in self._executors.items()]:
             with suppress(TimeoutError):
                 closed.exception(max(0.0, until - monotonic()))
