@@ -1,6 +1,7 @@
 """A state is dropped, and begins anew; not under the hands of a driver."""
 
 import functools
+import re
 import threading
 import time
 from pathlib import Path
@@ -19,7 +20,7 @@ from trident.errors import FencedError, StateError, StateLostError, StateValueEr
 from trident.log import RedisLog
 from trident.log.sqlite_log import SqliteLog
 from trident.run import registry
-from trident.state import BackingMapState, MemoryMapState, RedisMapState, StateIdentity
+from trident.state import BackingMapState, MemoryMapState, RedisMapState, SqliteMapState, StateIdentity
 from trident.testing.local import start_local
 
 
@@ -93,6 +94,17 @@ def test_a_state_that_a_driver_holds_is_not_touched(
         assert shared_redis.client.dbsize() == keys and [each.name for each in listStates(tmp_path)] == ["counts"]
         fed.feed("a")
         assert fed.running.state("counts")["a"] == 2
+
+
+def test_the_error_for_a_state_in_a_table_names_the_factory_that_drops_it(tmp_path: Path) -> None:
+    factory = SqliteMapState.opaque(tmp_path / "states.db")
+    fed = Fed(factory, checkpointLocation=tmp_path / "c")
+    fed.feed("a")
+    fed.running.stop()
+    with pytest.raises(StateError, match=re.escape(f"its store, factory={factory!r}, as the last program had it")):
+        dropState("wc", "counts", tmp_path / "c")
+    dropState("wc", "counts", tmp_path / "c", factory=factory)
+    assert listStates(tmp_path / "c") == []
 
 
 @pytest.mark.parametrize("place", ["redis", "own"])

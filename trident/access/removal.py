@@ -26,6 +26,7 @@ from trident.log.protocol import Birth, TransactionLog
 from trident.log.returned_lease import give_back
 from trident.recovery.folder_owner import check_files_of, check_location_given
 from trident.recovery.fork_origin import Origin, origin_of
+from trident.recovery.state_places import factory_at_place
 from trident.run import registry
 from trident.run.reset import check_drops, drop_store
 from trident_state.store import StateFactory
@@ -114,7 +115,7 @@ class _Known:
     """The log's data about a state that is to be dropped.
 
     `in_memory`: the log has snapshots of it. `origin`: that of a fork without a start, of which no store has
-    a state yet.
+    a state yet. `place`: the factory of a state in tables, as the last program that started had it.
     """
 
     births: Mapping[str, Birth]
@@ -123,6 +124,7 @@ class _Known:
     watermarks: Sequence[str]
     in_memory: bool
     origin: Origin | None
+    place: StateFactory | None
 
     @property
     def held(self) -> bool:
@@ -144,7 +146,8 @@ def _read(location: StateLocation, topology: str, state: str) -> _Known:
             check_location_given(None, kept_at, topology)
         lease, origin = reading.lease(), origin_of(reading, f"of topology {topology!r}")
         started = origin is None or lease is None or origin.unstarted != lease.epoch
-        return _Known(reading.births(), reading.uuid, lease, watermarks, in_memory, None if started else origin)
+        place = factory_at_place(reading, state)
+        return _Known(reading.births(), reading.uuid, lease, watermarks, in_memory, None if started else origin, place)
 
 
 def _check_known(known: _Known, topology: str, state: str, store_log: str | None) -> None:
@@ -160,9 +163,10 @@ def _check_known(known: _Known, topology: str, state: str, store_log: str | None
 def _check_location(known: _Known, state: str, in_store: bool) -> None:
     """Raise StateError if the state may be in a store whose location was not given."""
     if not known.in_memory and not in_store:
+        way = "url= or factory=" if known.place is None else f"factory={known.place!r}, as the last program had it"
         raise StateError(
             f"the log has no snapshots of state {state!r}, as it has of a state in memory: give the location of its "
-            f"store, url= or factory=; nothing was changed"
+            f"store, {way}; nothing was changed"
         )
 
 
