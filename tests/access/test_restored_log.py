@@ -41,8 +41,10 @@ class Restored:
     def restore(self, batches: int) -> None:
         """Put the copy in place of the checkpoint, and let another driver go on for some batches."""
         self.driver.running.stop()
+        copy = self.place.with_name("copy")  # complete before it has its name: a reader maps a file of SQLite's log
+        shutil.copytree(self.backup, copy)
         self.place.rename(self.place.with_name("lost"))
-        shutil.copytree(self.backup, self.place)
+        copy.rename(self.place)
         self.driver = Fed(checkpointLocation=str(self.place))
         for _ in range(batches):
             self.driver.feed("dog")
