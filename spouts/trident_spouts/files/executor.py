@@ -157,7 +157,7 @@ class FileExecutor(SpoutExecutor):
         if text != known or (anew and not self._is_quiet(seen, former)):
             if text != known:
                 self._saved = seen.entries
-            self._recognized = None, True  # should it be refused, the next look is not a quiet one
+            self._recognized = None, True  # if it is refused, the next look is not a quiet one either
             self._known = text, self._recognize(seen)
             self._moved = self._until is None and self._has_moved(self._known[1].entries)
             self._recognized = self._known[1], self._looks_back

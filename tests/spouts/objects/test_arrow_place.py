@@ -110,15 +110,16 @@ def test_hdfs_without_hadoop_says_what_to_set() -> None:
 class Reader:
     """Reads what a stream has not read yet; `restarts` says whether each read is of another run."""
 
-    def __init__(self, path: Path, restarts: bool) -> None:
-        self._path, self._restarts = path, restarts
-        self._executor, self._position = spout(path).open(), None
+    def __init__(self, path: Path, restarts: bool, **options: Any) -> None:
+        self._spout, self._restarts = spout(path, **options), restarts
+        self._executor: Any = self._spout.open()
+        self._position: Any = None
 
     def __call__(self) -> list[str]:
         if self._restarts:
-            self._executor = spout(self._path).open()
+            self._executor = self._spout.open()
         self._executor._listed_at = float("-inf")
-        plans = planned(spout(self._path), executor=self._executor, previous=self._position)
+        plans = planned(self._spout, executor=self._executor, previous=self._position)
         self._position = [self._position, *plans][-1]
         return [line for plan in plans for line in self._executor.emit(ATTEMPT, plan).arrow().column(0).to_pylist()]
 
@@ -176,28 +177,20 @@ def test_a_new_file_is_read_after_others_are_gone(tmp_path: Path, reader: Reader
     assert sorted(reader()) == sorted(LINES[1:300] + LINES[:5])
 
 
-class Forgetful:
-    """A stream that remembers one of twelve files, and restarts before each read."""
-
-    def __init__(self, folder: Path, order: str) -> None:
-        for at in range(12):
-            write(folder / f"m{at:02}", [f"old{at}"])
-            os.utime(folder / f"m{at:02}", (1_000 + at, 1_000 + at))
-        self._spout: Any = spout(folder / "*", orderBy=order, maxFilesPerBatch=1, watch=Watch(rememberedFiles=1))
-        self._position: Any = None
-        assert len(self()) == 12 and self() == []
-
-    def __call__(self) -> list[str]:
-        executor = self._spout.open()
-        plans = planned(self._spout, executor=executor, previous=self._position)
-        self._position = [self._position, *plans][-1]
-        return [line for plan in plans for line in executor.emit(ATTEMPT, plan).arrow().column(0).to_pylist()]
+def forgetful(folder: Path, order: str) -> Reader:
+    """Return a stream that has read twelve files, remembers one of them, and restarts before each read."""
+    for at in range(12):
+        write(folder / f"m{at:02}", [f"old{at}"])
+        os.utime(folder / f"m{at:02}", (1_000 + at, 1_000 + at))
+    stream = Reader(folder / "*", True, orderBy=order, maxFilesPerBatch=1, watch=Watch(rememberedFiles=1))
+    assert len(stream()) == 12 and stream() == []
+    return stream
 
 
 @pytest.mark.parametrize("order", ["time", "name"])
 def test_a_late_file_in_the_place_of_one_that_was_forgotten_is_not_lost_in_silence(tmp_path: Path, order: str) -> None:
     """The times of such files show only when they were written, not when they came."""
-    stream = Forgetful(tmp_path, order)
+    stream = forgetful(tmp_path, order)
     (tmp_path / "m00").unlink()
     write(tmp_path / "a-late", ["late"])
     os.utime(tmp_path / "a-late", (900, 900))
@@ -209,7 +202,7 @@ def test_a_late_file_in_the_place_of_one_that_was_forgotten_is_not_lost_in_silen
 def test_a_stream_says_what_it_guesses_of_forgotten_files(
     tmp_path: Path, change: str, guess: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stream = Forgetful(tmp_path, "time")
+    stream = forgetful(tmp_path, "time")
     (tmp_path / "m00").unlink()
     if change == "touched":
         (tmp_path / "m01").touch()

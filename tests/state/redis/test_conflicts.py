@@ -72,7 +72,6 @@ def test_a_batch_is_read_and_combined_again_if_the_server_lost_a_part_of_it_sinc
     monkeypatch.setattr(writer, "PUT_KEYS", 1)
     with started(shared_redis.url, meddling.shape, buckets=1) as store:
         store.apply(LEASE, update(1, {1: 1, 2: 2, 3: 3}))
-        cuts.append(True)
         monkeypatch.setattr(Link, "exchange", cutting)
         meddling.times = 1
         with pytest.raises(StateUnavailableError, match="after the first put"):
