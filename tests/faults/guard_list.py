@@ -1758,8 +1758,8 @@ GUARDS = [
         "kept by checkpoint",
         "tuples that are lost between their readers are computed again, with other values",
         "trident/compiler/spark/sessions.py",
-        "        return frame.localCheckpoint()\n    thread",
-        "        return frame.persist()\n    thread",
+        "        return frame.localCheckpoint()\n    with",
+        "        return frame.persist()\n    with",
         "tests/compiler/test_pinned_confs.py -k lost_between",
     ),
     Guard(

@@ -166,23 +166,3 @@ def test_outside_the_main_thread_nothing_is_set_or_taken_back(handler: Any) -> N
         thread.start()
         thread.join()
     assert signal.getsignal(signal.SIGTERM) is handler
-
-
-@pytest.mark.skipif(threading.current_thread() is not threading.main_thread(), reason="handlers need the main thread")
-def test_a_signal_that_another_thread_gets_is_handled_while_the_main_thread_waits() -> None:
-    handled, given_up = threading.Event(), threading.Event()
-
-    def send() -> None:
-        signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
-        if not handled.wait(20):
-            given_up.set()
-            handled.set()
-
-    former = signal.signal(signal.SIGUSR1, lambda number, frame: handled.set())
-    try:
-        sender = threading.Timer(0.3, send)  # the main thread waits by then
-        sender.start()
-        assert sigterm.wait(handled, None) and not given_up.is_set()
-        sender.join()
-    finally:
-        signal.signal(signal.SIGUSR1, former)

@@ -25,9 +25,9 @@ from tests.simulator.saved_files import SavedFiles, read, written
 from tests.simulator.scheduler import Pool, Process
 from tests.simulator.side_disks import in_memory, removed
 from trident.access import forking, removal
-from trident.base import crash_points
+from trident.base import crash_points, waiting
 from trident.base.types import arrow_schema
-from trident.batches import attempt_runs, attempts, group_run, rests, slots, sources
+from trident.batches import attempt_runs, attempts, group_run, slots, sources
 from trident.commits import committer, query_answers, user_code
 from trident.compiler import frozen_parts, program
 from trident.compiler.arrow import engine
@@ -224,10 +224,7 @@ class Folder:
 
 
 class Alone:
-    """In the place of a `threading.Condition` or `Event`: there is one thread, which waits for nobody."""
-
-    def __init__(self) -> None:
-        self._set = False
+    """In the place of a `threading.Condition`: there is one thread, which waits for nobody."""
 
     def __enter__(self) -> None: ...
 
@@ -238,18 +235,10 @@ class Alone:
 
     def notify_all(self) -> None: ...
 
-    def set(self) -> None:
-        self._set = True
 
-    def is_set(self) -> bool:
-        return self._set
-
-
-class Signal(Alone):
-    """In the place of a `threading.Condition` for which somebody waits in simulated time."""
-
-    def wait_for(self, so: Callable[[], bool], timeout: float | None = None) -> bool:
-        return Worlds.now.scheduler.wait(so, timeout)  # type: ignore[no-any-return]
+def _until(_: waiting.Waits, condition: Callable[[], object], timeout: float | None = None) -> bool:
+    """In the place of `Waits.until`: it waits in simulated time."""
+    return Worlds.now.scheduler.wait(condition, timeout)  # type: ignore[no-any-return]
 
 
 class Thread:
@@ -285,7 +274,7 @@ def _removed(folder: Folder, ignore_errors: bool) -> None:
     Worlds.now.frozen_files.delete(folder.relative_to())
 
 
-_THREADING = SimpleNamespace(Condition=Alone, Event=Alone, Lock=Alone, Thread=lambda **_: None)
+_THREADING = SimpleNamespace(Condition=Alone, Lock=Alone, Thread=lambda **_: None)
 
 
 class SegmentFiles:
@@ -404,7 +393,7 @@ def _all() -> list[tuple[Any, str, Any]]:
             "outline_of",
             remembered(outline_of, lambda frozen, _: tuple(id(output[3]) for output in frozen), programs=True),
         ),
-        (rests, "threading", SimpleNamespace(Condition=Signal)),
+        (waiting.Waits, "until", _until),
         (backfill, "time", Clock),
         (backfill, "shutil", SimpleNamespace(rmtree=removed)),
         (backfill, "make_folder", lambda folder: None),
@@ -434,7 +423,6 @@ def _all() -> list[tuple[Any, str, Any]]:
         (delta_table, "threading", SimpleNamespace(Lock=Turn)),
         (delta_store, "threading", SimpleNamespace(RLock=Turns)),
         (upkeep, "threading", SimpleNamespace(Lock=Turns, Thread=Thread)),
-        (compaction, "threading", SimpleNamespace(Event=Alone)),
         *((module, "time", Clock) for module in (delta_table, upkeep, batch_rows, compaction, cleaning)),
         (
             data_files,

@@ -87,6 +87,7 @@ class KafkaBroker(Broker):
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:ANONYMOUS",
             "allow.everyone.if.no.acl.found": "true",
+            "log.retention.ms": -1,  # many tests send messages of long ago
             "log.retention.check.interval.ms": 500,
             "log.cleaner.backoff.ms": 200,
             **(options or {}),

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from trident.access.replica import MemoryReplica
 from trident.base.errors import LogError, StateError, StateNotFollowedError
 from trident.base.forked_child import in_child
+from trident.base.waiting import Flag
 from trident.reads.commit_gate import CommitGate
 
 logger = logging.getLogger(__name__)
@@ -40,7 +41,7 @@ class GroupFollower:
         self._checked = time.monotonic()
         self._forked = False
         """Whether this is a forked child that has not started its thread yet."""
-        self._ended = threading.Event()
+        self._ended = Flag()
         self._starting = threading.Lock()
         self._thread = self._started()
         in_child(self, GroupFollower._begin_again)
@@ -53,10 +54,8 @@ class GroupFollower:
     def _begin_again(self) -> None:
         """Let the next `check` start a thread in a forked child, which does not have the parent's."""
         self.gate = CommitGate(lambda: self.committed)
-        self._starting, ended, self._ended = threading.Lock(), self._ended, threading.Event()
-        if ended.is_set():
-            self._ended.set()
-        self._forked = not ended.is_set()
+        self._starting = threading.Lock()
+        self._forked = not self._ended.is_set()
 
     def check(self) -> None:
         """Raise StateError if the states must not be read, because one of them was dropped, is lost or is not followed.

@@ -33,6 +33,7 @@ from typing import Any, ClassVar
 
 from trident.base.crash_points import reach
 from trident.base.errors import TopologyConditionError
+from trident.base.waiting import Flag
 from trident.batches import events as on
 from trident.batches.attempt_runs import AttemptRuns
 from trident.batches.commit_turns import CommitTurns
@@ -91,7 +92,7 @@ class GroupRun:
         self._plans: dict[int, BatchPlan] = {}
         """The plans, by txid, of frozen batches whose success has not been reported to the spouts yet."""
         self.error: BaseException | None = None
-        self.done = threading.Event()
+        self.done = Flag()
         self.writes_hang = False
         """True if a write to a store had not returned when the run ended."""
         self._queue: queue.SimpleQueue[on.Event | Callable[[], object]] = queue.SimpleQueue()
@@ -166,7 +167,7 @@ class GroupRun:
 
     def _no_rest_comes(self) -> bool:
         """Return whether the group has ended. Raises TopologyConditionError if the group is inactive and quiet."""
-        if self.done.is_set():  # read each time, because a fork replaces `done`
+        if self.done.is_set():
             return True
         if self._inactive and self.coordinator.quiet:
             raise TopologyConditionError(

@@ -1,13 +1,15 @@
 """The moments at which a group rests: its sources had nothing, and everything that they emitted is committed."""
 
-import threading
 from collections.abc import Callable
+
+from trident.base.waiting import Waits
 
 
 class Rests:
-    """Lets threads wait until a group rests: its sources are empty, and everything is committed. Thread-safe.
+    """Lets threads wait until a group rests: its sources are empty, and everything is committed.
 
-    `over` returns whether the group has ended; then every wait ends. It may raise, and the wait then raises that.
+    Any thread may wait; one thread plans. `over` returns whether the group has ended; then every wait ends. It may
+    raise, and the wait then raises that.
 
     >>> rests = Rests(over=lambda: False)
     >>> rests.wait(wake=lambda: (rests.plan_begins(), rests.found_nothing()), timeout=0)
@@ -18,37 +20,32 @@ class Rests:
 
     def __init__(self, over: Callable[[], bool]) -> None:
         self._over = over
-        self._changed = threading.Condition()
+        self._waits = Waits()
         self._plans = 0
         self._rested_at = -1
 
     def plan_begins(self) -> None:
         """Count a plan. This must be called just before the sources are asked."""
-        with self._changed:
-            self._plans += 1
+        self._plans += 1
 
     def found_nothing(self) -> None:
         """End all waits that began before the newest plan: that plan found nothing, and nothing is in flight."""
-        with self._changed:
-            self._rested_at = self._plans
-            self._changed.notify_all()
+        self._rested_at = self._plans
+        self._waits.wake()
 
     def wake(self) -> None:
         """Let the waiting threads check whether the group has ended."""
-        with self._changed:
-            self._changed.notify_all()
+        self._waits.wake()
 
     def wait_until(self, condition: Callable[[], bool], timeout: float | None) -> bool:
         """Wait until the condition is true; each `wake` checks it again. Return False after `timeout` seconds."""
-        with self._changed:
-            return self._changed.wait_for(condition, timeout)
+        return self._waits.until(condition, timeout)
 
     def wait(self, wake: Callable[[], object], timeout: float | None) -> bool:
         """Call `wake`, so that the sources are asked again, and wait until they have nothing.
 
         Return False if that takes longer than `timeout` seconds.
         """
-        with self._changed:
-            asked = self._plans + 1  # a plan in progress may have asked the sources before the newest tuples came
-            wake()
-            return self._changed.wait_for(lambda: self._rested_at >= asked or self._over(), timeout)
+        asked = self._plans + 1  # a plan in progress may have asked the sources before the newest tuples came
+        wake()
+        return self._waits.until(lambda: self._rested_at >= asked or self._over(), timeout)

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
+from trident.base.waiting import Flag
+
 logger = logging.getLogger(__name__)
 
 MimeTexts = dict[str, str]
@@ -54,7 +56,7 @@ class LiveOutput:
         ended: Callable[[], None] = lambda: None,
     ) -> None:
         self._active, self._mark, self._render, self._every, self._ended = active, mark, render, every, ended
-        self._stopped = threading.Event()
+        self._stopped = Flag()
         self._handle: Any = None
         self._costs = deque([0.0], maxlen=3)
         """The seconds that the last refreshes took, without the first output, which may import pandas."""

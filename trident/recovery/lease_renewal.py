@@ -10,6 +10,7 @@ import threading
 from trident.base.attempt import Lease
 from trident.base.errors import FencedError, LogError
 from trident.base.log_fields import RunLogger
+from trident.base.waiting import Flag
 from trident.log.protocol import TransactionLog
 
 logger = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ class LeaseRenewal:
     def __init__(self, log: TransactionLog, topology: str, leaseSecs: float) -> None:
         self._log, self._seconds = log, leaseSecs / _PART
         self._logger = RunLogger(logger, topology=topology)
-        self._over = threading.Event()
+        self._over = Flag()
         self._thread: threading.Thread | None = None
 
     def begin(self, lease: Lease) -> None:

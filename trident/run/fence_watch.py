@@ -10,6 +10,7 @@ from concurrent.futures import Future
 
 from trident.base.attempt import Lease
 from trident.base.errors import AttemptCancelledError, BatchTimeoutError, FencedError, LogMismatchError, StateError
+from trident.base.waiting import Flag
 from trident.batches import events as on
 from trident.batches.group_run import GroupRun
 from trident.log.protocol import TransactionLog
@@ -45,7 +46,7 @@ class Watch:
         """The errors of states that do not answer, by state."""
         self._asked: dict[str, Future[None]] = {}
         """The newest check of each store that a user wrote, by state. The next check begins when it is done."""
-        self._over = threading.Event()
+        self._over = Flag()
         self._thread = threading.Thread(target=self._loop, name="trident-watch", daemon=True)
 
     def start(self) -> None:

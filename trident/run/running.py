@@ -14,6 +14,7 @@ from trident.base.cached_property import cached_property
 from trident.base.durations import Duration, read_limit, read_seconds
 from trident.base.errors import StateError, TridentError
 from trident.base.log_fields import RunLogger
+from trident.base.waiting import Flag
 from trident.batches import events as on
 from trident.batches.group_run import GroupRun
 from trident.batches.run_context import RunContext
@@ -112,7 +113,7 @@ class RunningTopology(Queryable, Switchable, Tagged):
         self._switches = Switches(self.name, self._runs, settings.active, own_hints, settings.hints, self._over)
         self._saving = Saving(context, self._runs, self._switches)
         self._lock = threading.Lock()
-        self._ended = threading.Event()
+        self._ended = Flag()
         self._end_spans: Callable[[], None] = lambda: None
 
     def launch(self) -> None:
@@ -278,7 +279,7 @@ class RunningTopology(Queryable, Switchable, Tagged):
         """
         self._check_other_thread("awaitTermination")
         self._awaited = True
-        in_time = sigterm.wait(self._ended, read_limit("timeout", timeout, zero=True))
+        in_time = self._ended.wait(read_limit("timeout", timeout, zero=True))
         sigterm.unwatch()
         self._raise_failure()
         return in_time if timeout is not None else None
@@ -317,10 +318,9 @@ class RunningTopology(Queryable, Switchable, Tagged):
 
     def leave_to_parent(self) -> None:
         """Forget the run in a forked child: its threads run only in the parent."""
-        # New events, because the parent may have held their locks at the fork.
         for run in self._runs.values():
-            run.done = _set_event()
-        self._ended = _set_event()
+            run.done.set()
+        self._ended.set()
 
     def __enter__(self) -> "RunningTopology":
         return self
@@ -585,9 +585,3 @@ def active() -> list[RunningTopology]:
     []
     """
     return [run for run in registry.running_here() if isinstance(run, RunningTopology)]
-
-
-def _set_event() -> threading.Event:
-    event = threading.Event()
-    event.set()
-    return event

@@ -22,9 +22,6 @@ Former = Callable[[int, FrameType | None], object] | int
 
 SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
-_HANDLED_WITHIN = 1.0
-"""The most seconds until the handler of a signal runs."""
-
 
 def watch() -> None:
     """Set the handler, if this is the main thread, for each signal that is not ignored (`nohup` ignores SIGHUP)."""
@@ -47,18 +44,6 @@ def unwatch() -> None:
         present = signal.getsignal(number)
         if isinstance(present, _OnSigterm):  # otherwise the program has set another handler meanwhile, which stays
             signal.signal(number, present.former)
-
-
-def wait(event: threading.Event, seconds: float | None) -> bool:
-    """Wait for an event, if given for at most some seconds, and let the handlers of signals run meanwhile.
-
-    The kernel may give a signal to another thread. Python calls the handler in the main thread, which such a signal
-    does not wake.
-    """
-    while seconds is None:
-        if event.wait(_HANDLED_WITHIN):
-            return True
-    return event.wait(seconds)
 
 
 class _OnSigterm:

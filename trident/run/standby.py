@@ -2,13 +2,13 @@
 
 import contextlib
 import logging
-import threading
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 from trident.base.attempt import Holder, Lease
 from trident.base.errors import StandbyStoppedError, TopologyError
 from trident.base.log_fields import RunLogger
+from trident.base.waiting import Flag
 from trident.configuration.settings import Settings
 from trident.log.protocol import NO_LEASE, TransactionLog
 from trident.run import registry
@@ -36,10 +36,9 @@ class Standby:
         self._settings = settings
         self._logger = RunLogger(logger, topology=settings.name)
         self._asked: SimpleQueue[None] = SimpleQueue()
-        """Holds an entry once a stop was requested. A signal handler may put into this queue. It must not set an event:
-        the interrupted thread may hold the event's lock."""
+        """Holds an entry once a stop was requested. A signal handler may put into this queue."""
         self._stopped = False
-        self._ended = threading.Event()
+        self._ended = Flag()
         self._running: RunningTopology | None = None
 
     # --- waiting ---------------------------------------------------------------------------------------------------
@@ -128,7 +127,6 @@ class Standby:
 
     def leave_to_parent(self) -> None:
         """Forget the standby in a forked child, because only the parent has the waiting thread."""
-        self._ended = threading.Event()
         self._ended.set()
 
     def __repr__(self) -> str:

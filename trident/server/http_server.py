@@ -4,6 +4,7 @@ import contextlib
 import logging
 import socket
 import threading
+import time
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
@@ -152,11 +153,10 @@ class Server(Ending):
             raise
         self._thread = threading.Thread(target=self._run, name="trident-http", daemon=True)
         self._thread.start()
-        deadline = threading.Event()
         for _ in range(int(_START_SECONDS / 0.01)):
             if self._server.started or not self._thread.is_alive():
                 break
-            deadline.wait(0.01)
+            time.sleep(0.01)
         if not self._server.started:
             raise TopologyError(f"the server at {self.url} did not start; see the log of uvicorn")
         logger.info("topology %r is served at %s", served.name, self.url)

@@ -8,7 +8,6 @@ A merge of many rows takes minutes. Meanwhile batches go on, so the same thread 
 numbers of these compactions follow each other, so a compaction of another driver among them still collides.
 """
 
-import threading
 import time
 from collections.abc import Sequence
 
@@ -17,6 +16,7 @@ import pyarrow as pa
 
 from trident.base.crash_points import reach
 from trident.base.errors import StateClosedError
+from trident.base.waiting import Flag
 from trident_state.delta.columns import TableColumns, buckets_of
 from trident_state.delta.data_files import DataFile, DataFiles, FileFacts, check_of, runs_of
 from trident_state.delta.folding import Folded, combine_of, in_range, used_range
@@ -46,7 +46,7 @@ class Compactor:
         self, table: StateTable, files: DataFiles, reads: TableReads, columns: TableColumns, where: str
     ) -> None:
         self._table, self._files, self._reads, self._columns = table, files, reads, columns
-        self._where, self.stopped = where, threading.Event()
+        self._where, self.stopped = where, Flag()
         self._merging = NO_BATCH
         """The last batch whose file a merge under way takes."""
         self._count = 0

@@ -28,7 +28,7 @@ def first_and_later(executor: Any) -> Any:
 def test_the_first_batch_begins_where_it_began_after_later_plans(
     kafka: KafkaBroker, topic: str, kind: Kind, starting: str
 ) -> None:
-    kafka.send(kafka.create(topic, retention_ms=-1), ["old"] * 3, timestamp=1000)
+    kafka.send(kafka.create(topic), ["old"] * 3, timestamp=1000)
     kafka.send(topic, ["new"], timestamp=5000)
     begin: dict[str, tuple[Any, int]] = {
         "earliest": ("earliest", 0),
@@ -65,7 +65,7 @@ def test_a_message_that_comes_while_a_time_is_looked_up_is_read(
     kafka: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between any two requests."""
-    kafka.send(kafka.create(topic, retention_ms=-1), ["long ago"], timestamp=1000)
+    kafka.send(kafka.create(topic), ["long ago"], timestamp=1000)
     begin = datetime.datetime.now(datetime.UTC)
     time.sleep(0.01)
     ask = Cluster._ask

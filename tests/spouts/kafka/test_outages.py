@@ -75,7 +75,7 @@ class Undecided:
 @pytest.mark.parametrize("which", ["earliest", "ends", "high_watermarks", "at_time"])
 def test_a_partition_without_an_offset_is_asked_again(kafka: KafkaBroker, topic: str, which: str) -> None:
     """Else it would count as one without new messages, and a time as one that no message has."""
-    kafka.send(kafka.create(topic, retention_ms=-1), range(3), timestamp=1_000)
+    kafka.send(kafka.create(topic), range(3), timestamp=1_000)
     cluster = Cluster({"bootstrap.servers": kafka.servers, "log_level": 2}, "read_committed")
     cluster._admin = Undecided(cluster._admin)
     more = (1_000,) if which == "at_time" else ()

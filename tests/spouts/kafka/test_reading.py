@@ -109,7 +109,7 @@ def test_latest_misses_nothing_while_the_first_batch_is_planned_again(kafka: Kaf
 
 
 def test_a_time_begins_at_the_first_message_from_then_on(kafka: KafkaBroker, topic: str) -> None:
-    kafka.create(topic, 2, retention_ms=-1)
+    kafka.create(topic, 2)
     noon = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
     for minute in range(3):
         kafka.send(topic, [minute], timestamp=int(noon.timestamp() * 1000) + minute * 60_000)

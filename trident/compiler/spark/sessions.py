@@ -207,27 +207,41 @@ _activations: "weakref.WeakKeyDictionary[object, Any]" = weakref.WeakKeyDictiona
 
 
 @contextlib.contextmanager
-def active_session_kept(within: SparkSession | None = None) -> Iterator[None]:
-    """Restore the user's active session as the active one of the process when this block ends.
+def active_session_kept(within: SparkSession) -> Iterator[None]:
+    """Make `within` the active session in this block, and restore the user's one when the block ends.
 
-    Classic ``createDataFrame`` makes the session that it is called on the active one of the whole process. `within` is
-    the active one in this block: PySpark notes the lines of the user's Column calls, which errors name, only if there
-    is one.
+    PySpark notes the lines of the user's Column calls, which errors name, only if there is an active session; the first
+    call of a process without one ends that for all later calls. Classic ``createDataFrame`` makes the session that it
+    is called on the active one of the whole process.
     """
+    if is_connect(within):
+        with _active_in_thread(within):
+            yield
+        return
     active = getattr(SparkSession, "_activeSession", None)
     if active is not None and active not in _run_sessions:
         _active_before[:] = [active]
-    if within is not None and not is_connect(within):
-        context = within.sparkContext
-        if context not in _activations:
-            _activations[context] = SparkSession._get_j_spark_session_class(within._jvm).setActiveSession  # noqa: SLF001
-        _activations[context](within._jsparkSession)  # noqa: SLF001
-        SparkSession._activeSession = within  # noqa: SLF001
+    context = within.sparkContext
+    if context not in _activations:
+        _activations[context] = SparkSession._get_j_spark_session_class(within._jvm).setActiveSession  # noqa: SLF001
+    _activations[context](within._jsparkSession)  # noqa: SLF001
+    SparkSession._activeSession = within  # noqa: SLF001
     try:
         yield
     finally:
         if _active_before and getattr(SparkSession, "_activeSession", None) in _run_sessions:
             SparkSession._activeSession = _active_before[0]  # noqa: SLF001
+
+
+@contextlib.contextmanager
+def _active_in_thread(session: SparkSession) -> Iterator[None]:
+    """Make a Connect session the active one of this thread; other threads keep theirs."""
+    thread = type(session)._active_session  # type: ignore[attr-defined]  # noqa: SLF001
+    before, thread.session = getattr(thread, "session", None), session
+    try:
+        yield
+    finally:
+        thread.session = before
 
 
 def checkpointed(frame: DataFrame) -> DataFrame:
@@ -238,12 +252,8 @@ def checkpointed(frame: DataFrame) -> DataFrame:
     """
     if not is_connect(frame.sparkSession):
         return frame.localCheckpoint()
-    thread = type(frame.sparkSession)._active_session  # type: ignore[attr-defined]  # noqa: SLF001
-    before, thread.session = getattr(thread, "session", None), frame.sparkSession
-    try:
+    with _active_in_thread(frame.sparkSession):
         return frame.localCheckpoint()
-    finally:
-        thread.session = before
 
 
 def unpersist(frame: DataFrame) -> None:

@@ -121,8 +121,9 @@ class SparkPuts:
 
     def sees_files(self, needed: bool = False) -> bool:
         """Return whether the workers reach the frozen files; see `Puts.sees_files`."""
-        with active_session_kept():
-            return self._stores.reaches(self._session, self._files.below(FROZEN), needed)
+        session = self._session
+        with active_session_kept(session):
+            return self._stores.reaches(session, self._files.below(FROZEN), needed)
 
     def miss_files(self) -> None:
         """Note that the workers do not reach the frozen files; see `Puts.miss_files`."""
@@ -145,9 +146,9 @@ class SparkPuts:
 
     def _collected(self, frame: Callable[[SparkSession], DataFrame], tag: str | None = None) -> pa.Table:
         """Run a frame as one job and return its rows. Another thread can stop the job by `tag`."""
-        with active_session_kept():
-            try:
-                session = self._session
+        try:
+            session = self._session
+            with active_session_kept(session):
                 if tag is None:
                     return frame(session).toArrow()
                 session.addTag(tag)
@@ -155,11 +156,11 @@ class SparkPuts:
                     return frame(session).toArrow()
                 finally:
                     session.removeTag(tag)
-            except Exception as error:
-                better = translated(error)
-                if better is error:
-                    raise
-                raise better from error
+        except Exception as error:
+            better = translated(error)
+            if better is error:
+                raise
+            raise better from error
 
     def close(self) -> None:
         """Stop running jobs, and release the session. A task that still runs is refused, or changes nothing."""

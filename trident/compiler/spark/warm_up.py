@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from trident.base.waiting import Flag
 from trident.plan.nodes import Node
 from trident.plan.traits import PYTHON, traits_of
 
@@ -42,7 +43,7 @@ class WarmUp:
         self._spark = spark
         self._python = python
         self._session: SparkSession | None = None
-        self._ended = threading.Event()
+        self._ended = Flag()
         self._thread = threading.Thread(target=self._run, name="trident-warm-up", daemon=True)
 
     @classmethod
@@ -111,13 +112,13 @@ class WarmUp:
             session.sparkContext.setJobDescription("trident: warm-up of Spark, no batch")  # of this thread's jobs only
         Confs(session).apply(Profile(small=True, partitions=tasks))
         rows = pa.table({"line": ["warm up"] * tasks})
-        with active_session_kept():
+        with active_session_kept(session):
             frame = session.createDataFrame(rows, "line string")
-        if self._python:
-            tell_of_sockets(session)
-            frame.mapInArrow(import_all, "line string").toArrow()
-        else:
-            frame.selectExpr("explode(split(line, ' ')) AS word").groupBy("word").count().toArrow()
+            if self._python:
+                tell_of_sockets(session)
+                frame.mapInArrow(import_all, "line string").toArrow()
+            else:
+                frame.selectExpr("explode(split(line, ' ')) AS word").groupBy("word").count().toArrow()
 
 
 def tell_of_sockets(session: "SparkSession") -> None:
