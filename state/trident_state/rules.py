@@ -79,9 +79,18 @@ def combined(combine: Combine, stored: pa.Array, deltas: pa.Array, where: str = 
         raise _overflow(combine, stored[row].as_py(), deltas[row].as_py(), deltas.type, where) from None
 
 
+UNSURE = "if this was a write, it may have succeeded; a run repeats it"
+"""The end of the message of an error for a request whose outcome is not known."""
+
+
 def check_reached(where: str, marker: int | None, asOf: int) -> None:
     """Raise StateRecoveringError if the state has not reached txid `asOf` yet."""
-    if marker is None or marker < asOf:
+    if marker is None:
+        raise StateRecoveringError(
+            f"{where} is missing in its store or was emptied: a read as of txid {asOf} has to wait until the "
+            f"driver has written it again from its log, which it does before its next batch or at its next start"
+        )
+    if marker < asOf:
         raise StateRecoveringError(f"{where} is at txid {marker}, so a read as of {asOf} has to wait")
 
 

@@ -1,9 +1,9 @@
 """A state is dropped, and begins anew; not under the hands of a driver."""
 
 import functools
-import re
 import threading
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +20,24 @@ from trident.errors import FencedError, StateError, StateLostError, StateValueEr
 from trident.log import RedisLog
 from trident.log.sqlite_log import SqliteLog
 from trident.run import registry
-from trident.state import BackingMapState, MemoryMapState, RedisMapState, SqliteMapState, StateIdentity
+from trident.state import BackingMapState, DeltaMapState, MemoryMapState, RedisMapState, SqliteMapState, StateIdentity
 from trident.testing.local import start_local
 
 
 @pytest.mark.parametrize("log", ["sqlite", "redis"])
-@pytest.mark.parametrize("place", ["memory", "redis", "own"])
+@pytest.mark.parametrize("place", ["memory", "redis", "own", "delta", "sqlite"])
 def test_a_dropped_state_begins_anew_with_the_next_batch_and_others_stay(
     tmp_path: Path, shared_redis: RedisServer, place: str, log: str
 ) -> None:
     own = BackingMapState.opaque(functools.partial(SqliteMap, str(tmp_path / "own.db")))
-    state: Any = {"memory": MemoryMapState.opaque(), "redis": RedisMapState.opaque(shared_redis.url), "own": own}[place]
-    its: dict[str, Any] = {"memory": {}, "redis": {"url": shared_redis.url}, "own": {"factory": own}}[place]
+    state: Any = {
+        "memory": MemoryMapState.opaque(),
+        "redis": RedisMapState.opaque(shared_redis.url),
+        "own": own,
+        "delta": DeltaMapState.opaque(tmp_path / "tables"),
+        "sqlite": SqliteMapState.opaque(tmp_path / "states.db"),
+    }[place]
+    its: dict[str, Any] = {"redis": {"url": shared_redis.url}, "own": {"factory": own}}.get(place, {})
     where: dict[str, Any] = {"checkpointLocation": tmp_path / "c"}
     if log == "redis":
         where["log"] = RedisLog(shared_redis.url, requireDurable=False)
@@ -96,14 +102,33 @@ def test_a_state_that_a_driver_holds_is_not_touched(
         assert fed.running.state("counts")["a"] == 2
 
 
-def test_the_error_for_a_state_in_a_table_names_the_factory_that_drops_it(tmp_path: Path) -> None:
-    factory = SqliteMapState.opaque(tmp_path / "states.db")
-    fed = Fed(factory, checkpointLocation=tmp_path / "c")
-    fed.feed("a")
-    fed.running.stop()
-    with pytest.raises(StateError, match=re.escape(f"its store, factory={factory!r}, as the last program had it")):
+@pytest.mark.parametrize("store", [DeltaMapState, SqliteMapState])
+def test_a_state_in_a_table_is_dropped_with_its_watermark_by_the_place_that_the_log_has(
+    tmp_path: Path, store: Any
+) -> None:
+    topology = TridentTopology()
+    words = topology.newStream("words", fixed([("a", datetime(2026, 1, 1))], fields="word string, at timestamp_ntz"))
+    kept = words.dropDuplicates("word", store.opaque(tmp_path / "tables"), timestampField="at", within=60, name="seen")
+    kept.peek(print)
+    counted(topology, checkpointLocation=tmp_path / "c")
+    assert {each.name for each in listStates(tmp_path / "c")} == {"seen", "seen.watermark"}
+    with pytest.raises(StateError, match="is the watermark of state 'seen' and cannot be dropped alone"):
+        dropState("wc", "seen.watermark", tmp_path / "c")
+    dropState("wc", "seen", tmp_path / "c")
+    assert listStates(tmp_path / "c") == []
+    for name in ("seen", "seen.watermark"):
+        with pytest.raises(StateError, match=f"no state {name!r}"):
+            openState("wc", name, factory=store.opaque(tmp_path / "tables"))
+
+
+@pytest.mark.parametrize("store", [DeltaMapState, SqliteMapState])
+def test_a_table_that_is_gone_is_forgotten_by_force_alone(tmp_path: Path, store: Any) -> None:
+    counted(counting(fixed(["a"]), store.opaque(tmp_path / "tables")), checkpointLocation=tmp_path / "c")
+    (tmp_path / "tables").rename(tmp_path / "moved")
+    with pytest.raises(StateError, match="has state 'counts' of topology 'wc', but it is not at .*MapState"):
         dropState("wc", "counts", tmp_path / "c")
-    dropState("wc", "counts", tmp_path / "c", factory=factory)
+    assert [each.name for each in listStates(tmp_path / "c")] == ["counts"]
+    dropState("wc", "counts", tmp_path / "c", force=True)
     assert listStates(tmp_path / "c") == []
 
 

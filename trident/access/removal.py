@@ -4,7 +4,7 @@ import contextlib
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -56,9 +56,9 @@ def dropState(
     The watermarks of a state (of windows, joins and other steps by event time) are dropped with it. They
     cannot be dropped alone.
 
-    Give the location of the log, and for a state that is not in memory also the location of its store (`url` or
-    `factory`). The call may be repeated after any failure. Repeat the call with `force` if the store no longer has the
-    state but the log still lists it.
+    Give the location of the log, and for a state on a server or in your own store also its location (`url` or
+    `factory`); the log has the locations of tables. The call may be repeated after any failure. Repeat the call with
+    `force` if the store no longer has the state but the log still lists it.
 
     Parameters
     ----------
@@ -67,7 +67,8 @@ def dropState(
     filesLocation, filesStorage
         The location of the topology's files and the options of its store, if `start` got them.
     url, prefix, factory
-        The location of a state that is not in memory, as for `openState`.
+        The location of a state that is neither in memory nor in a table, as for `openState`. Give `factory` for a table
+        that needs options.
     force
         Drop the state even if a driver may hold it: a running driver is fenced out first, and stops without writing.
         Also needed if no log is given, because only the log records drivers. After such a drop, a start with a log that
@@ -92,12 +93,13 @@ def dropState(
     if checkpointLocation is None and log is None:
         _drop_without_log(location, topology, state, force)
         return
+    location = _with_place(location, topology, state)
     known = _read(location, topology, state)
     if known.origin is not None and state in known.births:
         with contextlib.closing(location.open_log_to_write(topology)) as writing:
             _drop_unstarted(writing, known.origin, [*known.watermarks, state], known.holder)
         return
-    in_store = url is not None or factory is not None
+    in_store = location.url is not None or location.factory is not None
     store_log = _log_of(location, topology, state) if in_store else None
     _check_known(known, topology, state, store_log)
     _check_location(known, state, in_store)
@@ -115,7 +117,7 @@ class _Known:
     """The log's data about a state that is to be dropped.
 
     `in_memory`: the log has snapshots of it. `origin`: that of a fork without a start, of which no store has
-    a state yet. `place`: the factory of a state in tables, as the last program that started had it.
+    a state yet.
     """
 
     births: Mapping[str, Birth]
@@ -124,12 +126,20 @@ class _Known:
     watermarks: Sequence[str]
     in_memory: bool
     origin: Origin | None
-    place: StateFactory | None
 
     @property
     def held(self) -> bool:
         """True if the topology has a driver, running or killed."""
         return self.holder is not None and self.holder.token != ""
+
+
+def _with_place(location: StateLocation, topology: str, state: str) -> StateLocation:
+    """Return the location with the factory of a state in tables, as the log has it, if the caller named no store."""
+    if location.url is not None or location.factory is not None:
+        return location
+    with contextlib.closing(location.open_log_to_read(topology)) as reading:
+        factory = None if reading.manifest(state) else factory_at_place(reading, state)
+    return location if factory is None else replace(location, factory=factory)
 
 
 def _read(location: StateLocation, topology: str, state: str) -> _Known:
@@ -146,8 +156,7 @@ def _read(location: StateLocation, topology: str, state: str) -> _Known:
             check_location_given(None, kept_at, topology)
         lease, origin = reading.lease(), origin_of(reading, f"of topology {topology!r}")
         started = origin is None or lease is None or origin.unstarted != lease.epoch
-        place = factory_at_place(reading, state)
-        return _Known(reading.births(), reading.uuid, lease, watermarks, in_memory, None if started else origin, place)
+        return _Known(reading.births(), reading.uuid, lease, watermarks, in_memory, None if started else origin)
 
 
 def _check_known(known: _Known, topology: str, state: str, store_log: str | None) -> None:
@@ -163,10 +172,9 @@ def _check_known(known: _Known, topology: str, state: str, store_log: str | None
 def _check_location(known: _Known, state: str, in_store: bool) -> None:
     """Raise StateError if the state may be in a store whose location was not given."""
     if not known.in_memory and not in_store:
-        way = "url= or factory=" if known.place is None else f"factory={known.place!r}, as the last program had it"
         raise StateError(
             f"the log has no snapshots of state {state!r}, as it has of a state in memory: give the location of its "
-            f"store, {way}; nothing was changed"
+            f"store, url= or factory=; nothing was changed"
         )
 
 

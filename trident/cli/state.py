@@ -213,7 +213,7 @@ def export(
 def drop(topology: str, name: str, force: bool, yes: bool, **location: Any) -> None:
     """Delete a state, also from the log: the next start of its topology makes an empty state, and continues from there.
 
-    Give the log by --checkpoint or --log-url; a state on a server also needs --url.
+    Give the log by --checkpoint or --log-url; a state in Redis also needs --url.
     """
     arguments = read_locations(**location)
     if not yes:

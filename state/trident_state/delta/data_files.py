@@ -75,8 +75,8 @@ def file_of(path: str, size: int, where: str) -> DataFile:
         return DataFile(int(low), int(high), int(first), int(last), int(rows), int(used), int(tag, 16), name, size)
     except ValueError:
         raise StateCorruptError(
-            f"{where}: another program wrote the file {path} of its table. Only the state may write it: bring back the "
-            f"last version that the state wrote (RESTORE), or drop the state"
+            f"{where}: another program wrote the file {path}. Only the state may write its table: bring back the last "
+            f"version that the state wrote (DeltaTable.restore, or RESTORE in Spark), or drop the state"
         ) from None
 
 

@@ -44,10 +44,18 @@ from trident_state.delta.record import (
     read_properties,
 )
 from trident_state.delta.tags import NO_TAGS, TagSet, is_tag_file, path_of_tags, read_tags
+from trident_state.rules import UNSURE
 
 _LOG = "_delta_log"
 _NEED = "DeltaMapState needs the package deltalake"
-_REFUSED = ("403 Forbidden", "401 Unauthorized", "lacked the necessary privileges", "NoSuchBucket", "Permission denied")
+_REFUSED = (
+    "403 Forbidden",
+    "401 Unauthorized",
+    "lacked the necessary privileges",
+    "NoSuchBucket",
+    "Permission denied",
+    "NotADirectory",
+)
 
 
 class MovedError(StateUnavailableError):
@@ -136,11 +144,12 @@ class StateTable:
         same = known is not None and known.identity.log == held.identity.log
         actions = pa.table(table.get_add_actions())
         paths, sizes = actions.column("path").to_pylist(), actions.column("size_bytes").to_pylist()
-        files = [file_of(path, size, self._where) for path, size in zip(paths, sizes, strict=True)]
+        where = f"{self._where}: version {table.version()} of its Delta table {self.folder.uri}"
+        files = [file_of(path, size, where) for path, size in zip(paths, sizes, strict=True)]
         if (number(FILES) or 0) != check_of(files):
             raise StateCorruptError(
-                f"{self._where}: the files of its table are not those that the state wrote, since another program "
-                f"restored or deleted some. Restore the version before that, or drop the state"
+                f"{where} has other files than the state wrote, since another program restored or deleted some. "
+                f"Restore the version before that, or drop the state"
             )
         return TableVersion(
             int(table.version()),
@@ -349,7 +358,7 @@ class StateTable:
             return StateError(f"{where} refuses: {said}")
         if isinstance(error, deltalake(_NEED).exceptions.CommitFailedError) or "already exists" in said:
             return MovedError(f"{where} was changed by another driver meanwhile ({said}); the call is repeated")
-        return StateUnavailableError(f"{where}: {said}; the write may or may not have succeeded, and is repeated")
+        return StateUnavailableError(f"{where}: {said}; {UNSURE}")
 
 
 def _fsync(path: Path) -> None:

@@ -12,6 +12,7 @@ from trident.base.postgres_address import open_connection, parameters_of, passes
 from trident.base.redis_address import redacted
 from trident_state.encoding import is_bytes, is_text
 from trident_state.relational.layout import StateTable, ViewColumn, literal, quoted, shown
+from trident_state.rules import UNSURE
 
 T = TypeVar("T")
 
@@ -223,9 +224,7 @@ class PostgresTable:
             return StateError(f"{where} answered: {said(error)}; the user needs CREATE on the schema for its states")
         # Another process has just created a table or a type of the same name; the next try finds it.
         if passes(error) or error.sqlstate in ("23505", "42P07", "42710", "XX000"):
-            return StateUnavailableError(
-                f"{where}: {said(error)}; the write may or may not have succeeded, and is repeated"
-            )
+            return StateUnavailableError(f"{where}: {said(error)}; {UNSURE}")
         return StateError(f"{where} answered: {said(error)}; check user, password and database in the url")
 
     # --- statements ------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from typing import TypeVar
 from trident.base.errors import StateError, StateOwnedError, StateUnavailableError
 from trident.base.forked_child import free_in_child, held_at_fork
 from trident_state.relational.layout import StateTable, ViewColumn, literal, quoted, shown
+from trident_state.rules import UNSURE
 
 T = TypeVar("T")
 
@@ -129,9 +130,7 @@ class SqliteTable:
             self.close()
             if "not a database" in str(error):
                 raise StateOwnedError(f"{self._where} is not a SQLite database; give the state another path") from error
-            raise StateUnavailableError(
-                f"{self._where}: {error}; the write may or may not have succeeded, and is repeated"
-            ) from error
+            raise StateUnavailableError(f"{self._where}: {error}; {UNSURE}") from error
         if begin != "BEGIN" and self._file_there() != self._file:
             raise StateUnavailableError(f"{self._where} was removed or replaced while it was written")
         return result

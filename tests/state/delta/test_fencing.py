@@ -17,6 +17,7 @@ from trident.base.errors import (
     StateCorruptError,
     StateError,
     StateOwnedError,
+    StateRecoveringError,
     StateUnavailableError,
 )
 from trident.testing.contracts.stores.fixtures import FIRST, SECOND, entries, marker
@@ -226,6 +227,12 @@ def test_a_folder_with_other_files_is_refused(folder: Path) -> None:
         setting_in(folder).open().report()
 
 
+def test_a_place_that_cannot_be_a_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StateError, match="refuses: .*NotADirectory"):
+        setting_in(tmp_path / "file").started()
+
+
 def test_a_table_of_somebody_else_is_refused(folder: Path) -> None:
     import pyarrow as pa
     from deltalake import write_deltalake
@@ -241,7 +248,7 @@ def test_a_table_that_another_program_rewrote_is_refused(folder: Path) -> None:
     setting.apply(store, 1, {1: 1})
     setting.apply(store, 2, {1: 1})
     DeltaTable(table_of(folder)).optimize.compact()
-    with pytest.raises(StateCorruptError, match="another program wrote the file"):
+    with pytest.raises(StateCorruptError, match=r"version \d+ of its Delta table .*: another program wrote .*restore"):
         setting.apply(store, 3, {1: 1})
 
 
@@ -292,3 +299,12 @@ def test_a_table_that_has_gone_or_is_an_older_copy_is_behind(folder: Path) -> No
     for txid in (2, 3, 4):
         setting.apply(store, txid, {1: 1})
     assert entries(store, 4) == entries(setting.open(), 4) == {("w1",): 4}
+
+
+def test_a_read_of_a_state_whose_table_is_gone_says_so(folder: Path) -> None:
+    setting = setting_in(folder)
+    store = setting.started()
+    setting.apply(store, 1, {1: 1})
+    shutil.rmtree(table_of(folder))
+    with pytest.raises(StateRecoveringError, match=r"is missing in its store or was emptied: a read as of txid 1"):
+        setting.read(store, [1], 1)

@@ -407,7 +407,7 @@ def test_a_commit_that_an_administrator_cancels_is_repeated(database: str, tmp_p
     with psycopg.connect(database) as holder:
         holder.execute('select 1 from "wordcount/counts" for update')
         cancelling.start()
-        with pytest.raises(StateUnavailableError, match="may or may not have succeeded, and is repeated"):
+        with pytest.raises(StateUnavailableError, match="may have succeeded; a run repeats it"):
             setting.apply(store, 2, {1: 1})
         cancelling.join(20)
     setting.apply(store, 2, {1: 1})
