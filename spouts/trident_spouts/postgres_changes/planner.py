@@ -10,7 +10,7 @@ from trident_spouts.executor import ReadSoFar
 from trident_spouts.jdbc.database import Database, Session
 from trident_spouts.postgres_changes.first_rows import first_rows, running_ended
 from trident_spouts.postgres_changes.pgoutput import Transaction, kinds_of
-from trident_spouts.postgres_changes.plan import Key, Place, Plan, Shown
+from trident_spouts.postgres_changes.plan import Key, Last, Place, Plan, Shown
 from trident_spouts.postgres_changes.reader import Reader, up_to_rows
 from trident_spouts.postgres_changes.rewrites import check_partitions
 from trident_spouts.postgres_changes.slot import Look, Slot, advance, check_position, create, flushed_to, look_at
@@ -41,6 +41,11 @@ class ChangesPlanner:
         self._silent_to = 0
         """The end of a record in the log. When it is on disk, and the reading has reached the end of the log, no
         transaction up to there was left out."""
+        self._committed = 0
+        """The end of the last plan whose batch is committed."""
+        self._proved: str | None = None
+        """The server whose log of changes is the one that was read, as far as it was read; see `Slot.server`. On any
+        other server the slot must not be advanced: the log could no longer be compared with what was read."""
         self.waits: str | None = None
         """The reason why the last plan returned None although there may be changes."""
 
@@ -79,14 +84,21 @@ class ChangesPlanner:
         assert self._table is not None
         return self._unseen.of(self._table, plan, transactions)
 
-    def _read(self, session: Session, previous: Plan) -> int:
-        """Read what came after a plan. Return the LSN up to which it is certain that nothing came."""
+    def _read(self, session: Session, previous: Plan, repeated: Last | None = None) -> int:
+        """Read what came after a plan. Return the LSN up to which it is certain that nothing came.
+
+        `repeated` is the last transaction of a batch after `previous` that another run planned.
+        """
         if self._table is not None and self._reader.at_end(previous.to, flushed_to(session)):
             return 0
         table = self._opened(session)
         slot = self._checked(session, table, previous)
         self._flushed = slot.flushed
-        complete = self._reader.read(session, table, slot, previous.to, previous.last, len(previous.shown) > 1)
+        with_keys = len(previous.shown) > 1
+        complete = self._reader.read(session, table, slot, previous.to, previous.last, with_keys, repeated)
+        self._proved = slot.server
+        if self._committed > slot.confirmed:
+            advance(session, self._source, self._committed, slot.server)
         silent_to, safe = self._silent_to, complete and self._silent_to <= slot.flushed
         self._silent_to = slot.inserted if safe or not silent_to else silent_to
         return silent_to if safe else 0
@@ -158,7 +170,8 @@ class ChangesPlanner:
     def _changes(self, plan: Plan, after: int) -> pa.Table:
         transactions = self._reader.between(after, plan.to)
         if not transactions and plan.rows:  # another run planned it
-            self._database.read(lambda session: self._read(session, plan._replace(to=after, last=None)))
+            self._reader = Reader(self._source)
+            self._database.read(lambda session: self._read(session, plan._replace(to=after, last=None), plan.last))
             transactions = self._reader.between(after, plan.to)
         unseen = [] if self._table is None else self._new(plan, transactions)
         if self._table is None or sum(each.rows for each in unseen) != plan.rows:
@@ -171,8 +184,14 @@ class ChangesPlanner:
         return rows.append_column(EXISTS if keys_only else CHANGE, kinds_of(codes, keys_only))
 
     def success(self, plan: Plan) -> None:
-        """Let the slot forget the changes up to the end of a plan, because its batch is committed."""
-        self._database.read(lambda session: advance(session, self._source, plan.to))
+        """Let the slot forget the changes up to the end of a plan, because its batch is committed.
+
+        If the server may be another one than that which was read, the next reading lets it forget them.
+        """
+        self._committed = max(self._committed, plan.to)
+        server = self._proved
+        if server is not None:
+            self._database.read(lambda session: advance(session, self._source, plan.to, server))
         self._reader.forget(plan.to)
         self._unseen.forget(plan.to)
         self._first = {after: part for after, part in self._first.items() if part[0] != plan.shown}

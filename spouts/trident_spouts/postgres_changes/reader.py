@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
+from trident.base.errors import DataLossError
 from trident_spouts.jdbc.database import Session
 from trident_spouts.jdbc.relation import literal, quoted
 from trident_spouts.postgres_changes.lsn import lsn_text
@@ -59,16 +60,24 @@ class Reader:
         return self._kept.end <= after <= flushed == self._complete
 
     def read(
-        self, session: Session, table: Table, slot: Slot, after: int, last: Last | None, with_keys: bool = False
+        self,
+        session: Session,
+        table: Table,
+        slot: Slot,
+        after: int,
+        last: Last | None,
+        with_keys: bool = False,
+        repeated: Last | None = None,
     ) -> bool:
         """Read transactions after an LSN, beyond those that are kept. Return whether the end of the log was reached.
 
         `with_keys`: read the primary key of each tuple, too. `last` is the last transaction up to there. Raises
-        DataLossError if the slot has another history before it.
+        DataLossError if the slot has another history before it. If `last` is not known, `repeated` is a transaction
+        after it that was read before: the slot must have this one.
         """
         kept = self._kept if self._kept.begin <= after <= self._kept.end else _Kept(after, after, (), last)
-        repeated = sum(each.messages for each in kept.transactions if each.id.commit >= slot.confirmed)
-        most = repeated + max(_BATCHES * self._source.limit, _LEAST_MESSAGES)
+        again = sum(each.messages for each in kept.transactions if each.id.commit >= slot.confirmed)
+        most = again + max(_BATCHES * self._source.limit, _LEAST_MESSAGES)
         while True:
             decoder = Decoder(self._source, table, kept.end, with_keys)
             read, count = [], 0
@@ -78,11 +87,16 @@ class Reader:
                 if transaction is not None:
                     read.append(transaction)
             complete = count < most
-            if read or complete:
+            if complete or (read if repeated is None else repeated in [each.id for each in read]):
                 break
             most *= 2
         check_still(session, self._source, slot, kept.end)
-        self._check_history(kept, slot, decoder.skipped)
+        if repeated is None:
+            self._check_history(kept, slot, decoder.skipped)
+        elif repeated not in [each.id for each in read]:
+            raise self._other_history(
+                f"a batch ended with transaction {_shown(repeated)}, which the slot does not have"
+            )
         if read:
             kept = kept._replace(end=read[-1].id.end, transactions=(*kept.transactions, *read), last=read[-1].id)
         self._kept = kept
@@ -100,11 +114,14 @@ class Reader:
         """Raise DataLossError unless the slot repeated the last transaction that was read, and none after it."""
         expected = kept.last if kept.last is not None and kept.last.commit >= slot.confirmed else None
         if skipped != expected:
-            raise lost(
-                self._source,
-                f"has another history than the one that was read: the last transaction before {lsn_text(kept.end)} was "
-                f"{_shown(kept.last)}, and the slot has {_shown(skipped)}: the server was restored from an older copy",
+            raise self._other_history(
+                f"the last transaction before {lsn_text(kept.end)} was {_shown(kept.last)}, and the slot has "
+                f"{_shown(skipped)}"
             )
+
+    def _other_history(self, difference: str) -> DataLossError:
+        problem = f"has another history than the one that was read: {difference}"
+        return lost(self._source, f"{problem}: the server was restored from an older copy")
 
 
 def _shown(transaction: Last | None) -> str:

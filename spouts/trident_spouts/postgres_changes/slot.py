@@ -19,6 +19,8 @@ from trident_spouts.postgres_changes.source import OWNER, ChangesSource, Table
 _CREATION_SECS = 20
 """The seconds for which one statement waits for the end of the transactions that run when a slot is created."""
 
+_SERVER = "extract(epoch from pg_postmaster_start_time())::text"
+
 _NEVER_LOST = "To continue, use a stream with another name and separate states: it begins with the rows that the table "
 _AGAIN = "has now. In the same states, rows that were read would count twice"
 
@@ -32,6 +34,8 @@ class Slot(NamedTuple):
     """The LSN up to which the log of changes is on disk: changes are read up to here."""
     inserted: int
     """The LSN at which the next record begins."""
+    server: str
+    """The time at which the server was started. A restored server, and one that takes its place, has another one."""
 
 
 class Look(NamedTuple):
@@ -43,7 +47,8 @@ class Look(NamedTuple):
 
 def look_at(session: Session, source: ChangesSource, table: Table) -> Look:
     """Return the slot and the place. Raises SourceUnreadableError if they cannot be the source of a stream."""
-    if session.one("select pg_is_in_recovery()")[0]:
+    standby, server = session.one(f"select pg_is_in_recovery(), {_SERVER}")
+    if standby:
         raise SourceUnreadableError(
             f"{source.name}: the server at {source.address.shown} is a standby; the url must lead to the primary "
             f"(target_session_attrs=read-write)"
@@ -60,7 +65,7 @@ def look_at(session: Session, source: ChangesSource, table: Table) -> Look:
         return Look(place, None)
     slot: dict[str, Any] = json.loads(rows[0][0])
     _check_slot(session, source, slot)
-    return Look(place, Slot(lsn_from(slot["confirmed_flush_lsn"]), flushed, lsn_from(inserted)))
+    return Look(place, Slot(lsn_from(slot["confirmed_flush_lsn"]), flushed, lsn_from(inserted), server))
 
 
 def logical(connection: Any) -> Iterator[Finding]:
@@ -233,10 +238,14 @@ def create(session: Session, source: ChangesSource) -> bool:
     return True
 
 
-def advance(session: Session, source: ChangesSource, to: int) -> None:
-    """Let the slot forget the changes up to an LSN. Does nothing if the slot is beyond it, or is gone."""
+def advance(session: Session, source: ChangesSource, to: int, server: str) -> None:
+    """Let the slot forget the changes up to an LSN. Does nothing if the slot is beyond it, is gone, or is elsewhere.
+
+    `server` is the server that has shown that it has these changes; see `Slot.server`.
+    """
     lsn = literal(lsn_text(to))
     session.rows(
         f"select pg_replication_slot_advance(slot_name, {lsn}) from pg_replication_slots where slot_name = "
-        f"{literal(source.slot)} and database = current_database() and confirmed_flush_lsn < {lsn}"
+        f"{literal(source.slot)} and database = current_database() and confirmed_flush_lsn < {lsn} "
+        f"and {_SERVER} = {literal(server)}"
     )

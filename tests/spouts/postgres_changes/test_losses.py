@@ -23,9 +23,12 @@ def read_some(orders: ChangedTable, **options: Any) -> Any:
 
 
 def problem(orders: ChangedTable, position: Any, error: type[Exception], **options: Any) -> str:
-    """Return the message of the error that the next batch raises."""
-    with closing(orders.spout(**options).open()) as executor, pytest.raises(error) as raised:
-        changes(executor, planned(executor, position))
+    """Return the message of the error that the next batch of a new run raises."""
+    with closing(orders.spout(**options).open()) as executor:
+        if position is not None:
+            executor.success(1, position)  # as each run begins
+        with pytest.raises(error) as raised:
+            changes(executor, planned(executor, position))
     return str(raised.value)
 
 
@@ -99,6 +102,45 @@ def test_a_restored_server_is_noticed_even_beyond_the_position() -> None:
         orders.run("insert into T select n, 'other', n from generate_series(10, 200) n")
         told = problem(orders, position, DataLossError)
         assert "has another history than the one that was read" in told
+
+
+def test_a_server_that_is_restored_between_a_reading_and_its_commit_keeps_its_changes() -> None:
+    """The commit of the batch must not move the slot of a server that does not have the batch."""
+    with PostgresServer(*LOGICAL) as server:
+        orders = ChangedTable(server, "orders")
+        orders.create()
+        orders.run("insert into T values (1, 'Ann', 10)")
+        with closing(orders.spout().open()) as executor:
+            _, position = drained(executor)
+            server.copy_at_rest()
+            orders.run("insert into T values (2, 'lost', 1)")
+            position = planned(executor, position)
+            assert len(changes(executor, position)) == 1
+            server.restore()
+            orders.run("insert into T select n, 'other', n from generate_series(10, 200) n")
+            executor.success(2, position)
+            with pytest.raises(DataLossError, match="has another history than the one that was read"):
+                planned(executor, position)
+        assert "has another history" in problem(orders, position, DataLossError)
+
+
+def test_a_planned_batch_is_read_again_by_a_run_whose_slot_was_not_advanced(orders: ChangedTable) -> None:
+    """The driver died between the commit of a batch and the slot's advance, with a batch planned after it."""
+    orders.run("insert into T values (1, 'Ann', 10)")
+    with closing(orders.spout().open()) as executor:
+        first, position = drained(executor)
+        orders.run("update T set price = 11")
+        committed = planned(executor, position)
+        orders.run("update T set price = 12")
+        assert changes(executor, committed)
+        late = planned(executor, committed)
+        expected = changes(executor, late)
+    assert len(expected) == 2
+    with closing(orders.spout().open()) as executor:
+        executor.success(1, committed)
+        assert changes(executor, late) == expected
+        executor.success(2, late)
+        assert planned(executor, late) is None
 
 
 def test_a_slot_that_the_server_gave_up_is_a_loss() -> None:
