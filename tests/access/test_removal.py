@@ -1,6 +1,8 @@
 """A state is dropped, and begins anew; not under the hands of a driver."""
 
 import functools
+import shutil
+import subprocess
 import threading
 import time
 from datetime import datetime
@@ -16,7 +18,13 @@ from trident import Count, Sum, TridentTopology, dropState, listStates, openStat
 from trident.access import removal
 from trident.access.locations import read_location
 from trident.base import crash_points
-from trident.errors import FencedError, StateError, StateLostError, StateValueError, TopologyActiveError
+from trident.errors import (
+    FencedError,
+    StateError,
+    StateLostError,
+    StateValueError,
+    TopologyActiveError,
+)
 from trident.log import RedisLog
 from trident.log.sqlite_log import SqliteLog
 from trident.run import registry
@@ -396,3 +404,46 @@ def test_a_state_of_another_log_is_dropped_by_force_alone(tmp_path: Path, shared
     assert shared_redis.client.dbsize() == keys
     dropState("wc", "counts", tmp_path / "one", url=shared_redis.url, force=True)
     assert shared_redis.client.dbsize() == 0
+
+
+@pytest.mark.parametrize("by", ["drop", "reset"])
+@pytest.mark.parametrize("later", ["went on", "started again"])
+@pytest.mark.parametrize("place", ["redis", "delta", "sqlite"])
+def test_an_older_copy_of_the_log_drops_nothing_of_the_original(
+    tmp_path: Path, shared_redis: RedisServer, place: str, later: str, by: str
+) -> None:
+    state: Any = {
+        "redis": RedisMapState.opaque(shared_redis.url),
+        "delta": DeltaMapState.opaque(tmp_path / "tables"),
+        "sqlite": SqliteMapState.opaque(tmp_path / "states.db"),
+    }[place]
+    its: dict[str, Any] = {"url": shared_redis.url} if place == "redis" else {}
+    first, copy = tmp_path / "first", tmp_path / "copy"
+
+    def topology() -> TridentTopology:
+        return counting(fixed(["a"], ["a"], ["b"]), state)
+
+    with start_local(topology(), name="wc", checkpointLocation=first, active=False) as running:
+        if later == "went on":
+            subprocess.run(["cp", "-r", first, copy], check=True)
+        running.activate()
+        running.processAllAvailable(timeout=20)
+    if later == "started again":
+        shutil.copytree(first, copy)
+        counted(topology(), checkpointLocation=first)
+
+    def drop(force: bool) -> None:
+        if by == "drop":
+            dropState("wc", "counts", copy, force=force, **its)
+        else:
+            topology().reset("wc", copy, force=force)
+
+    held = by == "drop" and later == "went on"  # the copy has the lease of the original's driver
+    with pytest.raises(StateError, match="a driver holds topology" if held else "is an old copy, or a copy of it was"):
+        drop(force=False)
+    counted(topology(), checkpointLocation=first)
+    with openState("wc", "counts", first, **its) as counts:
+        assert dict(counts.items()) == {"a": 2, "b": 1}
+    drop(force=True)
+    with pytest.raises(StateLostError):
+        counted(topology(), checkpointLocation=first)

@@ -1208,10 +1208,18 @@ GUARDS = [
         "tests/state/memory/test_removal.py -k deleted_under",
     ),
     Guard(
+        "drop, a copy of the log",
+        "a drop or reset by an older copy of the checkpoint deletes the states of the original",
+        "trident/recovery/other_copies.py",
+        "    if held is not None:\n",
+        "    if False:\n",
+        "tests/access/test_removal.py -k 'older_copy and again and sqlite'",
+    ),
+    Guard(
         "start, a copy of the log",
         "a batch that another copy of the log made is treated as this log's batch of the same txid",
         "trident/recovery/acquisition.py",
-        "    if not foreign:",
+        "    if held is None:",
         "    if True:",
         "tests/faults/test_other_lives.py -k another_copy",
     ),
@@ -1894,9 +1902,9 @@ GUARDS = [
     Guard(
         "start, a copy of the log, of its own epochs",
         "a log with a higher epoch than its copy takes the copy's batches for those of this log",
-        "trident/recovery/acquisition.py",
-        "held.epoch > issued or not log.issued(held)",
-        "held.epoch > issued",
+        "trident/recovery/other_copies.py",
+        "held.epoch > last.epoch or not log.issued(held)",
+        "held.epoch > last.epoch",
         "tests/faults/test_other_lives.py -k passed_those",
     ),
     Guard(

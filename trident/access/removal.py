@@ -26,9 +26,11 @@ from trident.log.protocol import Birth, TransactionLog
 from trident.log.returned_lease import give_back
 from trident.recovery.folder_owner import check_files_of, check_location_given
 from trident.recovery.fork_origin import Origin, origin_of
+from trident.recovery.other_copies import check_no_other_copy
 from trident.recovery.state_places import factory_at_place
 from trident.run import registry
 from trident.run.reset import check_drops, drop_store
+from trident_state.messages import StoreReport
 from trident_state.store import StateFactory
 
 _FENCED_SECONDS = 2.0
@@ -76,6 +78,8 @@ def dropState(
 
     Raises
     ------
+    StateAheadError
+        If a driver with another copy of the log has the state. Nothing was changed.
     StateError
         If there is no such state, or not at that location, if it is the watermark of another state, or if a driver that
         runs or was killed holds the topology. Nothing was changed.
@@ -100,7 +104,8 @@ def dropState(
             _drop_unstarted(writing, known.origin, [*known.watermarks, state], known.holder)
         return
     in_store = location.url is not None or location.factory is not None
-    store_log = _log_of(location, topology, state) if in_store else None
+    report = _report_of(location, topology, state) if in_store else None
+    store_log = _log_of(report)
     _check_known(known, topology, state, store_log)
     _check_location(known, state, in_store)
     if not force:
@@ -108,6 +113,7 @@ def dropState(
         if in_store and not known.in_memory and store_log is None and state in known.births:
             raise _missing_in_store(location, topology, state)
         _check_own_state(known, state, store_log)
+        _check_newest_log(location, topology, state, report)
     with contextlib.closing(location.open_log_to_write(topology)) as writing:
         _drop(location, writing, topology, [*known.watermarks, state], in_store, known.held, known.in_memory)
 
@@ -198,6 +204,13 @@ def _check_own_state(known: _Known, state: str, store_log: str | None) -> None:
         )
 
 
+def _check_newest_log(location: StateLocation, topology: str, state: str, report: StoreReport | None) -> None:
+    """Raise StateAheadError if a driver with another copy of the log has the state in the store."""
+    if report is not None:
+        with contextlib.closing(location.open_log_to_read(topology)) as reading:
+            check_no_other_copy(state, report, reading, f"of topology {topology!r}", "use force")
+
+
 def _check_no_watermark(held: HeldStates, state: str) -> None:
     """Raise StateError for the watermark of an existing state. Without it, the state would reopen closed windows."""
     owner = held.owner_of(state)
@@ -208,15 +221,19 @@ def _check_no_watermark(held: HeldStates, state: str) -> None:
         )
 
 
-def _log_of(location: StateLocation, topology: str, state: str) -> str | None:
-    """Return the uuid of the log that owns the state in the store; None if the state is absent or incomplete."""
+def _report_of(location: StateLocation, topology: str, state: str) -> StoreReport | None:
+    """Return the report of the state's store; None if the state is absent or incomplete."""
     store = open_to_drop(location, topology, state)
     if store is None:
         return None
     with contextlib.closing(store), contextlib.suppress(*_INCOMPLETE):
-        identity = store.report().identity
-        return None if identity is None else identity.log
+        return store.report()
     return None
+
+
+def _log_of(report: StoreReport | None) -> str | None:
+    """Return the uuid of the log that owns a state; None if the state is absent or incomplete."""
+    return None if report is None or report.identity is None else report.identity.log
 
 
 def _missing_in_store(location: StateLocation, topology: str, state: str) -> StateError:
@@ -269,7 +286,7 @@ def _drop_under(
     for state in states:
         if in_store and (store := open_to_drop(location, topology, state)) is not None:
             with contextlib.closing(store):
-                if _log_of(location, topology, state) == log.uuid:
+                if _log_of(_report_of(location, topology, state)) == log.uuid:
                     drop_store(store, log, lease)
                 else:
                     store.drop()

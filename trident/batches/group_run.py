@@ -112,14 +112,18 @@ class GroupRun:
         # One thread, because a store has one writer: turns run in txid order, and no heal runs beside a turn.
         self._commit_thread = threads(f"trident-{name}-commit", 1)
         self._loop_thread: threading.Thread | None = None
+        self._starts = [None]
+        """One entry until the loop begins. Of several threads only the one that takes it is the loop."""
 
     # --- from other threads ------------------------------------------------------------------------------------
 
     def start(self, ended: Callable[["GroupRun"], None]) -> None:
-        """Start the loop in a thread. The loop calls `ended` as its last act."""
+        """Start the loop in a thread. The loop calls `ended` as its last act.
+
+        A second call has no effect: an interrupted call is repeated, because it may have started no thread.
+        """
         name = f"trident-{self.group.name}"
-        self._loop_thread = threading.Thread(target=self._loop, args=(ended,), name=name, daemon=True)
-        self._loop_thread.start()
+        threading.Thread(target=self._loop, args=(ended,), name=name, daemon=True).start()
 
     def post(self, event: on.Event) -> None:
         """Send an event to the loop."""
@@ -214,6 +218,11 @@ class GroupRun:
     # --- the loop ----------------------------------------------------------------------------------------------
 
     def _loop(self, ended: Callable[["GroupRun"], None]) -> None:
+        try:
+            self._starts.pop()
+        except IndexError:
+            return
+        self._loop_thread = threading.current_thread()
         try:
             self._carry_out(self.coordinator.start())
             while not self.coordinator.finished:

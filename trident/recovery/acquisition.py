@@ -56,6 +56,7 @@ from trident.recovery.group_membership import Membership, join_log
 from trident.recovery.incarnations import of_another_life, of_earlier_life
 from trident.recovery.index_filling import NewIndex, check_no_waiting, content_of_index, new_indexes
 from trident.recovery.initial_content import as_earlier_tuples, content_of
+from trident.recovery.other_copies import not_issued
 from trident.recovery.program_compatibility import Names, match_waiting_batches
 from trident.recovery.readers_of_changes import check_readers
 from trident.recovery.state_compatibility import check_same_shape
@@ -349,18 +350,18 @@ def _check_our_drivers(
 
     Such a driver had a copy of the log. Its batches have the same txids as those of this log, and other contents.
     """
-    issued = 0 if last is None else last.epoch
-    foreign = [held for held in report.leases if held.epoch > issued or not log.issued(held)]
-    if not foreign:
+    last = last or NO_LEASE
+    held = not_issued(report, log, last)
+    if held is None:
         return
     birth = log.births().get(name)
     if birth is not None:  # if the state is ahead of the log, that error is easier to understand
         history = log.history(birth.group)
         _check_not_ahead(name, report, history.last_frozen, settings)
     raise StateAheadError(
-        f"state {name!r} was held by a driver of epoch {foreign[0].epoch} that this log, {settings.log_at}, did not "
-        f"start (its own epochs go up to {issued}): this log is an old copy, or a copy of it was started elsewhere. "
-        f"Start with the newest log, or {settings.way_out}"
+        f"state {name!r} was held by a driver of epoch {held.epoch} that this log, {settings.log_at}, did not "
+        f"start (its own epochs go up to {last.epoch}): this log is an old copy, or a copy of it was started "
+        f"elsewhere. Start with the newest log, or {settings.way_out}"
     )
 
 

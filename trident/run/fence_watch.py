@@ -55,7 +55,7 @@ class Watch:
     def stop(self) -> None:
         self._over.set()
         self._own.close(0)
-        if threading.current_thread() is not self._thread:
+        if threading.current_thread() is not self._thread and self._thread.is_alive():
             self._thread.join(timeout=5)
 
     def _loop(self) -> None:

@@ -41,6 +41,7 @@ from trident.recovery.folder_owner import (
     owner_of,
 )
 from trident.recovery.fork_origin import kept_by_reset
+from trident.recovery.other_copies import check_no_other_copy
 from trident.run import registry
 from trident.run.start import LOG_FILE
 from trident_state.state_shape import StateIdentity
@@ -70,7 +71,8 @@ def reset(
     Raises TopologyActiveError while the topology runs in this process. Unless `force`, raises LogError if declared
     states exist but there is no log at the location, or if a state belongs to another log. Raises StateOwnedError if a
     state of another topology is stored under the name of a declared state. Raises LogMismatchError if the files at the
-    location belong to another log or to no log, unless `force`. After any of these errors nothing was changed.
+    location belong to another log or to no log, unless `force`. Raises StateAheadError if a driver with another copy of
+    this log has a state, unless `force`. After any of these errors nothing was changed.
 
     A fork keeps the record of the outputs and sources that it must not touch, unless `force`.
 
@@ -92,8 +94,8 @@ def reset(
             _warn_if_unknown(folder)
         foreign = _of_other_logs(present, uuid)
         if not force:
-            if server is None and not _holds_log(folder):
-                _check_no_states(present, name, log_at)
+            if server is None:
+                _check_no_states(present, name, folder, log_at)
             _check_this_logs(foreign, f"{log_at} (uuid {uuid})")
             _check_own_files(files, uuid, kept_at, name, log_at)
         in_file = None if folder is None else _log_in_file(folder / LOG_FILE, name, opened)
@@ -103,6 +105,8 @@ def reset(
         origin = _kept_origin(ours, force, log_at)
         _check_newest(None if force else files, ours, f"the log {log_at}")
         stores = _open(program, name, files, dict.fromkeys(foreign, ""), uuid, opened)
+        if not force:
+            _check_no_other_copy(stores, present, ours, log_at)
         _drop_states(stores, foreign, ours)
         for old, lease in taken:
             old.sync(lease)  # FencedError if another driver took the log: it may have begun a new run in the folder
@@ -133,6 +137,15 @@ def _check_newest(files: FileStore | None, ours: tuple[TransactionLog, Lease] | 
         check_objects_issued(files, *ours, log_at)
 
 
+def _check_no_other_copy(
+    stores: Mapping[str, Store], present: Mapping[str, str], ours: tuple[TransactionLog, Lease] | None, log_at: str
+) -> None:
+    """Raise StateAheadError if a driver with a copy of the log has one of the states that this log owns."""
+    for state, owner in present.items():
+        if ours is not None and owner == ours[0].uuid:
+            check_no_other_copy(state, stores[state].report(), ours[0], log_at, "use force=True")
+
+
 def _drop_states(
     stores: Mapping[str, Store], foreign: Mapping[str, str], ours: tuple[TransactionLog, Lease] | None
 ) -> None:
@@ -161,7 +174,7 @@ def drop_store(store: Store, log: TransactionLog, lease: Lease) -> None:
     """Drop a state of this log. Raises FencedError if another driver took the log after `lease` was issued.
 
     If no other driver took this log but the state has a later lease, then a driver with another copy of the log took
-    the state. In that case the state is dropped, too.
+    the state. In that case the state is dropped, too: the callers have checked this, or were asked to use force.
     """
     try:
         store.drop(lease)
@@ -252,9 +265,9 @@ def _log_of(name: str, state: str, store: Store) -> str | None:
     return None if identity is None else identity.log
 
 
-def _check_no_states(present: Mapping[str, str], name: str, log_at: str) -> None:
-    """Raise LogError if states exist but their log does not."""
-    if present:
+def _check_no_states(present: Mapping[str, str], name: str, folder: Path | None, log_at: str) -> None:
+    """Raise LogError if states exist but their log does not exist in the folder."""
+    if present and not _holds_log(folder):
         raise LogError(
             f"there is no log of topology {name!r} {log_at}, but its states exist: {', '.join(present)}. Give the "
             f"location of their log, or force=True if it is gone. "

@@ -117,13 +117,22 @@ class RunningTopology(Queryable, Switchable, Tagged):
         self._end_spans: Callable[[], None] = lambda: None
 
     def launch(self) -> None:
-        """Start the watch and the loops of the groups. `start` calls this once, after it has registered the run."""
-        self._end_spans = exporting(self.progress.listen)
-        self._watch.start()
-        for run in self._runs.values():
-            run.start(self._group_ended)
-            if self._context.settings.availableNow:
-                run.post(on.DrainAsked())
+        """Start the watch and the loops of the groups. `start` calls this once, after it has registered the run.
+
+        After an interrupt the run is stopped.
+        """
+        try:
+            self._end_spans = exporting(self.progress.listen)
+            self._watch.start()
+            for run in self._runs.values():
+                run.start(self._group_ended)
+                if self._context.settings.availableNow:
+                    run.post(on.DrainAsked())
+        except BaseException:  # Ctrl-C: only the loop of a group can end the group
+            for run in self._runs.values():
+                run.start(self._group_ended)
+            self.stop()
+            raise
         if not self._runs and self._context.settings.availableNow:
             self._end()  # there is no source to drain
 

@@ -80,13 +80,7 @@ class Reader:
         most = again + max(_BATCHES * self._source.limit, _LEAST_MESSAGES)
         while True:
             decoder = Decoder(self._source, table, kept.end, with_keys)
-            read, count = [], 0
-            for message in session.values(self._query(most)):
-                count += 1
-                transaction = decoder.feed(message)
-                if transaction is not None:
-                    read.append(transaction)
-            complete = count < most
+            read, complete = self._peeked(session, decoder, most)
             if complete or (read if repeated is None else repeated in [each.id for each in read]):
                 break
             most *= 2
@@ -102,6 +96,16 @@ class Reader:
         self._kept = kept
         self._complete = slot.flushed if complete else 0
         return complete
+
+    def _peeked(self, session: Session, decoder: Decoder, most: int) -> tuple[list[Transaction], bool]:
+        """Return the transactions in the slot's first `most` messages, and whether these are all of its messages."""
+        read, count = list[Transaction](), 0
+        for message in session.values(self._query(most)):
+            count += 1
+            transaction = decoder.feed(message)
+            if transaction is not None:
+                read.append(transaction)
+        return read, count < most
 
     def _query(self, most: int) -> str:
         names = literal(quoted(self._source.publication))
