@@ -4,11 +4,13 @@ import contextlib
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 from unittest import mock
 
 from tests.faults.smallest_topology import NAME
 from tests.faults.steps import Fault, Injected, Steps
+from tests.support.one_by_one import OneByOne
 from tests.support.request_proxy import Ask, Cut, words
 from trident_state.redis.command_routing import Link
 from trident_state.redis.scripts import ALL
@@ -73,5 +75,8 @@ def watched(steps: Steps) -> Iterator[None]:
         name = name_of(given)
         return list(steps.step(name, lambda: real(self, given), Injected, half, _parts(name, len(given))))
 
-    with mock.patch.object(Link, "exchange", exchange):
+    def pipeline(self: Link) -> OneByOne:
+        return OneByOne(partial(exchange, self))
+
+    with mock.patch.object(Link, "exchange", exchange), mock.patch.object(Link, "pipeline", pipeline):
         yield

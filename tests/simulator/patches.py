@@ -413,7 +413,7 @@ def _all() -> list[tuple[Any, str, Any]]:
         (snapshots, "unnamed_segments", _strays),
         (state_keys, "_encode", encode),
         *((module, "hash_keys", hashed) for module in (state_keys, placement, memory_entries, snapshots)),
-        (writer, "PUT_KEYS", PUT_KEYS),  # each world sets its own
+        *((writer, name, PUT_KEYS) for name in ("PUT_KEYS", "SLICE_KEYS")),  # each world sets its own
         (due_index, "_PAGE_KEYS", due_index._PAGE_KEYS),  # each world sets its own
         (redis_store, "threading", SimpleNamespace(RLock=Turns)),
         (memory_store, "threading", SimpleNamespace(RLock=Turns, Lock=Turn)),

@@ -167,7 +167,7 @@ class World:
     def run(self) -> Result:
         """Run it all, within `patches.machine()`. Raises Wrong, Stuck, or whatever else a broken library raises."""
         Worlds.now = self
-        vars(writer)["PUT_KEYS"] = self.setting.put_keys
+        vars(writer)["PUT_KEYS"] = vars(writer)["SLICE_KEYS"] = self.setting.put_keys
         vars(due_index)["_PAGE_KEYS"] = self._due_page
         vars(frozen_parts)["PART_ROWS"] = self.setting.part_rows
         if self.setting.delta is not None:

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from trident.base.errors import StateUnavailableError
 from trident.base.forked_child import in_child
@@ -54,28 +54,15 @@ class Link:
         them. Raises StateUnavailableError if it is not known whether the commands were carried out, and
         ScriptsGoneError if a server has forgotten a script that a command calls.
         """
-        slots = None
-        try:
-            slots = self._servers.slots()
-            targets = self._send(commands, slots)
-            replies = [connection.reply() for connection in targets]
-        except BaseException:
-            self.close()  # otherwise a later command would get a reply to one of `commands`
-            if slots is not None and slots.cluster:
-                self._servers.forget(slots)
-            raise
-        self.used = True
-        if are_elsewhere(replies, inside=slots.cluster):
-            self._servers.forget(slots)
-            if not slots.cluster:  # the server may have joined a cluster, or its name may resolve to another server now
-                self.close()
-        if lack_scripts(replies):
-            raise ScriptsGoneError(
-                f"{self._servers.where}: the server at {self._servers.address.shown} has lost the library's scripts"
-            )
-        return replies
+        with Pipeline(self, self._servers) as pipeline:
+            pipeline.send(commands)
+            return pipeline.receive()
 
-    def _send(self, commands: Iterable[bytes], slots: SlotMap) -> list[Connection]:
+    def pipeline(self) -> "Pipeline":
+        """Return a pipeline for commands that are sent before the replies to earlier ones are read."""
+        return Pipeline(self, self._servers)
+
+    def send(self, commands: Iterable[bytes], slots: SlotMap) -> list[Connection]:
         """Send the commands. Return for each command the connection on which its reply arrives."""
         if not slots.cluster:
             only = self._connection(slots.master_of(0), 0)
@@ -184,6 +171,51 @@ class Link:
 
 class ScriptsGoneError(StateUnavailableError):
     """A server has forgotten the scripts: it was restarted, or another client sent SCRIPT FLUSH."""
+
+
+class Pipeline:
+    """Several sends over one link. Each `receive` returns the replies to the earliest send that has not been received.
+
+    Used in a ``with`` block. An error in the block closes the connections, because a later command would get a reply to
+    one of these; `Link.exchange` says which errors the methods raise.
+    """
+
+    def __init__(self, link: Link, servers: Servers) -> None:
+        self._link, self._servers = link, servers
+        self._slots: SlotMap | None = None
+        self._sent: deque[list[Connection]] = deque()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def send(self, commands: Iterable[bytes]) -> None:
+        """Send commands."""
+        self._slots = self._servers.slots()
+        self._sent.append(self._link.send(commands, self._slots))
+
+    def receive(self) -> list[Reply]:
+        """Return one reply for each command of the earliest send."""
+        slots, servers = self._slots, self._servers
+        assert slots is not None
+        replies = [connection.reply() for connection in self._sent[0]]
+        self._sent.popleft()
+        if are_elsewhere(replies, inside=slots.cluster):
+            servers.forget(slots)
+            if not slots.cluster:  # the server may have joined a cluster, or its name may resolve to another server now
+                self._link.close()
+        if lack_scripts(replies):
+            raise ScriptsGoneError(
+                f"{servers.where}: the server at {servers.address.shown} has lost the library's scripts"
+            )
+        return replies
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if error is None:
+            self._link.used = True
+        elif self._sent or not isinstance(error, ScriptsGoneError):
+            self._link.close()
+            if self._slots is not None and self._slots.cluster:
+                self._servers.forget(self._slots)
 
 
 class Links:

@@ -100,6 +100,15 @@ class Placement:
         first, last = bisect_left(self._ids, group * per), bisect_left(self._ids, (group + 1) * per)
         return slice(self._starts[first], self._starts[last])
 
+    def cut(self, keys: int) -> list["Placement"]:
+        """Return placements of at most `keys` keys each, which together are this one."""
+        return [self] if len(self) <= keys else [self._part(at, at + keys) for at in range(0, len(self), keys)]
+
+    def _part(self, start: int, stop: int) -> "Placement":
+        part, buckets = object.__new__(Placement), self._buckets[start:stop]
+        part._arrange(self.layout, self.keys.slice(start, len(buckets)), buckets, np.arange(len(buckets)))
+        return part
+
     def filter(self, rows: npt.NDArray[np.bool_]) -> "Placement":
         """Return a placement of only the given rows. Its `restored` returns the order of this placement."""
         placement = object.__new__(Placement)

@@ -2,12 +2,14 @@
 
 There are two ways. Scripts in the server combine sums, minima and maxima of 64-bit numbers: then one round trip does
 everything. Python combines everything else: one round trip opens the txid and reads the keys, a second writes them and
-commits. Each group counts the keys that the open txid has moved: a write carries this count, and is refused if another
-write has come in between. Processes that put parts of one batch at the same time cannot know the count. Their writes
-carry the txid that was read for each key, and are refused if a key has another txid by then.
+commits. Many keys go in slices, whose round trips overlap. Each group counts the keys that the open txid has moved: a
+write carries this count, and is refused if another write has come in between. Processes that put parts of one batch at
+the same time cannot know the count. Their writes carry the txid that was read for each key, and are refused if a key
+has another txid by then.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain
 
 import msgspec
 import numpy as np
@@ -18,14 +20,14 @@ import pyarrow.compute as pc
 from trident.base.attempt import Lease
 from trident.base.errors import StateUnavailableError, StateValueError
 from trident.base.values import type_name
-from trident_state.binary import framed, join_columns, lengths_of, spread_rows, with_lengths
+from trident_state.binary import concatenate, framed, join_columns, lengths_of, one_chunk, spread_rows, with_lengths
 from trident_state.checks import check_none_later
 from trident_state.expiry import Expiry, without_expired
 from trident_state.keys import decode_keys
 from trident_state.records.documents import Documents
 from trident_state.records.forms import FixedRecords, Records, null_flags, unpack_records
 from trident_state.records.triples import Triples
-from trident_state.redis.command_routing import Link, Reply
+from trident_state.redis.command_routing import Link, Pipeline, Reply
 from trident_state.redis.due_scores import scores
 from trident_state.redis.placement import PUT_KEYS, Chunk, Placement
 from trident_state.redis.script_errors import ScriptAnswer, check_answer
@@ -36,6 +38,10 @@ from trident_state.state_shape import StateKind, StateShape
 
 _MAX_RECORD = 256 * 1024 * 1024
 _MAX_CONFLICTS = 10
+SLICE_KEYS = 5000
+"""The most keys that are combined at once."""
+_AHEAD = 3
+"""The number of slices that are read ahead of the one that is combined."""
 
 Flags = npt.NDArray[np.bool_]
 
@@ -72,6 +78,14 @@ class Task(msgspec.Struct, frozen=True):
         """Return whether the task puts keys into the group, as far as is known before the group is opened."""
         return self.opened is None or group in self.opened
 
+    def slices(self) -> list["Task"]:
+        """Return tasks of at most `SLICE_KEYS` keys each, which together are this one."""
+        cut, start = list[Task](), 0
+        for keys in self.keys.cut(SLICE_KEYS):
+            cut.append(msgspec.structs.replace(self, keys=keys, deltas=self.deltas.slice(start, len(keys))))
+            start += len(keys)
+        return cut
+
     @property
     def counts(self) -> list[int]:
         """For each group, the number of the update's keys that are in it."""
@@ -90,6 +104,22 @@ class WriteResult(msgspec.Struct, frozen=True):
     known: Flags
     values: pa.Array | None
     removed: pa.Array | None = None
+
+
+class _Combined(msgspec.Struct, frozen=True):
+    """The result of combining a slice: the `keys` to write, with the `txids` read for them, `records` and due scores.
+
+    `values` are those of all keys of the slice after the update, None if the caller does not need them; the others are
+    as in `WriteResult`.
+    """
+
+    known: Flags
+    keys: Placement
+    txids: npt.NDArray[np.int64]
+    records: pa.Array
+    dues: bytes | None
+    values: pa.Array | None
+    removed: pa.Array | None
 
 
 class Writer:
@@ -194,107 +224,114 @@ class Writer:
 
     def _combine(self, task: Task) -> WriteResult | None:
         """Read, combine and write. Return None if the write was refused because another one came in between."""
-        stored, groups = self._read(task)
-        live = np.zeros(len(task.keys), np.bool_)
+        with self._link.pipeline() as pipeline:
+            groups, done, values, answers = self._slice_by_slice(pipeline, task)
+        puts = answers[:-1] if _commits_at_once(task, groups) else answers
+        if any(isinstance(reply, list) and reply[0] == b"CONFLICT" for reply in puts):
+            return None
+        count = sum(int(self._accepted(task, reply)[1]) for reply in puts)
+        self._commit_groups(task, list(groups), iter(answers[len(puts) :]))
+        known, removed = np.concatenate([part.known for part in done]), [part.removed for part in done]
+        return WriteResult(count, known, values, _joined(removed))
+
+    def _slice_by_slice(
+        self, pipeline: Pipeline, task: Task
+    ) -> tuple[dict[int, int], list["_Combined"], pa.Array | None, list[Reply]]:
+        """Read, combine and write the keys in slices. The server works on some of them while Python combines others.
+
+        Keys of a non-transactional state do not go in slices, because a key that is put before a later one fails would
+        be put twice. Return the groups in which the txid is open, the slices, the values of all keys, and the replies
+        to the puts; a single group also commits, and the last reply is to that.
+        """
+        slices, done, answers = [task] if self._bare else task.slices(), list[_Combined](), list[Reply]()
+        for part in slices[:_AHEAD]:
+            pipeline.send(chain(self._opens(task) if part is slices[0] else (), self._reads(part)))
+        for number, part in enumerate(slices):
+            if number >= _AHEAD:
+                answers += pipeline.receive()  # to the puts of an earlier slice
+            replies = iter(pipeline.receive())
+            if number == 0:
+                groups = self._opened(task, replies)
+                moved = dict(groups)
+            done.append(self._combined(part, groups, self._stored(part, replies)))
+            calls = self._puts(part, done[-1], moved)
+            if part is slices[-1]:
+                values = _joined([each.values for each in done])  # raises TooLong, if it does, before the commit
+                if _commits_at_once(task, groups):
+                    calls = chain(calls, [self._commit(task, group, task.counts[group]) for group in groups])
+            pipeline.send(calls)
+            for later in slices[number + _AHEAD : number + _AHEAD + 1]:
+                pipeline.send(self._reads(later))
+        for _ in slices[-_AHEAD:]:
+            answers += pipeline.receive()
+        return groups, done, values, answers
+
+    def _reads(self, part: Task) -> Iterator[bytes]:
+        """Yield the commands that read the keys of a slice.
+
+        If another process opened the groups, the keys of all groups are read, too; the scripts refuse late writes.
+        """
+        fields, names = Arguments(part.keys.keys), part.keys.layout.packed_buckets
+        for bucket, rows in _runs(part):
+            yield hmget(names[bucket], fields[rows], rows.stop - rows.start)
+
+    def _stored(self, part: Task, replies: Iterator[Reply]) -> Triples:
+        """Return the triples of a slice's keys from the replies to `_reads`."""
+        records = list[bytes | None]()
+        for _ in _runs(part):
+            records += self._link.check(next(replies))
+        return unpack_records(self._records, records, self._where)
+
+    def _combined(self, part: Task, groups: Iterable[int], stored: Triples) -> "_Combined":
+        """Combine the stored values of a slice's keys with its deltas. `groups` are those in which the txid is open."""
+        live = np.zeros(len(part.keys), np.bool_)
         for group in groups:
-            live[task.keys.group(group)] = True
-        check_none_later(self._where, stored.txids[live], task.txid - 1, task.txid)
-        moving = live if self._bare else live & (stored.txids < task.txid)
-        keys, before, deltas = task.keys, stored, task.deltas
+            live[part.keys.group(group)] = True
+        check_none_later(self._where, stored.txids[live], part.txid - 1, part.txid)
+        moving = live if self._bare else live & (stored.txids < part.txid)
+        keys, before, deltas = part.keys, stored, part.deltas
         if not (whole := bool(moving.all())):
             rows = np.flatnonzero(moving)
             keys, before, deltas = keys.filter(moving), before.take(rows), deltas.take(pa.array(rows))
-        expiry = task.expiry or Expiry()
+        expiry = part.expiry or Expiry()
         base = without_expired(before.values, before.txids, expiry.cutoff)
         after = combined(self._shape.combine, base, deltas, self._where)
-        records = self._records.pack(task.txid, after, without_expired(before.values, before.txids, expiry.before))
+        records = self._records.pack(part.txid, after, without_expired(before.values, before.txids, expiry.before))
         lengths = lengths_of(records)
         if (longest := int(lengths.max(initial=0))) > _MAX_RECORD:
             key = decode_keys(keys.keys.slice(int(lengths.argmax()), 1), self._shape.keys).to_pylist()[0]
             raise StateValueError(
-                f"{self._where}: batch {task.txid} makes a value of {longest} bytes (with the previous one) under "
-                f"the key {key!r:.200}; at most {_MAX_RECORD} can be stored. Nothing was written. {TOO_LONG_HINT}"
+                f"{self._where}: batch {part.txid} makes a value of {longest} bytes (with the previous one) under "
+                f"the key {key!r:.200}; at most {_MAX_RECORD} can be stored. Nothing was committed. {TOO_LONG_HINT}"
             )
-        dues = None if self._shape.due is None else scores(self._shape.due(after))
-        moved = self._put(task, groups, keys, before.txids, records, dues)
-        if moved is None:
-            return None
-        values = after if task.wanted else None
-        if task.wanted and not whole:
+        values = after if part.wanted else None
+        if part.wanted and not whole:
             values = pc.if_else(pa.array(moving), spread_rows(moving, after), stored.values)
-        return WriteResult(moved, live, values, keys.keys.filter(after.is_null()) if after.null_count else None)
+        dues = None if self._shape.due is None else scores(self._shape.due(after))
+        removed = keys.keys.filter(after.is_null()) if after.null_count else None
+        return _Combined(live, keys, before.txids, records, dues, values, removed)
 
-    def _read(self, task: Task) -> tuple[Triples, dict[int, int]]:
-        """Open the txid in every group and read the keys.
+    def _puts(self, part: Task, done: "_Combined", moved: dict[int, int]) -> Iterable[bytes]:
+        """Yield the calls that write the records of a slice.
 
-        Return their triples, and for each group in which the txid is open the number of keys that it has moved.
-
-        If another process opened the groups, the keys of all groups are read, too; the scripts refuse late writes.
+        `moved` has the number of keys that each open group has moved by then; each call adds its number.
         """
-        fields, names = Arguments(task.keys.keys), task.keys.layout.packed_buckets
-        runs = [
-            [run for chunk in task.keys.chunks(task.keys.group(group), PUT_KEYS) for run in chunk.runs()]
-            for group in task.groups
-        ]
-
-        def commands() -> Iterator[bytes]:
-            for group in task.groups:
-                yield from self._opening(task, group)
-                for bucket, rows in runs[group]:
-                    yield hmget(names[bucket], fields[rows], rows.stop - rows.start)
-
-        replies = iter(self._link.exchange(commands()))
-        records, opened = list[bytes | None](), dict[int, int]()
-        for group in task.groups:
-            if (moved := self._moved(task, group, replies)) is not None:
-                opened[group] = moved
-            for _ in runs[group]:
-                records += self._link.check(next(replies))
-        return unpack_records(self._records, records, self._where), opened
-
-    def _put(
-        self,
-        task: Task,
-        groups: dict[int, int],
-        keys: Placement,
-        txids: npt.NDArray[np.int64],
-        records: pa.Array,
-        dues: bytes | None,
-    ) -> int | None:
-        """Write a record for each key, and commit. Return the number of keys that moved to the task's txid.
-
-        `groups` has the number of keys that each group moved before, `txids` are the txids that were read for the keys,
-        `dues` the scores of their due times. Return None, and commit nothing, if another write has come in between.
-        """
-        pairs = Blob(join_columns(*framed(keys.keys), *framed(records)))
-        shared = task.opened is not None
-        read = txids.astype("<i8").tobytes() if shared else b""
+        keys, pairs = done.keys, Blob(join_columns(*framed(done.keys.keys), *framed(done.records)))
+        shared = part.opened is not None
+        read = done.txids.astype("<i8").tobytes() if shared else b""
         form = b"json" if isinstance(self._records, Documents) else b"packed"
-        chunks = {group: list(keys.chunks(keys.group(group), PUT_KEYS, pairs.ends)) for group in groups}
-
-        def commands() -> Iterator[bytes]:
-            for group, moved in groups.items():
-                for chunk in chunks[group]:
-                    a, b = chunk.start, chunk.stop
-                    before = b"" if shared or self._bare else b"%d" % (moved + a - chunks[group][0].start)
-                    counts = np.array(chunk.counts, "<u4").tobytes()
-                    parts = [counts, pairs[a:b], read[8 * a : 8 * b], before, form]
-                    names = _names(task, group, chunk)
-                    if dues is not None:
-                        names.append(keys.layout.packed_dues[group])
-                        parts.append(dues[8 * a : 8 * b])
-                    yield call(PUT, names, *task.fence, *parts)
-            if len(groups) == 1 and task.part is None:
-                (group,) = groups
-                yield self._commit(task, group, task.counts[group])
-
-        replies = iter(self._link.exchange(commands()))
-        puts = [next(replies) for group in groups for _ in chunks[group]]
-        if any(isinstance(reply, list) and reply[0] == b"CONFLICT" for reply in puts):
-            return None
-        moved = sum(int(self._accepted(task, reply)[1]) for reply in puts)
-        self._commit_groups(task, list(groups), replies)
-        return moved
+        for group in moved:
+            for chunk in keys.chunks(keys.group(group), PUT_KEYS, pairs.ends):
+                a, b = chunk.start, chunk.stop
+                before = b"" if shared or self._bare else b"%d" % moved[group]
+                moved[group] += b - a
+                counts = np.array(chunk.counts, "<u4").tobytes()
+                parts = [counts, pairs[a:b], read[8 * a : 8 * b], before, form]
+                names = _names(part, group, chunk)
+                if done.dues is not None:
+                    names.append(keys.layout.packed_dues[group])
+                    parts.append(done.dues[8 * a : 8 * b])
+                yield call(PUT, names, *part.fence, *parts)
 
     # --- scripts and their answers -------------------------------------------------------------------------------
 
@@ -302,6 +339,16 @@ class Writer:
         layout = task.keys.layout
         count_anew = self._bare and not task.part
         return call(OPEN, [layout.packed_metas[group]], *task.fence, b"%d" % layout.buckets, b"%d" % count_anew)
+
+    def _opens(self, task: Task) -> Iterator[bytes]:
+        """Yield the commands that open the txid in every group."""
+        for group in task.groups:
+            yield from self._opening(task, group)
+
+    def _opened(self, task: Task, replies: Iterator[Reply]) -> dict[int, int]:
+        """Return the number of keys that the open txid has moved, for each group in which it is open; see `_moved`."""
+        found = {group: self._moved(task, group, replies) for group in task.groups}
+        return {group: moved for group, moved in found.items() if moved is not None}
 
     def _opening(self, task: Task, group: int) -> Iterator[bytes]:
         """Yield the command that opens the txid in a group, unless another process has opened it."""
@@ -365,6 +412,22 @@ class Writer:
         check_answer(self._link, reply, task.lease, task.txid, self._where)
         parts: list[bytes] = reply
         return parts
+
+
+def _commits_at_once(task: Task, groups: Collection[int]) -> bool:
+    """Return whether a commit goes with the last puts: all keys are in one group, and in this task."""
+    return len(groups) == 1 and task.part is None
+
+
+def _joined(arrays: Iterable[pa.Array | None]) -> pa.Array | None:
+    """Return arrays as one; None if there are none. Raises TooLong."""
+    given = [array for array in arrays if array is not None]
+    return one_chunk(concatenate(given)) if given else None
+
+
+def _runs(part: Task) -> list[tuple[int, slice]]:
+    """Return the buckets of a slice, each with its rows, of at most `PUT_KEYS` keys each."""
+    return [run for chunk in part.keys.chunks(slice(0, len(part.keys)), PUT_KEYS) for run in chunk.runs()]
 
 
 def _names(task: Task, group: int, chunk: Chunk) -> list[bytes]:

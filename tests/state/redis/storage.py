@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tests.support.one_by_one import OneByOne
 from trident.base.attempt import Lease
 from trident.base.errors import StateUnavailableError
 from trident.files.store import FileStore
@@ -38,6 +39,7 @@ def interrupt_before(store: Store, number: int) -> None:
         return exchange(commands)
 
     store._link.exchange = counted  # type: ignore[method-assign]
+    store._link.pipeline = lambda: OneByOne(counted)  # type: ignore[method-assign,return-value,assignment]
 
 
 @dataclass

@@ -1,12 +1,14 @@
 """A Python combiner reads, combines and puts. If another write comes in between, it reads again."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from tests.state.redis.states import LEASE, SECOND, SHAPE, batches, contents, opened, started, sums, update, words
+from tests.support.one_by_one import OneByOne
 from tests.support.server import RedisServer
 from trident.base.errors import StateError, StateUnavailableError, UserFunctionError
 from trident_state.records.forms import records_of
@@ -59,7 +61,7 @@ def test_a_batch_is_read_and_combined_again_if_the_server_lost_a_part_of_it_sinc
 
     def cutting(link: Link, commands: Iterable[bytes]) -> list[Any]:
         packed = list(commands)
-        if PUT.sha in packed[0] and cuts:
+        if packed and PUT.sha in packed[0] and cuts:
             cuts.clear()
             exchange(link, packed[:1])
             raise StateUnavailableError("the connection was lost after the first put")
@@ -72,7 +74,7 @@ def test_a_batch_is_read_and_combined_again_if_the_server_lost_a_part_of_it_sinc
     monkeypatch.setattr(writer, "PUT_KEYS", 1)
     with started(shared_redis.url, meddling.shape, buckets=1) as store:
         store.apply(LEASE, update(1, {1: 1, 2: 2, 3: 3}))
-        monkeypatch.setattr(Link, "exchange", cutting)
+        monkeypatch.setattr(Link, "pipeline", lambda link: OneByOne(partial(cutting, link)))
         meddling.times = 1
         with pytest.raises(StateUnavailableError, match="after the first put"):
             store.apply(LEASE, update(2, {1: 5, 2: 5, 3: 5}))
@@ -177,3 +179,52 @@ def test_a_combiner_that_raises_leaves_the_batch_open_and_nothing_put(shared_red
         assert store.groups_of()[0].opened is None
         store.apply(SECOND, update(2, {1: 1, 2: 2}))
         assert contents(store, 2) == {"w1": 2, "w2": 4}
+
+
+def test_a_combiner_that_raises_in_a_later_slice_leaves_the_former_batch_readable(
+    shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The slices before it are put, and not counted again when the batch is repeated."""
+    given, calls = batches(2, 40, 40), list[int]()
+
+    def combine(stored: int, delta: int) -> int:
+        calls.append(delta)
+        if len(calls) == 25:
+            raise ZeroDivisionError("no")
+        return stored + delta
+
+    monkeypatch.setattr(writer, "SLICE_KEYS", 7)
+    shape = StateShape(SHAPE.keys, SHAPE.value, Combine("Failing", combine))
+    with started(shared_redis.url, shape) as store:
+        store.apply(LEASE, update(1, given[0]))
+        former = contents(store, 1)
+        with pytest.raises(UserFunctionError, match="state 'counts'.*Failing.*ZeroDivisionError"):
+            store.apply(LEASE, update(2, given[1]))
+        assert contents(store, 1) == former
+        assert shared_redis.client.hget("trident:{wordcount/counts}:m", "moved") != b"0"
+        store.apply(LEASE, update(2, given[1]))
+        assert contents(store, 2) == sums(given)
+        assert contents(store, 1) == former
+
+
+@pytest.mark.parametrize("groups", [1, 4])
+def test_a_write_between_two_slices_makes_all_be_read_again(
+    shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch, groups: int
+) -> None:
+    given, done = batches(2, 60, 60), list[int]()
+    monkeypatch.setattr(writer, "SLICE_KEYS", 6)
+
+    def meddle() -> None:
+        done.append(1)
+        if len(done) == 30:
+            other.apply(LEASE, update(2, given[1]))
+
+    with opened(shared_redis.url, groups=groups) as other:
+        meddling = Meddling(meddle, times=0)
+        with started(shared_redis.url, meddling.shape, groups=groups) as store:
+            store.apply(LEASE, update(1, given[0]))
+            meddling.times = 1000
+            with pytest.raises(StateUnavailableError, match="the commit is repeated"):
+                store.apply(LEASE, update(2, given[1]))
+            assert store.apply(LEASE, update(2, given[1])).written == 0
+            assert contents(store, 2) == sums(given)
