@@ -3,6 +3,8 @@
 import threading
 from pathlib import Path
 
+import pytest
+
 from tests.support.server import RedisServer
 from trident import Count, TridentTopology, openTopology
 from trident.spouts import FeederBatchSpout
@@ -29,7 +31,8 @@ def counted(redis: str, folder: Path) -> tuple[TridentTopology, FeederBatchSpout
     return topology, feeder
 
 
-def test_two_hundred_reads(shared_redis: RedisServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize("reads", [60, pytest.param(200, marks=pytest.mark.soak)])
+def test_reads_beside_commits(shared_redis: RedisServer, tmp_path: Path, reads: int) -> None:
     topology, feeder = counted(shared_redis.url, tmp_path)
     with start_local(topology, name="ids", checkpointLocation=tmp_path / "checkpoint") as running:
         feeder.feed([(key, 1) for key in range(KEYS)])
@@ -47,7 +50,7 @@ def test_two_hundred_reads(shared_redis: RedisServer, tmp_path: Path) -> None:
         feeding.start()
         seen = list[int]()
         try:
-            for _ in range(200):
+            for _ in range(reads):
                 result = running.sql(QUERY)
                 (row,), txid = result, result.asOfTxid
                 assert isinstance(txid, int)
