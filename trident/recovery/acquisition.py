@@ -361,7 +361,7 @@ def _check_our_drivers(
     raise StateAheadError(
         f"state {name!r} was held by a driver of epoch {held.epoch} that this log, {settings.log_at}, did not "
         f"start (its own epochs go up to {last.epoch}): this log is an old copy, or a copy of it was started "
-        f"elsewhere. Start with the newest log, or {settings.way_out}"
+        f"elsewhere. Start with the newest log, or {settings.way_out}, with force=True"
     )
 
 
@@ -572,7 +572,7 @@ def _check_not_ahead(name: str, report: StoreReport, frozen: int, settings: Sett
     if report.reached > frozen:
         raise StateAheadError(
             f"state {name!r} is at txid {report.reached}, but the log {settings.log_at} has only the batches up to "
-            f"{frozen}: the log is an old copy. Restore the newest log, or {settings.way_out}"
+            f"{frozen}: the log is an old copy. Restore the newest log, or {settings.way_out}, with force=True"
         )
 
 
