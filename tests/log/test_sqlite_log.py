@@ -1,5 +1,6 @@
 """The transaction log as a SQLite file: the contract of all logs, and what it says of damage."""
 
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.log.log_contract import LogContract, frozen
+from tests.support.waiting import wait_until
 from trident.base.errors import LogCorruptError, LogError
 from trident.log import sqlite_log
 from trident.log.frozen_results import thaw
 from trident.log.protocol import Birth
 from trident.log.sqlite_log import SqliteLog
+from trident.testing.contracts.stores.fixtures import in_children
 
 
 def opened(folder: Path) -> SqliteLog:
@@ -57,11 +60,11 @@ def test_a_log_that_is_replaced_between_its_opening_and_the_query_is_read_again(
     """SQLite opens the WAL file only with the query, by its path: it could be that of the new log."""
     log = opened(tmp_path)
     log.take()
-    looking, opening, others = _Folder(tmp_path).look(), sqlite_log._opened_to_read, list[str]()
+    looking, opening, others = _Folder(tmp_path).look(), sqlite_log._opened, list[str]()
 
     def replaced(path: Path, how: str) -> sqlite3.Connection:
         db = opening(path, how)
-        if not others:
+        if how != "mode=rw" and not others:
             log.close()
             for file in tmp_path.iterdir():
                 file.rename(tmp_path.parent / f"former-{file.name}")
@@ -70,7 +73,7 @@ def test_a_log_that_is_replaced_between_its_opening_and_the_query_is_read_again(
             other.close()
         return db
 
-    monkeypatch.setattr(sqlite_log, "_opened_to_read", replaced)
+    monkeypatch.setattr(sqlite_log, "_opened", replaced)
     former = log.uuid
     assert looking.uuid == others[0] != former
 
@@ -187,6 +190,91 @@ def test_a_log_whose_second_file_is_removed_under_its_driver_takes_nothing_more(
     for use in (log.lease, lambda: frozen(log, lease, 2), lambda: log.committed(lease, "g", 1), log.renewals):
         with pytest.raises(LogError, match=rf"removed or replaced during this run \(log.sqlite{end}\)"):
             use()
+
+
+def test_a_forked_child_reads_a_log_that_its_parent_closes_and_opens_again(tmp_path: Path) -> None:
+    first, logs = opened(tmp_path), list[SqliteLog]()
+    frozen(first, first.take(), 1)
+    has_read, goes_on = tmp_path / "has_read", tmp_path / "goes_on"
+
+    def read() -> str:
+        looking = _Folder(tmp_path).look()
+        before = looking.history("g").frozen
+        has_read.touch()
+        wait_until(goes_on.exists)
+        return f"{before}, then {looking.history('g').frozen}"
+
+    def open_again() -> str:
+        if not logs:
+            wait_until(has_read.exists)
+            first.close()
+            logs.append(opened(tmp_path))
+            frozen(logs[0], logs[0].take(), 2)
+            goes_on.touch()
+        return "right"
+
+    assert in_children(read, open_again, count=1) == ["(1,), then (1, 2)", "right"]
+    logs[0].close()
+
+
+def test_a_forked_child_writes_a_log_that_its_parent_closes(tmp_path: Path) -> None:
+    first, closed = opened(tmp_path), tmp_path / "closed"
+    frozen(first, first.take(), 1)
+    taken = tmp_path / "taken"
+
+    def write() -> str:
+        log = opened(tmp_path)
+        lease = log.take()
+        taken.touch()
+        wait_until(closed.exists)
+        frozen(log, lease, 2)
+        return str(log.history("g").frozen)
+
+    def close() -> str:
+        wait_until(taken.exists)
+        first.close()
+        closed.touch()
+        return "right"
+
+    assert in_children(write, close, count=1) == ["(1, 2)", "right"]
+
+
+def fork() -> None:
+    assert in_children(lambda: "right", lambda: "right", count=1) == ["right", "right"]
+
+
+def test_a_log_that_is_replaced_after_a_fork_takes_nothing_more(tmp_path: Path) -> None:
+    log, path = opened(tmp_path), tmp_path / "log.sqlite"
+    lease = log.take()
+    frozen(log, lease, 1)
+    fork()
+    frozen(log, lease, 2)
+    fork()
+    path.rename(tmp_path / "away")
+    for replaced in (False, True):
+        if replaced:
+            shutil.copy(tmp_path / "away", path)
+        for use in (log.lease, lambda: frozen(log, lease, 3), log.renewals):
+            with pytest.raises(LogError, match=r"removed or replaced during this run \(log.sqlite\)"):
+                use()
+    assert path.read_bytes() == (tmp_path / "away").read_bytes()
+    (tmp_path / "away").rename(path)
+    frozen(log, lease, 3)  # it was put back
+    assert log.history("g").frozen == (1, 2, 3)
+    fork()
+    log.close()
+    with pytest.raises(LogError, match="is closed"):
+        log.lease()
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_fork_within_looks_at_once_leaves_them_as_they_were(tmp_path: Path) -> None:
+    log, looking = opened(tmp_path), _Folder(tmp_path).look()
+    with looking.at_once():
+        before = looking.uuid
+        fork()
+        assert looking.uuid == before
+    log.close()
 
 
 def test_a_log_of_another_format_is_refused_by_its_number(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from trident.base.discarding import reset_with
 from trident.base.errors import LogError
 from trident.base.files import make_folder
 from trident.base.forked_child import free_in_child, held_at_fork, in_child, leave_to_parent
+from trident.base.sqlite_files import FileIdentity, files_of, identities, identity_of, wal_of
 from trident.log.base import LogBase, batch_checksum, compact, holder_text, trim_until
 from trident.log.frozen_results import FrozenOutput
 from trident.log.group_records import AttemptRecord, History, Positions
@@ -72,7 +73,7 @@ CREATE TABLE contents (state TEXT PRIMARY KEY, grp TEXT NOT NULL, birth INTEGER 
 class SqliteLog(LogBase):
     """A topology's log in the file `path`, which is created if it is missing.
 
-    Thread-safe: one connection under one lock.
+    Thread-safe: one connection under one lock. It is closed before a fork, and opened again when it is next used.
 
     `reading`: open the log read-only, even while a driver writes it. Then every write raises LogError.
     """
@@ -81,53 +82,81 @@ class SqliteLog(LogBase):
         super().__init__(f"the log {path}", "checkpointLocation", reading)
         self._path = path
         self._lock = free_in_child(threading.RLock())
-        self._kept: tuple[sqlite3.Connection, tuple[int, int] | None] | None = None
+        self._db: sqlite3.Connection | None = None
+        self._closed = False
+        self._kept: tuple[sqlite3.Connection, FileIdentity] | None = None
         """For a read-only log: the connection that a block of `at_once` uses, and the identity of the file."""
         in_child(self, SqliteLog._begin_again)
-        held_at_fork(self._lock, self)
+        held_at_fork(self._lock, self, SqliteLog._close_idle)
         if reading:
             self._check_identity(topology)
             return
-        fresh = not path.exists()
-        if fresh:
+        if not path.exists():
             make_folder(path.parent)
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-        with self._translated(), contextlib.ExitStack() as undo:
-            self._db = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
-            undo.callback(self._db.close)  # otherwise a refused log stays open as long as the error object exists
-            self._db.execute("PRAGMA trusted_schema = OFF")
-            self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.execute("PRAGMA synchronous = FULL")
-            self._sync_full = True  # the PRAGMA in force on this connection; `_write` sets it when it changes
-            self._create(topology)
-            undo.pop_all()
-        self._watched = _files_of(path)
-        self._files = _identities(self._watched)
+        self._watched = files_of(path)
+        self._files = identities(self._watched)
         self._own_lease: Lease | None = None
         self._wrote = False
         """True if something was written since the last `renew`."""
+        with self._lock, self._translated(), contextlib.ExitStack() as undo:
+            undo.callback(self.close)  # otherwise a refused log stays open as long as the error object exists
+            self._create(topology)
+            undo.pop_all()
+
+    def _connected(self) -> sqlite3.Connection:
+        """Return the connection. The caller holds the lock.
+
+        Raises LogError if another file has taken the log's place since the connection was closed for a fork.
+        """
+        if self._db is None:
+            if self._closed:
+                raise LogError(f"{self._where} is closed")
+            self._check_same(identities(self._watched[:1]))
+            with self._translated(), contextlib.ExitStack() as undo:
+                db = undo.enter_context(contextlib.closing(_opened(self._path, "mode=rw")))
+                db.execute("PRAGMA journal_mode = WAL")
+                db.execute("PRAGMA synchronous = FULL")
+                db.execute("PRAGMA schema_version").fetchone()  # SQLite creates and locks the other files at a read
+                files = identities(self._watched)
+                self._check_same(files[:1])
+                undo.pop_all()
+            self._db, self._files = db, files
+            self._sync_full = True  # the PRAGMA in force on this connection; `_write` sets it when it changes
+        return self._db
+
+    def _close_idle(self) -> None:
+        """Close the connections before a fork.
+
+        SQLite would believe that the child has its parent's locks, and the child would read by the shared-memory file
+        that the parent removes when it closes the log: a state as of this moment, for ever.
+        """
+        if self._kept is not None:
+            self._kept[0].close()
+            self._kept = None
+        if self._db is not None and not self._db.in_transaction:
+            self._db.close()
+            self._db = None
 
     def _begin_again(self) -> None:
-        """Forget the connection of a block of another thread, in a forked child."""
-        leave_to_parent(self._kept)
-        self._kept = None
+        """Forget, in a forked child, connections that were in use at the fork."""
+        leave_to_parent((self._kept, self._db))
+        self._kept = self._db = None
 
     # --- identity and lease ------------------------------------------------------------------------------------
 
     def _create(self, topology: str) -> None:
         """Create the tables in an empty file; check a file that is not empty."""
         if self._path.stat().st_size <= _CHECK_UP_TO:
-            verdict = self._db.execute("PRAGMA quick_check(1)").fetchone()[0]
+            verdict = self._connected().execute("PRAGMA quick_check(1)").fetchone()[0]
             if verdict != "ok":
                 raise self._corrupt(verdict)
-        with self._transaction():
-            tables = {row[0] for row in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        with self._transaction() as db:
+            tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             if not tables:
                 for statement in TABLES.split(";"):
-                    self._db.execute(statement)
-                self._db.execute(
-                    "INSERT INTO meta VALUES (?, ?, ?, 0, '', '', 0, '')", (FORMAT, topology, uuid.uuid4().hex)
-                )
+                    db.execute(statement)
+                db.execute("INSERT INTO meta VALUES (?, ?, ?, 0, '', '', 0, '')", (FORMAT, topology, uuid.uuid4().hex))
         self._check_identity(topology)
 
     def _check_identity(self, topology: str) -> None:
@@ -182,8 +211,10 @@ class SqliteLog(LogBase):
             self._wrote = False
 
     def renewals(self) -> object:
-        self._check_file()  # otherwise a driver would wait for ever for a log that was removed
-        return self._rows("PRAGMA data_version")[0][0]
+        with self._lock:
+            self._check_file()  # otherwise a driver would wait for ever for a log that was removed
+            version = self._rows("PRAGMA data_version")[0][0]
+            return self._db, version  # each connection counts from its first read
 
     def issued(self, lease: Lease) -> bool:
         rows = self._rows("SELECT token FROM leases WHERE epoch = ?", lease.epoch)
@@ -458,7 +489,10 @@ class SqliteLog(LogBase):
     def close(self) -> None:
         if not self._reading:
             with self._lock, self._translated():
-                self._db.close()
+                self._closed = True
+                if self._db is not None:
+                    self._db.close()
+                    self._db = None
 
     # --- transactions ------------------------------------------------------------------------------------------
 
@@ -471,27 +505,29 @@ class SqliteLog(LogBase):
         """
         self._check_writable()
         with self._lock, self._translated():
+            db = self._connected()
             if durable != self._sync_full:
-                self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+                db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
                 self._sync_full = durable
             with self._transaction():
                 if lease is not None:
-                    self._check_lease(lease)
+                    self._check_lease(db, lease)
                 self._check_file()
-                yield self._db
+                yield db
             self._wrote = True
 
     @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
         """Commit the block's writes, or none of them if the block raises."""
+        db = self._connected()
         try:
-            self._db.execute("BEGIN IMMEDIATE")  # takes the write lock at once
-            yield
-            self._db.execute("COMMIT")
+            db.execute("BEGIN IMMEDIATE")  # takes the write lock at once
+            yield db
+            db.execute("COMMIT")
         except BaseException:
             # A signal's exception can come after COMMIT, and SQLite ends some transactions itself (a full disk).
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
+            if db.in_transaction:
+                db.execute("ROLLBACK")
             raise
 
     def _check_file(self) -> None:
@@ -500,8 +536,13 @@ class SqliteLog(LogBase):
         The last writes are in the WAL file, and the locks against other processes are in the shared-memory file. SQLite
         removes both when the last connection closes, and this connection is open.
         """
-        if (now := _identities(self._watched)) != self._files:
-            pairs = zip(self._watched, now, self._files, strict=True)
+        self._connected()
+        self._check_same(identities(self._watched))
+
+    def _check_same(self, now: tuple[FileIdentity, ...]) -> None:
+        """Raise LogError if one of the files is another one than when the log was opened; `now`: all, or the first."""
+        if now != self._files[: len(now)]:
+            pairs = zip(self._watched, now, self._files, strict=False)
             gone = [path.name for path, one, other in pairs if one != other]
             raise LogError(
                 f"{self._where} was removed or replaced during this run ({', '.join(gone)}): the driver's writes "
@@ -509,19 +550,19 @@ class SqliteLog(LogBase):
                 f"{reset_with('name, ...')}"
             )
 
-    def _check_lease(self, lease: Lease) -> None:
-        epoch, token = self._db.execute("SELECT epoch, token FROM meta").fetchone()
+    def _check_lease(self, db: sqlite3.Connection, lease: Lease) -> None:
+        epoch, token = db.execute("SELECT epoch, token FROM meta").fetchone()
         if (epoch, token) != (lease.epoch, lease.token):
             raise self._taken_over(epoch, lease)
 
     def _rows(self, query: str, *values: Any) -> list[Any]:
         with self._lock, self._translated():
             if not self._reading:
-                return self._db.execute(query, values).fetchall()
+                return self._connected().execute(query, values).fetchall()
             # After a reset, the path may have another log.
-            if self._kept is not None and _file_identity(self._path) == self._kept[1]:
+            if self._kept is not None and identity_of(self._path) == self._kept[1]:
                 rows = self._kept[0].execute(query, values).fetchall()
-                if _file_identity(self._path) == self._kept[1]:
+                if identity_of(self._path) == self._kept[1]:
                     return rows
             return _read_only(self._path, query, values)
 
@@ -529,16 +570,16 @@ class SqliteLog(LogBase):
         return bool(self._rows("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", name))
 
     def size(self) -> int | None:
-        return sum(path.stat().st_size for path in (self._path, _wal_of(self._path)) if path.exists())
+        return sum(path.stat().st_size for path in (self._path, wal_of(self._path)) if path.exists())
 
     @contextlib.contextmanager
     def at_once(self) -> Iterator[None]:
         with self._lock, contextlib.ExitStack() as undo:
             # Without a WAL file each read must open the log again: see `_read_only`.
-            if self._reading and self._kept is None and _wal_of(self._path).exists():
-                identity = _file_identity(self._path)
+            if self._reading and self._kept is None and wal_of(self._path).exists():
+                identity = identity_of(self._path)
                 with self._translated():
-                    db = undo.enter_context(contextlib.closing(_opened_to_read(self._path, "mode=ro")))
+                    db = undo.enter_context(contextlib.closing(_opened(self._path, "mode=ro")))
                 self._kept = db, identity
                 undo.callback(setattr, self, "_kept", None)
             yield
@@ -564,33 +605,21 @@ def _read_only(path: Path, query: str, values: tuple[Any, ...]) -> list[Any]:
     if the file was replaced: SQLite opens the WAL file by its path, and would read the new one over the old log.
     """
     while True:
-        identity = _file_identity(path)
+        identity = identity_of(path)
         if identity is None:
             raise LogError(f"there is no log {path}")
-        before, alone = _stamp(path), not _wal_of(path).exists()
-        with contextlib.closing(_opened_to_read(path, "immutable=1" if alone else "mode=ro")) as db:
+        before, alone = _stamp(path), not wal_of(path).exists()
+        with contextlib.closing(_opened(path, "immutable=1" if alone else "mode=ro")) as db:
             rows = db.execute(query, values).fetchall()
-        if _file_identity(path) == identity and (not alone or before == _stamp(path)):
+        if identity_of(path) == identity and (not alone or before == _stamp(path)):
             return rows
 
 
-def _opened_to_read(path: Path, how: str) -> sqlite3.Connection:
+def _opened(path: Path, how: str) -> sqlite3.Connection:
     uri = f"{path.absolute().as_uri()}?{how}"
     db = sqlite3.connect(uri, timeout=10, isolation_level=None, check_same_thread=False, uri=True)
     db.execute("PRAGMA trusted_schema = OFF")
     return db
-
-
-def _wal_of(path: Path) -> Path:
-    return path.with_name(f"{path.name}-wal")
-
-
-def _files_of(path: Path) -> tuple[Path, Path, Path]:
-    return path, _wal_of(path), path.with_name(f"{path.name}-shm")
-
-
-def _identities(files: tuple[Path, ...]) -> tuple[tuple[int, int] | None, ...]:
-    return tuple(map(_file_identity, files))
 
 
 def holds_no_log(path: Path) -> bool:
@@ -606,12 +635,3 @@ def holds_no_log(path: Path) -> bool:
 def _stamp(path: Path) -> tuple[int, int]:
     stat = path.stat()
     return stat.st_mtime_ns, stat.st_size
-
-
-def _file_identity(path: Path) -> tuple[int, int] | None:
-    """Return a file's device and inode, which identify the file; None if there is no file."""
-    try:
-        stat = path.stat()
-    except FileNotFoundError:
-        return None
-    return stat.st_dev, stat.st_ino

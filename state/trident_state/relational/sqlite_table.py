@@ -1,15 +1,16 @@
 """The table of one state in a SQLite file: a map with a conditional put, one transaction synced to disk."""
 
-import os
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
+from weakref import WeakSet
 
 from trident.base.errors import StateError, StateOwnedError, StateUnavailableError
 from trident.base.forked_child import free_in_child, held_at_fork
+from trident.base.sqlite_files import FileIdentity, files_of, identities
 from trident_state.relational.layout import StateTable, ViewColumn, literal, quoted, shown
 from trident_state.rules import UNSURE
 
@@ -17,6 +18,9 @@ T = TypeVar("T")
 
 _BUSY_SECONDS = 10.0
 """The seconds that a call waits for another process that writes the same file."""
+
+_tables = WeakSet["SqliteTable"]()
+_listing = free_in_child(threading.Lock())
 
 
 class SqliteTable:
@@ -26,9 +30,12 @@ class SqliteTable:
         self._path, self._table, self._name = Path(path).absolute(), table, quoted(table.name)
         self._where = f"state {table.identity.name!r}: the SQLite file {self._path}"
         self._db: sqlite3.Connection | None = None
-        self._file: tuple[int, int] | None = None
+        self._watched = files_of(self._path)
+        self._files: tuple[FileIdentity, ...] = ()
         self._lock = free_in_child(threading.RLock())
         held_at_fork(self._lock, self, SqliteTable._close_idle)
+        with _listing:
+            _tables.add(self)
 
     # --- the map ---------------------------------------------------------------------------------------------
 
@@ -97,6 +104,20 @@ class SqliteTable:
             if db is not None:
                 db.close()
 
+    def close_former(self, there: tuple[FileIdentity, ...]) -> None:
+        """Close the connection if it has another WAL file than the one that is `there`, beside the same database.
+
+        Connections of one process share the index of the WAL file: a new one would read the new file by a former index.
+        """
+
+        def former() -> bool:
+            return self._db is not None and self._files[0] == there[0] and self._files != there
+
+        if former():  # a caller waits for no table that opens a connection: the other one has none
+            with self._lock:
+                if former():
+                    self.close()
+
     def _close_idle(self) -> None:
         """Close the connection before a fork: a child must not even close a connection that its parent opened.
 
@@ -117,8 +138,6 @@ class SqliteTable:
             db = self._connected(make)
             if db is None:
                 return absent
-            if make:
-                _turn_to_wal(db)
             db.execute(begin)
             try:
                 result = work(db)
@@ -131,43 +150,45 @@ class SqliteTable:
             if "not a database" in str(error):
                 raise StateOwnedError(f"{self._where} is not a SQLite database; give the state another path") from error
             raise StateUnavailableError(f"{self._where}: {error}; {UNSURE}") from error
-        if begin != "BEGIN" and self._file_there() != self._file:
+        if begin != "BEGIN" and identities(self._watched) != self._files:
             raise StateUnavailableError(f"{self._where} was removed or replaced while it was written")
         return result
 
     def _connected(self, make: bool) -> sqlite3.Connection | None:
-        there = self._file_there()
-        if self._db is not None and there == self._file and there is not None:
+        """Return a connection to the files that are at the path now; None if there are none, unless `make`.
+
+        POSIX drops the locks of this process if it closes any other descriptor of the file: a copy of it is enough. The
+        next program that reads then removes the WAL file, and what this connection writes to it is lost.
+        """
+        there = identities(self._watched)
+        database, wal, _ = there
+        if self._db is not None and there == self._files and database is not None and not (make and wal is None):
             return self._db
         self.close()
-        if there is None:
+        if database is None:
             if not make:
                 return None
             if not self._path.parent.is_dir():
                 raise StateError(
                     f"{self._where} cannot be created: the folder {self._path.parent} does not exist; create it"
                 )
+        with _listing:
+            tables = list(_tables)
+        for table in tables:
+            table.close_former(there)
         mode = "rwc" if make else "rw"
         uri = f"{self._path.as_uri()}?mode={mode}"
         db = sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             db.execute("PRAGMA synchronous=FULL")  # a commit is on the disk when it returns, also in WAL mode
+            if make:
+                _turn_to_wal(db)
+            db.execute("PRAGMA schema_version").fetchone()  # SQLite creates and locks the other files at a read
         except BaseException:
             db.close()
             raise
-        self._db, self._file = db, self._file_there()
+        self._db, self._files = db, identities(self._watched)
         return db
-
-    def _file_there(self) -> tuple[int, int] | None:
-        """Return the device and inode that identify the file at the path; None if there is no file.
-
-        SQLite would continue to write a removed file without an error, and the writes would be lost.
-        """
-        try:
-            found = os.stat(self._path)
-        except FileNotFoundError:
-            return None
-        return found.st_dev, found.st_ino
 
     # --- statements ------------------------------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 """What is special about states in SQL: the view, the lease, lost replies, lost files and servers, a whole topology."""
 
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -312,6 +313,60 @@ def test_a_sqlite_file_that_is_removed_within_a_batch_is_told(folder: Path, tmp_
     table._put = removed
     with pytest.raises(StateUnavailableError, match=r"states\.db was removed or replaced while it was written"):
         setting.apply(store, 1, {1: 1})
+    store.close()
+
+
+ASK = """
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+print([*db.execute("PRAGMA integrity_check"), *db.execute("SELECT * FROM wordcount_counts")])
+db.close()
+"""
+
+
+def asked_elsewhere(path: Path) -> str:
+    """Return the rows of the state that another process sees. It removes the WAL file if no other process has locks."""
+    return subprocess.run([sys.executable, "-c", ASK, str(path)], capture_output=True, text=True, check=True).stdout
+
+
+def test_a_sqlite_file_that_this_process_copies_keeps_its_batches(folder: Path, tmp_path: Path) -> None:
+    """Closing the copy's source drops the locks of this process (POSIX), and the next reader removes the WAL file."""
+    path = folder / "states.db"
+    setting = setting_of(lambda kind: SqliteMapState(kind, str(path)), tmp_path)
+    counts, others = setting.started(), setting.named("others").started()
+    setting.apply(counts, 1, {1: 1})
+    setting.apply(others, 1, {1: 1})
+    for txid in (2, 3):
+        shutil.copy(path, folder / "copy.db")
+        asked_elsewhere(path)
+        assert not (folder / "states.db-wal").exists()
+        setting.apply(counts, txid, {1: 1})
+        assert asked_elsewhere(path) == f"[('ok',), ('w1', {txid})]\n"
+    setting.apply(others, 2, {1: 1})
+    assert setting.read(others, [1], None) == [2]
+    counts.close()
+    others.close()
+    assert asked_elsewhere(path) == "[('ok',), ('w1', 3)]\n"
+
+
+def test_a_sqlite_file_that_this_process_copies_within_a_batch_is_told(folder: Path, tmp_path: Path) -> None:
+    path = folder / "states.db"
+    setting = setting_of(lambda kind: SqliteMapState(kind, str(path)), tmp_path)
+    store: Any = setting.started()
+    table = store._calls._map
+    put = table._put
+
+    def copied(*args: Any) -> None:
+        put(*args)
+        shutil.copy(path, folder / "copy.db")
+        asked_elsewhere(path)
+
+    table._put = copied
+    with pytest.raises(StateUnavailableError, match=r"states\.db was removed or replaced while it was written"):
+        setting.apply(store, 1, {1: 1})
+    table._put = put
+    setting.apply(store, 1, {1: 1})
+    assert asked_elsewhere(path) == "[('ok',), ('w1', 1)]\n"
     store.close()
 
 
