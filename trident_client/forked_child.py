@@ -9,6 +9,7 @@ drops its connections, without a word to the server, and opens others when it ne
 """
 
 import os
+import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any, TypeVar
@@ -24,6 +25,8 @@ _PATIENCE = 5.0
 _renewals = WeakKeyDictionary[Any, Callable[[Any], None]]()
 _held = WeakKeyDictionary[Any, tuple[Any, Callable[[Any], None]]]()
 _taken: list[Any] = []
+_forking = threading.Lock()
+"""Held within a fork: the end of another thread's fork would release the locks that this one has taken."""
 _left: list[Any] = []
 _users: dict[str, int] = {}
 
@@ -87,15 +90,20 @@ def _free(lock: Any) -> None:
 
 
 def _before_fork() -> None:
-    for owner, (lock, ready) in list(_held.items()):
-        if lock.acquire(timeout=_PATIENCE):
-            _taken.append(lock)
-            ready(owner)
+    _forking.acquire()
+    seen = dict[int, Any]()
+    while new := [(owner, held) for owner, held in list(_held.items()) if id(owner) not in seen]:  # some come meanwhile
+        for owner, (lock, ready) in new:
+            seen[id(owner)] = owner
+            if lock.acquire(timeout=_PATIENCE):
+                _taken.append(lock)
+                ready(owner)
 
 
 def _after_in_parent() -> None:
     while _taken:
         _taken.pop().release()
+    _forking.release()
 
 
 def _after_in_child() -> None:
