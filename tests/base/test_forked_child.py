@@ -12,6 +12,7 @@ import pytest
 from trident.base.cached_property import cached_property
 from trident.base.forked_child import check_not_inherited, free_in_child, held_at_fork, in_child, leave_to_parent, sever
 from trident.testing.contracts.stores.fixtures import in_children
+from trident_client import forked_child
 
 
 def in_a_child(work: Callable[[], Any]) -> str:
@@ -142,3 +143,31 @@ def test_the_refusal_names_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getpid", lambda: 1)
     with pytest.raises(TridentError, match=rf"{name}.*forked child.*spawn"):
         check_not_inherited(name)
+
+
+def test_a_lock_that_is_registered_while_a_fork_waits_is_held_too() -> None:
+    """Another thread opens a reader then; in the child it would be in the middle of a call."""
+
+    class Owner:
+        pass
+
+    first, late, locks = Owner(), Owner(), [threading.Lock(), threading.Lock()]
+    forked_child.held_at_fork(locks[0], first, lambda _: forked_child.held_at_fork(locks[1], late))
+    forked_child._before_fork()
+    try:
+        assert locks[0].locked() and locks[1].locked()
+    finally:
+        forked_child._after_in_parent()
+    assert not locks[0].locked() and not locks[1].locked()
+
+
+def test_two_threads_fork_one_after_the_other() -> None:
+    """The end of one fork would release the locks that the other one has taken."""
+    forked_child._before_fork()
+    other = threading.Thread(target=lambda: (forked_child._before_fork(), forked_child._after_in_parent()))
+    other.start()
+    other.join(0.1)
+    waited = other.is_alive()
+    forked_child._after_in_parent()
+    other.join(10)
+    assert waited and not other.is_alive()

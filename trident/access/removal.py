@@ -58,9 +58,9 @@ def dropState(
     The watermarks of a state (of windows, joins and other steps by event time) are dropped with it. They
     cannot be dropped alone.
 
-    Give the location of the log, and for a state on a server or in your own store also its location (`url` or
-    `factory`); the log has the locations of tables. The call may be repeated after any failure. Repeat the call with
-    `force` if the store no longer has the state but the log still lists it.
+    Give the location of the log, and for a state on a server or in a store that you wrote also its location
+    (`url` or `factory`); the log has the locations of tables. The call may be repeated after any failure. Repeat the
+    call with `force` if the store no longer has the state but the log still lists it.
 
     Parameters
     ----------

@@ -45,7 +45,8 @@ class ChangesPlanner:
         """The end of the last plan whose batch is committed."""
         self._proved: str | None = None
         """The server whose log of changes is the one that was read, as far as it was read; see `Slot.server`. On any
-        other server the slot must not be advanced: the log could no longer be compared with what was read."""
+        other server the slot must not be advanced: the log could no longer be compared with the changes that were
+        read."""
         self.waits: str | None = None
         """The reason why the last plan returned None although there may be changes."""
 

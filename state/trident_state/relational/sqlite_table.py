@@ -158,7 +158,7 @@ class SqliteTable:
         """Return a connection to the files that are at the path now; None if there are none, unless `make`.
 
         POSIX drops the locks of this process if it closes any other descriptor of the file: a copy of it is enough. The
-        next program that reads then removes the WAL file, and what this connection writes to it is lost.
+        next program that reads then removes the WAL file, and later writes of this connection are lost.
         """
         there = identities(self._watched)
         database, wal, _ = there
