@@ -71,7 +71,7 @@ def _log(steps: Steps) -> Any:
 
     def connect(path: Path, **options: Any) -> Any:
         found = steps.step("log: open", lambda: real(path, factory=Connection, **options), _io_error, parts=0)
-        found.path = str(path)
+        found.path = str(path).removeprefix("file:").partition("?")[0]  # the log is opened by a URI
         return found
 
     return mock.patch.object(sqlite3, "connect", connect)
