@@ -18,13 +18,7 @@ from trident import Count, Sum, TridentTopology, dropState, listStates, openStat
 from trident.access import removal
 from trident.access.locations import read_location
 from trident.base import crash_points
-from trident.errors import (
-    FencedError,
-    StateError,
-    StateLostError,
-    StateValueError,
-    TopologyActiveError,
-)
+from trident.errors import FencedError, StateError, StateLostError, StateValueError, TopologyActiveError
 from trident.log import RedisLog
 from trident.log.sqlite_log import SqliteLog
 from trident.run import registry

@@ -78,8 +78,9 @@ def txid_at(source: ReadSource, state: str, moment: Moment) -> int:
     if written is not None and min(written, timed - 1) in kept:
         return min(written, timed - 1)
     first = f", the first of which was committed at {_shown(times.of(timed))}" if timed in kept else ""
-    why, way = "is before the batches that are kept", ""
-    if not first:
+    if first:
+        why, way = "is before the batches that are kept", ""
+    else:
         why = "is given, and no log says when batches were committed"
         way = ". Open the state with the topology's checkpointLocation or log if it was opened without"
     raise TxidNotKeptError(

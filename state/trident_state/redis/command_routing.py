@@ -189,7 +189,7 @@ class Pipeline:
         return self
 
     def send(self, commands: Iterable[bytes]) -> None:
-        """Send commands."""
+        """Send commands, and do not wait for their replies."""
         self._slots = self._servers.slots()
         self._sent.append(self._link.send(commands, self._slots))
 
@@ -199,6 +199,7 @@ class Pipeline:
         assert slots is not None
         replies = [connection.reply() for connection in self._sent[0]]
         self._sent.popleft()
+        self._link.used = True
         if are_elsewhere(replies, inside=slots.cluster):
             servers.forget(slots)
             if not slots.cluster:  # the server may have joined a cluster, or its name may resolve to another server now
@@ -210,9 +211,7 @@ class Pipeline:
         return replies
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if error is None:
-            self._link.used = True
-        elif self._sent or not isinstance(error, ScriptsGoneError):
+        if error is not None and (self._sent or not isinstance(error, ScriptsGoneError)):
             self._link.close()
             if self._slots is not None and self._slots.cluster:
                 self._servers.forget(self._slots)

@@ -41,7 +41,7 @@ _MAX_CONFLICTS = 10
 SLICE_KEYS = 5000
 """The most keys that are combined at once."""
 _AHEAD = 3
-"""The number of slices that are read ahead of the one that is combined."""
+"""The number of slices that are asked for before the first one is combined."""
 
 Flags = npt.NDArray[np.bool_]
 
@@ -231,17 +231,17 @@ class Writer:
             return None
         count = sum(int(self._accepted(task, reply)[1]) for reply in puts)
         self._commit_groups(task, list(groups), iter(answers[len(puts) :]))
-        known, removed = np.concatenate([part.known for part in done]), [part.removed for part in done]
-        return WriteResult(count, known, values, _joined(removed))
+        known = np.concatenate([part.known for part in done])
+        return WriteResult(count, known, values, _joined([part.removed for part in done]))
 
     def _slice_by_slice(
         self, pipeline: Pipeline, task: Task
-    ) -> tuple[dict[int, int], list["_Combined"], pa.Array | None, list[Reply]]:
+    ) -> tuple[dict[int, int], list[_Combined], pa.Array | None, list[Reply]]:
         """Read, combine and write the keys in slices. The server works on some of them while Python combines others.
 
-        Keys of a non-transactional state do not go in slices, because a key that is put before a later one fails would
-        be put twice. Return the groups in which the txid is open, the slices, the values of all keys, and the replies
-        to the puts; a single group also commits, and the last reply is to that.
+        Keys of a non-transactional state do not go in slices: if a later slice failed, the keys before it would be put
+        twice. Return the groups in which the txid is open, the combined slices, the values of all keys, and the replies
+        to the puts. If `_commits_at_once`, the last reply is that to the commit.
         """
         slices, done, answers = [task] if self._bare else task.slices(), list[_Combined](), list[Reply]()
         for part in slices[:_AHEAD]:
@@ -256,7 +256,7 @@ class Writer:
             done.append(self._combined(part, groups, self._stored(part, replies)))
             calls = self._puts(part, done[-1], moved)
             if part is slices[-1]:
-                values = _joined([each.values for each in done])  # raises TooLong, if it does, before the commit
+                values = _joined([each.values for each in done])  # before the commit, because it may raise TooLong
                 if _commits_at_once(task, groups):
                     calls = chain(calls, [self._commit(task, group, task.counts[group]) for group in groups])
             pipeline.send(calls)
@@ -282,7 +282,7 @@ class Writer:
             records += self._link.check(next(replies))
         return unpack_records(self._records, records, self._where)
 
-    def _combined(self, part: Task, groups: Iterable[int], stored: Triples) -> "_Combined":
+    def _combined(self, part: Task, groups: Iterable[int], stored: Triples) -> _Combined:
         """Combine the stored values of a slice's keys with its deltas. `groups` are those in which the txid is open."""
         live = np.zeros(len(part.keys), np.bool_)
         for group in groups:
@@ -311,7 +311,7 @@ class Writer:
         removed = keys.keys.filter(after.is_null()) if after.null_count else None
         return _Combined(live, keys, before.txids, records, dues, values, removed)
 
-    def _puts(self, part: Task, done: "_Combined", moved: dict[int, int]) -> Iterable[bytes]:
+    def _puts(self, part: Task, done: _Combined, moved: dict[int, int]) -> Iterable[bytes]:
         """Yield the calls that write the records of a slice.
 
         `moved` has the number of keys that each open group has moved by then; each call adds its number.

@@ -113,7 +113,7 @@ class SqliteTable:
         def former() -> bool:
             return self._db is not None and self._files[0] == there[0] and self._files != there
 
-        if former():  # a caller waits for no table that opens a connection: the other one has none
+        if former():  # a table that opens a connection has none, so two such tables never wait for each other
             with self._lock:
                 if former():
                     self.close()
@@ -187,7 +187,7 @@ class SqliteTable:
         except BaseException:
             db.close()
             raise
-        self._db, self._files = db, identities(self._watched)
+        self._files, self._db = identities(self._watched), db  # in this order: `close_former` looks without the lock
         return db
 
     # --- statements ------------------------------------------------------------------------------------------

@@ -1,74 +1,38 @@
 """PostgresChangesSpout keeps the contract of sources that change: a server that is restored, replaced, or away."""
 
-import uuid
 from collections.abc import Iterator
 
 import pytest
 
 from tests.spouts.postgres_changes.changed_table import ChangedTable
+from tests.support.changing_postgres import URL, ChangingPostgres
 from tests.support.postgres import LOGICAL, PostgresServer
 from trident.spouts import PostgresChangesSpout
-from trident.testing import ChangingSource, SourceContract
-
-URL = "TRIDENT_TEST_CHANGING_URL"
+from trident.testing import SourceContract
 
 
-class ChangingChanges(ChangingSource):
-    """A table and its slot, on a server that is restored with its slots, or replaced by another server."""
+class ChangingChanges(ChangingPostgres):
+    """A table and its slot, on a server that is restored with its slots."""
 
-    def __init__(self, server: PostgresServer, other: PostgresServer, patch: pytest.MonkeyPatch) -> None:
-        self._servers, self._patch = [server, other], patch
-        self._name, self._words = f"t_{uuid.uuid4().hex[:8]}", 0
-        self._make()
-
-    @property
-    def _table(self) -> ChangedTable:
-        return ChangedTable(self._servers[0], self._name)
-
-    def _make(self) -> None:
-        self._patch.setenv(URL, self._servers[0].url)
-        self._table.create("id bigserial primary key, word text")
+    def create(self) -> None:
+        table = ChangedTable(self.server, self.table)
+        table.create("id bigserial primary key, word text")
+        table.create_slot()
 
     def spout(self) -> PostgresChangesSpout:
-        return PostgresChangesSpout(
-            f"env:{URL}",
-            self._name,
-            "word string",
-            slot=self._name,
-            publication=self._name,
-            maxRowsPerBatch=2,
-            retrySecs=2,
-        )
+        options = {"slot": self.table, "publication": self.table, "maxRowsPerBatch": 2, "retrySecs": 2}
+        return PostgresChangesSpout(f"env:{URL}", self.table, "word string", **options)
 
-    def add(self, count: int) -> list[tuple[str, str]]:
-        words = [f"word {self._words + number}" for number in range(count)]
-        self._words += count
-        self._table.run(*(f"insert into {self._name} (word) values ('{word}')" for word in words))
-        return [(word, "insert") for word in words]
+    def emitted(self, word: str) -> tuple[str, str]:
+        return word, "insert"
 
     def copy(self) -> None:
-        self._servers[0].copy_at_rest()
-
-    def restore(self) -> None:
-        self._servers[0].restore()
-
-    def replace(self) -> None:
-        self._servers[0].kill()
-        self._servers.reverse()
-        self._make()
-        self._table.create_slot()
-
-    def hide(self) -> None:
-        self._servers[0].kill()
-
-    def show(self) -> None:
-        self._servers[0].start()
+        self.server.copy_at_rest()
 
     def close(self) -> None:
-        for server in self._servers:
-            if not server.running:
-                server.start()
-            ChangedTable(server, self._name).drop_slot()
+        super().close()
+        for server in self.servers:
+            ChangedTable(server, self.table).drop_slot()
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +44,6 @@ def servers() -> Iterator[list[PostgresServer]]:
 class TestChanges(SourceContract):
     @pytest.fixture
     def source(self, servers: list[PostgresServer], monkeypatch: pytest.MonkeyPatch) -> Iterator[ChangingChanges]:
-        source = ChangingChanges(servers[0], servers[1], monkeypatch)
+        source = ChangingChanges(servers, monkeypatch)
         yield source
         source.close()

@@ -128,7 +128,7 @@ def test_a_planned_batch_is_read_again_by_a_run_whose_slot_was_not_advanced(orde
     """The driver died between the commit of a batch and the slot's advance, with a batch planned after it."""
     orders.run("insert into T values (1, 'Ann', 10)")
     with closing(orders.spout().open()) as executor:
-        first, position = drained(executor)
+        _, position = drained(executor)
         orders.run("update T set price = 11")
         committed = planned(executor, position)
         orders.run("update T set price = 12")

@@ -201,7 +201,7 @@ def test_a_combiner_that_raises_in_a_later_slice_leaves_the_former_batch_readabl
         with pytest.raises(UserFunctionError, match="state 'counts'.*Failing.*ZeroDivisionError"):
             store.apply(LEASE, update(2, given[1]))
         assert contents(store, 1) == former
-        assert shared_redis.client.hget("trident:{wordcount/counts}:m", "moved") != b"0"
+        assert int(shared_redis.client.hget("trident:{wordcount/counts}:m", "moved")) in range(7, 40)
         store.apply(LEASE, update(2, given[1]))
         assert contents(store, 2) == sums(given)
         assert contents(store, 1) == former
