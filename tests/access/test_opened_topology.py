@@ -1,5 +1,6 @@
 """A topology read without its driver: functions and states, over restarts."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,18 @@ import pytest
 from tests.server.counting import counting
 from tests.support.server import RedisServer
 from tests.support.waiting import wait_until
-from trident import Count, TridentTopology, expr, openTopology
-from trident.errors import LogError, StateClosedError, StateError, StateShapeError, TopologyError
+from trident import Count, TridentTopology, dropState, expr, openTopology
+from trident.errors import (
+    LogError,
+    StateClosedError,
+    StateEndedError,
+    StateError,
+    StateRecoveringError,
+    StateShapeError,
+    TopologyError,
+    TridentError,
+)
+from trident.log import RedisLog
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState, RedisMapState, StateFactory
 from trident.testing import DriverCrashedError, crash_at
@@ -46,6 +57,45 @@ def test_functions_and_states_answer_while_drivers_come_and_go(factory: StateFac
         assert opened.states == ("counts",)
     with pytest.raises(StateClosedError, match="topology 'wc' was closed here"):
         opened.drpc.execute("count", "dog")
+
+
+@pytest.mark.parametrize("how", ["drop", "reset"])
+@pytest.mark.parametrize("log", ["files", "redis"])
+def test_a_copy_of_a_state_that_was_dropped_is_read_no_more(
+    how: str, log: str, tmp_path: Path, shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No driver starts again, so no later batch shows it."""
+    monkeypatch.setattr("trident.access.follower._CHECK_SECONDS", 0.05)
+    place: dict[str, Any] = {"checkpointLocation": tmp_path}
+    if log == "redis":
+        place["log"] = RedisLog(shared_redis.url, requireDurable=False)
+    topology, feeder = counting()
+    with topology.start(engine="embedded", name="wc", **place) as running:
+        feeder.feed([("dog",)])
+        running.processAllAvailable()
+    with openTopology(topology, name="wc", **place) as opened:
+        assert opened.drpc.execute("count", "dog") == [("dog", 1)]
+        if how == "drop":
+            dropState("wc", "counts", **place)
+        else:
+            topology.reset("wc", **place)
+        expected = StateRecoveringError if how == "reset" and log == "files" else StateEndedError
+        reads: list[Callable[[], object]] = [
+            lambda: opened.state("counts").get("dog"),
+            lambda: opened.drpc.execute("count", "dog"),
+            lambda: opened.asOfTxid,
+        ]
+        for read in reads:
+            wait_until(lambda read=read: isinstance(error_of(read), expected))  # type: ignore[misc]
+
+
+def error_of(read: Callable[[], object]) -> BaseException | None:
+    """Return the error, or the cause of a DRPC error, that a read raises."""
+    try:
+        read()
+    except TridentError as error:
+        return error if isinstance(error, StateError) else error.__cause__
+    return None
 
 
 def test_a_batch_that_the_states_hold_and_the_log_has_not_committed_is_not_shown(

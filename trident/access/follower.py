@@ -6,9 +6,10 @@ import time
 from collections.abc import Sequence
 
 from trident.access.replica import MemoryReplica
-from trident.base.errors import LogError, StateError, StateNotFollowedError
+from trident.base.errors import LogError, StateError, StateNotFollowedError, StateRecoveringError
 from trident.base.forked_child import in_child
 from trident.base.waiting import Flag
+from trident.log.protocol import LogAbsentError
 from trident.reads.commit_gate import CommitGate
 
 logger = logging.getLogger(__name__)
@@ -60,13 +61,19 @@ class GroupFollower:
     def check(self) -> None:
         """Raise StateError if the states must not be read, because one of them was dropped, is lost or is not followed.
 
-        If only the log cannot be reached, they can be read as of the last batch that was seen.
+        If only the log cannot be reached, they can be read as of the last batch that was seen. A log that is not there
+        any more is another matter: a reset removes it.
         """
         if self._forked:
             with self._starting:
                 if self._forked:
                     self._thread, self._forked = self._started(), False
         error = self.error
+        if isinstance(error, LogAbsentError):
+            raise StateRecoveringError(
+                f"group {self._group!r} is followed no further than txid {self.committed}: {error}. The topology was "
+                f"reset, or its checkpoint was moved: open the topology again, or bring the log back"
+            ) from error
         if isinstance(error, LogError):
             return
         if isinstance(error, StateError):

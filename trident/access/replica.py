@@ -110,10 +110,11 @@ class MemoryReplica:
         return last
 
     def check(self) -> None:
-        """Raise StateEndedError if the log's batch at the copy's txid is not the batch that the copy applied."""
+        """Raise StateEndedError if the state was dropped, or if the log has another batch than the copy applied."""
         with self._lock:
             self.reachable()
             self._check_history()
+            self._read_manifest()
 
     def follow(self, upTo: int | None) -> int:
         """Update the copy up to the batch `upTo`, which must be committed, and return the copy's txid; see `committed`.

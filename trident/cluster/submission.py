@@ -36,7 +36,7 @@ from trident.configuration.options_elsewhere import elsewhere
 from trident.configuration.places import folder
 from trident.configuration.start_options import OUTSIDE
 from trident.log import RedisLog
-from trident.log.redis_log import LogAbsentError
+from trident.log.protocol import LogAbsentError
 from trident.log.snapshot_home import NoHome
 from trident.plan.guarantee import check_exactly_once
 from trident.plan.hints import named_hints

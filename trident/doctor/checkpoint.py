@@ -73,7 +73,7 @@ def _folder_of(case: Case) -> Path | None:
 
 def _open(case: Case, where: Path | None) -> LogReading | None:
     """Open the topology's log read-only; None if there is none yet."""
-    from trident.log.redis_log import LogAbsentError
+    from trident.log.protocol import LogAbsentError
 
     if case.log is not None:
         try:

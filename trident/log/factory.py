@@ -76,7 +76,8 @@ class RedisLog:
 
     def open_to_drop(self, topology: str) -> "RedisTransactionLog | None":
         """Open a topology's log, of any version, in order to take and drop it; return None if there is no log."""
-        from trident.log.redis_log import LogAbsentError, RedisTransactionLog
+        from trident.log.protocol import LogAbsentError
+        from trident.log.redis_log import RedisTransactionLog
 
         try:
             return RedisTransactionLog(

@@ -19,6 +19,10 @@ class LogBusyError(LogError):
     """Another process holds the file's lock and does not release it. It may be suspended in the middle of a write."""
 
 
+class LogAbsentError(LogError):
+    """There is no log in this place: the topology was reset or never started, or its folder or server is another."""
+
+
 @dataclass(frozen=True, slots=True)
 class Birth:
     """The beginning of a state: it has every batch of its group after `txid`.

@@ -40,7 +40,7 @@ from trident.base.redis_address import Address
 from trident.log.base import LogBase, batch_checksum, compact, holder_text, trim_until
 from trident.log.frozen_results import FrozenOutput, folder_of
 from trident.log.group_records import AttemptRecord, History, Positions
-from trident.log.protocol import BatchRecord, Birth, Members, OutputProgress, StreamRecord
+from trident.log.protocol import BatchRecord, Birth, LogAbsentError, Members, OutputProgress, StreamRecord
 from trident.log.redis_server import CREATE, TAKE, LogServer
 from trident.log.redis_write_request import WriteRequest
 from trident_state.redis.wire import bulks, call, command
@@ -54,10 +54,6 @@ _AT_ONCE = 500
 """The number of batches that one write of a trim deletes. Other clients wait while a script runs."""
 
 Fields = dict[str, bytes]
-
-
-class LogAbsentError(LogError):
-    """The server has no log under the keys of this topology."""
 
 
 class RedisTransactionLog(LogBase):

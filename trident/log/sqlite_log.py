@@ -25,7 +25,7 @@ from trident.base.sqlite_files import FileIdentity, files_of, identities, identi
 from trident.log.base import LogBase, batch_checksum, compact, holder_text, trim_until
 from trident.log.frozen_results import FrozenOutput
 from trident.log.group_records import AttemptRecord, History, Positions
-from trident.log.protocol import BatchRecord, Birth, LogBusyError, Members, OutputProgress
+from trident.log.protocol import BatchRecord, Birth, LogAbsentError, LogBusyError, Members, OutputProgress
 
 FORMAT = "trident log 6"
 _CHECK_UP_TO = 64 << 20
@@ -607,7 +607,7 @@ def _read_only(path: Path, query: str, values: tuple[Any, ...]) -> list[Any]:
     while True:
         identity = identity_of(path)
         if identity is None:
-            raise LogError(f"there is no log {path}")
+            raise LogAbsentError(f"there is no log {path}")
         before, alone = _stamp(path), not wal_of(path).exists()
         with contextlib.closing(_opened(path, "immutable=1" if alone else "mode=ro")) as db:
             rows = db.execute(query, values).fetchall()
