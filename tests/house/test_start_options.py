@@ -1,6 +1,7 @@
 """The options of a start are declared once: every other place that names them follows, or is compared here."""
 
 import ast
+import functools
 import re
 from pathlib import Path
 from typing import get_type_hints
@@ -79,6 +80,7 @@ def test_an_option_is_declared_in_one_file_and_described_in_another(option: str)
     assert found == {DECLARED, DESCRIBED}
 
 
+@functools.cache
 def _declared(path: Path) -> set[str]:
     """Return the names that a module declares with a default, or describes in the list of a docstring."""
     found: set[str] = set()

@@ -49,7 +49,7 @@ def test_each_timer_fires_once_over_killed_drivers_and_their_standbys(
     with ExitStack() as drivers:
         active = drivers.enter_context(driver(tmp_path, place))
         until(active, "stands by")
-        for _ in range(3):
+        for _ in range(2):
             until(active, "active")
             standby = drivers.enter_context(driver(tmp_path, place))
             until(standby, "stands by")
