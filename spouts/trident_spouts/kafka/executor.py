@@ -68,7 +68,7 @@ class KafkaExecutor(SpoutExecutor):
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
         until = None if self._end is None else from_metadata(self._end())
-        topics = self._planner.next(from_metadata(previous), budget, until)
+        topics = self._planner.next(None if previous is None else from_metadata(previous), budget, until)
         return None if topics is None else to_metadata(topics)
 
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:

@@ -78,19 +78,23 @@ class Planner:
         self.measured: tuple[Offsets, Offsets] = ({}, {})
         """The offsets at which this run began with each partition, and the partition's end at the last plan."""
 
-    def next(self, previous: Topics, budget: Budget = NO_LIMIT, until: Topics | None = None) -> Topics | None:
-        """Return the ranges of the batch that follows `previous`; None if there is nothing new.
+    def next(self, before: Topics | None, budget: Budget = NO_LIMIT, until: Topics | None = None) -> Topics | None:
+        """Return the ranges of the batch that follows the batch `before`; None if there is nothing new.
+
+        If `before` is None, the stream has no batch yet. A stream without topics has one that names none: topics that
+        match its pattern from then on are read from their beginning.
 
         With `until`, the position of another reader, its topics are read up to there, from where it began.
 
         The first batch of a stream that begins at the end, or at a time, may be empty; it is frozen to record the start
         of the stream. Raises DataLossError if unread offsets are lost.
         """
+        first, previous = before is None, before or {}
         topics, ends = self._look(previous) if until is None else self._look_again(previous, until)
         if not self._compared:
             self._cluster_id = self._cluster.id()
             self._evidence.hold(previous)
-        positions, losses = self._positions(previous, topics, ends)
+        positions, losses = self._positions(previous, topics, ends, first)
         if until is not None:
             losses += self._check_reread(until, previous, positions, topics, ends)
         losses += self._check_ends(positions, ends)
@@ -102,9 +106,9 @@ class Planner:
         away = {name: range_ for name, range_ in previous.items() if not self.reads(name)}
         plan = self._cut(positions, ends, budget) | {name: at._replace(starts=at.ends) for name, at in away.items()}
         plan = noted(dict(sorted(plan.items())), worst([self._losses.passed, _passed(previous)]))
-        return plan if self._advances(plan, previous, losses if until is None else []) else None
+        return plan if self._advances(plan, first, losses if until is None else []) else None
 
-    def _advances(self, plan: Topics, previous: Topics, losses: list[Loss]) -> bool:
+    def _advances(self, plan: Topics, first: bool, losses: list[Loss]) -> bool:
         """Return whether a plan is to be frozen: it has messages, or says where the stream is now."""
         if any(range_.starts != range_.ends for range_ in plan.values()):
             return True
@@ -113,7 +117,7 @@ class Planner:
             return bool(plan)
         # As long as nothing was read, the next start finds "earliest" and given offsets again.
         keeps_its_place = self._starting == "earliest" or isinstance(self._starting, Mapping)
-        return bool(plan) and not previous and not keeps_its_place
+        return first and not keeps_its_place
 
     def _check_reread(
         self,
@@ -210,14 +214,17 @@ class Planner:
     # --- the positions ---------------------------------------------------------------------------------------------
 
     def _positions(
-        self, previous: Topics, topics: Mapping[str, Topic], ends: Offsets
+        self, previous: Topics, topics: Mapping[str, Topic], ends: Offsets, first: bool
     ) -> tuple[dict[str, Position], list[Loss]]:
-        """Return the position of each topic after the batch `previous`, and the losses of deleted topics."""
+        """Return the position of each topic after the batch `previous`, and the losses of deleted topics.
+
+        `first` says whether the stream has no batch at all.
+        """
         gone = [name for name in previous if self.reads(name) and name not in topics]
         losses = [self._gone_loss(name, previous[name], None) for name in gone]
         fresh = {name: topic for name, topic in topics.items() if name not in previous}
         positions = self._begun_before(fresh)
-        positions |= self._beginnings({n: t for n, t in fresh.items() if n not in positions}, not previous)
+        positions |= self._beginnings({n: t for n, t in fresh.items() if n not in positions}, first)
         for name, topic in topics.items():
             before = previous.get(name)
             if before is None:
@@ -227,8 +234,8 @@ class Planner:
             else:
                 losses.append(self._gone_loss(name, before, topic))
                 self._evidence.forget(name)
-                first = self._first("latest" if self._losses.policy == "latest" else "earliest", {name: topic})
-                positions[name] = first[name]
+                policy: StartingOffsets = "latest" if self._losses.policy == "latest" else "earliest"
+                positions[name] = self._first(policy, {name: topic})[name]
         return positions, losses
 
     def _continues(self, before: TopicRange, topic: Topic) -> bool:

@@ -11,9 +11,10 @@ import pytest
 
 from tests.spouts.kafka.reads import drained, emitted, planned, read, values
 from tests.support.kafka import PASSWORD, KafkaBroker, self_signed
-from trident import TridentTopology
+from trident import Count, TridentTopology
 from trident.errors import MalformedInputError, SourceUnreadableError, TopologyError
 from trident.spouts import KafkaSpout
+from trident.state import MemoryMapState
 from trident.testing import TestOutput
 from trident.testing.local import start_local
 from trident_spouts.executor import ReadSoFar
@@ -163,6 +164,36 @@ def test_topics_of_a_pattern_are_read_when_they_appear(kafka: KafkaBroker, topic
     executor.close()
 
 
+@pytest.mark.parametrize("starting", ["latest", datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)])
+def test_a_stream_without_topics_has_begun(kafka: KafkaBroker, topic: str, starting: Any) -> None:
+    """Another program reads a topic that appeared while no program ran."""
+    spout = KafkaSpout(kafka.servers, pattern=f"{topic}-.*", startingOffsets=starting)
+    executor = spout.open()
+    first = planned(executor)
+    assert first == {} and emitted(executor, first).arrow().num_rows == 0
+    assert planned(executor, first) is None
+    executor.close()
+    kafka.send(kafka.create(f"{topic}-1"), "a", timestamp=1)
+    assert drained(spout.open(), first)[0] == ["a"]
+
+
+def test_a_topology_keeps_that_its_stream_without_topics_has_begun(
+    kafka: KafkaBroker, topic: str, tmp_path: Path
+) -> None:
+    def run() -> dict[Any, Any]:
+        topology, spout = TridentTopology(), KafkaSpout(kafka.servers, pattern=f"{topic}-.*", startingOffsets="latest")
+        topology.newStream("s", spout).groupBy("value").persistentAggregate(
+            MemoryMapState.opaque(), Count(), "n", name="counts"
+        )
+        with start_local(topology, name="t", checkpointLocation=tmp_path) as running:
+            running.processAllAvailable(timeout=20)
+            return dict(running.state("counts").items())
+
+    assert run() == {}
+    kafka.send(kafka.create(f"{topic}-1"), "a")
+    assert run() == run() == {b"a": 1}
+
+
 def test_a_stream_that_reads_other_topics_keeps_its_place_in_the_former_ones(kafka: KafkaBroker, topic: str) -> None:
     one, two = kafka.create(f"{topic}-1"), kafka.create(f"{topic}-2")
     kafka.send(one, "ab")
@@ -245,13 +276,14 @@ def test_a_batch_shares_its_limit_among_partitions(kafka: KafkaBroker, topic: st
 
 
 @pytest.mark.parametrize("many", [100, pytest.param(1000, marks=pytest.mark.soak)])
-def test_the_number_of_requests_is_the_same_for_many_partitions(kafka: KafkaBroker, topic: str, many: int) -> None:
+def test_the_number_of_requests_does_not_grow_with_the_partitions(kafka: KafkaBroker, topic: str, many: int) -> None:
+    """Among those of a plan are some of the opening, whose statistics come late, and a refresh of the metadata."""
     kafka.create(f"{topic}-1", 10)
     kafka.create(f"{topic}-2", many)
     kafka.send(f"{topic}-1", "a", 9)
     kafka.send(f"{topic}-2", "a", many - 1)
     sent = [requests_of_a_plan(kafka, name) for name in (f"{topic}-1", f"{topic}-2")]
-    assert sent[0] == sent[1] and 0 < sum(sent[0].values()) <= 4, f"requests of one plan: {sent}"
+    assert all(0 < sum(each.values()) <= 8 for each in sent), f"requests of one plan: {sent}"
 
 
 def requests_of_a_plan(kafka: KafkaBroker, topic: str) -> Counter[str]:
