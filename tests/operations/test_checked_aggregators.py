@@ -91,11 +91,13 @@ def beside_others(stream: Stream, aggregator: object) -> None:
 
 
 Use = Callable[[Stream, object], None]
+TOPOLOGIES: list[TridentTopology] = []
 
 
 def run(use: Use, aggregator: object, tmp_path: Path) -> dict[Any, Any]:
     """Run the words through one use of an aggregator, and return what its state holds."""
     topology = TridentTopology()
+    TOPOLOGIES.append(topology)
     use(topology.newStream("s", FixedBatchSpout("k string, n long", BATCHES)), aggregator)
     with topology.start(name="t", checkpointLocation=tmp_path, engine="embedded", maxAttempts=1) as running:
         running.processAllAvailable(timeout=60)
@@ -104,6 +106,78 @@ def run(use: Use, aggregator: object, tmp_path: Path) -> dict[Any, Any]:
 
 def named(each: object) -> str:
     return getattr(each, "__name__", type(each).__name__)
+
+
+class SharedList(Last):
+    outputType = "array<long>"
+    values: list[Any] = []  # noqa: RUF012
+
+    def init(self) -> Any:
+        return self.values
+
+    def reduce(self, curr: Any, tuple: Any) -> Any:
+        curr.append(tuple.n)
+        return curr
+
+
+class SharedState:
+    outputTypes = "n long"
+    seen: dict[Any, Any] = {}  # noqa: RUF012
+
+    def init(self, batch: Any, collector: Any) -> Any:
+        return self.seen
+
+    def aggregate(self, state: Any, tuple: Any, collector: Any) -> None:
+        state[tuple.n] = state.get(tuple.n, 0) + 1
+
+    def complete(self, state: Any, collector: Any) -> None:
+        collector.emit([len(state)])
+
+
+class SharedBuffer:
+    def init(self, collector: Any, group: Any) -> Any:
+        return SharedList.values
+
+    def execute(self, state: Any, stream: int, group: Any, tuple: Any, collector: Any) -> None:
+        state.append(tuple)
+
+    def complete(self, state: Any, group: Any, collector: Any) -> None:
+        collector.emit([len(state)])
+
+
+def several(stream: Stream, aggregator: object) -> None:
+    grouped = [stream.groupBy("k"), stream.filter(lambda t: t.n != 2).groupBy("k")]
+    several: Any = aggregator
+    reduced = TridentTopology.multiReduce(TOPOLOGIES[-1], grouped, ["n", "n"], several, "m long")
+    reduced.foreachArrow(lambda *_: None, name="o")
+
+
+def emitting(stream: Stream, aggregator: object) -> None:
+    stream.groupBy("k").aggregate("n", aggregator, "m long").foreachArrow(lambda *_: None, name="o")
+
+
+def emitting_windows(stream: Stream, aggregator: object) -> None:
+    stream.window(SlidingCountWindow(1, 1), "n", aggregator, "m long").foreachArrow(lambda *_: None, name="o")
+
+
+@pytest.mark.parametrize(
+    ("use", "aggregator", "kind"),
+    [
+        (kept, SharedList(), "list"),
+        (per_batch, SharedList(), "list"),
+        (per_window, SharedList(), "list"),
+        (emitting, SharedState(), "dict"),
+        (emitting_windows, SharedState(), "dict"),
+        (several, SharedBuffer(), "list"),
+    ],
+    ids=named,
+)
+def test_one_object_from_each_init_fails_the_batch(use: Use, aggregator: object, kind: str, tmp_path: Path) -> None:
+    with pytest.raises((BatchFailedError, UserFunctionError)) as failed:
+        run(use, aggregator, tmp_path)
+    told = f"{failed.value} {failed.value.__cause__}"
+    assert f"{named(aggregator)} (test_checked_aggregators.py:" in told
+    assert f"returned the same {kind} from two calls of init" in told
 
 
 @pytest.mark.parametrize("aggregator", [WithoutReturn(), InitWithoutReturn(), ReduceWithoutReturn()], ids=named)

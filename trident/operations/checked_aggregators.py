@@ -1,7 +1,8 @@
-"""Calls of users' aggregators, with a check for the most common mistake: a method without ``return``.
+"""Calls of users' aggregators, with checks for two common mistakes.
 
-None as an accumulator means that a key has no value. So a ``combine`` that returns None would silently delete the
-value.
+A method without ``return``: None as an accumulator means that a key has no value, so a ``combine`` that returns None
+would silently delete the value. And an ``init`` that returns a list of the class or module each time: what is changed
+in place for one group would be in the values of all others, and in those of the next batch.
 """
 
 import dis
@@ -21,8 +22,42 @@ from trident.operations.annotations import may_be_none
 _WAY_OUT = "return the value, or annotate it as '-> ... | None' if it may be null"
 
 
-class GaveNothingError(TypeError):
+class WrongValueError(TypeError):
+    """A method of an aggregator returned a value that cannot be meant. The text begins with a verb."""
+
+
+class GaveNothingError(WrongValueError):
     """A method of an aggregator returned None for values that are not None."""
+
+
+class SharedValueError(WrongValueError):
+    """Two calls of an aggregator's init returned one object that can change, such as a list."""
+
+
+class SeparateValues:
+    """An aggregator's `init`. A call raises SharedValueError if it returns the list of the call before, or the like.
+
+    >>> init = SeparateValues(lambda: [0])
+    >>> init(), init()
+    ([0], [0])
+    """
+
+    __slots__ = ("_init", "_last")
+
+    def __init__(self, init: Callable[..., Any]) -> None:
+        self._init = init
+        self._last: Any = None
+
+    def __call__(self, *arguments: Any) -> Any:
+        value = self._init(*arguments)
+        if value is self._last and type(value).__hash__ is None:
+            kind = type(value).__name__
+            raise SharedValueError(
+                f"returned the same {kind} from two calls of init, so that the groups would share their values: make a "
+                f"new {kind} in each call"
+            )
+        self._last = value  # as long as it is kept, a new object is another one
+        return value
 
 
 def check_returns(method: Callable[..., Any], step: Step) -> None:

@@ -23,7 +23,7 @@ from trident.compiler.columns.columns import Column, Columns, concat, made_tuple
 from trident.compiler.columns.function_errors import Where, short
 from trident.compiler.columns.key_numbers import KeyNumbers
 from trident.operations.aggregators import Emitting, PandasAggregation, Reduction
-from trident.operations.checked_aggregators import reduce_value
+from trident.operations.checked_aggregators import SeparateValues, reduce_value
 from trident.operations.tuples import tuple_type
 
 
@@ -201,10 +201,11 @@ class _ReduceRun:
     def __init__(self, member: ReduceMember) -> None:
         self._member = member
         self._make = tuple_type(member.where.inputs)
+        self._init = SeparateValues(member.reduction.aggregator.init)
         self._values: list[Any] = []
 
     def grow(self, count: int) -> None:
-        init = self._member.reduction.aggregator.init
+        init = self._init
         with self._member.where.calling("init()"):
             self._values.extend(init() for _ in range(count - len(self._values)))
 
@@ -235,11 +236,12 @@ class _EmitRun:
         self._member = member
         self._batch = batch
         self._make = tuple_type(member.where.inputs)
+        self._init = SeparateValues(member.emitting.aggregator.init)
         self._outputs = arrow_schema(member.emitting.outputs)
         self._groups: list[tuple[Any, ListCollector]] = []
 
     def grow(self, count: int) -> None:
-        init, names = self._member.emitting.aggregator.init, self._outputs.names
+        init, names = self._init, self._outputs.names
         with self._member.where.calling("init()"):
             while len(self._groups) < count:
                 collector = ListCollector(names)

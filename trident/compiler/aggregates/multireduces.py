@@ -13,15 +13,15 @@ import pyarrow as pa
 from trident.base.callsite import CallSite
 from trident.base.errors import FailedException, UserFunctionError
 from trident.base.never_run import check_ran
-from trident.base.short_texts import raised
 from trident.base.types import arrow_schema, select
 from trident.compiler.columns.calls import ListCollector, output_table
 from trident.compiler.columns.columns import Column, Columns, concat, made_tuples
-from trident.compiler.columns.function_errors import Calling, Where, short
+from trident.compiler.columns.function_errors import Calling, Where, described, short
 from trident.compiler.columns.kernels import Work
 from trident.compiler.columns.key_numbers import KeyNumbers
 from trident.compiler.columns.lifecycle import prepared
 from trident.compiler.columns.partitions import PARTITION, by_fields, parts
+from trident.operations.checked_aggregators import SeparateValues
 from trident.operations.context import OperationContext
 from trident.operations.functions import Call, Operation
 from trident.operations.tuples import tuple_type
@@ -73,6 +73,7 @@ class PartitionReducer:
         self._spec = spec
         self._collector = ListCollector(spec.outputs.names)
         self._completed = False
+        self._init = SeparateValues(spec.reducer.init)
         self._states: list[Any] = []
         self._groups: list[tuple[Any, ...]] = []
         self._index = KeyNumbers(spec.keys.types)
@@ -128,7 +129,7 @@ class PartitionReducer:
     def _add_state(self, values: tuple[Any, ...]) -> None:
         group = (self._group(values),) if self._spec.groups else ()
         try:  # not `Calling`: there may be as many groups as tuples, and entering a context costs more than most inits
-            self._states.append(self._spec.reducer.init(self._collector, *group))
+            self._states.append(self._init(self._collector, *group))
         except FailedException:
             raise
         except (Exception, SystemExit) as cause:
@@ -137,7 +138,7 @@ class PartitionReducer:
 
     def _failed(self, cause: BaseException, method: str, group: tuple[Any, ...]) -> UserFunctionError:
         of = f" of group {short(tuple(group[0]))}" if group else ""
-        return self._spec.where().error(f"{raised(cause)} in {method}(){of}", cause)
+        return self._spec.where().error(f"{described(cause)} in {method}(){of}", cause)
 
 
 # --- the embedded engine ----------------------------------------------------------------------------------------

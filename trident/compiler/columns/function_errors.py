@@ -19,7 +19,7 @@ from trident.base.errors import FailedException, StateBehindError, TridentError,
 from trident.base.outages import is_away
 from trident.base.short_texts import error_text, raised, short_repr
 from trident.base.values import NotAccepted
-from trident.operations.checked_aggregators import GaveNothingError
+from trident.operations.checked_aggregators import WrongValueError
 
 _MARK = "TRIDENT-FAILURE "
 _PYSPARK = os.path.join("", "pyspark", "sql", "")
@@ -112,8 +112,8 @@ class Calling:
 
 
 def described(cause: BaseException) -> str:
-    """Return the words with which an error describes a failed call: it raised, or gave None for values."""
-    if isinstance(cause, GaveNothingError):
+    """Return the words with which an error describes a failed call: it raised, or gave a value that cannot be meant."""
+    if isinstance(cause, WrongValueError):
         return str(cause)
     return raised(cause)
 

@@ -21,7 +21,7 @@ from trident.compiler.columns.function_errors import Where, reason, typed
 from trident.compiler.columns.key_numbers import KeyNumbers
 from trident.compiler.states.overlay import MapOverlay, Overlay, Stored, ValueOverlay
 from trident.compiler.states.shapes import shape_of
-from trident.operations.checked_aggregators import reduce_value
+from trident.operations.checked_aggregators import SeparateValues, reduce_value
 from trident.operations.functions import Updating
 from trident.operations.tuples import tuple_type
 from trident.plan.nodes import PartitionPersist, PersistentReduce
@@ -79,6 +79,7 @@ def reducer_update(step: PersistentReduce) -> RunUpdate:
     where = Where(step.step, step.reduction.site, step.inputs)
     leaving = shape.keys.append(pa.field(output, shape.value))
     maker, reducer = tuple_type(step.inputs), step.reduction.aggregator
+    init = SeparateValues(reducer.init)
 
     def update(table: pa.Table, stored: Stored, txid: int) -> Updated:
         tuples = entering(table, fields)
@@ -92,7 +93,7 @@ def reducer_update(step: PersistentReduce) -> RunUpdate:
         rows = made_tuples(maker, lists, tuples.rows)
         row = 0
         with where.calling_rows(lists, lambda: row):
-            values = [reducer.init() if value is None else value for value in values]
+            values = [init() if value is None else value for value in values]
             for row, (number, inputs) in enumerate(zip(numbers, rows, strict=True)):  # noqa: B007
                 values[number] = reduce_value(reducer, values[number], inputs)
         return Updated(keys.plus({output: _value(where, values, shape.value)}).table(leaving), None)

@@ -15,7 +15,7 @@ from trident.compiler.columns.columns import Column, Columns
 from trident.compiler.columns.function_errors import Where
 from trident.compiler.states.shapes import nullable
 from trident.operations.bundles import bundle_of
-from trident.operations.checked_aggregators import checked_combine, checked_init, reduce_value
+from trident.operations.checked_aggregators import SeparateValues, checked_combine, checked_init, reduce_value
 from trident.operations.window_aggregators import Windowing
 from trident.plan.nodes import Window, WindowPanes
 
@@ -89,7 +89,7 @@ def _combining(windowing: Windowing) -> _Run:
 
 
 def _reducing(windowing: Windowing) -> _Run:
-    init, reduce = windowing.aggregator.init, partial(reduce_value, windowing.aggregator)
+    init, reduce = SeparateValues(windowing.aggregator.init), partial(reduce_value, windowing.aggregator)
     present = presenting(windowing)
 
     def run(rows: Rows, number: int, at: list[int]) -> list[tuple[Any, ...]]:
@@ -103,10 +103,11 @@ def _reducing(windowing: Windowing) -> _Run:
 
 def _aggregating(windowing: Windowing) -> _Run:
     aggregator, names = windowing.aggregator, windowing.outputs.names
+    init = SeparateValues(aggregator.init)
 
     def run(rows: Rows, number: int, at: list[int]) -> list[tuple[Any, ...]]:
         collector = ListCollector(names)
-        value = aggregator.init(number, collector)
+        value = init(number, collector)
         for at[0], row in enumerate(rows):  # noqa: B020
             aggregator.aggregate(value, row, collector)
         check_ran(aggregator.complete(value, collector), "write collector.emit([...])")
