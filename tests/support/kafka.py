@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
     NewPartitions,
+    OffsetSpec,
     ResourceType,
     ScramCredentialInfo,
     ScramMechanism,
@@ -201,8 +202,28 @@ class KafkaBroker(Broker):
         """Return the values of all committed messages of a topic."""
         return [message.value() for message in self.messages(topic)]
 
+    def _await_markers(self, topic: str) -> None:
+        """Wait until ended transactions are readable: a commit returns before its marker is in the topic.
+
+        A transaction that a test left open is never readable, so the wait is short.
+        """
+        partitions = self.admin.list_topics(topic, timeout=10).topics[topic].partitions
+        spec: Any = OffsetSpec
+        latest: Any = {TopicPartition(topic, partition): spec.latest() for partition in partitions}
+        deadline = time.monotonic() + 2
+        while time.monotonic() < deadline:
+            ends = [
+                {at.partition: future.result().offset for at, future in found.items()}
+                for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
+                for found in [self.admin.list_offsets(latest, isolation_level=level)]
+            ]
+            if ends[0] == ends[1]:
+                return
+            time.sleep(0.02)
+
     def messages(self, topic: str) -> list[Any]:
         """Return all committed messages of a topic."""
+        self._await_markers(topic)
         config = {"bootstrap.servers": self.servers, "group.id": "test", "enable.partition.eof": True}
         # Else the broker waits for half a second before it says that a partition has no more.
         consumer = Consumer({**config, "isolation.level": "read_committed", "fetch.wait.max.ms": 10})

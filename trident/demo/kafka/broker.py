@@ -17,7 +17,7 @@ from trident.demo.artifacts import java
 from trident.demo.kafka.artifacts import broker_jars
 from trident.demo.ports import free_port
 
-_START_SECONDS = 60
+_START_SECONDS = 120
 _CONTROLLER = "CONTROLLER"
 
 
