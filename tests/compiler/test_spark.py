@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from tests.compiler.functions import CountedCalls, Longest, Tally, Waiter, an_hour_later, split
 from tests.compiler.stage_runner import STATE, OnSpark, emission, results, rows, run, stream
-from trident import Count, Debug, FilterNull, Max, Sum, TridentTopology, expr
+from trident import Count, Debug, FilterNull, Max, Sum, TopK, TridentTopology, expr
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import (
     AttemptCancelledError,
@@ -30,6 +30,7 @@ from trident.base.types import parse_schema
 from trident.compiler.arrow.engine import ArrowEngine
 from trident.compiler.layout import layout, stage_ends
 from trident.compiler.program import Group
+from trident.compiler.spark.aggregates import merged_by_key
 from trident.compiler.spark.engine import SparkEngine
 from trident.compiler.spark.inputs import stage_input
 from trident.compiler.spark.lowering import Lowering
@@ -476,6 +477,36 @@ def test_a_batchs_size_changes_how_it_runs_and_not_what_it_is(
         "lines": [(200,)],
     }
     assert found.rows == 200
+
+
+@pytest.mark.parametrize("aggregator", [Longest(), TopK(1)], ids=lambda each: type(each).__name__)
+def test_the_driver_merges_accumulators_that_were_few_before(
+    on_spark: OnSpark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, aggregator: Any
+) -> None:
+    """Python's accumulators too, by columns or value by value, if they have few bytes."""
+    for name, value in (("SMALL_ROWS", 10), ("SMALL_SECONDS", 0.0)):
+        monkeypatch.setattr(f"trident.compiler.spark.sessions.{name}", value)
+    shuffled: list[object] = []
+
+    def noted(*given: Any) -> Any:
+        shuffled.append(given)
+        return merged_by_key(*given)
+
+    monkeypatch.setattr("trident.compiler.spark.lowering.merged_by_key", noted)
+    topology = TridentTopology()
+    words = stream(topology, "word string, n long", [])
+    words.groupBy("n").persistentAggregate(STATE, "word", aggregator, "found", name="found")
+    group = one_group(topology)
+    given = emission("word string, n long", *[("cow"[: n % 4], n % 3) for n in range(60)])
+    slot, found = on_spark.slot(group), []
+    for turn, most in enumerate((None, None, 0)):
+        if most is not None:
+            monkeypatch.setattr("trident.compiler.spark.sessions.MERGE_BYTES", most)
+        for _ in range(1 if most is None else 2):
+            done = slot.run(group.stages[0], {group.spouts[0]: given}, ATTEMPT, tmp_path / f"{turn}-{len(found)}")
+            found.append((len(shuffled), rows(done.results["found"])))
+    assert [count for count, _ in found] == [1, 1, 1, 2], "by executors at first, and again behind a large result"
+    assert all(result == found[0][1] for _, result in found) and len(found[0][1]) == 3
 
 
 @pytest.mark.connect

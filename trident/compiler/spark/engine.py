@@ -309,14 +309,16 @@ class SparkSlot:
                 f"the Python log may say why. Put the checkpointLocation on a disk that all machines share, give a "
                 f"filesLocation that they reach, or declare the state with writers='auto'"
             )
-        few = self._sizes.few(name, stage)
+        expected = self._sizes.accumulators(name, stage)
         written = large if files else frozenset[str]()
         signal = None if self._signal is None else self._signal.of(self._job.number)
         # The name has the job's number, because a thorough second run of a stage must not count the reports of its
         # first run.
         ledger = self._engine.ledger(f"{attempt} of stage {stage.number}, job {self._job.number}")
         reports = Reports(signal, letters, ledger, self._steps.meter)
-        job = StageJob(stage, stage_layout, self._learned, files, written, few, attempt.txid, reports, thorough, sql)
+        job = StageJob(
+            stage, stage_layout, self._learned, files, written, expected, attempt.txid, reports, thorough, sql
+        )
         repeatable = not large and ledger is None and stage_layout is self._layouts[stage.number]
         repeatable &= sql or stage.number not in self._in_sql  # a kept plan has the functions in SQL
         with active_session_kept(self.session):

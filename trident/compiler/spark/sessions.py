@@ -40,8 +40,8 @@ TINY_ROWS = 5_000
 saves."""
 
 
-DRIVER_MERGE_ROWS = 200_000
-"""The most accumulators that the driver merges faster than a shuffle and its tasks do."""
+MERGE_BYTES = 16 << 20
+"""The most bytes of accumulators that the driver collects from all tasks in order to merge them."""
 
 RELEASE_SECONDS = 5.0
 """The most seconds to wait for a Connect server when a session is released."""
@@ -364,10 +364,10 @@ class Sizes:
         """Return the outputs with a last result that was too large to be collected on the driver."""
         return self._large.get((group, stage.number), frozenset())
 
-    def few(self, group: str, stage: "Stage") -> frozenset[str]:
-        """Return the outputs whose last result had so few rows that all accumulators may be collected on the driver."""
+    def accumulators(self, group: str, stage: "Stage") -> Mapping[str, int]:
+        """Return the most accumulators of all tasks, by each output's last result, for outputs of a few megabytes."""
         rows = self._rows.get((group, stage.number), {})
-        return frozenset(name for name, count in rows.items() if count * self._tasks <= DRIVER_MERGE_ROWS)
+        return {name: count * self._tasks for name, count in rows.items()}
 
     def ran(self, group: str, stage: "Stage", result: "StageResult", seconds: float) -> None:
         """Remember the time and the sizes of a batch's results."""
@@ -379,7 +379,8 @@ class Sizes:
                 too_large = sum(file.bytes for file in outcome.files) * _LZ4_RATIO > self._inline
             if too_large:
                 large.add(name)
-        rows = {name: outcome.num_rows for name, outcome in result.results.items() if isinstance(outcome, pa.Table)}
+        tables = {name: outcome for name, outcome in result.results.items() if isinstance(outcome, pa.Table)}
+        rows = {name: table.num_rows for name, table in tables.items() if table.nbytes * self._tasks <= MERGE_BYTES}
         with self._lock:
             self._seconds[group, stage.number] = seconds
             self._large[group, stage.number] = frozenset(large)

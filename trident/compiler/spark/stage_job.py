@@ -8,7 +8,8 @@ from pyspark.sql import SparkSession
 
 from trident.base.types import arrow_schema, select, spark_schema
 from trident.base.values import conform
-from trident.compiler.aggregates.folds import arrow_can_merge, merge_partials
+from trident.compiler.aggregates.column_combiners import combines_columns
+from trident.compiler.aggregates.folds import FoldSpec, arrow_can_merge, merge_partials
 from trident.compiler.aggregates.specs import fold_spec
 from trident.compiler.layout import StageLayout, end_of
 from trident.compiler.program import Output, Stage
@@ -32,6 +33,19 @@ _NOTHING = pa.schema([pa.field("nothing", pa.int32())])
 """The fields of an effect, whose output has no rows."""
 
 
+ARROW_ROWS, COLUMN_ROWS, VALUE_ROWS = 200_000, 20_000, 2_000
+"""The most accumulators that the driver merges faster than a shuffle and its tasks do: by Arrow's grouping, column by
+column, and value by value."""
+
+
+def _merged_soon(spec: FoldSpec) -> int:
+    """Return the most accumulators of a fold that the driver merges faster than a shuffle does."""
+    if arrow_can_merge(spec):
+        return ARROW_ROWS
+    by_columns = all(member.aggregation.native or combines_columns(member.aggregation) for member in spec.members)
+    return (COLUMN_ROWS if by_columns else VALUE_ROWS) // len(spec.members)
+
+
 class StageJob:
     """One stage in one attempt: its DataFrames, which run as one job, and its results.
 
@@ -46,7 +60,7 @@ class StageJob:
         learned: Learned,
         files: FileFolder | None,
         large: frozenset[str],
-        few: frozenset[str],
+        expected: Mapping[str, int],
         txid: int,
         reports: Reports,
         thorough: bool,
@@ -63,7 +77,7 @@ class StageJob:
         self._learned = learned
         self._files = files
         self._large = large
-        self._few = few
+        self._expected = expected
         self._txid = txid
         self._results: dict[str, Result] = {}
         self._debug_tuples: list[DebugTuples] = []
@@ -174,10 +188,10 @@ class StageJob:
     def _merges_on_driver(self, node: PersistentAggregate, name: str) -> bool:
         """Return whether it is better to merge accumulators of several partitions on the driver.
 
-        In a small batch, or if there are few accumulators that Arrow can merge, that saves a shuffle and the tasks
-        after it; without group fields there is only one accumulator for each partition.
+        In a small batch, or if the driver merges the accumulators soon, that saves a shuffle and the tasks after it;
+        without group fields there is only one accumulator for each partition.
         """
-        few = name in self._few and arrow_can_merge(fold_spec(node))
+        few = name in self._expected and self._expected[name] <= _merged_soon(fold_spec(node))
         return (self._lower.profile.small or not node.group or few) and self._lower.folds_in_python(node)
 
     def _partials(self, output: Output, node: PersistentAggregate) -> Branch:
