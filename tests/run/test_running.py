@@ -143,17 +143,18 @@ def test_with_raises_what_the_topology_failed_with() -> None:
 
 
 def test_work_that_takes_too_long_is_cancelled_and_tried_again() -> None:
-    slow = [True]
+    slow, over = [True], threading.Event()
 
     def hang(line: str) -> Any:
         if slow[0]:
             slow[0] = False
-            time.sleep(0.5)
+            over.wait(30)
         yield from line.split()
 
     with start_local(word_count(function=hang), name="wc", messageTimeoutSecs=0.2, maxSpoutPending=1) as running:
         running.processAllAvailable(timeout=10)
         assert running.state("counts")["the"] == 4
+        over.set()
     failed = [e for e in running.recentProgress if e["event"] == "failed"]
     assert any(event["txid"] == 1 for event in failed)
 
