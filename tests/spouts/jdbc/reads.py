@@ -5,6 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tests.support.waiting import wait_until
 from trident.spouts import Budget, TransactionAttempt
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor
 
@@ -13,6 +14,13 @@ def planned(executor: SpoutExecutor, previous: Metadata = None, time: float = 0.
     """Return the metadata of the batch after `previous`, as the log gives it back."""
     plan = executor.plan(TransactionAttempt(1, 0, 1), previous, time, Budget(rows=rows))
     return json.loads(json.dumps(plan))
+
+
+def planned_soon(executor: SpoutExecutor) -> Any:
+    """Return the metadata of the first batch as soon as its rows are final: the server's vacuum may hold them back."""
+    found: list[Any] = []
+    wait_until(lambda: found.append(planned(executor)) or found[-1] is not None)  # type: ignore[func-returns-value]
+    return found[-1]
 
 
 def emitted(executor: SpoutExecutor, metadata: Metadata, attempt: int = 0) -> Emission:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.spouts.jdbc.reads import emitted, planned
+from tests.spouts.jdbc.reads import emitted, planned, planned_soon
 from tests.support.postgres import PostgresServer
 from trident.base.types import ddl
 from trident.errors import MalformedInputError, TypeDeclarationError
@@ -77,7 +77,7 @@ def test_every_value_is_read_as_the_database_has_it(postgres: PostgresServer, ta
     spout = JdbcSpout(postgres.url, table, orderBy="id")
     assert ddl(spout.schema) == ", ".join(["id int", *(f"{name} {kind}" for name, (_, kind, _) in TYPES.items())])
     executor = spout.open()
-    read = emitted(executor, planned(executor)).arrow().to_pylist()
+    read = emitted(executor, planned_soon(executor)).arrow().to_pylist()
     assert sorted(read, key=lambda row: row["id"]) == rows
     executor.close()
 
@@ -93,7 +93,7 @@ def test_the_settings_of_the_database_change_no_value(postgres: PostgresServer, 
     )
     try:
         executor = JdbcSpout(postgres.url, table, orderBy="id").open()
-        read = emitted(executor, planned(executor)).arrow().to_pylist()
+        read = emitted(executor, planned_soon(executor)).arrow().to_pylist()
         executor.close()
     finally:
         for name in ("timezone", "datestyle", "bytea_output", "extra_float_digits", "quote_all_identifiers"):
@@ -137,7 +137,7 @@ def test_a_numeric_without_precision_must_be_declared_and_each_value_is_checked(
     for value in ("1.234", "12345", "'NaN'", "'Infinity'"):
         postgres.run(f"update {table} set n = {value} where id = 2")
         with pytest.raises(MalformedInputError, match=rf"table {table}, column 'n': expected decimal\(5,2\), got"):
-            emitted(executor, planned(executor)).arrow()
+            emitted(executor, planned_soon(executor)).arrow()
     executor.close()
 
 
@@ -154,10 +154,10 @@ def test_a_time_that_nobody_else_has_is_refused(postgres: PostgresServer, table:
     postgres.run(f"create table {table} (id int primary key, at {kind})", f"insert into {table} values (1, '{value}')")
     executor = JdbcSpout(postgres.url, table, orderBy="id").open()
     with pytest.raises(MalformedInputError, match="column 'at': expected .*; declare the field as string to get"):
-        emitted(executor, planned(executor)).arrow()
+        emitted(executor, planned_soon(executor)).arrow()
     executor.close()
     executor = JdbcSpout(postgres.url, table, "at string", orderBy="id").open()
-    ((text,),) = emitted(executor, planned(executor)).arrow().to_pydict().values()
+    ((text,),) = emitted(executor, planned_soon(executor)).arrow().to_pydict().values()
     assert text.startswith(value.removesuffix(" BC"))
     executor.close()
 
@@ -188,6 +188,6 @@ def test_a_field_may_be_wider_than_its_column(postgres: PostgresServer, table: s
         f"insert into {table} values (1, 1.5, 2.25, 3)",
     )
     executor = JdbcSpout(postgres.url, table, "n string, id long, f double, p decimal(12,4)", orderBy="id").open()
-    (row,) = emitted(executor, planned(executor)).arrow().to_pylist()
+    (row,) = emitted(executor, planned_soon(executor)).arrow().to_pylist()
     assert row == {"n": "3", "id": 1, "f": 1.5, "p": Decimal("2.2500")}
     executor.close()
