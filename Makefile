@@ -7,7 +7,7 @@ RUN := .venv/bin/python
 READY := .venv/.ready
 OLD_ENOUGH := 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed: make PYTHON=python3.11 ...")'
 
-# Processes that run tests: one more than CI's two cores, because a test waits for servers for half of its time.
+# Processes that run tests: one more than the two cores of CI, because a test often waits for a server or a program.
 WORKERS ?= 3
 
 # What `make lowest` runs: one place for each use of pyspark, pandas, pyarrow, redis, msgspec, prometheus-client and click.
