@@ -20,7 +20,7 @@ class LogBusyError(LogError):
 
 
 class LogAbsentError(LogError):
-    """There is no log in this place: the topology was reset or never started, or its folder or server is another."""
+    """There is no log in this place: the topology was reset or never started, or the place is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
