@@ -18,6 +18,7 @@ class ChangingPostgres(ChangingSource):
     def __init__(self, servers: list[PostgresServer], patch: pytest.MonkeyPatch) -> None:
         self.servers, self._patch = [*servers], patch
         self.table, self._words = f"t_{uuid.uuid4().hex[:8]}", 0
+        self._removed = False
         self._begin()
 
     @property
@@ -38,6 +39,9 @@ class ChangingPostgres(ChangingSource):
         self.create()
 
     def add(self, count: int) -> list[tuple[Any, ...]]:
+        if self._removed:
+            self.create()
+            self._removed = False
         words = [f"word {self._words + number}" for number in range(count)]
         self._words += count
         self.server.run(*(f"insert into {self.table} (word) values ('{word}')" for word in words))
@@ -53,6 +57,10 @@ class ChangingPostgres(ChangingSource):
         self.server.kill()
         self.servers.reverse()
         self._begin()
+
+    def remove(self) -> None:
+        self.server.run(f"drop table {self.table}")
+        self._removed = True
 
     def hide(self) -> None:
         self.server.kill()

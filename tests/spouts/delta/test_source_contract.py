@@ -37,6 +37,8 @@ class ChangingTable(ChangingSource):
         )
 
     def add(self, count: int) -> list[tuple[Any, ...]]:
+        if not self.folder.exists():
+            self.create()
         ids = range(self.last + 1, self.last + count + 1)
         self.last += count
         for each in ids:
@@ -55,6 +57,10 @@ class ChangingTable(ChangingSource):
     def replace(self) -> None:
         shutil.rmtree(self.folder)
         self.create()
+        self.first = []
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder)
         self.first = []
 
     def hide(self) -> None:

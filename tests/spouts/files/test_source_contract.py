@@ -46,6 +46,9 @@ class Folder(ChangingSource):
         self.folder.rename(self.folder.with_name(f"former{self.additions}"))
         self.folder.mkdir()
 
+    def remove(self) -> None:
+        shutil.rmtree(self.folder)
+
     def hide(self) -> None:
         self.folder.rename(self.away)
 
@@ -80,6 +83,9 @@ class NamedFiles(Folder):
     def replace(self) -> None:
         super().replace()
         (self.folder / "manifest").write_text("")
+
+    def remove(self) -> None:
+        (self.folder / "manifest").unlink()
 
 
 class TestFolder(SourceContract):

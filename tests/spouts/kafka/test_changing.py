@@ -23,6 +23,7 @@ class Topic(ChangingSource):
     def __init__(self, kafka: KafkaBroker, kind: Literal["transactional", "opaque"], latest: bool) -> None:
         self.kafka, self.kind, self.starts_at_its_end = kafka, kind, latest
         self.topic = kafka.create(f"t-{uuid.uuid4().hex[:8]}", 2)
+        self._removed = False
         self._numbers = itertools.count()
 
     def spout(self) -> Any:
@@ -31,6 +32,9 @@ class Topic(ChangingSource):
 
     def add(self, count: int) -> list[tuple[Any, ...]]:
         rows: list[tuple[Any, ...]] = []
+        if self._removed:
+            self.kafka.create(self.topic, 2)
+            self._removed = False
 
         def sent(error: Any, message: Any) -> None:
             assert error is None, error
@@ -46,6 +50,20 @@ class Topic(ChangingSource):
     def replace(self) -> None:
         self.kafka.delete(self.topic)
         self.kafka.create(self.topic, 2)
+
+    def remove(self) -> None:
+        self.kafka.delete(self.topic)
+        self._removed = True
+
+
+class MatchedTopic(Topic):
+    """A topic that a pattern finds."""
+
+    def spout(self) -> Any:
+        starting: Any = {"startingOffsets": "latest"} if self.starts_at_its_end else {}
+        return KafkaSpout(
+            self.kafka.servers, pattern=f"{self.topic}.*", kind=self.kind, maxOffsetsPerBatch=3, **starting
+        )
 
 
 class MortalTopic(Topic):
@@ -76,6 +94,13 @@ class TestTopics(SourceContract):
     @pytest.fixture
     def source(self, kafka: KafkaBroker, kind: Literal["transactional", "opaque"], latest: bool) -> Topic:
         return Topic(kafka, kind, latest)
+
+
+@pytest.mark.parametrize("latest", [False, True])
+class TestMatchedTopics(SourceContract):
+    @pytest.fixture
+    def source(self, kafka: KafkaBroker, latest: bool) -> MatchedTopic:
+        return MatchedTopic(kafka, "transactional", latest)
 
 
 @pytest.mark.soak  # a restart of the broker for each; tests/spouts/kafka/test_evidence.py has one for all its tests

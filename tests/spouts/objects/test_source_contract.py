@@ -44,6 +44,8 @@ class Prefix(ChangingSource):
             self.objects.delete(name)
         self.there = {}
 
+    remove = replace
+
 
 @pytest.mark.parametrize("order", ["time", "name"])
 class TestPrefix(SourceContract):

@@ -40,6 +40,9 @@ class Stream(ChangingSource):
     def replace(self) -> None:
         self.server.client.delete("s")
 
+    def remove(self) -> None:
+        self.server.client.delete("s")
+
     def hide(self) -> None:
         self.server.kill()
 

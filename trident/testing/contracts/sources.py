@@ -56,6 +56,10 @@ class ChangingSource:
         """Put another source in place of this one, empty and with the same name: recreated, or on another server."""
         raise NotImplementedError
 
+    def remove(self) -> None:
+        """Remove the source, so that nothing has its name, as before its creation. The next `add` creates it."""
+        raise NotImplementedError
+
     def hide(self) -> None:
         """Make the source unreachable: its server stops, or its folder is not mounted."""
         raise NotImplementedError
@@ -126,6 +130,37 @@ class SourceContract:
             opaque = as_spout(source.spout()).kind is SpoutKind.OPAQUE
             for step in walk(meddler, failures=failures, replans=opaque):
                 history.steps.append(step)
+        history.check()
+
+    # --- beginnings --------------------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("restarts", [1, 3])
+    def test_a_beginning_without_a_row_is_kept(self, source: ChangingSource, restarts: int) -> None:
+        """A stream that begins at the end of its source finds no row there. Every row after its first plan counts.
+
+        Runs end before a row comes, and rows come between two runs.
+        """
+        if not source.starts_at_its_end:
+            pytest.skip("the spout does not begin at the end of its source")
+        history = History(source)
+        history.add(3)
+        _begin(history, restarts)
+        history.check()
+
+    @pytest.mark.parametrize("restarts", [1, 3])
+    def test_a_source_that_is_created_after_the_first_plan_is_read_as_a_whole(
+        self, source: ChangingSource, restarts: int
+    ) -> None:
+        """The first plan finds no source. It is an error, or the stream has begun and every row counts."""
+        _needs(source.remove)
+        history = History(source)
+        try:
+            with history.open() as executor:
+                planned(executor, 1, None)
+        except (TridentError, OSError) as error:
+            assert str(error), "the error has no message"
+            return
+        _begin(history, restarts)
         history.check()
 
     # --- other sources -----------------------------------------------------------------------------------------
@@ -292,6 +327,17 @@ def _plans(executor: SpoutExecutor, most: int, steps: Sequence[Step] = ()) -> li
             break
         plans.append(position)
     return plans
+
+
+def _begin(history: History, restarts: int) -> None:
+    """Start runs that find no row, and add rows between them. The last run reads to the end."""
+    for _ in range(restarts):
+        with history.open() as executor:
+            history.read_on(executor, most=1)
+    for _ in range(restarts):
+        history.add(3)
+        with history.open() as executor:
+            history.read_on(executor)
 
 
 def _change(source: ChangingSource, change: Callable[[], None], history: History, grown: int) -> None:
