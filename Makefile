@@ -25,7 +25,7 @@ help: ## list these targets
 demo: $(READY) ## count the words of a novel on Spark, killed once on the way; REDIS=redis://host: counts in Redis; SOURCE=kafka: from a Kafka; SERVE=1: with a page
 	@$(RUN) -m trident.demo
 
-test: $(READY) ## what one runs before going on: a test of each rule, in about fifteen minutes on two cores
+test: $(READY) ## what one runs before going on: a test of each rule, in about ten minutes on two cores
 	$(RUN) -m pytest -n $(WORKERS) --dist worksteal -m "not soak and not full"
 
 test-all: test-classic test-connect ## all tests, doctests and notebooks, then those marked `connect` through Spark Connect

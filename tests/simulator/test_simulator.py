@@ -46,7 +46,12 @@ def simulator(*args: object, **env: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_random_fault_schedules_lose_nothing_double_nothing_and_show_no_half_batch() -> None:
-    done = simulator("--schedules", 800, "--minutes", 0.5)
+    done = simulator("--schedules", 200, "--minutes", 0.5)
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+
+
+def test_more_random_fault_schedules() -> None:
+    done = simulator("--seed", 200, "--schedules", 600, "--minutes", 0.5)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
 
 
