@@ -4,15 +4,17 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pandas as pd
 import pytest
 
 from tests.support.timers import when
-from trident import Count, Evolution, Sum, TridentTopology, TumblingEventTimeWindow, dropState, forkTopology
+from trident import Average, Count, Evolution, Sum, TridentTopology, TumblingEventTimeWindow, dropState, forkTopology
 from trident.base.errors import CodeChangedError
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
+from trident.stream import state_images
 from trident.testing.local import start_local
 
 ROWS = [[("a", "x", 1), ("b", "x", 2)], [("a", "y", 3)], [("b", "y", 2)]]
@@ -115,6 +117,22 @@ def test_the_index_of_a_join_that_was_dropped_is_filled_again(tmp_path: Path) ->
     dropState("t", "table.by.g", checkpointLocation=tmp_path)
     expected = run(tables(2, joined), tmp_path / "whole", "joined", "table.by.g")
     assert run(tables(2, joined), tmp_path, "joined", "table.by.g") == expected
+
+
+def means(topology: TridentTopology, table: Any) -> None:
+    groups = table.changes().groupBy("g")
+    groups.persistentAggregate(MemoryMapState.opaque(), "v", Average(), "mean", name="means", index="mean")
+
+
+def test_an_index_without_null_values_is_made_again(tmp_path: Path) -> None:
+    """An index of an earlier library lacks the entries whose value is null. The error says how it gets them."""
+    with mock.patch.object(state_images, "present_of", return_value=None):
+        run(tables(1, means), tmp_path)
+    with pytest.raises(CodeChangedError, match=r"drop the index with dropState\('t', 'means.by.mean', .*'means'"):
+        run(tables(2, means), tmp_path)
+    dropState("t", "means.by.mean", checkpointLocation=tmp_path)
+    expected = run(tables(2, means), tmp_path / "whole", "means", "means.by.mean")
+    assert run(tables(2, means), tmp_path, "means", "means.by.mean") == expected
 
 
 def of_both(topology: TridentTopology, table: Any) -> None:

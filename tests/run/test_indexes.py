@@ -18,10 +18,22 @@ from tests.support.postgres_fixtures import postgres as postgres
 from tests.support.server import RedisServer
 from tests.support.soak import some_of
 from tests.support.spouts import ReplayingSpout
-from trident import Average, Count, Evolution, IndexGet, TridentTopology, dropState, lit, openState, openTopology
+from trident import (
+    Average,
+    Count,
+    Evolution,
+    IndexGet,
+    Last,
+    TridentTopology,
+    dropState,
+    lit,
+    openState,
+    openTopology,
+)
 from trident.base import crash_points
 from trident.errors import CodeChangedError, StateKeyError, StateShapeError, TopologyError, TxidNotKeptError
 from trident.reads.state_view import StateView
+from trident.run.running import RunningTopology
 from trident.spouts import FeederBatchSpout, FixedBatchSpout
 from trident.state import (
     BackingMapState,
@@ -476,6 +488,66 @@ def test_an_index_of_a_state_with_rows_begins_with_them(place: str, make: Make, 
         later(FeederBatchSpout(FIELDS), state, True), name="later.memory", checkpointLocation=tmp_path
     ) as o:
         check_later(o.state, history.rows)
+
+
+def last_values(spout: Any, state: Any, index: bool) -> TridentTopology:
+    """Return states with values that readers see as null, and a function that asks one of them."""
+    topology, indexes = TridentTopology(), ["c", "last"] if index else None
+    grouped = topology.newStream("s", spout).groupBy("k", "c")
+    lasts = grouped.persistentAggregate(state, "v", Last(), "last", name="lasts", index=indexes)
+    grouped.persistentAggregate(state, {"last": Last("v"), "n": Count()}, name="several", index=indexes)
+    if index:
+        topology.newDRPCStream("of", "asked string").stateQuery(lasts, "asked", IndexGet("c"), "k, c, last")
+    return topology
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("filled", [False, True])
+def test_an_index_finds_entries_with_the_value_null(place: str, filled: bool, make: Make, tmp_path: Path) -> None:
+    """`Last` of a null has the value null. Values become null and others again; the index may be made at a start."""
+    ones = [("a", "R", "x"), ("b", "R", None), ("c", "S", "y")]
+    others = [("a", "R", None), ("b", "R", "x"), ("c", "S", "z"), ("d", "R", None)]
+    state, name, beginnings = make(f"{place} opaque"), f"nulls.{place}.{filled}", (not filled, True)
+    for index in beginnings:
+        feeder = FeederBatchSpout("k string, c string, v string")
+        topology = last_values(feeder, state, index)
+        with start_local(topology, name=name, checkpointLocation=tmp_path / "log") as running:
+            for number, rows in enumerate((ones, others, ones)):
+                feeder.feed(rows, wait=True, timeout=20)
+                if index:
+                    check_nulls(running)
+                    if number:
+                        check_nulls(running, asOf="previous")
+
+
+def test_an_index_has_a_group_whose_deletion_came_before_its_insertion() -> None:
+    topology, feeder = TridentTopology(), FeederBatchSpout(FIELDS)
+    changes = topology.newStream("s", feeder).asChanges("kind")
+    changes.groupBy("g").persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="counts", index=["n", "g"])
+    with start_local(topology, name="t") as running:
+        counts = running.state("counts")
+        for kind, entries in (("delete", [("a", None)]), ("insert", [])):
+            feeder.feed([(1, "a", 2, kind)], wait=True, timeout=20)
+            assert [*counts.items()] == counts.by("g", "a") == counts.by("n", None) == entries
+
+
+def check_nulls(running: RunningTopology, **asOf: Any) -> None:
+    """Compare reads by the key, by the value, of SQL and of a request with the entries."""
+    for name in ("lasts", "several"):
+        view = running.state(name, **asOf)
+        entries = dict(view.items())
+        for c in ("R", "S"):
+            assert dict(view.by("c", c)) == {key: value for key, value in entries.items() if key[1] == c}
+        for last in ("x", "z", None):
+            assert dict(view.by("last", last)) == {
+                key: value for key, value in entries.items() if (value.last if name == "several" else value) == last
+            }
+    if not asOf:
+        entries = dict(running.state("lasts").items())
+        of_r = {("R", *key, last) for key, last in entries.items() if key[1] == "R"}
+        assert {*running.drpc.execute("of", "R")} == of_r
+        counted = running.sql("select count(*) from lasts where c = 'R'").first()
+        assert counted is not None and counted[0] == len(of_r) > 1
 
 
 STARTS = ("start.log.taken", "start.state.born", "start.state.created", "start.state.acquired", "start.states.founded")

@@ -140,6 +140,27 @@ def test_what_does_not_commit_in_time_leaves_everything_as_it_was() -> None:
         assert sum(running.state("counts").values()) == ROWS * len(txids)
 
 
+def test_a_rebalance_that_meets_a_stop_says_that_the_run_is_stopping() -> None:
+    gate, errors = threading.Event(), list[str]()
+    running = start_local(counting([], lambda word: word if gate.wait(20) else word), name="ends")
+
+    def rebalance() -> None:
+        with pytest.raises(TopologyConditionError) as raised:
+            running.rebalance({"words": 5}, 20)
+        errors.append(str(raised.value))
+
+    wait_until(lambda: running.status["groups"]["lines"]["inFlight"])
+    calls = [threading.Thread(target=rebalance), threading.Thread(target=running.stop)]
+    calls[0].start()
+    wait_until(lambda: running.condition == "REBALANCING")
+    calls[1].start()
+    wait_until(lambda: running._stop_asked)
+    gate.set()
+    for call in calls:
+        call.join(20)
+    assert errors == ["cannot rebalance topology 'ends': it is stopping; start it first"]
+
+
 def test_a_rebalance_in_the_middle_of_a_wait_does_not_end_it() -> None:
     """processAllAvailable is for the sources' rest, and a rebalance is none."""
     topology = TridentTopology()

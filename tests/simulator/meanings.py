@@ -202,7 +202,9 @@ def _changes(history: list[Batch]) -> dict[str, Held | Waiting]:
         by_word.setdefault(word, Counter())[seq] += 1 if adds else -1
         latest.pop(word, None)
         latest |= {word: seq} if adds else {}
-    sizes = {word: sum(rows.values()) for word, rows in by_word.items() if sum(rows.values()) > 0}
+    numbers = {word: sum(rows.values()) for word, rows in by_word.items()}
+    sizes = {word: n for word, n in numbers.items() if n > 0}
+    listed = {word: n if n > 0 else None for word, n in numbers.items() if n}  # null: deletions came first
     held = {
         word: {
             "total": sum(seq * number for seq, number in by_word[word].items()),
@@ -214,8 +216,8 @@ def _changes(history: list[Batch]) -> dict[str, Held | Waiting]:
     rows = {word: {"seq": seq} for word, seq in latest.items()}
     having = Counter(sizes.values())
     shared = {word: {"n": n, "words": having[n]} for word, n in sizes.items()}
-    index = dict[tuple[int, int], AnyOrder]()
-    for word, n in sizes.items():
+    index = dict[tuple[int | None, int], AnyOrder]()
+    for word, n in listed.items():
         part, _ = _PART(word)
         for at, entry in (((n, part), (word, None)), ((n, part % DIRECTORIES), (None, part))):
             if entry not in index.get(at, ()):

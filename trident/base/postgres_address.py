@@ -104,6 +104,13 @@ def passes(error: Any) -> bool:
     return isinstance(error, psycopg.OperationalError) and not _REFUSALS.search(str(error))
 
 
+READ_ONLY = (
+    "is read-only. For a standby, the url must lead to the primary: name several hosts, with "
+    "target_session_attrs=read-write. Else default_transaction_read_only is on for the role, the database or the server"
+)
+"""The message for a session in which nothing can be written (SQLSTATE 25006)."""
+
+
 def said(error: Any) -> str:
     """Return the message of a psycopg error as one line."""
     return str(error.diag.message_primary or " ".join(str(error).split()) or type(error).__name__)

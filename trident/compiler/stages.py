@@ -253,6 +253,7 @@ def _output_names(nodes: list[Node], carried: Mapping[int, list[Node]]) -> dict[
     - "<state>>": the tuples that an updater or a window emits
     - "<state>>late": the late tuples of a window; "<state>.left>late", "<state>.right>late": of the streams of a join
     - "<state>>changes": the changes of a state; "<state>>join<n>": those of the n-th join of the state with another
+    - "<state>>entries": the changes of a state, in which a value that is presented as null is a row
     - "<step>~": dead letters of a step
     - "<sink>!": the tuples that enter a sink
     - "<state>|": tuples carried to the update of a state; "<state>.left|", "<state>.right|": to a join of two streams
@@ -276,6 +277,8 @@ def _output_names(nodes: list[Node], carried: Mapping[int, list[Node]]) -> dict[
         elif isinstance(node, TableChanges) and node.other is not None:
             joins[node.origin] = joins.get(node.origin, 0) + 1
             names[id(node)] = f"{node.origin}>join{joins[node.origin]}"
+        elif isinstance(node, TableChanges) and node.entries:
+            names[id(node)] = f"{node.origin}>entries"
         elif isinstance(node, Derived):
             names[id(node)] = f"{node.origin}{node.ending}"
         else:

@@ -42,7 +42,8 @@ def publishedFiles(path: str | Path, *, afterTxid: int = 0, storage: Mapping[str
     Raises
     ------
     OutputError
-        There is no output at this path. Its subclass OutputConflictError: a published file is gone or was changed.
+        There is no output at this path. Its subclass OutputConflictError: a published file is gone or has
+        another size. `RecordedSpout` compares the content, too.
 
     Examples
     --------

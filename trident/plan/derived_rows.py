@@ -276,7 +276,7 @@ def _changes(node: nodes.TableChanges) -> list[Rows]:
     names, table = [*node.schema.names[:-1]], node.table
     states = tuple(dict.fromkeys(each.state.name for each in node.tables))
     own = [*(Derived(name) for name in keys_of(table).names), *_values(table)]
-    text = f"the changes of state {table.state.name!r}"
+    text = f"the changes of state {table.state.name!r}{', with its null values' if node.entries else ''}"
     if node.other is not None:
         by = f" by {', '.join(node.refers)}" if node.refers else ""
         text = f"the {'left' if node.left else 'inner'} join of {table.state.name!r} with {node.other.state.name!r}{by}"

@@ -516,6 +516,8 @@ class TableChanges(Derived):
     `sources` have the new values of the table, then those of the other table if that is another one. Rows are joined
     with the rows of `other` whose key is in the fields `refers`, or that have the same key if `refers` is empty. Then
     `index` is the state with the keys of the rows that refer to others. With `left`, a row without a partner stays.
+
+    A key whose value readers see as null has no row. With `entries` it has one, as in a read of the state.
     """
 
     ending: ClassVar[str] = ">changes"
@@ -527,6 +529,7 @@ class TableChanges(Derived):
     refers: tuple[str, ...] = ()
     index: "StateWriter | None" = None
     left: bool = False
+    entries: bool = False
 
     @property
     def origin(self) -> str:

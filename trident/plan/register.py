@@ -49,8 +49,8 @@ class Register:
         """The steps that output dead letters, by the step on whose tuples a function failed."""
         self.emitted: dict[Node, Emitted] = {}
         """The steps that output the emissions of updaters, by the updater's step. Each updater has at most one."""
-        self.changes: dict[Node, Node] = {}
-        """The steps that output the changes of states, by the state's step. Each state has at most one."""
+        self.changes: dict[tuple[Node, bool], Node] = {}
+        """The steps that output the changes of states, by the state's step and whether null values are rows."""
         self.indexes: dict[tuple[Node, tuple[str, ...]], StateWriter] = {}
         """The states with the keys of the rows of a table that refer to others, by the table's step and the fields."""
         self.ordered: dict[tuple[Node, tuple[str, ...]], Step] = {}

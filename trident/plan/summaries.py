@@ -62,7 +62,7 @@ def about_query(node: nodes.StateReader) -> str:
 
 def about_table_changes(node: nodes.TableChanges) -> str:
     if node.other is None:
-        return f"of state {node.table.state.name}"
+        return f"of state {node.table.state.name}{', with its null values' if node.entries else ''}"
     kind, on = "left join of" if node.left else "join of", f", {by(node.refers)}" if node.refers else ""
     return f"{kind} states {node.table.state.name} and {node.other.state.name}{on}"
 

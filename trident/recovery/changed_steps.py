@@ -222,10 +222,12 @@ def _text(rows: ReadRows) -> object:
 def _of_origins(added: Sequence[str], gone: Sequence[str]) -> list[_Difference]:
     """Return the difference of origins: those that have rows and were none before, and those that are none any more."""
     if added:
-        before = f", and was made of {' and '.join(gone)}" if gone else " too"
-        return [_Difference(f"is now made of {' and '.join(added)}{before}", True)]
+        before = f", and was made of {' and '.join(dict.fromkeys(gone))}" if gone else " too"
+        return [_Difference(f"is now made of {' and '.join(dict.fromkeys(added))}{before}", True)]
     if gone:
-        return [_Difference(f"is not made of {' and '.join(gone)} any more, whose rows stay in it", False)]
+        return [
+            _Difference(f"is not made of {' and '.join(dict.fromkeys(gone))} any more, whose rows stay in it", False)
+        ]
     return []
 
 
@@ -386,18 +388,22 @@ def _refused(node: StateWriter, found: Sequence[str], settings: Settings) -> Cod
         )
     return CodeChangedError(
         f"{node.step} ({node.site.location}): state {name!r} {'; it '.join(found)}. The state would keep rows that it "
-        f"does not get any more, and lose rows that it never got. Restore the step; or, with the changed step, give "
-        f"the state another name= and {_beginning(node)}; or, if the rows are the same, start once with "
-        f"acceptSteps=[{name!r}]; or {settings.way_out}. Nothing was written"
+        f"does not get any more, and lose rows that it never got. Restore the step; or, with the changed step, "
+        f"{_beginning(node, settings)}; or, if the rows are the same, start once with acceptSteps=[{name!r}]; or "
+        f"{settings.way_out}. Nothing was written"
     )
 
 
-def _beginning(node: StateWriter) -> str:
-    """Return the option with which a new state gets what the present one would have."""
-    reading = reading_of(node)
+def _beginning(node: StateWriter, settings: Settings) -> str:
+    """Return the call or the options with which a new state gets the rows that the present one would have."""
+    name, reading = node.state.name, reading_of(node)
     states = sorted({state for rows in reading.rows for state in rows.states} if reading is not None else ())
-    if (table := next((state for state in states if has_index_name(node.state.name, state)), None)) is not None:
-        return f"backfill=True, by giving both to state {table!r}, whose index it is"
+    if (table := next((state for state in states if has_index_name(name, state)), None)) is not None:
+        dropped = settings.drop(name, node.state.factory.survives)
+        return f"drop the index with {dropped}, so that the next start makes it from the rows of state {table!r}"
     if not states:
-        return "backfill=True"
-    return f"its values as of now, initialState=, computed from an export of {' and '.join(map(repr, states))}"
+        return "give the state another name= and backfill=True"
+    exported = " and ".join(map(repr, states))
+    return (
+        f"give the state another name= and its values as of now, initialState=, computed from an export of {exported}"
+    )

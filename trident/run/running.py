@@ -521,9 +521,11 @@ class RunningTopology(Queryable, Switchable, Tagged):
             return True
         return any(run.owns_this_thread() for run in self._runs.values())
 
-    def _over(self) -> Condition | None:
+    def _over(self) -> str | None:
         """Return the condition of a run that has ended or was asked to end; None for any other run."""
-        return self.condition if self._ended.is_set() or self._stop_asked else None
+        if self._ended.is_set():
+            return self.condition
+        return "stopping" if self._stop_asked else None
 
     def _check_other_thread(self, method: str) -> None:
         self._read_source.check_process()

@@ -21,7 +21,7 @@ class Switches:
         active: bool,
         own_hints: Mapping[str, int],
         hints: Mapping[str, int],
-        over: Callable[[], Condition | None],
+        over: Callable[[], str | None],
     ) -> None:
         """Create the switches of the topology `name`.
 

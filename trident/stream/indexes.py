@@ -25,7 +25,9 @@ def index_of(state: StateBase[Any], fields: tuple[str, ...]) -> nodes.StateWrite
         part = StructField(free_name("part", [*entry.names, *fields]), LongType())
         where, blank = [part, entry.fields[-1]], [field for field in keys if field.name not in fields]
         kept = [*dict.fromkeys([*fields, part.name, *entry.names])]
-        changes = state._of_changes(changes_of(state)).project(list(dict.fromkeys([*fields, *keys.names])))
+        changes = state._of_changes(changes_of(state, entries=True)).project(
+            list(dict.fromkeys([*fields, *keys.names]))
+        )
         parts = changes.each(list(keys.names), PartOf(keys), StructType(where)).project(kept)
         lists = DirectoryOf(keys, tuple(field.name for field in blank))
         directories = changes.each(list(keys.names), lists, StructType([*where, *blank]), replace=True).project(kept)

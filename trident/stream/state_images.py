@@ -7,7 +7,7 @@ from pyspark.sql.types import StructType
 from trident.base.changes import KIND
 from trident.base.step import Step
 from trident.plan import nodes, rules
-from trident.plan.state_schema import keys_of
+from trident.plan.state_schema import keys_of, present_of
 from trident.plan.states import state_traits
 from trident.stream.shown_fields import shown_fields
 from trident.stream.state import StateBase
@@ -15,16 +15,20 @@ from trident_state.state_shape import StateKind
 from trident_state.store import ttl_of_factory
 
 
-def changes_of(state: StateBase[Any]) -> nodes.Node:
-    """Add the step that gives the changes of a state, and return it."""
+def changes_of(state: StateBase[Any], entries: bool = False) -> nodes.Node:
+    """Add the step that gives the changes of a state, and return it.
+
+    With `entries`, a key whose value is presented as null is a row too.
+    """
     step = state._register.step(state._label, "changes")
-    known = state._register.changes.get(state._node)
+    entries = entries and present_of(state._node) is not None  # else a stored value is what readers see
+    known = state._register.changes.get((state._node, entries))
     if known is not None:
         return known
     schema = rules.appended(keys_of(state._node), fields_of_values(state, step), step, of="the key")
     gives = step.gives(rules.appended(schema, KIND, step))
-    node = add_changes(state, nodes.TableChanges((state._new_values(),), state._node, **gives))
-    state._register.changes[state._node] = node
+    node = add_changes(state, nodes.TableChanges((state._new_values(),), state._node, entries=entries, **gives))
+    state._register.changes[state._node, entries] = node
     return node
 
 

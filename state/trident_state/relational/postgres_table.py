@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyarrow import types as kinds
 
 from trident.base.errors import StateError, StateOwnedError, StateUnavailableError, StateValueError
-from trident.base.postgres_address import open_connection, parameters_of, passes, postgres_client, said
+from trident.base.postgres_address import READ_ONLY, open_connection, parameters_of, passes, postgres_client, said
 from trident.base.redis_address import redacted
 from trident_state.encoding import is_bytes, is_text
 from trident_state.relational.layout import StateTable, ViewColumn, literal, quoted, shown
@@ -211,10 +211,7 @@ class PostgresTable:
     def _error(self, error: Any) -> StateError:
         where = f"{self._owner}: the database at {redacted(self._url)}"
         if error.sqlstate == "25006":
-            return StateUnavailableError(
-                f"{where} is read-only (a standby?); the url must lead to the primary (several hosts and "
-                f"target_session_attrs=read-write)"
-            )
+            return StateUnavailableError(f"{where} {READ_ONLY}")
         if error.sqlstate == "2BP01":
             return StateError(
                 f"{where} answered: {said(error)}. First drop the objects that depend on the table {self._name} or "

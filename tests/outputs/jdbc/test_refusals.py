@@ -180,6 +180,16 @@ def test_the_settings_of_a_user_change_nothing(postgres: PostgresServer, table: 
     made.close()
 
 
+def test_a_user_who_only_reads(postgres: PostgresServer, table: str) -> None:
+    postgres.run(
+        f"create table {table} (v bigint)", f"create role r_{table} superuser login password 'x'",
+        f"alter role r_{table} set default_transaction_read_only = on",
+    )  # fmt: skip
+    url = f"postgresql://r_{table}:x@{postgres.place}"
+    with pytest.raises(OutputUnavailableError, match=r"is read-only\. For a standby, .* default_transaction_read_only"):
+        outlet(url, table, "v long")
+
+
 def test_a_user_who_may_not_create_the_table_of_records(postgres: PostgresServer, table: str) -> None:
     role = f"r_{table}"
     postgres.run(

@@ -32,7 +32,7 @@ read states as the batch left them and as the batch before left them."""
 
 def compile_changes(step: TableChanges) -> MakeChanges:
     """Return the function that makes the changes of a table, or of the join of two tables."""
-    table = _Table.of(step.table, step.step)
+    table = _Table.of(step.table, step.step, step.entries)
     other = None if step.other is None else _Table.of(step.other, step.step)
     fields, schema = arrow_schema(step.schema), [*table.keys.names, *table.names]
     refers = [schema.index(name) for name in step.refers]
@@ -124,19 +124,23 @@ class _Table:
     keys: pa.Schema
     kind: pa.DataType
     names: list[str]
+    entries: bool
+    """Whether each stored value is a row, also if it is presented as null."""
 
     @classmethod
-    def of(cls, state: HeldState, step: str) -> "_Table":
+    def of(cls, state: HeldState, step: str, entries: bool = False) -> "_Table":
         shown = shown_type(state)
         assert shown is not None  # `changes` and `join` refuse such a state
         kind = arrow_type(shown)
         lookup = Lookup.of_state(state, step, kind)
         names = [field.name for field in kind] if kinds.is_struct(kind) else [value_of(state).name]
-        return cls(state, lookup, lookup.keys, kind, names)
+        return cls(state, lookup, lookup.keys, kind, names, entries)
 
     def rows(self, keys: pa.Table, read: Read) -> _Rows:
         """Return the rows under these keys, no key twice."""
         if not len(self.keys):
             keys = pa.table({"": pa.nulls(1)}).select([])
-        shown = self.lookup.presented(Column.of(read(self.state, keys))).cast(self.kind).array()
-        return _Rows(shown.flatten() if kinds.is_struct(self.kind) else [shown], shown.is_valid())
+        stored = read(self.state, keys)
+        shown = self.lookup.presented(Column.of(stored)).cast(self.kind).array()
+        there = (stored if self.entries else shown).is_valid()
+        return _Rows(shown.flatten() if kinds.is_struct(self.kind) else [shown], there)

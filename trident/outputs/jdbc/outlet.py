@@ -17,7 +17,7 @@ import pyarrow as pa
 from trident.base.changes import CHANGE
 from trident.base.crash_points import reach
 from trident.base.errors import OutputError, OutputRefusedError, OutputUnavailableError
-from trident.base.postgres_address import open_connection, parameters_of, passes, postgres_client, said
+from trident.base.postgres_address import READ_ONLY, open_connection, parameters_of, passes, postgres_client, said
 from trident.base.redis_address import redacted
 from trident.base.types import arrow_schema
 from trident.frozen.results import Result
@@ -150,10 +150,7 @@ class JdbcOutlet:
     def _error(self, error: Any, what: str) -> OutputError:
         state = str(error.sqlstate or "")
         if state == "25006":
-            return OutputUnavailableError(
-                f"{self._where} is read-only (a standby?); the url must lead to the primary (several hosts and "
-                f"target_session_attrs=read-write)"
-            )
+            return OutputUnavailableError(f"{self._where} {READ_ONLY}")
         # Another process has just created a table or a type of the same name; the next try finds it.
         if passes(error) or (state in ("42P07", "42710") and what == "the start"):
             again = "" if what == "the start" else f"; {what} is written again, unless it is there"
