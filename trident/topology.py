@@ -89,6 +89,9 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         topology is stopped, or by `stateQuery`. Its key is a letter's id, its value the letter's other fields. A
         factory with ``ttlSecs=`` lets the letters expire.
 
+        If there are more than `most`, the oldest are removed, and cannot be replayed. A warning in the log, the events
+        (``states[name]["evicted"]``) and the metric ``trident_dead_letters_evicted_total`` give their number.
+
         >>> from trident.spouts import FixedBatchSpout
         >>> from trident.state import MemoryMapState
         >>> topology = TridentTopology()

@@ -82,6 +82,9 @@ def test_the_columns_hold_what_the_updater_stores(most: int, seed: int) -> None:
         table = letters(step, [(id, draw.choice([None, txid, 100 + at])) for at, id in enumerate(ids)])
         updated, expected = by_columns([table], kept, WindowBatch(txid, float, None)), by_letter(table, kept, txid)
         assert kept.after(updated) == kept.after(expected)
+        back = {id.as_py() for id, way in zip(table["id"], table["step"], strict=True) if not way.is_valid}
+        came = {*kept.entries, *ids} - back
+        assert updated.dropped == max(0, len(came) - most)
         assert updated.puts.schema.equals(expected.puts.schema)
         assert updated.emitted is not None and updated.emitted.equals(expected.emitted)
         kept.entries = kept.after(updated)

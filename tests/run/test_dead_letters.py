@@ -58,6 +58,34 @@ def test_the_oldest_letters_go_where_there_are_too_many(tmp_path: Path) -> None:
     assert found == ["c", "d"]
 
 
+def test_letters_that_a_full_state_removes_are_counted_and_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    running = start(summed(["a"], ["b", "c", "d"], ["e", "1"], ["f"], ["g"], ["2"], most=2, attempts=0), tmp_path)
+    events = [event for event in running.recentProgress if event["event"] == "committed"]
+    assert [event["states"]["deadLetters"].get("evicted") for event in events] == [None, 2, 1, 1, 1, None]
+    labels = {"topology": "t", "group": "lines", "state": "deadLetters"}
+    assert running.metrics.value("trident_dead_letters_evicted_total", **labels) == 5
+    warnings = [record.getMessage() for record in caplog.records if "dead letters since the start" in record.message]
+    assert [int(text.split(" dead letters")[0].split()[-1]) for text in warnings] == [2, 4]
+    assert "state 'deadLetters' has removed its oldest 2 dead letters" in warnings[0]
+
+
+def test_letters_that_were_removed_are_counted_by_the_driver_that_commits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(self: MemoryStore, lease: Any, update: Any, *more: Any) -> Any:
+        raise StateUnavailableError("away for long")
+
+    batches = (["a", "b", "c"],)
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryStore, "apply", refused)
+        with pytest.raises(StateUnavailableError):
+            start(summed(*batches, most=1, attempts=0), tmp_path, commitRetrySecs=0)
+    running = start(summed(*batches, most=1, attempts=0), tmp_path)
+    assert running.lastProgress["states"]["deadLetters"]["evicted"] == 2
+
+
 def test_letters_pass_away_by_their_age_where_the_state_says_so(tmp_path: Path) -> None:
     topology = TridentTopology()
     lines(topology, ["x"]).each("line", int, "n long", onError=DeadLetter(attempts=0)).peek(print)

@@ -6,6 +6,7 @@ written.
 """
 
 import logging
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -95,6 +96,7 @@ class Committer:
     reads the set."""
 
     def __post_init__(self) -> None:
+        self._evicted = Counter[str]()
         self._frozen = FrozenBatches(self.log, self.group.name, self.files)
         self._hooks = OperatorHooks(self.group.states, self.code, self._logger)
         before = BatchBefore(self.stores, self._frozen, frozenset(self._ttls))
@@ -167,7 +169,22 @@ class Committer:
         self.log.committed(self.lease, self.group.name, txid, summary.time, took)
         reach("committed.after")
         self._hooks.committed(txid)
+        self._warn_of_evicted(summary)
         return summary
+
+    def _warn_of_evicted(self, summary: TurnSummary) -> None:
+        """Warn of dead letters that were lost, and again each time that their number has doubled."""
+        for name, state in summary.states.items():
+            before = self._evicted[name]
+            self._evicted[name] += state.evicted
+            if self._evicted[name].bit_length() > before.bit_length():
+                self._logger.warning(
+                    "state %r has removed its oldest %d dead letters since the start, because it keeps only the newest "
+                    "ones. They cannot be replayed any more. Replay or export the letters that it has, correct their "
+                    "cause, or give deadLetterState a larger most=",
+                    name,
+                    self._evicted[name],
+                )
 
     def _hand_over(self, sink: Sink, result: Result, txid: int) -> int:
         """Hand a batch's tuples over to an output, after every state holds the batch. Return the number of tuples."""

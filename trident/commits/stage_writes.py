@@ -20,6 +20,7 @@ from trident.compiler.program import Output, Stage
 from trident.compiler.states.shapes import new_values
 from trident.frozen.results import Result
 from trident.log.frozen_results import dropped_of
+from trident.plan.letters import keeper_of
 from trident.plan.nodes import (
     IntervalJoin,
     Node,
@@ -148,6 +149,8 @@ class StageWrites:
             if after is not None and isinstance(table, pa.Table):
                 last = table.num_columns - 1
                 values[write.step] = new_values(write.step, table.set_column(last, table.schema.field(last), after))
+            if keeper_of(write.step) is not None:
+                summary.states[write.output.name].evicted = dropped_of(turn.results[write.output.name])
         self._note_times(turn, written, summary.states)
         return values
 

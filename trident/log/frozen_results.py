@@ -169,7 +169,9 @@ _DROPPED_KEY = b"trident.numRowsDroppedByWatermark"
 
 
 def with_dropped(result: Result, rows: int) -> Result:
-    """Return a window's result with the number of rows that the window left out because they were late.
+    """Return a result with the number of rows that a window left out because they were late.
+
+    For a state of dead letters, it is the number of letters that it removed to have room for others.
 
     The number is frozen with the result, so that a driver that did not compute the result can report it, too.
     """
@@ -177,7 +179,7 @@ def with_dropped(result: Result, rows: int) -> Result:
 
 
 def dropped_of(result: Result) -> int:
-    """Return the number of late rows that was frozen with a window's result."""
+    """Return the number of late rows, or of evicted dead letters, that was frozen with a result."""
     return int((result.schema.metadata or {}).get(_DROPPED_KEY, 0))
 
 

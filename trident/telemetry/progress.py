@@ -7,7 +7,8 @@ plan, run, freeze, commit, total) and ``states`` (by name: the number of ``keys`
 of them were ``written`` now; and ``writers``: "executors" if Spark's executors sent them). The state of a window by
 time adds its ``watermark`` after the batch (ISO 8601) and ``numRowsDroppedByWatermark``, the rows that came too late
 for it. A row is a tuple; or, if a combiner combines tuples before they enter the window, all tuples of one group and
-pane. If the topology has outputs, the event adds ``outputs`` (by name: the ``rows`` that each took). For streams with a
+pane. A state of dead letters that is full adds ``evicted``, the number of its oldest letters that it removed. If the
+topology has outputs, the event adds ``outputs`` (by name: the ``rows`` that each took). For streams with a
 source that knows its size, it adds ``sources`` (by stream: how much is ``read`` of what is ``known``, in the ``unit``;
 the ``lag`` between the two, with ``lags`` by partition if a source has partitions; and ``lagGrowthPerSecond`` since the
 previous batch). If steps left out tuples on which they failed, it adds ``deadLetters`` and ``skipped`` (by step: the

@@ -139,6 +139,9 @@ class RunMetrics:
         count("trident_state_keys_written_total", "Keys that batches wrote to a state.", state["written"], **labels)
         if "dropped" in state:
             count("trident_state_dropped_tuples_total", "Tuples that a state held back.", state["dropped"], **labels)
+        if "evicted" in state:
+            text = "Dead letters that a state removed because it keeps only the newest ones."
+            count("trident_dead_letters_evicted_total", text, state["evicted"], **labels)
         if DROPPED in state:
             count("trident_late_rows_total", "Rows that came too late for a window.", state[DROPPED], **labels)
         if state.get("watermark") is not None:

@@ -28,6 +28,8 @@ class StateSummary:
     """The number of duplicate tuples that the state held back; None for a state that does not drop duplicates."""
     time: WindowTime | None = None
     """The event time of the window, if the state belongs to a window."""
+    evicted: int = 0
+    """The number of dead letters that the state removed because it keeps only the newest ones."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the summary as progress events show it."""
@@ -36,6 +38,7 @@ class StateSummary:
             summary["writers"] = self.writers
         if self.dropped is not None:
             summary["dropped"] = self.dropped
+        summary |= {"evicted": self.evicted} if self.evicted else {}
         summary |= {} if self.hottest is None else {"hottest": self.hottest.as_dict()}
         return summary if self.time is None else summary | self.time.as_dict()
 

@@ -34,14 +34,14 @@ def keep_letters(step: PartitionPersist, keeper: KeepLetters) -> RunWindow:
         ids = {id for page in stored.scan() for id in page.column(0).to_pylist()}
         removed = set(back.column(_ID).to_pylist())
         ids = (ids | set(new.column(_ID).to_pylist())) - removed
-        if len(ids) > keeper.most:
-            removed |= set(sorted(ids)[: len(ids) - keeper.most])
+        evicted = sorted(ids)[: max(0, len(ids) - keeper.most)]
+        removed.update(evicted)
         gone = pa.array(sorted(removed), shape.keys.types[0])
         new = new.filter(pc.invert(pc.is_in(new.column(_ID), gone)))
         fields = [one_chunk(column) for at, column in enumerate(new.columns) if at != _ID]
         values = pa.StructArray.from_arrays(fields, fields=list(shape.value))
         keys = pa.concat_arrays([one_chunk(new.column(_ID)), gone])
         values = pa.concat_arrays([values, pa.nulls(len(gone), shape.value)])
-        return Updated(pa.Table.from_arrays([keys, values], schema=puts), emitted)
+        return Updated(pa.Table.from_arrays([keys, values], schema=puts), emitted, len(evicted))
 
     return update

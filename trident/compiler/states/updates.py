@@ -55,7 +55,8 @@ class Updated:
     """The result of an update.
 
     `puts` are the key fields and the new value (null: the key is removed), each key once. `emitted` are the tuples that
-    the update emits; None if its step emits none. `dropped` is the number of rows that came too late for a window.
+    the update emits; None if its step emits none. `dropped` is the number of rows that came too late for a window, or
+    of dead letters for which a state has no room.
     `due` is for steps that may need a batch when no tuple comes (`StateTraits.wakes`).
     """
 
