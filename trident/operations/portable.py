@@ -1,6 +1,6 @@
 """Expressions as operations of a step: bound to the fields of its stream, in the forms that engines call."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +10,7 @@ from pyspark.sql.types import BooleanType, DataType, NullType, StructField, Stru
 from trident.base.cached_property import cached_property
 from trident.base.callsite import CallSite
 from trident.base.errors import FieldNotFoundError, TopologyError, TypeDeclarationError
-from trident.base.names import FieldsLike, field_names
+from trident.base.names import FieldsLike, did_you_mean, field_names
 from trident.base.short_texts import brief
 from trident.base.step import Step
 from trident.base.types import type_ddl
@@ -83,21 +83,34 @@ def is_expressions(operation: object) -> bool:
     return isinstance(operation, ColumnExpression | Several)
 
 
-def read_mapping(operation: Mapping[Any, Any], step: Step) -> tuple[str, Several]:
+def read_mapping(operation: Mapping[Any, Any], fields: Collection[str], step: Step) -> tuple[str, Several]:
     """Return the output fields of a mapping from them to expressions, as text, and the expressions.
 
-    Raises TopologyError if a name is no text, or a value no expression.
+    Raises TopologyError if a name is no text, or a value no expression. A text is refused: elsewhere it names a field,
+    one of `fields`, and here it would be a constant.
     """
     if not operation:
         raise step.wrong(f"the mapping names no field; write {_SEVERAL}")
     for name in operation:
         if not isinstance(name, str) or not name:
             raise step.wrong(f"{brief(name)} is not an output field; write {_SEVERAL}")
+    for name, value in operation.items():
+        if isinstance(value, str):
+            raise step.wrong(f"{name!r}: {brief(value)} is a text, and {_of_text(value, fields)}")
     try:
         parts = tuple(map(operand, operation.values()))
     except TopologyError as error:
         raise step.wrong(f"{error}; a mapping gives expressions: {_SEVERAL}") from None
     return ", ".join(operation), Several(parts)
+
+
+def _of_text(text: str, fields: Collection[str]) -> str:
+    """Return the advice for a text that stands in place of an expression."""
+    constant = f"lit({brief(text)}) for the text itself"
+    if text in fields:
+        return f"a field with this name exists: write col({text!r}) for the field, or {constant}"
+    known = did_you_mean(text, fields)
+    return f"a mapping gives expressions, such as {_SEVERAL}: write col('name') for a field, or {constant}{known}"
 
 
 _SEVERAL = "{'euro': col('price') * 0.908, 'city': functions.upper('city')}"

@@ -227,7 +227,7 @@ class EachVerbs(StreamBase[StreamT]):
         step = call.step
         check_replace(replace, step, _EACH)
         if isinstance(call.operation, Mapping):
-            call = _expressions(call)
+            call = _expressions(call, self.fields)
         if replace and call.outputs is None:
             raise step.wrong(f"replace=True needs outputFields, which name the fields; write {_EACH}")
         if isinstance(call.operation, Debug):
@@ -316,12 +316,12 @@ class EachVerbs(StreamBase[StreamT]):
         return self._then(nodes.Debug(self._node, inputs, label, debug.limit, **step.gives(self.schema)))
 
 
-def _expressions(call: Arguments) -> Arguments:
+def _expressions(call: Arguments, fields: tuple[str, ...]) -> Arguments:
     """Return a call with a mapping from output fields to expressions as a call with both."""
-    for name, fields in {"inputFields": call.inputs, "outputFields": call.outputs}.items():
-        if fields is not None:
-            raise call.step.wrong(f"{name} {fields!r} cannot be given with a mapping, which names the output fields")
-    outputs, operation = read_mapping(call.operation, call.step)
+    for name, given in {"inputFields": call.inputs, "outputFields": call.outputs}.items():
+        if given is not None:
+            raise call.step.wrong(f"{name} {given!r} cannot be given with a mapping, which names the output fields")
+    outputs, operation = read_mapping(call.operation, fields, call.step)
     return Arguments(None, operation, outputs, call.step)
 
 

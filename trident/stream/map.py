@@ -112,7 +112,7 @@ class MapVerbs(EachVerbs[StreamT]):
         """Return the step of a call of `map` or `flatMap`."""
         step = call.step
         if isinstance(call.operation, Mapping):
-            outputs, expressions = read_mapping(call.operation, step)
+            outputs, expressions = read_mapping(call.operation, self.fields, step)
             call = replace(call, operation=expressions, outputs=outputs)
         inputs, operation, returns = self._operation(call, tuples=call.inputs is None)
         self._check_reads(inputs, operation, step)
