@@ -1,6 +1,7 @@
 """A source that is at its limit, or has not answered yet, is not empty: no run ends or rests because of it."""
 
 import queue
+import re
 import threading
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -19,6 +20,7 @@ from trident.spouts import (
     BatchSpout,
     Collector,
     Emitter,
+    FixedBatchSpout,
     IterableSpout,
     OpaquePartitionedSpout,
     PartitionedSpout,
@@ -327,6 +329,33 @@ def test_the_status_and_the_error_name_what_is_waited_for() -> None:
         assert [group["waitingFor"] for group in running.status["groups"].values()] == [reason]
         given.put("end")
         running.processAllAvailable(timeout=20)
+
+
+def test_the_status_and_the_error_name_the_batch_that_fails_again_and_again() -> None:
+    away = threading.Event()
+
+    def ask(word: str) -> str:
+        if not away.is_set():
+            raise ConnectionError("no route to 10.0.0.7")
+        return word
+
+    topology = TridentTopology()
+    words = topology.newStream("words", FixedBatchSpout("word string", [["a"]]))
+    words.each("word", ask, "asked string").peek(print)
+    with start_local(topology, maxAttempts=None) as running:
+        with pytest.raises(TimeoutError) as late:
+            running.processAllAvailable(timeout=0.3)
+        assert re.search(
+            r"within 0.3 s; it waits for: .*batch 1, which failed \d times, the last time with: words/1:each\(ask\): "
+            r".*ConnectionError: no route to 10\.0\.0\.7",
+            str(late.value),
+        )
+        (group,) = running.status["groups"].values()
+        assert "batch 1, which failed" in group["waitingFor"]
+        away.set()
+        running.processAllAvailable(timeout=20)
+        (group,) = running.status["groups"].values()
+        assert group["waitingFor"] is None
 
 
 # --- previews ---------------------------------------------------------------------------------------------------------

@@ -75,6 +75,9 @@ class Coordinator:
         """The number of times in a row that no batch could be planned."""
         self.waits_for: str | None = None
         """The reason why the last plan had nothing; None if the sources are empty. Any thread may read it."""
+        self.failing: str | None = None
+        """The failures of the batch that failed last, while it is tried again; None without one. Any thread may read
+        it."""
         self._sleeping = False
         self._at_limit = False
         """True if the group plans nothing for now because `pending` batches are in flight."""
@@ -155,7 +158,7 @@ class Coordinator:
         del self._batches[event.attempt.txid]
         if batch.plan is None:  # nothing was emitted: all plans of an idle source count as one attempt
             self._attempts[event.attempt.txid] -= 1
-            self._failures.pop(event.attempt.txid, None)
+            self._forget_failures(event.attempt.txid)
         self.waits_for = event.waits_for
         if self._rows_came:  # plan again at once, without a rest or a sleep
             self._rows_came = False
@@ -202,7 +205,7 @@ class Coordinator:
         if self._at_limit:  # fewer than `pending` batches are in flight again
             self._sleeping = self._at_limit = False
         self._attempts.pop(event.txid, None)
-        self._failures.pop(event.txid, None)
+        self._forget_failures(event.txid)
         self.committed = event.txid
         self._commit_tries, self._commit_waited = 0, 0.0
         self._succeeding = True
@@ -398,8 +401,15 @@ class Coordinator:
             failed.__cause__ = error
             self._stop(failed)
             return
+        often = "once" if failures.number == 1 else f"{failures.number} times, the last time"
+        self.failing = f"batch {txid}, which failed {often} with: {error}"
         batch.attempt = self._next_attempt(txid)
         batch.status = Status.PLANNING
+
+    def _forget_failures(self, txid: int) -> None:
+        """Forget the failures of a batch that is frozen, or that is not there."""
+        if self._failures.pop(txid, None) is not None:
+            self.failing = None
 
     def _discard_after(self, txid: int) -> None:
         """Drop the batches after `txid`, because its plan changed. They start at the position after its former plan."""

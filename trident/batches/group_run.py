@@ -199,7 +199,8 @@ class GroupRun:
         """The call, error, commit turn or source that holds up the group, in the words of `status`."""
         waiting_for = self.turns.waiting_for
         turn = str(waiting_for) if waiting_for else self.turns.slow_turn
-        return self._calls.longest or turn or self.coordinator.waits_for
+        waits_for = self._calls.longest or turn or self.coordinator.waits_for
+        return "; ".join(filter(None, (waits_for, self.coordinator.failing))) or None
 
     def owns_this_thread(self) -> bool:
         """Return whether the calling thread belongs to this group. Such a thread must not wait for the group."""
