@@ -511,8 +511,8 @@ class StateView(StateMapping):
         ----------
         batch : int, str or datetime
             A txid, or a time: the last batch that was committed at or before it, by the driver's clock. A time is a
-            text in ISO 8601, such as ``"2026-11-26 09:00"``, or a datetime; without an offset it is in UTC. Or a tag: a
-            text that begins with ``tag:``, such as ``"tag:month-end"``; see ``RunningTopology.tag``.
+            text in ISO 8601, such as ``"2026-11-26 09:00"``, in UTC if it has no offset; or a datetime with a time
+            zone. Or a tag: a text that begins with ``tag:``, such as ``"tag:month-end"``; see ``RunningTopology.tag``.
 
         Every state keeps its last committed batch, and the one before until the next one begins to commit. A state in
         memory that `openState` opened keeps all batches since its last snapshot, and a `DeltaMapState` as many as it
@@ -527,7 +527,8 @@ class StateView(StateMapping):
         StateError
             The state is nonTransactional.
         ValueError
-            `batch` is neither a txid nor a time nor a tag, or the time has not come yet.
+            `batch` is neither a txid nor a time nor a tag; it is a datetime without a time zone; or the time has not
+            come yet.
 
         Examples
         --------
