@@ -9,7 +9,8 @@ from trident_state.state_shape import StateKind
 
 AsOfBatch = int | str | datetime.datetime
 """``previous``: reads are as of the batch before the last committed one. A number: as of the batch with this txid.
-A time (a text in ISO 8601, in UTC without an offset; or a datetime with a time zone): as of the last batch committed until then.
+A time (a text in ISO 8601, in UTC without an offset; or a datetime with a time zone): as of the last batch that was
+committed until then.
 ``tag:month-end``: as of the batch that has this tag."""
 
 
