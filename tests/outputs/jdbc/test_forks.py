@@ -11,6 +11,7 @@ from trident import Count, TridentTopology, forkTopology
 from trident.errors import OutputConflictError
 from trident.spouts import FixedBatchSpout
 from trident.state import PostgresMapState
+from trident.testing.local import start_local
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -18,6 +19,27 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 def rows(postgres: PostgresServer, table: str) -> list[Any]:
     with postgres.connect() as connection:
         return sorted(row[0] for row in connection.execute(f"select word from {table}".encode()).fetchall())
+
+
+def test_a_topology_under_another_name_is_warned_of_rows_that_come_twice(
+    postgres: PostgresServer, table: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def warned(topology: str, output: str | None = None, **options: Any) -> list[str]:
+        caplog.clear()
+        program = TridentTopology()
+        words = program.newStream("words", FixedBatchSpout("word string", [["dog"]]))
+        words.writeJdbc(postgres.url, table, name=output, **options)
+        with start_local(program, name=topology, checkpointLocation=tmp_path) as running:
+            running.processAllAvailable(timeout=20)
+        return [record.getMessage() for record in caplog.records if "has the rows of output" in record.getMessage()]
+
+    postgres.run(f"create table {table} (word text)")
+    assert warned("first") == []
+    (warning,) = warned("second")
+    assert "has the rows of output 'words.writeJdbc' of topology 'first' up to its batch 1. If" in warning
+    assert warned("second") == warned("third", "others") == []
+    postgres.run(f"drop table {table}", f"create table {table} (word text primary key)")
+    assert warned("fourth", key="word") == warned("fifth", key="word") == []
 
 
 def test_each_topology_has_its_table_its_record_and_its_state(

@@ -89,7 +89,10 @@ class JdbcOutlet:
         self._record = JdbcRecord(f"{self._run.topology}/{self._sink.name}", self._table, self._sink.step)
         self._rules = RecordRules(self._sink, self._run, f"{self._record.place} at {redacted(self._target.url)}")
         self._record.prepare(connection)
-        self._record.write(connection, self._rules.claim(self._record.read(connection, self._table)), self._table)
+        held = self._record.read(connection, self._table)
+        if held is None and not self._target.key:  # with a key, rows that come again replace themselves
+            self._record.warn_of_namesakes(connection, self._table)
+        self._record.write(connection, self._rules.claim(held), self._table)
 
     def _look_up(self, connection: Any) -> Table:
         fields = arrow_schema(self._sink.schema)
