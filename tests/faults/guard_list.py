@@ -2080,6 +2080,14 @@ GUARDS = [
         "tests/spouts/redis_streams/test_loss.py -k between_two_plans",
     ),
     Guard(
+        "streams, a start for each",
+        "a stream in Redis that the given starts leave out is read from its first entry, and counted twice",
+        "spouts/trident_spouts/redis_streams/planner.py",
+        "            self._check_starts()",
+        "            pass",
+        "tests/spouts/redis_streams/test_beginnings.py",
+    ),
+    Guard(
         "streams, where they begin",
         "a restart treats a later entry of a Redis stream as the latest, and the entries in between are never read",
         "spouts/trident_spouts/redis_streams/planner.py",
@@ -2262,6 +2270,14 @@ GUARDS = [
         "self._started = self._started or first",
         "self._started, self._begun = True, {name: self._begun[name] for name in fresh}",
         "tests/spouts/kafka/test_beginnings.py -k after_later_plans",
+    ),
+    Guard(
+        "kafka, an offset for each partition",
+        "a stream reads a partition that the given offsets leave out from its first message, and counts it twice",
+        "spouts/trident_spouts/kafka/planner.py",
+        "            self._check_complete(unknown, first)",
+        "            pass",
+        "tests/spouts/kafka/test_beginnings.py -k without_a_given_offset",
     ),
     Guard(
         "kafka, a stream without topics",

@@ -21,7 +21,7 @@ from trident_spouts.kafka.losses import (
 )
 from trident_spouts.kafka.passed_losses import Passed, worst
 from trident_spouts.kafka.ranges import OffsetRange, Offsets, Topic, TopicRange, Topics, limited, noted, partitions_of
-from trident_spouts.kafka.starting import StartingOffsets, check_given, first_offsets
+from trident_spouts.kafka.starting import StartingOffsets, check_complete, check_given, first_offsets
 from trident_spouts.rereading import left_out
 
 _LOOKS = 5
@@ -270,10 +270,20 @@ class Planner:
             anew = first and not self._started
             if anew:
                 check_given(self._starting, fresh)
+            self._check_complete(unknown, first)
             self._begun |= self._first(self._starting if anew else later, unknown)
         self._started = self._started or first
         begun = {name: _grown(self._begun[name].offsets, topic) for name, topic in fresh.items()}
         return {name: Position(topic.id, begun[name], begun[name]) for name, topic in fresh.items()}
+
+    def _check_complete(self, unknown: Mapping[str, Topic], first: bool) -> None:
+        """Raise TopologyError if a partition with which the stream begins has no given offset.
+
+        A beginning that was accepted before is not refused: that of another reader, and that of a run which has planned
+        already.
+        """
+        if not self._other and not (first and self._compared):
+            check_complete(self._starting, unknown, self._cluster, named=not first)
 
     def _first(self, starting: StartingOffsets, topics: Mapping[str, Topic]) -> dict[str, Position]:
         offsets = first_offsets(starting, topics, self._cluster)

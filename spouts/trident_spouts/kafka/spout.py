@@ -58,9 +58,9 @@ class KafkaSpout:
         without a leader; an opaque replay leaves the partition for later.
     startingOffsets : "earliest", "latest", datetime or mapping
         The beginning of a new stream: at the first offset that exists, at the end, at the first message at or after a
-        time (a datetime with its zone), or at offsets, ``{"orders": {0: 17, 1: 42}}``; partitions that the mapping
-        leaves out begin at the earliest offset. A stream that has a batch in the log continues after that batch. Topics
-        and partitions that appear later begin at the earliest offset.
+        time (a datetime with its zone), or at offsets, ``{"orders": {0: 17, 1: 42}}``. The mapping has an offset
+        for each partition; otherwise the first plan is refused. A stream that has a batch in the log continues after
+        that batch. Topics and partitions that appear later begin at the earliest offset.
     maxOffsetsPerBatch : int
         The most offsets in one batch, of all partitions together. Each gets a share in proportion to its lag.
     isolationLevel : "read_committed" or "read_uncommitted"

@@ -12,6 +12,9 @@ from trident_spouts.kafka.ranges import Offsets, Topic, partitions_of
 PartitionOffsets: TypeAlias = Mapping[str, Mapping[int, int]]
 StartingOffsets: TypeAlias = Literal["earliest", "latest"] | datetime.datetime | PartitionOffsets
 
+_MOST_SHOWN = 20
+"""The most partitions that an error names."""
+
 
 def check_starting(starting: object) -> None:
     """Raise TopologyError if `startingOffsets` does not have one of the accepted forms."""
@@ -84,3 +87,32 @@ def check_given(starting: StartingOffsets, topics: Mapping[str, Topic]) -> None:
                 raise TopologyError(
                     f"KafkaSpout: startingOffsets names {name}-{number}, which is not one of the partitions to read"
                 )
+
+
+def check_complete(starting: StartingOffsets, topics: Mapping[str, Topic], cluster: Cluster, named: bool) -> None:
+    """Raise TopologyError if `starting` gives offsets, but none for a partition of `topics`, which were never read.
+
+    With `named`, only the topics that `starting` names are checked: the stream has begun, and a topic that it reads in
+    addition begins at the earliest offset.
+    """
+    if not isinstance(starting, Mapping):
+        return
+    missing = [
+        (name, number)
+        for name, number in partitions_of(topics)
+        if number not in starting.get(name, {}) and (name in starting or not named)
+    ]
+    if missing:
+        first, ends = cluster.earliest(missing[:_MOST_SHOWN]), cluster.high_watermarks(missing[:_MOST_SHOWN])
+        shown = ", ".join(
+            f"{name}-{number} (expected {first[name, number]} to {ends[name, number]})"
+            if (name, number) in first.keys() & ends.keys()
+            else f"{name}-{number}"
+            for name, number in missing[:_MOST_SHOWN]
+        )
+        more = f" and {len(missing) - _MOST_SHOWN} more" if len(missing) > _MOST_SHOWN else ""
+        raise TopologyError(
+            f"KafkaSpout: startingOffsets has no offset for {shown}{more}: a new stream needs one for each partition, "
+            f"such as {{'orders': {{0: 17, 1: 42}}}}. The lowest offset above begins at the first message that exists, "
+            f"0 if none was deleted; partitions that are added later begin at 0"
+        )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Literal
 
-from trident.base.errors import DataLossError
+from trident.base.errors import DataLossError, TopologyError
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.redis_streams.ids import ZERO
 from trident_spouts.redis_streams.pages import PAGE_BYTES, PAGE_ENTRIES, Page
@@ -18,6 +18,8 @@ _log = logging.getLogger("trident.spouts")
 OnDataLoss = Literal["fail", "warn"]
 
 LATEST = "latest"
+UNNAMED = ""
+"""The start of a stream that `startingIds` leaves out."""
 """The value of a stream's start that means: read only entries that are added later."""
 
 _LOOK = (files("trident_spouts.redis_streams") / "look.lua").read_bytes()
@@ -39,7 +41,11 @@ class Plan:
 
 
 class Planner:
-    """Plans batches of some streams. `starts`: the id after which each stream begins, or `LATEST`."""
+    """Plans batches of some streams.
+
+    `starts`: the id after which each stream begins, or `LATEST`; `UNNAMED` for one that begins at its first entry if
+    others have begun.
+    """
 
     def __init__(
         self,
@@ -54,14 +60,20 @@ class Planner:
         self._begun: dict[str, Position] = {}
         """The first positions of streams that no batch in the log has, because a repeated plan must begin at the same
         position."""
+        self._continues = False
+        """True if a plan has followed a batch, so that the beginning was accepted before."""
         self.added: dict[str, int] = {}
         """The number of entries ever added to each stream, when the server was last queried."""
 
     def next(self, known: Mapping[str, Position], txid: int, budget: Budget = NO_LIMIT) -> Plan | None:
         """Return the plan of the batch after the positions `known`; None if there is nothing to plan.
 
-        Raises DataLossError if entries were lost and `onDataLoss` is "fail".
+        Raises DataLossError if entries were lost and `onDataLoss` is "fail", and TopologyError if nothing was read yet,
+        and only some streams have a start.
         """
+        self._continues = self._continues or bool(known)
+        if not self._continues:
+            self._check_starts()
         new = [stream for stream in self._starts if stream not in known]
         self._begin([stream for stream in new if stream not in self._begun])
         plan = Plan(dict(known) | {stream: self._begun[stream] for stream in new}, [], needed=bool(new))
@@ -73,8 +85,17 @@ class Planner:
             waiting = self._round(plan, waiting, entries - plan.entries, size - plan.size)
         return plan if plan.pages or plan.needed else None
 
+    def _check_starts(self) -> None:
+        missing = [stream for stream, start in self._starts.items() if start == UNNAMED]
+        if missing:
+            raise TopologyError(
+                f"RedisStreamSpout: startingIds has no start for {', '.join(map(repr, missing))}: a new stream needs "
+                f"one for each of its streams in Redis. Write {{{missing[0]!r}: 'earliest'}} to read all its entries, "
+                f"or 'latest', an id or a datetime"
+            )
+
     def _begin(self, streams: Sequence[str]) -> None:
-        starts = [ZERO if self._starts[stream] == LATEST else self._starts[stream] for stream in streams]
+        starts = [ZERO if self._starts[stream] in (LATEST, UNNAMED) else self._starts[stream] for stream in streams]
         looks = self._look([(stream, start, 0, 0) for stream, start in zip(streams, starts, strict=True)])
         for stream, start, look in zip(streams, starts, looks, strict=True):
             latest = self._starts[stream] == LATEST and look is not None

@@ -26,7 +26,7 @@ from trident_spouts.files.values import Numbers, ValueReader
 from trident_spouts.redis_streams.entries import EntryFormat
 from trident_spouts.redis_streams.ids import ZERO, before, order, read_id
 from trident_spouts.redis_streams.pages import Page, PageReader, shares_of
-from trident_spouts.redis_streams.planner import LATEST, OnDataLoss, Planner
+from trident_spouts.redis_streams.planner import LATEST, UNNAMED, OnDataLoss, Planner
 from trident_spouts.redis_streams.positions import Position
 from trident_spouts.redis_streams.server import COMMANDS, StreamServers
 from trident_spouts.rows import read_schema
@@ -67,8 +67,9 @@ class RedisStreamSpout:
         an opaque batch is planned again from the present entries.
     startingIds : str, datetime, or mapping from stream to these
         The beginning of a new stream: "earliest"; "latest", only entries that are added from now on; an id, only
-        entries after it (as XREAD); a datetime with a zone, entries from this time on. The first batch, which may be
-        empty, records the start in the log.
+        entries after it (as XREAD); a datetime with a zone, entries from this time on. A mapping has a start
+        for each stream; otherwise the first plan is refused. The first batch, which may be empty, records the start in
+        the log.
     onDataLoss : "fail" or "warn"
         The reaction if entries were lost before they were read: trimmed or deleted (XTRIM, XDEL, DEL), or rolled back
         on the server. "fail": DataLossError stops the stream. "warn": a warning is logged, and reading continues.
@@ -100,7 +101,7 @@ class RedisStreamSpout:
     --------
     >>> RedisStreamSpout("redis://:secret@localhost:6379/0", "orders", "customer string, amount decimal(10,2)")
     RedisStreamSpout('redis://:***@localhost:6379/0', 'orders', 'customer string, amount decimal(10,2)')
-    >>> RedisStreamSpout("env:REDIS_URL", ["eu", "us"], startingIds={"eu": "latest"}).schema.names
+    >>> RedisStreamSpout("env:REDIS_URL", ["eu", "us"], startingIds={"eu": "latest", "us": "earliest"}).schema.names
     ['id', 'stream', 'fields']
     """
 
@@ -186,7 +187,8 @@ class RedisStreamSpout:
         """
         about = f"RedisStreamSpout at {redacted(self.url)}"
         address = Address(self.url, min(SECONDS, self.connectTimeout), self.socketTimeout)
-        starts = dict(zip(self.streams, self.starts, strict=True))
+        # A stream that has begun may leave out a start, and the doctor does not know whether this one has.
+        starts = {at: ZERO if start == UNNAMED else start for at, start in zip(self.streams, self.starts, strict=True)}
         with closing(StreamServers(address, 0.0)) as servers:
             try:
                 Planner(servers, starts, self.onDataLoss, 1, self.maxBytesPerBatch).next({}, 1)
@@ -205,7 +207,7 @@ class RedisStreamSpout:
         return part in self.streams
 
     def __repr__(self) -> str:
-        starts = dict(zip(self.streams, self.starts, strict=True))
+        starts = {stream: start for stream, start in zip(self.streams, self.starts, strict=True) if start != UNNAMED}
         declared = self.form.declared if self.form.declared.fields else None
         extra = {f"{name}Field": getattr(self.form, name) for name in ("id", "stream", "time", "others")}
         return described(
@@ -236,7 +238,7 @@ def _names(streams: object) -> tuple[str, ...]:
 
 
 def _starts(given: object, streams: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the id after which each stream begins, or `LATEST`."""
+    """Return the id after which each stream begins, or `LATEST`; `UNNAMED` if a mapping leaves the stream out."""
     if not isinstance(given, Mapping):
         return (_start(given, "startingIds"),) * len(streams)
     for stream in given:
@@ -244,7 +246,9 @@ def _starts(given: object, streams: tuple[str, ...]) -> tuple[str, ...]:
             raise TopologyError(
                 f"RedisStreamSpout: startingIds names {stream!r}; the streams are {', '.join(map(repr, streams))}"
             )
-    return tuple(_start(given.get(stream, "earliest"), f"startingIds[{stream!r}]") for stream in streams)
+    return tuple(
+        _start(given[stream], f"startingIds[{stream!r}]") if stream in given else UNNAMED for stream in streams
+    )
 
 
 def _start(given: object, name: str) -> str:

@@ -122,9 +122,9 @@ def test_given_offsets_are_where_it_begins(kafka: KafkaBroker, topic: str) -> No
     kafka.create(topic, 2)
     kafka.send(topic, "abc")
     kafka.send(topic, "xyz", 1)
-    assert read(kafka.servers, topic, startingOffsets={topic: {1: 2}}) == ["a", "b", "c", "z"]
+    assert read(kafka.servers, topic, startingOffsets={topic: {0: 0, 1: 2}}) == ["a", "b", "c", "z"]
     with pytest.raises(TopologyError, match=f"startingOffsets begins {topic}-1 at 4; expected an offset from 0 to 3"):
-        read(kafka.servers, topic, startingOffsets={topic: {1: 4}})
+        read(kafka.servers, topic, startingOffsets={topic: {0: 0, 1: 4}})
     with pytest.raises(
         TopologyError, match=f"startingOffsets names {topic}-2, which is not one of the partitions to rea"
     ):
