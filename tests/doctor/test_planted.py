@@ -154,6 +154,12 @@ def checkpoint_has_foreign_files(site: Site) -> None:
     (site.folder / "checkpoint" / "wc" / "holiday.jpg").touch()
 
 
+def checkpoint_is_that_of_a_query(site: Site) -> None:
+    for name in ("offsets", "commits"):
+        (site.folder / "checkpoint" / name).mkdir(parents=True)
+    (site.folder / "checkpoint" / "metadata").touch()
+
+
 def log_has_another_format(site: Site) -> None:
     run(site)
     with contextlib.closing(sqlite3.connect(site.folder / "checkpoint" / "wc" / "log.sqlite")) as log, log:
@@ -206,6 +212,7 @@ MACHINE: dict[Plant, Planted] = {
     checkpoint_belongs_to_another_user: Planted("checkpoint", "uid 12345", "chown -R", words=CHECKPOINT),
     checkpoint_is_open_to_all: Planted("checkpoint", "mode 777", "chmod o-w", "warning", CHECKPOINT),
     checkpoint_has_foreign_files: Planted("checkpoint", "holiday.jpg", "Move them", "warning", CHECKPOINT),
+    checkpoint_is_that_of_a_query: Planted("checkpoint", "Structured Streaming query", "its own", words=CHECKPOINT),
     log_has_another_format: Planted("log", "trident log 99", "version", words=CHECKPOINT),
     log_is_damaged: Planted("log", "damaged", "reset", words=CHECKPOINT),
     log_is_gone: Planted("log", "not in this folder", "a copy of it", words=CHECKPOINT),

@@ -223,6 +223,20 @@ def test_wrong_options_are_refused(given: dict[str, Any], said: str, shared_redi
         start_local(topology(state_of("memory", shared_redis)), **given)
 
 
+@pytest.mark.parametrize("below", ["", "t/"])
+def test_the_checkpoint_of_a_query_is_no_place_for_files(
+    objects: Objects, shared_redis: RedisServer, below: str
+) -> None:
+    """It would not be continued, and the sources would be read from their beginning."""
+    for name in ("metadata", "offsets/0", "commits/0"):
+        objects.put(f"{below}{name}", "v1")
+    before, made = objects.names(), topology(state_of("memory", shared_redis))
+    said = r"filesLocation='s3://\S+': s3://\S+ is the checkpoint of a Structured Streaming query"
+    with pytest.raises(TopologyError, match=said):
+        start_local(made, **options(shared_redis, objects))
+    assert objects.names() == before
+
+
 def test_files_of_this_log_that_lie_elsewhere_are_missed_at_the_start(
     objects: Objects, shared_redis: RedisServer
 ) -> None:

@@ -12,9 +12,11 @@ from trident.base.finding import Finding
 from trident.configuration.places import folder
 from trident.doctor import disk
 from trident.doctor.case import Case
+from trident.files.disk import DiskFiles
 from trident.log.protocol import LogReading
 from trident.log.sqlite_log import SqliteLog
 from trident.recovery.folder_owner import OWN_NAMES, OWNER, owner_of
+from trident.recovery.streaming_checkpoint import GUIDE, is_query_checkpoint
 from trident.run.start import LOG_FILE
 
 _REFUSED = "a start is refused"
@@ -32,6 +34,8 @@ def checkpoint(case: Case) -> Iterable[Finding]:
             yield finding
             if finding.grave:  # the size of a disk that cannot be written does not matter
                 return
+    if not (own / LOG_FILE).exists() and owner_of(own) is None:
+        yield from _of_query(place, own)
     yield from _foreign(own)
 
 
@@ -116,6 +120,14 @@ def _of_user(there: Path, place: Path) -> Iterator[Finding]:
     if there == place and status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX:
         found = f"every user of this machine may write there (mode {stat.S_IMODE(status.st_mode):o})"
         yield Finding(about, found, "others could delete or replace the log", f"chmod o-w {place}", grave=False)
+
+
+def _of_query(*places: Path) -> Iterator[Finding]:
+    """Yield a finding for the checkpoint of a Structured Streaming query, beside which a start would make a new log."""
+    for place in places:
+        if is_query_checkpoint(DiskFiles(place)):
+            todo = f"Give a folder of its own; {GUIDE} says how a topology begins where the query stopped"
+            yield Finding(str(place), "it is the checkpoint of a Structured Streaming query", _REFUSED, todo)
 
 
 def _foreign(place: Path) -> Iterator[Finding]:

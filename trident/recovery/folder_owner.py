@@ -15,6 +15,7 @@ import msgspec
 from trident.base.attempt import Lease
 from trident.base.errors import FencedError, LogMismatchError
 from trident.base.files import fsync_folder, make_folder
+from trident.configuration.places import files_place
 from trident.configuration.settings import STATES, Settings
 from trident.files.disk import DiskFiles
 from trident.files.lease_records import create_record, newest_epoch, newest_record
@@ -23,6 +24,7 @@ from trident.frozen.files import ANSWER, FROZEN, PROBE
 from trident.log.protocol import TransactionLog
 from trident.log.sqlite_log import holds_no_log
 from trident.recovery.savepoint import SAVEPOINTS
+from trident.recovery.streaming_checkpoint import check_no_query
 
 OWNER = "log.uuid"
 
@@ -36,12 +38,14 @@ OWN_NAMES = (f"{FROZEN}/", f"{STATES}/", f"{SAVEPOINTS}/", f"{_DRIVERS}/", PROBE
 def check_log_there(settings: Settings, file: str) -> None:
     """Raise LogMismatchError if the folder belongs to a log whose file is missing or empty.
 
-    A new log must not be created there.
+    A new log must not be created there. TopologyError: it is the checkpoint of a Structured Streaming query.
 
     Nothing is written.
     """
     owner, path = _owner(settings), settings.folder / file
     if owner is None:
+        if settings.lasting and not path.exists():
+            _check_folder_new(settings)
         return
     if not path.exists():
         raise LogMismatchError(
@@ -60,6 +64,8 @@ def check_own_folder(settings: Settings, uuid: str) -> None:
     """Take the folder for this log if it belongs to no log. Raises LogMismatchError if it belongs to another log."""
     owner = _owner(settings)
     if owner is None and settings.lasting:
+        if settings.log is not None:  # a log in the folder was checked before it was created
+            _check_folder_new(settings)
         _take(settings, uuid)
     elif owner not in (None, uuid):
         raise LogMismatchError(
@@ -91,6 +97,8 @@ def check_own_objects(settings: Settings, log: TransactionLog) -> str:
                 f"the topology names files{where} ({named}): start with the filesLocation that has them (or without "
                 f"one, if they are under the checkpointLocation), or copy them to {place.address} with {OWNER}"
             )
+        every = files_place(settings.filesLocation, settings.filesStorage)
+        check_no_query(f"filesLocation={settings.files_location!r}", *([] if every is None else [every]), place)
         place.create(OWNER, f"{log.uuid}\n".encode())
         owner = objects_owner(place)
     if owner != log.uuid:
@@ -233,6 +241,11 @@ def owner_of(folder: Path) -> str | None:
 
 def _owner(settings: Settings) -> str | None:
     return owner_of(settings.folder) if settings.lasting else None
+
+
+def _check_folder_new(settings: Settings) -> None:
+    location = settings.folder.parent
+    check_no_query(f"checkpointLocation={str(location)!r}", DiskFiles(location), DiskFiles(settings.folder))
 
 
 def _take(settings: Settings, uuid: str) -> None:
