@@ -1,12 +1,14 @@
 """The tuples of a batch of a KafkaSpout. Spark's connector reads them, or the driver does on the embedded engine."""
 
+import contextlib
 import json
 import re
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 _TASKS_PER_CORE = 4
 """The most partitions per core for which each partition is a separate Spark task. If there are more, a task reads
 several, one after the other."""
+
+_silenced = weakref.WeakSet[Any]()
+"""The Spark contexts that do not log the warning of `kafka.group.id`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,6 +104,7 @@ class KafkaEmission(Emission):
         self.taken.set()
         self.look()
         given = self._given() | dict(self.options())
+        _silence_group_warning(spark)
         try:
             frame = _checked_times(spark.read.format("kafka").options(**given).load().select(*FIELDS.names))
             assert frame.columns == FIELDS.names  # Spark Connect loads the connector only when it is needed
@@ -134,6 +140,21 @@ class KafkaEmission(Emission):
     def check_scanned(self) -> None:
         """Raise SourceUnreadableError if a topic was deleted or re-created while Spark read it."""
         self.check_read()
+
+
+def _silence_group_warning(spark: "SparkSession") -> None:
+    """Turn off the warning in which Spark advises against `kafka.group.id`, eight lines for each batch.
+
+    It is meant for groups that several queries share. A run has a group that no other query has.
+    """
+    context: Any = getattr(spark, "_sc", None)
+    if context is None or context in _silenced:  # Spark Connect has another process, with a log that nobody reads here
+        return
+    _silenced.add(context)
+    log4j: Any = context._jvm.org.apache.logging.log4j  # noqa: SLF001
+    # A JVM with another logging library has no such class, and keeps the warning.
+    with contextlib.suppress(TypeError):
+        log4j.core.config.Configurator.setLevel("org.apache.spark.sql.kafka010.KafkaSourceProvider", log4j.Level.ERROR)
 
 
 def _checked_times(frame: "DataFrame") -> "DataFrame":

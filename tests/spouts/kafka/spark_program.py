@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.spouts.kafka.reads import emitted, planned
-from tests.support.spark import small_spark
+from tests.support.spark import CONNECT, small_spark
 from trident import Count, TridentTopology
 from trident.spouts import KafkaSpout
 from trident.state import MemoryMapState
@@ -17,6 +17,8 @@ def main(servers: str, secured: str, options: str, topic: str, folder: str) -> N
     spark = small_spark(Path(folder) / "spark")
     spout = KafkaSpout(secured, topic, maxOffsetsPerBatch=8, options=json.loads(options))
     executor = spout.open()
+    if not CONNECT:
+        spark.sparkContext.setLogLevel("WARN")  # as a user's session has it
     told: dict[str, Any] = {"equal": [], "partitions": []}
     position = None
     while (plan := planned(executor, position)) is not None:
