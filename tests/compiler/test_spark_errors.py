@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from tests.support.spark import CONNECT
 from trident import Average, Count, Sum, TridentTopology, expr
 from trident.base.errors import BatchFailedError, SparkFailedError, TopologyError, UserFunctionError
-from trident.spouts import FixedBatchSpout
+from trident.spouts import FeederBatchSpout, FixedBatchSpout
 from trident.state import MemoryMapState
 
 ROOT = Path(__file__).parents[2]
@@ -84,6 +84,53 @@ def test_workers_that_run_another_python_and_a_session_that_was_stopped(tmp_path
     lacking = "Spark's Python workers have no module '(pyarrow|trident)': they run another Python; set PYSPARK_PYTHON"
     assert re.search(lacking, other), other
     assert stopped == "the SparkSession has been stopped; give a running one, or none"
+
+
+def distinct(spout: FeederBatchSpout) -> TridentTopology:
+    """Return a topology that needs Spark."""
+    topology = TridentTopology()
+    words = topology.newStream("words", spout).transform(lambda frame: frame.dropDuplicates())
+    words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+    return topology
+
+
+STOPPED = """
+from pyspark.sql import SparkSession
+from tests.compiler.test_spark_errors import distinct
+from trident.spouts import FeederBatchSpout
+builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+for batches in (1, 0):  # after the first batch, or before a slot has its session
+    spark, spout = builder.getOrCreate(), FeederBatchSpout("word string")
+    try:
+        with distinct(spout).start(spark) as running:
+            for _ in range(batches):
+                spout.feed(["a"])
+                running.processAllAvailable(timeout=60)
+            spark.stop()
+            spout.feed(["b"])
+            running.processAllAvailable(timeout=60)
+    except Exception as error:
+        print(error)
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.skipif(CONNECT, reason="a client that stops its session ends the server, and its calls try again")
+def test_a_session_that_is_stopped_while_a_topology_runs_ends_the_run_at_once() -> None:
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    ended = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", STOPPED],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    said = (
+        r"batch {} failed and would fail again: the Spark session was stopped \(spark.stop\(\)\) while the topology was"
+    )
+    after, before = ended.stdout.splitlines()
+    assert re.match(said.format(2), after) and re.match(said.format(1), before), ended.stdout
 
 
 def test_what_is_no_session() -> None:

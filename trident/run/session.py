@@ -37,12 +37,12 @@ def is_at_hand(spark: "SparkSession | None") -> bool:
 def _alive(spark: "SparkSession") -> "SparkSession":
     """Return the session. Raises TopologyError if it is not a Spark session, or was stopped."""
     from trident.compiler.columns.function_errors import short
-    from trident.compiler.spark.sessions import is_connect
+    from trident.compiler.spark.sessions import is_connect, is_stopped
 
     if not callable(getattr(spark, "createDataFrame", None)):
         raise TopologyError(
             f"start takes a SparkSession, not {short(spark)}; without one it uses the active session, or creates one"
         )
-    if spark.is_stopped if is_connect(spark) else spark.sparkContext._jsc is None:  # type: ignore[attr-defined]  # noqa: SLF001
+    if spark.is_stopped if is_connect(spark) else is_stopped(spark):  # type: ignore[attr-defined]
         raise TopologyError("the SparkSession has been stopped; give a running one, or none")
     return spark

@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from trident.base.attempt import TransactionAttempt
-from trident.base.errors import AttemptCancelledError, StateError
+from trident.base.errors import AttemptCancelledError, SparkSetupError, StateError
 from trident.compiler.arrow.evaluation import compile_request
 from trident.compiler.carriers import CarrierPlan
 from trident.compiler.columns.dead_letters import Caught, Letters
@@ -25,7 +25,7 @@ from trident.compiler.engine import Answer, Slot
 from trident.compiler.failed_tuples import Catcher
 from trident.compiler.layout import StageLayout, check_picklable, end_of, layout, stage_ends
 from trident.compiler.program import Group, RequestPlan, Stage
-from trident.compiler.spark.errors import translated
+from trident.compiler.spark.errors import STOPPED, translated
 from trident.compiler.spark.failure_signal import signal_of
 from trident.compiler.spark.frozen_frames import SparkFrames
 from trident.compiler.spark.kept_plans import KeptPlans, PlanUse
@@ -40,6 +40,7 @@ from trident.compiler.spark.sessions import (
     Sizes,
     active_session_kept,
     is_connect,
+    is_stopped,
     released,
     run_session,
 )
@@ -96,6 +97,7 @@ class SparkEngine:
 
     def slot(self, group: Group) -> Slot:
         """Return a new slot with a separate session. It runs the attempts of this group's batches, one at a time."""
+        _check_open(self._spark)
         on_spark = SparkSlot(group, run_session(self._spark), self._sizes, self)
         stages = stages_without_user_code(group) if self._driver_rows else ()
         return SmallStagesSlot(group, stages, self._driver_rows, on_spark, self._secret) if stages else on_spark
@@ -144,7 +146,9 @@ class SparkEngine:
 
 
 def _check_open(spark: SparkSession) -> None:
-    """Raise SparkSetupError if the server of a Connect session has closed it."""
+    """Raise SparkSetupError if the session was stopped, or the server of a Connect session has closed it."""
+    if is_stopped(spark):
+        raise SparkSetupError(STOPPED)
     try:
         if is_connect(spark):
             use(spark)
@@ -266,7 +270,7 @@ class SparkSlot:
         if reported is not None:
             return reported
         self._sizes.failed(self._group.name, stage, error)
-        return translated(error, self._layouts[stage.number].nodes)
+        return translated(error, self._layouts[stage.number].nodes, self.session)
 
     def _on_failure(self, number: int, text: str) -> None:
         """Stop the job of this number, in which a task has failed.

@@ -14,6 +14,7 @@ from pyspark.errors import (
     ParseException,
     PySparkException,
 )
+from pyspark.sql import SparkSession
 
 from trident.base.errors import (
     SourceUnreadableError,
@@ -24,6 +25,7 @@ from trident.base.errors import (
 )
 from trident.compiler.columns.function_errors import decoded
 from trident.compiler.spark.expression_errors import expression_error, sum_error
+from trident.compiler.spark.sessions import is_stopped
 from trident.plan.nodes import Node
 
 _VALUES = (ArithmeticException, ArrayIndexOutOfBoundsException, DateTimeException, NumberFormatException)
@@ -52,16 +54,21 @@ _STOPPED = ("Cannot call methods on a stopped SparkContext", "SparkContext was s
 _GONE = ("Error while sending or receiving", "Answer from Java side is empty", "does not exist in the JVM")
 _CLOSED = ("[INVALID_HANDLE.SESSION_", "[NO_ACTIVE_SESSION]", "incorrect server side session identifier")
 """Signs of a session that a Connect server no longer has. The client of PySpark closes one at the third itself."""
+STOPPED = (
+    "the Spark session was stopped (spark.stop()) while the topology was running. Stop the topology first. To continue "
+    "with this batch, start the topology again with a running session and the same checkpointLocation or log"
+)
 _JAVA_GONE = (
     "the Java process of Spark ended while the topology was running: it ran out of memory, or was killed from "
     "outside; restart the program, and the topology continues where it stopped"
 )
 
 
-def translated(error: BaseException, nodes: Sequence[Node] = ()) -> BaseException:
+def translated(error: BaseException, nodes: Sequence[Node] = (), session: SparkSession | None = None) -> BaseException:
     """Return the library's error for an exception of Spark; the exception itself if the library has no better error.
 
-    `nodes` are those that Spark ran; the error of an expression names its node's step.
+    `nodes` are those that Spark ran; the error of an expression names its node's step. `session` ran them: if it was
+    stopped, any exception of it means that, because PySpark then meets a None where its context was.
     """
     if isinstance(error, TridentError):
         return error
@@ -69,6 +76,8 @@ def translated(error: BaseException, nodes: Sequence[Node] = ()) -> BaseExceptio
     ours = decoded(text)
     if ours is not None:
         return ours
+    if session is not None and is_stopped(session):
+        return SparkSetupError(STOPPED)
     unreadable = _UNREADABLE.search(text)
     if unreadable is not None:
         said = f"Spark cannot read the source: {unreadable[2].strip()} [{unreadable[1]}]"
@@ -121,10 +130,7 @@ def _setup_error(text: str) -> SparkFailedError | None:
             "the topology with it: it continues where it stopped"
         )
     if any(sign in text for sign in _STOPPED):
-        return SparkSetupError(
-            "the Spark session was stopped while the topology was running; stop the topology before the session, or "
-            "restart it"
-        )
+        return SparkSetupError(STOPPED)
     return None
 
 

@@ -76,7 +76,7 @@ class SparkFrames:
         try:
             rows = self._numbers(frozen).mapInArrow(function, spark_schema(PART)).toArrow()
         except Exception as error:
-            raise _ours(error) from error
+            raise _ours(error, self.session) from error
         parts = [Part(**row) for row in rows.to_pylist()]
         written = sum(part.rows for part in parts)
         if written != frozen.num_rows:
@@ -101,9 +101,9 @@ class SparkFrames:
         released(self.session)
 
 
-def _ours(error: Exception) -> TridentError:
+def _ours(error: Exception, session: SparkSession) -> TridentError:
     """Return the library's error for a failed job; an OutputError if no other error fits."""
-    better = translated(error)
+    better = translated(error, session=session)
     return better if isinstance(better, TridentError) else OutputError(f"the workers could not write a batch: {better}")
 
 

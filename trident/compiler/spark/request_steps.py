@@ -86,7 +86,7 @@ class SparkSteps:
                 )
                 result = to_arrow(lowering.select(prepared.step, leaving.names), prepared.leaving)
         except Exception as error:
-            better = translated(error, prepared.layout.nodes)
+            better = translated(error, prepared.layout.nodes, session)
             if better is error:
                 raise
             raise better from better.__cause__

@@ -320,6 +320,11 @@ def is_connect(session: SparkSession) -> bool:
     return type(session).__module__.startswith("pyspark.sql.connect")
 
 
+def is_stopped(session: SparkSession) -> bool:
+    """Return whether a classic session lost its context, because it or another session of the context was stopped."""
+    return not is_connect(session) and session.sparkContext._jsc is None  # noqa: SLF001
+
+
 def local_cores(spark: SparkSession) -> int | None:
     """Return how many tasks run at once under a ``local`` master, where driver and executors are one process.
 

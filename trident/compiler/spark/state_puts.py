@@ -157,7 +157,7 @@ class SparkPuts:
                 finally:
                     session.removeTag(tag)
         except Exception as error:
-            better = translated(error)
+            better = translated(error, session=self._spark)
             if better is error:
                 raise
             raise better from error
