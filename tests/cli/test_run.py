@@ -39,6 +39,11 @@ ticks.persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="ticks")
         (["tests.faults.standby_program:topology", "--set", "checkpointLocation=x"], 2, "checkpointLocation is set tw"),
         (["tests.faults.standby_program:topology", "--set", "maxAttempt=3"], 1, "did you mean 'maxAttempts'?"),
         (
+            ["tests.faults.standby_program:topology", "--set", 'parallelismHints={"ticks":4}'],
+            1,
+            "parallelismHints='{\"ticks\":4}': expected step=number, words=4 or words=4,lines=2",
+        ),
+        (
             ["tests.faults.standby_program:topology", "--engine", "embedded", "--master", "local[2]"],
             1,
             "engine='embedded' runs without Spark",

@@ -101,6 +101,22 @@ def test_a_topology_whose_driver_cannot_start_says_why(stored: Stored) -> None:
     assert "is not the code that was submitted" in stored.shell("resume", "wc", code=1)
 
 
+def test_a_driver_that_lacks_a_module_of_the_program_says_how_to_submit_it(stored: Stored) -> None:
+    stored.write()
+    beside = f"beside_{stored.module}"
+    (stored.program / f"{beside}.py").write_text("LAST = 1\n")
+    program = stored.program / stored.module / "__init__.py"
+    program.write_text(f"import {beside}\n{program.read_text()}")
+    said = stored.submit(code=1)
+    assert f"No module named '{beside}'. The stored code has the program's module or package and the files of " in said
+    assert f"--include: submit with --include {beside}.py (or the folder of a package), or install " in said
+    assert "`trident resume` would fail in the same way; `trident kill wc` frees the name for another submit" in said
+    assert f"--include {beside}.py" in stored.line()["error"]
+    stored.shell("kill", "wc")
+    assert "topology 'wc' is ACTIVE" in stored.submit("--include", f"{beside}.py")
+    stored.shell("kill", "wc")
+
+
 @pytest.mark.soak
 def test_a_standby_goes_on_when_the_driver_dies(stored: Stored) -> None:
     stored.write()
@@ -223,7 +239,11 @@ def test_names_and_programs_that_are_not_there(stored: Stored, program: str) -> 
     with pytest.raises(TopologyError, match="'a/b'"):
         submit(stored.home, program, "a/b", {"engine": "embedded"})
     submitted(stored, program)
-    with pytest.raises(TopologyNotFoundError, match=r"no topology 'wx'.*stored are wc"):
+    with pytest.raises(
+        TopologyNotFoundError,
+        match=r"no topology 'wx'.*stored are wc\. .* topologies of `trident submit`; a topology of `trident run` is "
+        r"not stored: stop it with SIGTERM, and run it again with other options, such as --inactive or --set parallel",
+    ):
         stored.home.find("wx")
     with pytest.raises(TopologyActiveError, match="already has a topology 'wc': `trident kill wc` removes it"):
         submitted(stored, program)

@@ -82,6 +82,7 @@ def test_the_environment_outranks_the_file_and_names_a_profile(here: Path) -> No
         ("processingTime", "2 seconds", "2 seconds"),
         ("commitRetrySecs", "none", None),
         ("log", "redis://localhost", RedisLog("redis://localhost")),
+        ("parallelismHints", "words=4, lines/2=1", {"words": 4, "lines/2": 1}),
     ],
 )
 def test_text_of_a_variable_becomes_a_value(here: Path, option: str, text: str, value: object) -> None:
@@ -122,6 +123,11 @@ def test_a_file_that_is_wrong_is_refused_with_its_place(here: Path, text: str, m
         ({"TRIDENT_START_MAX_ATEMPTS": "1"}, "sets no option; did you mean 'TRIDENT_START_MAX_ATTEMPTS'"),
         ({"TRIDENT_START_MAX_ATTEMPTS": "many"}, "TRIDENT_START_MAX_ATTEMPTS: maxAttempts='many'"),
         ({"TRIDENT_START_AVAILABLE_NOW": "1"}, "availableNow='1': expected True or False"),
+        (
+            {"TRIDENT_START_PARALLELISM_HINTS": '{"words":4}'},
+            "parallelismHints='{\"words\":4}': expected step=number, words=4 or words=4,lines=2",
+        ),
+        ({"TRIDENT_START_PARALLELISM_HINTS": "words"}, "parallelismHints='words': expected step=number, words=4 or"),
         ({"TRIDENT_CONFIG": "missing.toml"}, "missing.toml cannot be read: No such file"),
         ({"TRIDENT_PROFILE": "prod"}, "profile 'prod': there is no trident.toml in the working directory"),
     ],

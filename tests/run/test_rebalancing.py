@@ -98,7 +98,10 @@ def test_a_start_takes_other_numbers_than_the_programs() -> None:
     ("hints", "message"),
     [
         ({"word": 2}, r"no batch group has a parallelismHint 'word'; did you mean 'words'\?; there are words/1"),
-        ({"words": 0}, "'words': 0: expected a step's name and a whole number of at least 1"),
+        (
+            {"words": 0},
+            "'words': 0: expected a step's name and a whole number of at least 1, {'words': 4} in Python, words=4 in a",
+        ),
         ({"words": True}, "'words': True: expected"),
         ([("words", 2)], "expected a dict"),
     ],

@@ -244,6 +244,13 @@ def _changed(place: Home, name: str, timeout: float, **changes: Any) -> None:
     click.echo(f"topology {name!r} is {report.condition}", err=True)
 
 
+def _way_out(name: str, why: str) -> str:
+    """Return how to continue after the end of a driver. A driver that lacks a module cannot be started again."""
+    if why.startswith(f"{ModuleNotFoundError.__name__}: "):
+        return f"`trident resume` would fail in the same way; `trident kill {name}` frees the name for another submit"
+    return "`trident resume` starts another one, `trident kill` removes the topology"
+
+
 def _awaited(
     stored: StoredTopology,
     told: Callable[[Report], bool],
@@ -262,10 +269,7 @@ def _awaited(
             return report
         if ended:
             why = report.error if report is not None and report.error else f"{stored.said} says why"
-            raise TridentError(
-                f"the driver of topology {stored.name!r} has ended: {why}. `trident resume` starts another one, "
-                f"`trident kill` removes the topology"
-            )
+            raise TridentError(f"the driver of topology {stored.name!r} has ended: {why}. {_way_out(stored.name, why)}")
         if time.monotonic() > until:
             raise TopologyConditionError(
                 f"the driver of topology {stored.name!r} has not done this within {timeout:g} s; it still will. Its "

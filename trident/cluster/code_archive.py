@@ -117,9 +117,18 @@ def workers_import(archive: Path) -> Iterator[None]:
 def load_from(archive: Path, program: str) -> TridentTopology:
     """Return the topology of a program from its archive. Call it within ``with code_of(archive):``.
 
-    Raises TopologyError if the archive lacks the module, or if this process has imported another module of that name.
+    Raises TopologyError if the archive lacks the module, or if this process has imported another module of that name,
+    and ModuleNotFoundError if the program imports a module that is neither in the archive nor installed.
     """
-    topology = imported(program)
+    try:
+        topology = imported(program)
+    except ModuleNotFoundError as error:
+        top = (error.name or "").partition(".")[0]
+        raise ModuleNotFoundError(
+            f"{error}. The stored code has the program's module or package and the files of --include: submit with "
+            f"--include {top}.py (or the folder of a package), or install {top!r} on the driver's machine",
+            name=error.name,
+        ) from error
     module = sys.modules[split(program)[0]]
     if not _is_from(module, archive):
         raise TopologyError(f"{program!r} was imported as {module!r} from a file outside the stored code in {archive}")

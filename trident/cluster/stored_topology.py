@@ -228,6 +228,12 @@ class _Format(msgspec.Struct, frozen=True):
     format: int = FORMAT
 
 
+_UNSTORED = (
+    "a topology of `trident run` is not stored: stop it with SIGTERM, and run it again with other options, such as "
+    "--inactive or --set parallelismHints=words=8"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Home:
     """The folder with all stored topologies: ``--home``, or TRIDENT_HOME, or ``~/.trident``."""
@@ -256,7 +262,10 @@ class Home:
         if not stored.folder.is_dir():
             names = [each.name for each in self.all()]
             known = f"stored are {', '.join(names)}" if names else "there is none"
-            raise TopologyNotFoundError(f"{self.folder} has no topology {name!r}{did_you_mean(name, names)}; {known}")
+            raise TopologyNotFoundError(
+                f"{self.folder} has no topology {name!r}{did_you_mean(name, names)}; {known}. This command is for "
+                f"topologies of `trident submit`; {_UNSTORED}"
+            )
         return stored
 
     def check_free(self, name: str) -> None:

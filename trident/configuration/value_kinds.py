@@ -77,7 +77,10 @@ def _duration_of(text: str) -> Any:
 
 def _hints_of(text: str) -> Any:
     """Return the partitions by step in a text such as ``words=4,lines=2``."""
-    return {name: _number_of(count) for name, count in pairs_of(text).items()}
+    hints = {name: _number_of(count) for name, count in pairs_of(text).items()}
+    if not all(name and isinstance(count, int) for name, count in hints.items()):
+        raise TopologyError(f"parallelismHints={text!r}: expected step=number, words=4 or words=4,lines=2")
+    return hints
 
 
 def _names_of(text: str) -> list[str]:

@@ -29,7 +29,8 @@ def check_hints(option: str, given: object) -> dict[str, int]:
     for name, count in given.items():
         if not isinstance(name, str) or not isinstance(count, int) or isinstance(count, bool) or count < 1:
             raise TopologyError(
-                f"{option}: {name!r}: {count!r}: expected a step's name and a whole number of at least 1"
+                f"{option}: {name!r}: {count!r}: expected a step's name and a whole number of at least 1, "
+                f"{{'words': 4}} in Python, words=4 in a shell"
             )
     return dict(given)
 
