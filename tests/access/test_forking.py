@@ -106,7 +106,7 @@ def test_a_fork_of_a_fork(tmp_path: Path) -> None:
 
 def test_names_and_places_that_are_refused(tmp_path: Path) -> None:
     save(words(), tmp_path)
-    with pytest.raises(TopologyError, match="is the name of the topology itself"):
+    with pytest.raises(TopologyError, match="is the name of the topology itself: .*, reset 'first', and fork back"):
         forkTopology("first", "before", "first", tmp_path, toCheckpointLocation=tmp_path / "other")
     with pytest.raises(TopologyError, match="fork"):
         forkTopology("first", "before", "a/b", tmp_path)

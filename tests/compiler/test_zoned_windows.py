@@ -145,6 +145,11 @@ def test_both_engines_combine_by_local_days(engine: Slots) -> None:
             "length 12 hours with timeZone='Europe/Berlin': windows of a time zone are whole",
         ),
         ("Europe/Berlin", "36 hours", "are whole days, such as '1 day'"),
+        (
+            "Asia/Kolkata",
+            "1 hour",
+            "a field of local time, .each({'local': F.from_utc_timestamp('at', 'Asia/Kolkata')}",
+        ),
     ],
 )
 def test_wrong_zones(zone: Any, length: str, says: str) -> None:

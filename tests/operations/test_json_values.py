@@ -104,6 +104,20 @@ def test_a_registrys_form_is_taken_off_and_demanded() -> None:
             read(bare)
 
 
+@pytest.mark.parametrize(
+    ("fields", "value"),
+    [
+        ("at timestamp", '{"at": "2026-01-01T00:00:00"}'),
+        ("o struct<at: timestamp>", '{"o": {"at": "2026-01-01T00:00:00"}}'),
+        ("times array<timestamp>", '{"times": ["2026-01-01T00:00:00"]}'),
+    ],
+)
+def test_a_time_without_a_zone_says_which_option_gives_one(fields: str, value: str) -> None:
+    with pytest.raises(ValueError, match=r"it has no time zone: declare timestamp_ntz, or set timeZone="):
+        FromJson(fields)(value)
+    assert FromJson(fields, timeZone="UTC")(value) != (None,)
+
+
 def test_a_verb_knows_its_fields_and_may_name_others() -> None:
     values = stream("key string, value binary")
     assert values.each("value", FromJson("user bigint, tags array<string>")).fields == ("key", "value", "user", "tags")

@@ -43,7 +43,7 @@ def s() -> Stream:
     [
         ("unionAll", "'Stream' has no verb 'unionAll'; use merge(...)"),
         ("union_all", "use merge(...)"),
-        ("with_column", "use each(expr(...), 'name type', replace=True)"),
+        ("with_column", "use each({'new': col('n') * 2}, replace=True), or each('n', function, 'new type')"),
         ("withColumnRenamed", "use rename('old', 'new'), or rename({'old': 'new', ...}) for several"),
         ("orderBy", "use applyAssembly(FirstN(n, 'field'))"),
         ("withWatermark", "use window(TumblingEventTimeWindow('1 hour', 'at', lateness='5 minutes'), ...)"),
@@ -53,8 +53,11 @@ def s() -> Stream:
         ("late", "use late() of the stream that window(...) returns"),
         ("count", "use persistentAggregate(...) over all batches, or aggregate(Count(), 'count') over each batch"),
         ("explode", "use each('field', generator, 'item string'), which keeps the other fields; flatMap(...) keeps"),
-        ("where", "use filter(expr('n > 3')), or filter('n', function)"),
-        ("select", "'Stream' has no verb 'select'; use project('field')"),
+        ("where", "use filter(col('n') > 3), or filter('n', function)"),
+        ("select", "'Stream' has no verb 'select'; use project('field'), or map({'new': col('n') * 2}) for computed"),
+        ("withColumns", "use each({'new': col('n') * 2, 'more': col('n') + 1}, replace=True)"),
+        ("expr", "use each({'new': col('n') * 2}), or SQL that only Spark runs: each(expr(...), 'new type')"),
+        ("selectExpr", "use map({'new': col('n') * 2}), or SQL that only Spark runs: map(expr(...), 'new type')"),
     ],
 )
 def test_a_stream_knows_what_others_call_its_verbs(s: Stream, name: str, says: str) -> None:

@@ -116,8 +116,7 @@ CALLS: list[tuple[Callable[[], Any], type[Exception], str]] = [
         lambda: source().window(TumblingEventTimeWindow("1 hour", "n"), Count(), "c"),
         TypeDeclarationError,
         "field 'n' is bigint, but a window needs a timestamp or timestamp_ntz; create one first, such as "
-        ".each('n', expr('timestamp_millis(n)'), 'time timestamp'); on the embedded engine, which has no expr, with "
-        "a function that returns a datetime",
+        ".each({'time': F.timestamp_millis('n')}), with `from trident import functions as F`",
     ),
     (
         lambda: source().window(TumblingEventTimeWindow("1 hour", "word"), Count(), "c"),
@@ -132,7 +131,7 @@ CALLS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (
         lambda: stream("at double").window(TumblingEventTimeWindow("1 hour", "at"), Count(), "c"),
         TypeDeclarationError,
-        "expr('timestamp_seconds(at)'), 'time timestamp')",
+        ".each({'time': F.timestamp_seconds('at')}), with `from trident import functions as F`",
     ),
     (
         lambda: stream("at boolean").window(TumblingEventTimeWindow("1 hour", "at"), Count(), "c"),

@@ -341,15 +341,29 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
         lambda s: s.each("line", "upper(line)", "word string"),
         TopologyError,
         "lines/1:each: 'upper(line)' is a string, but the operation must be a function or object: an expression is "
-        "expr('upper(line)'); write each(",
+        "F.upper('line'); expr('upper(line)') is for Spark alone; write each(",
     ),
     (
         lambda s: s.filter("n > 3"),
         TopologyError,
         "lines/1:filter: 'n > 3' is a string, but the operation must be a function or object: an expression is "
-        "expr('n > 3'); write filter(",
+        "col('n') > 3; expr('n > 3') is for Spark alone; write filter(",
     ),
-    (lambda s: s.filter("line is null"), TopologyError, "an expression is expr('line is null'); write filter("),
+    (lambda s: s.filter("line is null"), TopologyError, "an expression is col('line').isNull(); expr('line is null')"),
+    (lambda s: s.filter("line is not null"), TopologyError, "an expression is col('line').isNotNull(); expr("),
+    (lambda s: s.filter("line <> 'a'"), TopologyError, "an expression is col('line') != 'a'; expr("),
+    (
+        lambda s: s.filter("n > 3 or soundex(line) = 'a'"),
+        TopologyError,
+        "an expression is made of col(...), such as col('n') > 0; expr(\"n > 3 or soundex(line) = 'a'\") is for Spark",
+    ),
+    (lambda s: s.each("line", "soundex(line)", "w string"), TopologyError, "an expression is made of col(...), such"),
+    (
+        lambda s: s.project("n as m"),
+        FieldNotFoundError,
+        "no field 'n as m'; the fields are (line string, n bigint); a field gets another name before, by "
+        "rename('n', 'm')",
+    ),
     (
         lambda s: s.filter("line"),
         TopologyError,

@@ -176,7 +176,8 @@ def forkTopology(
     if fork == topology:
         raise TopologyError(
             f"fork={fork!r} is the name of the topology itself: states on servers and outputs know a topology by its "
-            f"name, so give the fork another one"
+            f"name, so give the fork another one. To go back to the savepoint, fork to another name, start that fork "
+            f"with active=False, take a savepoint of it, reset {topology!r}, and fork back"
         )
     if any(running.name == fork for running in registry.running_here()):
         raise TopologyError(f"topology {fork!r} is active in this process: give the fork another name")

@@ -205,10 +205,19 @@ def _worker_code(node: Node) -> Iterator[tuple[CallSite, object]]:
             yield node.reduction.site, node.reduction.reducer
 
 
+_SESSION = "CONTEXT_ONLY_VALID_ON_DRIVER"
+"""The condition of the error with which PySpark refuses to pickle a session or a DataFrame."""
+_OF_OTHERS = "create the object inside the call, or keep it in a module"
+_OF_SPARK = (
+    "a function runs without a Spark, so it cannot use a session or a DataFrame: look values up with joinTable, "
+    "stateQuery or a dict that the program loads, or use the DataFrames of a batch in transform(lambda df: ...)"
+)
+
+
 def check_pickles(where: Where, target: object) -> None:
     """Raise UserCodeError, which names the function, if `target` cannot be sent to Spark's workers."""
     try:
         cloudpickle.dumps(target)  # type: ignore[no-untyped-call]
     except Exception as error:
-        hint = "create the object inside the call, or keep it in a module"
+        hint = _OF_SPARK if _SESSION in str(error) else _OF_OTHERS
         raise where.error(f"cannot be sent to Spark's workers: {error} ({hint})", error, UserCodeError) from error

@@ -395,7 +395,8 @@ def _zone(timeZone: object, length: int, step: Step) -> str | None:
         raise step.error(
             TopologyError,
             f"length {duration_text(length)} with timeZone={timeZone!r}: windows of a time zone are whole days, such "
-            f"as '1 day'; for shorter windows leave timeZone out",
+            f"as '1 day'; for shorter windows leave timeZone out. Hours of a zone with a half-hour offset are windows "
+            f"over a field of local time, .each({{'local': F.from_utc_timestamp('at', {timeZone!r})}})",
         )
     return timeZone
 

@@ -23,11 +23,19 @@ def known_fields(schema: spark.StructType, fields: FieldsLike, step: Step, where
         raise step.wrong(str(error)) from None
     for at, name in enumerate(names):
         if name not in schema.names:
-            near = did_you_mean(name, schema.names)
+            near = _alias_hint(name, schema.names) or did_you_mean(name, schema.names)
             raise step.error(FieldNotFoundError, f"no field {name!r}{where}; the fields are ({ddl(schema)}){near}")
         if name in names[:at]:
             raise step.error(DuplicateFieldError, f"field {name!r}{where} is named twice")
     return names
+
+
+def _alias_hint(name: str, known: Sequence[str]) -> str:
+    """Return a hint for SQL's alias of a field that exists, "n as m"; "" for another name."""
+    words = name.split()
+    if len(words) != 3 or words[1].lower() != "as" or words[0] not in known:
+        return ""
+    return f"; a field gets another name before, by rename({words[0]!r}, {words[2]!r})"
 
 
 def chosen(schema: spark.StructType, names: Sequence[str], step: Step) -> spark.StructType:

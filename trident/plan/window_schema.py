@@ -54,22 +54,25 @@ def check_zone(config: WindowConfig, kind: spark.DataType, step: Step) -> None:
         )
 
 
+_IMPORT = ", with `from trident import functions as F`"
+
+
 def _timestamp_hint(name: str, kind: spark.DataType, schema: spark.StructType) -> str:
     """Return how to make a timestamp of a field of this type, as the end of a sentence; "" if there is no usual way."""
     plain = quote(name)
+    taken = {field.lower() for field in schema.names}
+    free = next((new for new in ("at", "time") if new.lower() not in taken), "eventTime")
     match kind:
         case spark.StringType():
             text = f"to_timestamp({plain})"
         case spark.DateType():
             text = f"cast({plain} as timestamp)"
         case spark.ByteType() | spark.ShortType() | spark.IntegerType() | spark.LongType():
-            text = f"timestamp_millis({plain})"
+            return f", such as .each({{{free!r}: F.timestamp_millis({name!r})}}){_IMPORT}"
         case spark.FloatType() | spark.DoubleType() | spark.DecimalType():
-            text = f"timestamp_seconds({plain})"
+            return f", such as .each({{{free!r}: F.timestamp_seconds({name!r})}}){_IMPORT}"
         case _:
             return ""
-    taken = {field.lower() for field in schema.names}
-    free = next((new for new in ("at", "time") if new.lower() not in taken), "eventTime")
     return (
         f", such as .each({name!r}, expr({text!r}), '{free} timestamp'); on the embedded engine, which has no expr, "
         f"with a function that returns a datetime"

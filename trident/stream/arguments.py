@@ -8,6 +8,7 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql.types import StructType
 
+from trident import functions
 from trident.base.callsite import CallSite, site_of
 from trident.base.errors import TopologyError
 from trident.base.names import FieldsLike, brief, check_name
@@ -20,6 +21,11 @@ from trident.operations.portable import brief_text
 
 _EXPRESSION = re.compile(r"[<>=!()]|\b(?:is|in|like|between|and|or|not)\b", re.IGNORECASE)
 """A pattern that SQL expressions match and lists of fields do not."""
+_COMPARED = re.compile(r"\s*([A-Za-z_]\w*)\s*(=|==|!=|<>|<=|>=|<|>)\s*(-?\d+(?:\.\d+)?|'[^'\\]*'|\"[^\"\\]*\")\s*")
+_SIGNS = {"=": "==", "<>": "!="}
+_CALLED = re.compile(r"\s*([A-Za-z_]\w*)\(\s*([A-Za-z_]\w*)\s*\)\s*")
+_NULL = re.compile(r"\s*([A-Za-z_]\w*)\s+is\s+(not\s+)?null\s*", re.IGNORECASE)
+_OTHER = "an expression is made of col(...), such as col('n') > 0; expr({text!r}) is for Spark alone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +164,23 @@ def _operation_meant(values: Sequence[object], usage: str) -> str:
         return f"give {known}"
     if text.isidentifier():
         return "give it without quotes"
-    return f"an expression is expr({text!r})" if len(values) > 1 or _EXPRESSION.search(text) else ""
+    return _expression_meant(text) if len(values) > 1 or _EXPRESSION.search(text) else ""
+
+
+def _expression_meant(text: str) -> str:
+    """Return how to write the SQL expression `text`: as an expression for both engines if it is a usual one."""
+    if found := _COMPARED.fullmatch(text):
+        name, sign, value = found.groups()
+        written = f"col({name!r}) {_SIGNS.get(sign, sign)} {value}"
+    elif found := _CALLED.fullmatch(text):
+        written = f"F.{found[1].lower()}({found[2]!r})"
+        if found[1].lower() not in dir(functions):
+            return _OTHER.format(text=text)
+    elif found := _NULL.fullmatch(text):
+        written = f"col({found[1]!r}).{'isNotNull' if found[2] else 'isNull'}()"
+    else:
+        return _OTHER.format(text=text)
+    return f"an expression is {written}; expr({text!r}) is for Spark alone"
 
 
 def is_fields(value: object) -> bool:

@@ -7,6 +7,7 @@ _OVER_ALL = "persistentAggregate(...) over all batches"
 _START = "start(name=..., checkpointLocation=...)"
 _BATCH = "transform(lambda df: ..., schema='a long') for Spark's own functions over a batch"
 _WINDOW = "window(TumblingEventTimeWindow('1 hour', 'at', lateness='5 minutes'), ...): a window carries its watermark"
+_COMPUTED = "each({'new': col('n') * 2}, replace=True), or each('n', function, 'new type')"
 _RESOURCES = "Spark's own confs (spark.executor.memory and the like)"
 
 STREAM = {
@@ -26,7 +27,7 @@ STREAM = {
     "dropna": "filter('field', FilterNull())",
     "dtypes": "schema",
     "explode": "each('field', generator, 'item string'), which keeps the other fields; flatMap(...) keeps none",
-    "expr": "each(expr(...), 'name type')",
+    "expr": "each({'new': col('n') * 2}), or SQL that only Spark runs: each(expr(...), 'new type')",
     "first": "take(1)",
     "foreach": "peek(function), or foreachBatch(function)",
     "foreachPartition": "each with a Function that has prepare(context) and cleanup()",
@@ -54,8 +55,8 @@ STREAM = {
     "repartition": "shuffle() or partitionBy('field'), and parallelismHint(n)",
     "sample": "filter(lambda t: ...)",
     "saveAsTable": "foreachBatch(lambda df, txid, attempt: ...)",
-    "select": "project('field'), or each(expr(...), 'name type')",
-    "selectExpr": "each(expr(...), 'name type'), and project('field') for those that stay",
+    "select": "project('field'), or map({'new': col('n') * 2}) for computed fields",
+    "selectExpr": "map({'new': col('n') * 2}), or SQL that only Spark runs: map(expr(...), 'new type')",
     "setCPULoad": _RESOURCES,
     "setMemoryLoad": _RESOURCES,
     "sort": _FEW,
@@ -69,11 +70,11 @@ STREAM = {
     "unionByName": "merge(...), which matches fields by position: use project first to give them one order",
     "updateStateByKey": _STATE,
     "watermark": "watermark() of the stream that window(...) returns",
-    "where": "filter(expr('n > 3')), or filter('n', function)",
-    "withColumn": "each(expr(...), 'name type', replace=True)",
+    "where": "filter(col('n') > 3), or filter('n', function)",
+    "withColumn": _COMPUTED,
     "withColumnRenamed": _RENAMED,
     "withColumnsRenamed": _RENAMED,
-    "withColumns": "each(...) for each of them",
+    "withColumns": "each({'new': col('n') * 2, 'more': col('n') + 1}, replace=True)",
     "withWatermark": _WINDOW,
     "writeStream": "writeParquet(path) or foreachBatch(function), and topology.start(...)",
 }

@@ -175,8 +175,8 @@ class ValueReader:
         for test, read in _TEXTS:
             if test(kind):
                 value = read(text)
-                if self.zone is not None and kinds.is_timestamp(kind) and kind.tz and value.tzinfo is None:
-                    return value.replace(tzinfo=_zone(self.zone))
+                if kinds.is_timestamp(kind) and kind.tz and value.tzinfo is None:
+                    return value.replace(tzinfo=_zone(self.zone)) if self.zone is not None else _refuse(text)
                 return value
         return text
 

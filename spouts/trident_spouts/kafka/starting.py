@@ -29,13 +29,23 @@ def check_starting(starting: object) -> None:
             if not (isinstance(topic, str) and isinstance(offsets, Mapping) and all(map(_is_pair, offsets.items()))):
                 raise TopologyError(
                     f"KafkaSpout: startingOffsets[{topic!r}]={typed_brief(offsets)}: expected an offset of at least 0 "
-                    f"for each partition, such as {{'orders': {{0: 17, 1: 42}}}}"
+                    f"for each partition, such as {{'orders': {{0: 17, 1: 42}}}}{_text_hint(offsets)}"
                 )
     elif starting not in ("earliest", "latest"):
         raise TopologyError(
             f"KafkaSpout: startingOffsets={typed_brief(starting)}: expected 'earliest', 'latest', a datetime with its "
             f"time zone, or offsets such as {{'orders': {{0: 17, 1: 42}}}}"
         )
+
+
+def _text_hint(offsets: object) -> str:
+    """Return a hint for partitions that are texts, as in the JSON of Spark's option; "" for other offsets."""
+    texts = [number for number in offsets if isinstance(number, str)] if isinstance(offsets, Mapping) else []
+    return f"; a partition is a number, {int(texts[0])}, not the text {texts[0]!r}" if _are_numbers(texts) else ""
+
+
+def _are_numbers(texts: list[str]) -> bool:
+    return bool(texts) and texts[0].isdecimal()
 
 
 def _is_pair(pair: tuple[object, object]) -> bool:

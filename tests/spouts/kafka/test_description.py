@@ -40,6 +40,7 @@ LOGIN = {"security.protocol": "sasl_ssl", "sasl.mechanism": "PLAIN", "sasl.usern
         ),
         ({"topics": "a", "startingOffsets": {"a": {0: -1}}}, "startingOffsets['a']={0: -1} (dict): expected an offset"),
         ({"topics": "a", "startingOffsets": {"a": {"0": 1}}}, "startingOffsets['a']={'0': 1} (dict): expected an off"),
+        ({"topics": "a", "startingOffsets": {"a": {"0": 1}}}, "; a partition is a number, 0, not the text '0'"),
         (
             {"topics": "a", "startingOffsets": datetime.datetime(2026, 1, 1)},
             "has no time zone; write datetime(2026, 1, 31, 12, tzinfo=timezone.utc)",
