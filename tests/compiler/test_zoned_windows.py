@@ -12,9 +12,11 @@ from tests.compiler.join_runner import Joining
 from tests.compiler.stage_runner import STATE, Slots, results, stream
 from tests.compiler.window_runner import EPOCH, FIELDS, Windowed
 from trident import Count, ReducerAggregator, SlidingEventTimeWindow, Sum, TridentTopology, TumblingEventTimeWindow
+from trident import functions as F
 from trident.compiler.windows import zoned_days
 from trident.errors import TopologyError, TypeDeclarationError
 from trident.spouts import FixedBatchSpout
+from trident.testing.local import start_local
 
 ZONES = (
     "Europe/Berlin",
@@ -156,6 +158,21 @@ def test_wrong_zones(zone: Any, length: str, says: str) -> None:
     with pytest.raises(TopologyError) as raised:
         TumblingEventTimeWindow(length, "at", timeZone=zone)
     assert says in str(raised.value)
+
+
+def test_hours_of_a_half_hour_offset_are_windows_over_local_time() -> None:
+    local = F.from_utc_timestamp("at", "Asia/Kolkata")
+    hour = TumblingEventTimeWindow("1 hour", "local")
+    topology = TridentTopology()
+    rows = [[(utc(2026, 1, 1, 4, 45),), (utc(2026, 1, 1, 5, 15),), (utc(2026, 1, 1, 5, 45),)], [(utc(2026, 1, 2),)], []]
+    counted: list[dict[str, Any]] = []
+    windows = (
+        topology.newStream("s", FixedBatchSpout("at timestamp", rows)).each({"local": local}).window(hour, Count(), "n")
+    )
+    windows.foreachArrow(lambda table, txid, attempt: counted.extend(table.to_pylist()), name="hours")
+    with start_local(topology) as running:
+        running.processAllAvailable()
+    assert [(each["windowStart"].hour, each["n"]) for each in counted] == [(10, 2), (11, 1)]
 
 
 def test_local_times_have_no_zone() -> None:
