@@ -446,8 +446,8 @@ def test_what_states_hold_of_built_in_aggregators_meets_over_batches() -> None:
 # --- sums beyond their type ---------------------------------------------------------------------------------------
 
 WIDER = (
-    "convert its input field to a double or a decimal(38, 0) first, with each(expr('cast(n as double)'), 'n double', "
-    "replace=True), or each('n', float, 'n double', replace=True) on the embedded engine; or filter such values out"
+    "convert its input field to a double or a decimal(38, 0) first, with each({'n': col('n').cast('double')}, "
+    "replace=True); or filter such values out"
 )
 
 

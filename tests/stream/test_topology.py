@@ -136,7 +136,7 @@ def test_a_merged_stream_goes_on_under_a_name_of_its_own(topology: TridentTopolo
             "x string, b long",
             "stream 2 has other types: (x string, b bigint), but stream 1 has (a bigint, x string); a ",
         ),
-        ("b int, y string", "so make the types equal with project or expr('cast(...)')"),
+        ("b int, y string", "so make the types equal with project or col(...).cast(...)"),
     ],
 )
 def test_streams_of_other_types_do_not_merge(topology: TridentTopology, fields: str, says: str) -> None:
@@ -181,7 +181,9 @@ def test_keys_that_do_not_pair_up_are_refused(topology: TridentTopology) -> None
     assert "the streams have 1 and 2 keys: ('id',) and ('id', 'x')" in fails(lambda: join([a, b], ["id", "id, x"]))[1]
     kind, message = fails(lambda: join([a, b], ["id", "x"]))
     assert kind is TypeDeclarationError
-    assert "the keys have different types: (id bigint) and (x string); make the types equal" in message
+    assert (
+        "the keys have different types: (id bigint) and (x string); make the types equal with col(...).cast(" in message
+    )
     kind, message = fails(lambda: join([a, b], ["id", "y"]))
     assert kind is FieldNotFoundError
     assert "a-b/0:join: no field 'y' in stream 2; the fields are (id bigint, x string)" in message

@@ -2,7 +2,6 @@
 
 from pyspark.sql import types as spark
 
-from trident.base.names import quote
 from trident.base.types import type_ddl
 from trident.operations.aggregators import Aggregation
 
@@ -27,10 +26,8 @@ def wider_input(aggregation: Aggregation, inputs: tuple[str, ...]) -> str:
     if total is None:
         return ""
     wider = "a double" if isinstance(total, spark.DecimalType) else "a double or a decimal(38, 0)"
-    name = quote(inputs[0])
-    cast = f"each(expr('cast({name} as double)'), '{name} double', replace=True)"
-    without_spark = f"each('{name}', float, '{name} double', replace=True) on the embedded engine"
-    return f"convert its input field to {wider} first, with {cast}, or {without_spark}; or filter such values out"
+    cast = f"each({{{inputs[0]!r}: col({inputs[0]!r}).cast('double')}}, replace=True)"
+    return f"convert its input field to {wider} first, with {cast}; or filter such values out"
 
 
 def _total_type(aggregation: Aggregation) -> spark.DataType | None:

@@ -125,7 +125,7 @@ def merged(
             raise step.error(
                 TypeDeclarationError,
                 f"stream {at} has {why}: ({ddl(other)}), but stream 1 has ({ddl(first)}); "
-                "a merge matches fields by position, so make the types equal with project or expr('cast(...)')",
+                "a merge matches fields by position, so make the types equal with project or col(...).cast(...)",
             )
         if outputs is None:
             _check_places(first.names, other.names, at, step)
@@ -180,7 +180,7 @@ def check_same_keys(keys: Sequence[tuple[str, ...]], schemas: Sequence[spark.Str
             raise step.error(
                 TypeDeclarationError,
                 f"the keys have different types: {_typed(keys[0], kinds[0])} and {_typed(names, types)}; make the "
-                f"types equal with expr('cast(...)')",
+                f"types equal with col(...).cast(...)",
             )
     check_comparable(select(schemas[0], keys[0]), step)
 
