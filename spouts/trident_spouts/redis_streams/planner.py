@@ -18,9 +18,10 @@ _log = logging.getLogger("trident.spouts")
 OnDataLoss = Literal["fail", "warn"]
 
 LATEST = "latest"
+"""The value of a stream's start that means: read only entries that are added later."""
+
 UNNAMED = ""
 """The start of a stream that `startingIds` leaves out."""
-"""The value of a stream's start that means: read only entries that are added later."""
 
 _LOOK = (files("trident_spouts.redis_streams") / "look.lua").read_bytes()
 
