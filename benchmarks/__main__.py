@@ -23,6 +23,7 @@ from benchmarks.rows.functions import functions
 from benchmarks.rows.hostile import hostile
 from benchmarks.rows.jdbc import jdbc
 from benchmarks.rows.joins import joins
+from benchmarks.rows.json_values import json_values
 from benchmarks.rows.kafka import kafka
 from benchmarks.rows.memory import memory
 from benchmarks.rows.metrics_cost import metrics_cost
@@ -51,6 +52,7 @@ FAMILIES: dict[str, Callable[[Bench, Workload], Iterator[Row]]] = {
     "words.native": lambda bench, load: word_count(bench, load, "native"),
     "words.python": lambda bench, load: word_count(bench, load, "python"),
     "functions": functions,
+    "json": json_values,
     "pandas": pandas,
     "expressions": expressions,
     "aggregates": aggregates,

@@ -9,6 +9,7 @@ import datetime
 import decimal
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy
@@ -153,9 +154,7 @@ def _accept_decimal(value: Any, kind: pa.DataType) -> decimal.Decimal:
     if not value.is_finite():
         raise NotAccepted(value, kind, why="a decimal is a finite number; declare double for NaN and infinities")
     try:
-        exact: decimal.Decimal = value.quantize(
-            decimal.Decimal((0, (1,), -kind.scale)), context=_exactly(kind.precision)
-        )
+        exact: decimal.Decimal = value.quantize(*exactly(kind.precision, kind.scale))
         return exact
     except decimal.Inexact:
         raise NotAccepted(value, kind, why=f"it has more than {kind.scale} digits after the point") from None
@@ -163,14 +162,20 @@ def _accept_decimal(value: Any, kind: pa.DataType) -> decimal.Decimal:
         raise NotAccepted(value, kind, why=_too_long(kind)) from None
 
 
-def _exactly(precision: int) -> decimal.Context:
-    """Return a decimal context that raises for a result that lost a digit or has too many digits."""
-    return decimal.Context(
+@lru_cache
+def exactly(precision: int, scale: int) -> tuple[decimal.Decimal, None, decimal.Context]:
+    """Return the arguments with which `quantize` makes a Decimal one of this type.
+
+    It raises for a result that lost a digit or has too many digits. Arguments by position are read twice as fast as
+    those by name.
+    """
+    context = decimal.Context(
         precision,
         Emin=decimal.MIN_EMIN,
         Emax=decimal.MAX_EMAX,
         traps=[decimal.Inexact, decimal.InvalidOperation],
     )
+    return decimal.Decimal((0, (1,), -scale)), None, context
 
 
 def _too_long(kind: pa.DataType) -> str:

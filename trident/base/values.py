@@ -4,7 +4,6 @@ A function sees the values that PySpark would give it, except that timestamps ca
 bytes, Decimal, date, aware datetime (timestamp), naive datetime (timestamp_ntz), list, dict (map) and Row (struct).
 """
 
-import datetime
 from collections.abc import Callable
 from functools import partial
 from itertools import accumulate
@@ -18,7 +17,10 @@ from pyspark.sql.pandas.types import from_arrow_type
 
 from trident.base.accepted_values import NotAccepted as NotAccepted
 from trident.base.accepted_values import accept
+from trident.base.exact_types import are_exact as are_exact
+from trident.base.exact_types import exact_type as exact_type
 from trident.base.types import type_ddl
+from trident.base.whole_columns import ValueColumns
 from trident.base.years import OUTSIDE_YEARS, row_outside_years, time_text
 
 
@@ -100,6 +102,8 @@ def to_arrow(values: list[Any], kind: pa.DataType, exact: bool | None = None) ->
     beyond its range is refused. `exact` is the result of `are_exact`, if the caller has it already.
     """
     if not (are_exact(values, kind) if exact is None else exact):
+        if len(values) >= _MANY and (column := _VALUES.whole(values, kind)) is not None:
+            return column
         values = [_accept_row(value, kind, row) for row, value in enumerate(values)]
     try:
         return pa.array(values, kind)
@@ -111,6 +115,11 @@ def to_arrow(values: list[Any], kind: pa.DataType, exact: bool | None = None) ->
             except (pa.ArrowException, OverflowError, ValueError, TypeError) as row_error:
                 raise NotAccepted(value, kind, row, str(row_error)) from None
         raise NotAccepted(values, kind, 0, str(error)) from error
+
+
+_VALUES = ValueColumns()
+_MANY = 16
+"""The values from which on it pays to check a whole column at once."""
 
 
 def infer_arrow(values: list[Any], dictsAreStructs: bool = False) -> pa.Array:
@@ -176,21 +185,6 @@ def _offsets(values: list[Any]) -> pa.Array:
     )
 
 
-def exact_type(kind: pa.DataType) -> type | None:
-    """Return the Python type whose values a column of type `kind` returns unchanged; None if there is none."""
-    return _EXACT.get(kind.id)
-
-
-def are_exact(values: list[Any], kind: pa.DataType) -> bool:
-    """Return whether every value is None or of the `exact_type` of `kind`.
-
-    >>> are_exact([1, None], pa.int64()), are_exact([True], pa.int64())
-    (True, False)
-    """
-    exact = exact_type(kind)
-    return exact is not None and set(map(type, values)) <= {exact, type(None)}
-
-
 def are_within(values: list[Any], kind: pa.DataType) -> bool:
     r"""Return whether a column of type `kind` can hold values for which `are_exact` is true.
 
@@ -217,19 +211,6 @@ _TEXT: int = pa.string().id
 
 _WIDTHS: dict[int, int] = {pa.int8().id: 2**7, pa.int16().id: 2**15, pa.int32().id: 2**31, pa.int64().id: 2**63}
 """The first number beyond each type of whole numbers."""
-
-_EXACT: dict[int, type] = {
-    pa.string().id: str,
-    pa.int8().id: int,
-    pa.int16().id: int,
-    pa.int32().id: int,
-    pa.int64().id: int,
-    pa.float64().id: float,
-    pa.bool_().id: bool,
-    pa.binary().id: bytes,
-    pa.date32().id: datetime.date,
-}
-"""The exact types, by the number of the Arrow type. (The hash of the type itself is slow: Arrow writes it as text.)"""
 
 
 def _accept_row(value: Any, kind: pa.DataType, row: int) -> Any:

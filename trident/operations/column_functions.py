@@ -30,3 +30,19 @@ class ColumnFunction:
         then runs again with the calls.
         """
         return None
+
+
+class PartlyColumns:
+    """The form for many tuples of a function that reads values from outside, of which some may be wrong.
+
+    It makes columns of most values at once. The others need the call for each tuple.
+    """
+
+    @property
+    def outputs(self) -> pa.Schema:
+        """The fields that the function declares. A call that declares others needs the call for each tuple."""
+        raise NotImplementedError
+
+    def columns(self, values: pa.Array) -> tuple[list[pa.Array], list[int]]:
+        """Return the columns of the output fields, and the rows, in ascending order, that the call fails on."""
+        raise NotImplementedError

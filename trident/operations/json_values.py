@@ -1,18 +1,22 @@
 """FromJson: a function that reads values of JSON, such as those of Kafka's messages, into fields."""
 
 import decimal
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
+import numpy
 import pyarrow as pa
-from pyarrow import types as kinds
 from pyspark.sql.types import StructType
 
+from trident.base.accepted_values import check_nulls
 from trident.base.checks import check_flag
 from trident.base.types import arrow_schema, ddl
-from trident.base.values import exact_type
+from trident.base.values import exact_type, to_arrow
+from trident.operations.column_functions import PartlyColumns
 from trident.operations.output_fields import value_fields
 from trident.operations.registry_form import HEAD, looks_registered, schema_number
+from trident_spouts.files.json_columns import JsonColumns, decoder_for, holds_decimals
 from trident_spouts.files.jsonlines import read_object
 from trident_spouts.files.value_options import check_values
 from trident_spouts.files.values import Numbers, ValueReader
@@ -79,7 +83,7 @@ class FromJson:
         self._values = ValueReader(numbers == "lenient", timeZone)
         self._schema = arrow_schema(self.outputFields)
         self._members = [(field.name, field.type, accepted_types(field.type)) for field in self._schema]
-        self._quick = all(field.nullable and not _holds_decimals(field.type) for field in self._schema)
+        self._quick = all(field.nullable and not holds_decimals(field.type) for field in self._schema)
 
     def __call__(self, value: bytes | str | None) -> Any:
         """Return the fields of one value, as a tuple."""
@@ -113,6 +117,9 @@ class FromJson:
         text = value if isinstance(value, str) else bytes(value).decode()
         return tuple(read_object(text, self._schema, self._values).values())
 
+    def _by_columns(self) -> "JsonValues":
+        return JsonValues(self, self._schema, self._values, self._registry)
+
     def __repr__(self) -> str:
         return f"FromJson({ddl(self.outputFields)!r})"
 
@@ -144,6 +151,67 @@ def accepted_types(kind: pa.DataType) -> tuple[type, ...]:
     return () if exact is None else (float, int) if exact is float else (exact,)
 
 
-def _holds_decimals(kind: pa.DataType) -> bool:
-    """Return whether a type is or contains a decimal. Only the exact parser keeps all digits of a decimal."""
-    return kinds.is_decimal(kind) or any(_holds_decimals(kind.field(at).type) for at in range(kind.num_fields))
+# --- many values at once ------------------------------------------------------------------------------------------
+
+_PART = 256
+"""The values whose objects exist at once. The garbage collector would walk over more of them again and again."""
+
+
+class JsonValues(PartlyColumns):
+    """The fields of many values, to the results of a `FromJson`, which itself reads those in doubt."""
+
+    def __init__(
+        self, function: Callable[[bytes | str | None], Any], outputs: pa.Schema, reader: ValueReader, registry: bool
+    ) -> None:
+        self._function, self._outputs, self._registry = function, outputs, registry
+        self._columns = JsonColumns(outputs, reader)
+
+    @property
+    def outputs(self) -> pa.Schema:
+        return self._outputs
+
+    def columns(self, values: pa.Array) -> tuple[list[pa.Array], list[int]]:
+        parts, failing = list[list[pa.Array]](), list[int]()
+        for start in range(0, len(values), _PART):
+            columns, wrong = self._part(values.slice(start, _PART).to_pylist())
+            parts.append(columns)
+            failing += [start + row for row in wrong]
+        return [pa.concat_arrays(each) for each in zip(*parts, strict=True)], failing
+
+    def _part(self, values: list[bytes | str | None]) -> tuple[list[pa.Array], list[int]]:
+        doubts, failing = set[int](), list[int]()
+        columns = self._columns.read(self._decoded(values, doubts), doubts)
+        read: dict[int, list[pa.Array]] = {}
+        for row in sorted(doubts):
+            try:
+                read[row] = self._row(values[row])
+            except Exception:  # the call for the tuple raises it again, as an error of the step
+                failing.append(row)
+        if not read:
+            return columns, failing
+        places = numpy.arange(len(values))
+        places[[*read]] = range(len(values), len(values) + len(read))
+        rows = zip(columns, zip(*read.values(), strict=True), strict=True)
+        return [pa.concat_arrays([column, *cells]).take(pa.array(places)) for column, cells in rows], failing
+
+    def _decoded(self, values: list[bytes | str | None], doubts: set[int]) -> list[Any]:
+        decode, registry = decoder_for(self._outputs).decode, self._registry
+        objects: list[Any] = []
+        for row, value in enumerate(values):
+            try:
+                objects.append({} if value is None else decode(unregistered(value) if registry else value))
+            except (msgspec.DecodeError, RecursionError, ValueError):
+                doubts.add(row)
+                objects.append(None)
+        return objects
+
+    def _row(self, value: bytes | str | None) -> list[pa.Array]:
+        fields = self._function(value)
+        for read, field in zip(fields, self._outputs, strict=True):
+            check_nulls((read,), field)
+        return [to_arrow([read], field.type) for read, field in zip(fields, self._outputs, strict=True)]
+
+
+def columns_of(function: object) -> PartlyColumns | None:
+    """Return the form for many values of a function of the library; None if it has none."""
+    return function._by_columns() if type(function) is FromJson else None  # noqa: SLF001  it is no part of the API

@@ -12,6 +12,7 @@ import pyarrow as pa
 from trident.base.errors import MalformedInputError
 from trident.base.types import arrow_schema
 from trident.base.values import to_arrow
+from trident_spouts.files.json_columns import decoder_for
 from trident_spouts.files.jsonlines import (
     CORRUPT,
     HINT_OF_LINES,
@@ -28,7 +29,6 @@ from trident_spouts.files.ranges import FileRef
 LONGEST_DOCUMENT = 256 << 20
 """The most bytes of a document, which is read at once."""
 
-_DECODER = msgspec.json.Decoder()
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
 
 
@@ -64,7 +64,7 @@ class JsonDocuments(JsonFormat):
     def _at_once(self, data: bytes, target: pa.Schema) -> pa.Table | None:
         """Return the tuples of a document; None if it may be malformed."""
         try:
-            document = _DECODER.decode(data)
+            document = decoder_for(target).decode(data)
         except (msgspec.DecodeError, RecursionError, ValueError):
             return None
         return table_of(document if isinstance(document, list) else [document], target, self.values)

@@ -1,6 +1,5 @@
 """The JSON format: each line of a file is an object, which is read into the declared fields."""
 
-import datetime
 import decimal
 import json
 from collections.abc import Callable, Sequence
@@ -10,13 +9,13 @@ from typing import Any, ClassVar, Literal, NoReturn
 
 import msgspec
 import pyarrow as pa
-from pyarrow import types as kinds
 from pyspark.sql.types import StringType, StructField, StructType
 
 from trident.base.errors import MalformedInputError
 from trident.base.short_texts import shorten
 from trident.base.types import arrow_schema
-from trident.base.values import exact_type, to_arrow, type_name
+from trident.base.values import to_arrow, type_name
+from trident_spouts.files.json_columns import JsonColumns, decoder_for
 from trident_spouts.files.lines import BOM, EncodingErrors, check_encoding, lines_before, to_lines
 from trident_spouts.files.ranges import FileRef
 from trident_spouts.files.values import EqualKeysError, JsonNumber, ValueReader
@@ -144,10 +143,8 @@ def read_stretch_at_once(data: bytes, target: pa.Schema, values: ValueReader = S
 
     (Arrow's own reader of JSON is faster, but crashes the process on some malformed lines.)
     """
-    if not all(field.nullable for field in target):
-        return None
     try:
-        objects = _DECODER.decode_lines(data)
+        objects = decoder_for(target).decode_lines(data)
         lines = sum(map(bool, map(bytes.strip, data.split(b"\n"))))
         return table_of(objects, target, values) if len(objects) == lines else None
     except (msgspec.DecodeError, RecursionError, ValueError):
@@ -155,21 +152,13 @@ def read_stretch_at_once(data: bytes, target: pa.Schema, values: ValueReader = S
 
 
 def table_of(objects: list[Any], target: pa.Schema, values: ValueReader) -> pa.Table | None:
-    """Return the tuples of JSON objects; None if one may be malformed, or is no object, and must be read separately."""
-    if not {*map(type, objects)} <= {dict} or not all(field.nullable for field in target):
-        return None
-    try:
-        return pa.table([_column(objects, field, values) for field in target], schema=target)
-    except (decimal.InvalidOperation, RecursionError, ValueError):
-        return None
+    """Return the tuples of JSON objects, which the decoder of `decoder_for` made.
 
-
-def _column(objects: list[dict[str, Any]], field: pa.Field, reader: ValueReader) -> pa.Array:
-    values = [row.get(field.name) for row in objects]
-    numbers = kinds.is_integer(field.type) or kinds.is_floating(field.type)
-    if exact_type(field.type) in (None, bytes, datetime.date) or (reader.lenient and numbers):
-        values = [reader.from_json(value, field.type) for value in values]
-    return to_arrow(values, field.type)
+    None: one may be malformed, or is no object, and must be read separately.
+    """
+    doubts = set[int]()
+    columns = JsonColumns(target, values).read(objects, doubts)
+    return None if doubts else pa.table(columns, schema=target)
 
 
 # --- the exact way: line by line ----------------------------------------------------------------------------------

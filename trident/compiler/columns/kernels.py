@@ -9,17 +9,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
+from pyarrow import types as kinds
 
 from trident.base.stream_fields import split_schema
 from trident.base.types import arrow_schema
 from trident.compiler.columns.calls import CallKernel, action, emitter, predicate
 from trident.compiler.columns.catching import catching_kernel
-from trident.compiler.columns.columns import Column, Columns, Kernel, are_few
+from trident.compiler.columns.columns import Column, Columns, Kernel, are_few, stretches_without
 from trident.compiler.columns.dead_letters import Caught, Letters
 from trident.compiler.columns.function_errors import Where
 from trident.compiler.columns.splits import Streams, splitting
-from trident.operations.column_functions import ColumnFunction
-from trident.operations.functions import Operation
+from trident.operations.column_functions import ColumnFunction, PartlyColumns
+from trident.operations.functions import Call, Operation
+from trident.operations.json_values import columns_of
 from trident.plan.nodes import Each, Filter, Map, Node, ParallelismHint, Peek, Project, Split
 
 if TYPE_CHECKING:
@@ -138,6 +140,8 @@ def kernel(work: Work, after: frozenset[str]) -> Kernel:
     if isinstance(operation.target, ColumnFunction):
         columnwise = _kept if work.verb == "filter" else _columnwise
         return columnwise(work, operation.target, _call_kernel(work, operation, after), after)
+    if (function := _partly(work)) is not None:
+        return _partly_columnwise(work, function, _call_kernel(work, operation, after), after)
     return _call_kernel(work, operation, after)
 
 
@@ -146,7 +150,10 @@ def catching(work: Work, after: frozenset[str]) -> Callable[[Columns, Letters], 
     assert work.caught is not None and work.operation is not None
     if work.operation.call.pandas:
         return _pandas_kernel(work, work.operation, after).catching(work.caught)
-    return catching_kernel(_call_kernel(work, work.operation, after), work.where, work.caught)
+    catch = catching_kernel(_call_kernel(work, work.operation, after), work.where, work.caught)
+    if (function := _partly(work)) is not None:
+        return _catching_columnwise(work, function, catch, after)
+    return catch
 
 
 def _pandas_kernel(work: Work, operation: Operation, after: frozenset[str]) -> "PandasKernel":
@@ -176,6 +183,67 @@ def _kept(work: Work, function: ColumnFunction, by_tuple: Kernel, after: frozens
     def run(columns: Columns) -> Columns:
         made = None if are_few(columns.rows) else function.columns([columns[n].array() for n in work.where.inputs])
         return by_tuple(columns) if made is None else columns.only(after).where(made[0])
+
+    return run
+
+
+def _partly(work: Work) -> PartlyColumns | None:
+    """Return the form for many tuples of a work's function; None if it has none, or the call declares other fields."""
+    if work.verb not in ("each", "map") or work.operation is None or work.operation.many:
+        return None
+    function = columns_of(work.operation.target) if work.operation.call is Call.VALUES else None
+    if function is None or len(work.where.inputs) != 1:
+        return None
+    pairs = [[(field.type, field.nullable) for field in fields] for fields in (function.outputs, work.outputs)]
+    return function if pairs[0] == pairs[1] else None
+
+
+_FEWEST = 16
+"""The tuples from which on it pays to read them as columns."""
+
+
+def _read_columns(
+    work: Work, function: PartlyColumns, columns: Columns, after: frozenset[str]
+) -> tuple[Columns, list[int]] | None:
+    """Return the output tuples, and the rows that are wrong; None if calls cost less or the input has another type."""
+    values = columns[work.where.inputs[0]]
+    if columns.rows < _FEWEST or not (kinds.is_binary(values.kind) or kinds.is_string(values.kind)):
+        return None
+    made, failing = function.columns(values.array())
+    return columns.plus(dict(zip(work.outputs.names, map(Column.of, made), strict=True))).only(after), failing
+
+
+def _partly_columnwise(work: Work, function: PartlyColumns, by_tuple: Kernel, after: frozenset[str]) -> Kernel:
+    """Return a kernel that reads most tuples as whole columns."""
+
+    def run(columns: Columns) -> Columns:
+        read = _read_columns(work, function, columns, after)
+        if read is None:
+            return by_tuple(columns)
+        made, failing = read
+        if failing:
+            by_tuple(columns.take(failing))  # it raises the error of the first of them
+            return by_tuple(columns)
+        return made
+
+    return run
+
+
+def _catching_columnwise(
+    work: Work, function: PartlyColumns, by_tuple: Callable[[Columns, Letters], Columns], after: frozenset[str]
+) -> Callable[[Columns, Letters], Columns]:
+    """Return a kernel that reads most tuples as whole columns, and adds those that fail to the letters."""
+
+    def run(columns: Columns, letters: Letters) -> Columns:
+        read = _read_columns(work, function, columns, after)
+        if read is None:
+            return by_tuple(columns, letters)
+        made, failing = read
+        if not failing:
+            return made
+        if by_tuple(columns.take(failing), letters).rows:
+            raise TypeError(f"{work.where.step}: {work.where.site} reads the same value differently each time")
+        return made.within(stretches_without(failing, made.rows))
 
     return run
 
