@@ -7,8 +7,10 @@ RUN := .venv/bin/python
 READY := .venv/.ready
 OLD_ENOUGH := 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed: make PYTHON=python3.11 ...")'
 
-# Processes that run tests: one more than the two cores of CI, because a test often waits for a server or a program.
-WORKERS ?= 3
+# Processes that run tests: more than the two cores of CI, because a test often waits for a server or a program. Those of
+# `make test` wait for most of their time.
+MANY := -n $(or $(WORKERS),4) --dist worksteal
+SOME := -n $(or $(WORKERS),3) --dist worksteal
 
 # What `make lowest` runs: one place for each use of pyspark, pandas, pyarrow, redis, msgspec, prometheus-client and click.
 LOWEST ?= .venv-lowest
@@ -26,17 +28,17 @@ demo: $(READY) ## count the words of a novel on Spark, killed once on the way; R
 	@$(RUN) -m trident.demo
 
 test: $(READY) ## what one runs before going on: a test of each rule, in about ten minutes on two cores
-	$(RUN) -m pytest -n $(WORKERS) --dist worksteal -m "not soak and not full"
+	$(RUN) -m pytest $(MANY) -m "not soak and not full"
 
 test-all: test-classic test-connect ## all tests, doctests and notebooks, then those marked `connect` through Spark Connect
 
 test-classic: $(READY)
-	$(RUN) -m pytest -n $(WORKERS) --dist worksteal -m "not soak"
+	$(RUN) -m pytest $(SOME) -m "not soak"
 
 # What PySpark's client does otherwise there: sessions, plans, functions that travel, results, errors, cancelling. What
 # Spark's server makes of a plan is the same, so each kind of input, operation and output has one test with the mark.
 test-connect: $(READY)
-	SPARK_API_MODE=connect $(RUN) -m pytest -n $(WORKERS) --dist worksteal -m "spark and connect and not soak" \
+	SPARK_API_MODE=connect $(RUN) -m pytest $(SOME) -m "spark and connect and not soak" \
 		$$(grep -rl "mark\.connect" tests --include="test_*.py")
 
 again: $(READY) ## the tests that failed in the last run, one after the other
@@ -52,8 +54,8 @@ check: $(READY) ## format, lint, rooms of imports and strict types, as CI wants 
 	$(RUN) -m mypy
 
 lowest: $(LOWEST)/.ready ## the wheel, and tests of each use of a dependency, with the lowest versions that pyproject.toml allows
-	$(LOWEST)/bin/python -m pytest -n $(WORKERS) --dist worksteal -m "not soak and not spark" $(LOWEST_TESTS)
-	$(LOWEST)/bin/python -m pytest -n $(WORKERS) --dist worksteal -m "not soak" $(LOWEST_SPARK_TESTS)
+	$(LOWEST)/bin/python -m pytest $(SOME) -m "not soak and not spark" $(LOWEST_TESTS)
+	$(LOWEST)/bin/python -m pytest $(SOME) -m "not soak" $(LOWEST_SPARK_TESTS)
 
 tools: ## a PostgreSQL, a RabbitMQ and a browser for the tests, where apt-get may install them; without them some tests are skipped
 	@.ci/tools
