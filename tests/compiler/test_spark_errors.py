@@ -86,6 +86,13 @@ def test_workers_that_run_another_python_and_a_session_that_was_stopped(tmp_path
     assert stopped == "the SparkSession has been stopped; give a running one, or none"
 
 
+def end_of(program: str) -> "subprocess.CompletedProcess[str]":
+    """Run a program with a Spark session that it starts, and return its output."""
+    command = [sys.executable, "-W", "ignore", "-c", program]
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+
+
 def distinct(spout: FeederBatchSpout) -> TridentTopology:
     """Return a topology that needs Spark."""
     topology = TridentTopology()
@@ -117,15 +124,7 @@ for batches in (1, 0):  # after the first batch, or before a slot has its sessio
 @pytest.mark.spark
 @pytest.mark.skipif(CONNECT, reason="a client that stops its session ends the server, and its calls try again")
 def test_a_session_that_is_stopped_while_a_topology_runs_ends_the_run_at_once() -> None:
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
-    ended = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", STOPPED],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    ended = end_of(STOPPED)
     said = (
         r"batch {} failed and would fail again: the Spark session was stopped \(spark.stop\(\)\) while the topology was"
     )
@@ -167,15 +166,7 @@ for policy in ("skip", "fail"):
 @pytest.mark.soak
 @pytest.mark.skipif(CONNECT, reason="the server logs the failures of its tasks")
 def test_a_handled_failure_prints_nothing_and_a_reported_one_its_good_line_first_and_last(tmp_path: Path) -> None:
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
-    ended = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", BAD_TUPLES],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    ended = end_of(BAD_TUPLES)
     _, handled, reported = ended.stderr.split("begins\n")
     assert handled.strip() == "", handled
     first, *_, last = reported.strip().splitlines()

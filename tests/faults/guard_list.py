@@ -2685,7 +2685,7 @@ GUARDS = [
         "trident/recovery/index_filling.py",
         "    if history.frozen:",
         "    if False:",
-        "tests/run/test_indexes.py -k last_batch_of_the_former_program",
+        "tests/run/test_new_indexes.py -k last_batch_of_the_former_program",
     ),
     Guard(
         "a new index of a state that evolves",
@@ -2693,7 +2693,7 @@ GUARDS = [
         "trident/recovery/index_filling.py",
         "and not evolves:",
         "and True:",
-        "tests/run/test_indexes.py -k at_one_start",
+        "tests/run/test_new_indexes.py -k at_one_start",
     ),
     Guard(
         "a new index of a complete state",
@@ -2701,7 +2701,7 @@ GUARDS = [
         "trident/recovery/index_filling.py",
         "if any(group.marker != index.last for group in report.groups):",
         "if False:",
-        "tests/run/test_indexes.py -k lacks_batches",
+        "tests/run/test_new_indexes.py -k lacks_batches",
     ),
     Guard(
         "delta state, files of tags",

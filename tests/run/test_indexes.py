@@ -1,9 +1,7 @@
 """Indexes of states by a field: each read by a field finds the rows that a filter of the whole state finds."""
 
-import re
-import shutil
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -11,100 +9,36 @@ from typing import Any
 
 import pytest
 
-from tests.state.backing.maps import LeastMap, SqliteMap
+from tests.state.backing.maps import LeastMap
 from tests.support.changes import FIELDS, History
-from tests.support.postgres import PostgresServer
+from tests.support.indexed_states import PLACES, Make, check, check_rows, ids_of, tables
+from tests.support.indexed_states import make as make
 from tests.support.postgres_fixtures import postgres as postgres
-from tests.support.server import RedisServer
 from tests.support.soak import some_of
 from tests.support.spouts import ReplayingSpout
 from trident import (
     Average,
     Count,
-    Evolution,
     IndexGet,
     Last,
     TridentTopology,
-    dropState,
     lit,
     openState,
     openTopology,
 )
 from trident.base import crash_points
-from trident.errors import CodeChangedError, StateKeyError, StateShapeError, TopologyError, TxidNotKeptError
+from trident.errors import StateKeyError, TopologyError, TxidNotKeptError
 from trident.reads.state_view import StateView
 from trident.run.running import RunningTopology
 from trident.spouts import FeederBatchSpout, FixedBatchSpout
 from trident.state import (
     BackingMapState,
-    DeltaMapState,
     MemoryMapState,
-    PostgresMapState,
-    RedisMapState,
-    SqliteMapState,
 )
-from trident.testing import CRASH, CRASH_POINTS, FAIL, DriverCrashedError, TestSource, crash_at, run_through
-from trident.testing.crashes import Trap
+from trident.testing import CRASH, CRASH_POINTS, FAIL, TestSource, run_through
 from trident.testing.local import start_local
 
 pytestmark = pytest.mark.usefixtures("nothing_left_running")
-
-GROUPS = ("a", "b", "c", None)
-PLACES = ("memory", "redis", "sqlite", "delta", "postgres", "backing")
-Make = Callable[[str], Any]
-
-
-@pytest.fixture
-def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
-    """Return a function that returns a state of a place and a kind, such as ``memory opaque``."""
-
-    def made(which: str) -> Any:
-        place, kind = which.split()
-        if place == "redis":
-            server: RedisServer = request.getfixturevalue("shared_redis")
-            return getattr(RedisMapState, kind)(server.url, buckets=4)
-        if place == "postgres":
-            database: PostgresServer = request.getfixturevalue("postgres")
-            return getattr(PostgresMapState, kind)(database.url)
-        if place == "backing":
-            return getattr(BackingMapState, kind)(partial(SqliteMap, str(tmp_path / "own.db")))
-        return {
-            "memory": getattr(MemoryMapState, kind),
-            "sqlite": lambda: getattr(SqliteMapState, kind)(tmp_path / "states.sqlite"),
-            "delta": lambda: getattr(DeltaMapState, kind)(str(tmp_path / "states")),
-        }[place]()
-
-    return made
-
-
-def tables(topology: TridentTopology, spout: Any, state: Any) -> None:
-    """Add states with indexes: a table by two fields, alone and together, and counts by their value."""
-    changes = topology.newStream("s", spout).asChanges("kind")
-    changes.toTable("id", state, name="rows", index=["g", "v", ("v", "g")])
-    changes.groupBy("v").persistentAggregate(state, Count(), "n", name="counts", index="n")
-
-
-def check(view: Callable[[str], StateView], rows: Mapping[int, Any]) -> None:
-    """Compare reads by each value with the rows that have it."""
-    check_rows(view("rows"), rows)
-    counts = view("counts")
-    numbers = dict(counts.items())
-    for number in (1, 2):
-        found = ((v, n) for v, n in numbers.items() if n == number)
-        assert sorted(counts.by("n", number), key=str) == sorted(found, key=str)
-
-
-def check_rows(table: StateView, rows: Mapping[int, Any]) -> None:
-    for group in GROUPS:
-        assert _ids(table.by("g", group)) == sorted(key for key, (_, g, _) in rows.items() if g == group)
-    for value in (-4, 0, 3, None):
-        assert _ids(table.by("v", value)) == sorted(key for key, (_, _, v) in rows.items() if v == value)
-        both = table.by(["v", "g"], (value, "a"))
-        assert dict(both) == {key: (g, v) for key, g, v in rows.values() if (v, g) == (value, "a")}
-
-
-def _ids(found: list[tuple[Any, Any]]) -> list[Any]:
-    return [key for key, _ in found]
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -317,18 +251,18 @@ def test_a_request_finds_each_of_many_rows_once(tmp_path: Path) -> None:
     with start_local(topology, name="t", checkpointLocation=tmp_path) as running:
         running.processAllAvailable(timeout=20)
         assert sorted(row.id for row in running.drpc.execute("found", "a")) == list(range(6_000))
-        assert _ids(running.state("rows").by("g", "a")) == list(range(6_000))
+        assert ids_of(running.state("rows").by("g", "a")) == list(range(6_000))
 
 
 def walk(view: StateView, value: Any, limit: int, between: Callable[[], None] = lambda: None) -> list[Any]:
     """Return the keys of all pages with a value. `between` runs after each page."""
     page = view.by("g", value, limit=limit)
-    found = _ids(page)
+    found = ids_of(page)
     while page.after is not None:
-        assert len(page) == limit and _ids(page) == sorted(_ids(page))
+        assert len(page) == limit and ids_of(page) == sorted(ids_of(page))
         between()
         page = view.by("g", value, limit=limit, after=page.after)
-        found += _ids(page)
+        found += ids_of(page)
     return found
 
 
@@ -354,7 +288,7 @@ def test_pages_have_each_entry_once_whatever_commits_between_them(tmp_path: Path
             assert sorted(found) == [key for key, g in sorted(held.items()) if g == "a" and key >= "040"]
         page = view.by("g", "a", limit=4)
         assert page.asOfTxid == running.asOfTxid["s"] and page.toArrow().num_rows == 4
-        whole = {*_ids(page), *_ids(view.by("g", "a", after=page.after))}
+        whole = {*ids_of(page), *ids_of(view.by("g", "a", after=page.after))}
         assert whole == {key for key, g in held.items() if g == "a"}
         with pytest.raises(ValueError, match="limit=0"):
             view.by("g", "odd", limit=0)
@@ -449,47 +383,6 @@ def test_a_query_of_an_index_names_one_that_is_there() -> None:
         asked.stateQuery(table, "place", IndexGet("g"), "id, g", asOf="committed")
 
 
-def later(spout: Any, state: Any, index: bool) -> TridentTopology:
-    """Return tables whose indexes a later program adds."""
-    topology = TridentTopology()
-    changes = topology.newStream("s", spout).asChanges("kind")
-    names: Any = {"rows": ["g", "v", ("v", "g")], "counts": "n", "means": "mean"} if index else {}
-    changes.toTable("id", state, name="rows", index=names.get("rows"))
-    changes.groupBy("v").persistentAggregate(state, Count(), "n", name="counts", index=names.get("counts"))
-    means = changes.groupBy("g")
-    means.persistentAggregate(state, "v", Average(), "mean", name="means", index=names.get("means"))
-    return topology
-
-
-def check_later(view: Callable[[str], StateView], rows: Mapping[int, Any]) -> None:
-    check(view, rows)
-    means = dict(view("means").items())
-    for mean in {*means.values(), 1.5, None}:
-        found = {g for g, each in means.items() if each == mean}
-        assert set(_ids(view("means").by("mean", mean))) == found
-
-
-@pytest.mark.parametrize("place", PLACES)
-def test_an_index_of_a_state_with_rows_begins_with_them(place: str, make: Make, tmp_path: Path) -> None:
-    history, state = History(9), make(f"{place} opaque")
-    for index in (False, True, True):
-        feeder = FeederBatchSpout(FIELDS)
-        with start_local(later(feeder, state, index), name=f"later.{place}", checkpointLocation=tmp_path) as running:
-            if index:
-                check_later(running.state, history.rows)
-            for _ in range(2):
-                feeder.feed(history.grow(1, 30).batches[-1], wait=True, timeout=20)
-                if index:
-                    check_later(running.state, history.rows)
-                    check_later(lambda name: running.state(name, asOf="previous"), history.after[-2])
-    if place != "memory":
-        return
-    with openTopology(
-        later(FeederBatchSpout(FIELDS), state, True), name="later.memory", checkpointLocation=tmp_path
-    ) as o:
-        check_later(o.state, history.rows)
-
-
 def last_values(spout: Any, state: Any, index: bool) -> TridentTopology:
     """Return states with values that readers see as null, and a function that asks one of them."""
     topology, indexes = TridentTopology(), ["c", "last"] if index else None
@@ -548,155 +441,3 @@ def check_nulls(running: RunningTopology, **asOf: Any) -> None:
         assert {*running.drpc.execute("of", "R")} == of_r
         counted = running.sql("select count(*) from lasts where c = 'R'").first()
         assert counted is not None and counted[0] == len(of_r) > 1
-
-
-STARTS = ("start.log.taken", "start.state.born", "start.state.created", "start.state.acquired", "start.states.founded")
-
-
-@pytest.mark.parametrize("point", STARTS)
-@pytest.mark.parametrize("place", ["memory", "sqlite", "delta"])
-def test_a_start_that_dies_while_it_fills_an_index_is_finished_by_the_next(
-    place: str, point: str, make: Make, tmp_path: Path
-) -> None:
-    class Died(BaseException):
-        pass
-
-    def die(reached: str) -> None:
-        if reached == point:
-            raise Died
-
-    history, state = History(3), make(f"{place} opaque")
-
-    def started(index: bool, batches: int) -> None:
-        feeder = FeederBatchSpout(FIELDS)
-        with start_local(later(feeder, state, index), name="t", checkpointLocation=tmp_path) as running:
-            for _ in range(batches):
-                feeder.feed(history.grow(1, 30).batches[-1], wait=True, timeout=20)
-            if index:
-                check_later(running.state, history.rows)
-
-    started(False, 3)
-    for between in (False, True):  # a former program that comes between changes the rows once more
-        crash_points.listen(die)
-        try:
-            with pytest.raises(Died):
-                started(True, 0)
-        finally:
-            crash_points.listen(None)
-        if between or point == "start.states.founded":
-            break
-        started(False, 1)
-    started(True, 0)
-    started(True, 2)
-
-
-def grown(source: Any, state: Any, index: Any) -> TridentTopology:
-    """Return a table whose index a later program adds."""
-    topology = TridentTopology()
-    topology.newStream("s", source).toTable("id", state, name="rows", index=index)
-    return topology
-
-
-ROWS = [[(1, "a")], [(1, "b"), (2, "b")]]
-
-
-def run_grown(folder: Path, batches: int, state: Any, index: Any = None) -> list[int]:
-    """Run the program until it has so many batches, and return the ids of "b" by the index, if it has one."""
-    spout = FixedBatchSpout("id long, g string", ROWS[:batches])
-    with start_local(grown(spout, state, index), name="t", checkpointLocation=folder) as running:
-        running.processAllAvailable(timeout=20)
-        return _ids(running.state("rows").by("g", "b")) if index else []
-
-
-def test_an_index_waits_for_the_last_batch_of_the_former_program(tmp_path: Path) -> None:
-    state = MemoryMapState.opaque()
-    run_grown(tmp_path, 1, state)
-    with crash_at("freeze.after"), pytest.raises(DriverCrashedError):
-        run_grown(tmp_path, 2, state)
-    with pytest.raises(CodeChangedError, match=r"is a new index of state 'rows', which has rows, and batch 2 waits"):
-        run_grown(tmp_path, 2, state, "g")
-    run_grown(tmp_path, 2, state)
-    assert run_grown(tmp_path, 2, state, "g") == [1, 2]
-
-
-def test_an_index_is_not_filled_from_a_state_that_lacks_batches(tmp_path: Path) -> None:
-    """The state is an older copy, which the former program completes from the log."""
-    state, log, file, copy = SqliteMapState.opaque(tmp_path / "s"), tmp_path / "log", tmp_path / "s", tmp_path / "copy"
-    run_grown(log, 1, state)
-    shutil.copy(file, copy)
-    run_grown(log, 2, state)
-    shutil.copy(copy, file)
-    with pytest.raises(CodeChangedError, match="and state 'rows' lacks batches up to 2. Start the previous program"):
-        run_grown(log, 2, state, "g")
-    run_grown(log, 2, state)
-    assert run_grown(log, 2, state, "g") == [1, 2]
-
-
-NUMBERED = [[(1, 1), (2, 2)], [(3, 1)], [(4, 2), (1, 2)], [(2, 1)]]
-
-
-def run_widened(folder: Path, state: Any, kind: str, batches: int, index: Any = "n") -> tuple[dict[int, int], Any]:
-    """Run a table with a number of this type until it has so many batches; return its rows, and the ids by number."""
-    topology = TridentTopology()
-    evolve = Evolution("n int") if kind == "long" else None
-    rows = topology.newStream("s", FixedBatchSpout(f"id long, n {kind}", NUMBERED[:batches]))
-    rows.toTable("id", state, name="rows", index=index, evolve=evolve)
-    with run_through(topology, name="t", checkpointLocation=folder) as running:
-        view = running.state("rows")
-        return {key: row.n for key, row in view.items()}, index and [_ids(view.by("n", n)) for n in (1, 2)]
-
-
-WIDENED = [
-    ({1: 1, 2: 2}, [[1], [2]]),
-    ({1: 1, 2: 2, 3: 1}, [[1, 3], [2]]),
-    ({1: 2, 2: 2, 3: 1, 4: 2}, [[3], [1, 2, 4]]),
-]
-
-
-def test_the_way_out_for_an_index_by_a_wider_field(tmp_path: Path) -> None:
-    """The text of the refusal is followed, also back to the former program while that is possible."""
-    state = MemoryMapState.opaque()
-
-    def follow(kind: str, batches: int) -> Any:
-        with pytest.raises(StateShapeError, match="It is an index of state 'rows': drop it with dropState") as refused:
-            run_widened(tmp_path, state, kind, batches)
-        told = r"drop it with dropState\('t', 'rows.by.n', checkpointLocation='(.*?)'\), and the next start fills it"
-        (folder,) = re.findall(told, str(refused.value))
-        dropState("t", "rows.by.n", checkpointLocation=folder)
-        return run_widened(tmp_path, state, kind, batches)
-
-    run_widened(tmp_path, state, "int", 1)
-    assert follow("long", 1) == WIDENED[0]
-    assert follow("int", 2) == WIDENED[1], "no batch of the new program was committed"
-    assert follow("long", 2) == WIDENED[1]
-    assert run_widened(tmp_path, state, "long", 3) == WIDENED[2]
-
-
-def test_an_index_and_a_wider_field_begin_at_one_start(make: Make, tmp_path: Path) -> None:
-    state = make("sqlite opaque")
-    run_widened(tmp_path, state, "int", 2, index=None)
-    assert run_widened(tmp_path, state, "long", 3) == WIDENED[2]
-
-
-@pytest.mark.parametrize(
-    ("which", "point"),
-    [
-        ("memory opaque", "start.state.born"),
-        ("memory opaque", "evolve.recorded"),
-        ("sqlite opaque", "evolve.before"),
-        ("sqlite opaque", "evolve.recorded"),
-        ("sqlite opaque", "heal.created"),
-        ("sqlite opaque", "commit.states.after"),
-    ],
-)
-def test_an_index_by_a_wider_field_is_exact_after_a_crash(
-    which: str, point: str, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("trident.testing.crashes.CRASH_POINTS", (*CRASH_POINTS, *crash_points.EVOLVE_POINTS))
-    state = make(which)
-    run_widened(tmp_path / "log", state, "int", 2)
-    dropState("t", "rows.by.n", tmp_path / "log", factory=None if which.startswith("memory") else state)
-    with crash_at(point):
-        assert run_widened(tmp_path / "log", state, "long", 3) == WIDENED[2]
-        assert Trap.armed is None, "the driver died there"
-    assert run_widened(tmp_path / "log", state, "long", 4)[1] == [[2, 3], [1, 4]]

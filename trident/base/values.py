@@ -6,7 +6,6 @@ bytes, Decimal, date, aware datetime (timestamp), naive datetime (timestamp_ntz)
 
 from collections.abc import Callable
 from functools import partial
-from itertools import accumulate
 from typing import Any
 
 import numpy
@@ -20,7 +19,7 @@ from trident.base.accepted_values import accept
 from trident.base.exact_types import are_exact as are_exact
 from trident.base.exact_types import exact_type as exact_type
 from trident.base.types import type_ddl
-from trident.base.whole_columns import ValueColumns
+from trident.base.whole_columns import ValueColumns, offsets_of
 from trident.base.years import OUTSIDE_YEARS, row_outside_years, time_text
 
 
@@ -169,20 +168,12 @@ def _maps_of(values: list[Any], infer: _Infer) -> pa.Array:
     if any(key is None for key in keys):
         raise TypeError("a key of a map cannot be null")
     items = infer([item for value in values if value for item in value.values()])
-    return pa.MapArray.from_arrays(_offsets(values), infer(keys) if keys else pa.array([], pa.string()), items)
+    return pa.MapArray.from_arrays(offsets_of(values), infer(keys) if keys else pa.array([], pa.string()), items)
 
 
 def _lists_of(values: list[Any], infer: _Infer) -> pa.Array:
     items = [item for value in values if value is not None for item in value]
-    return pa.ListArray.from_arrays(_offsets(values), infer(items))
-
-
-def _offsets(values: list[Any]) -> pa.Array:
-    """Return the place at which the parts of each value begin, null for a null, and then the number of all parts."""
-    ends = accumulate((0 if value is None else len(value) for value in values), initial=0)
-    return pa.array(
-        [None if value is None else end for end, value in zip(ends, [*values, ()], strict=True)], pa.int32()
-    )
+    return pa.ListArray.from_arrays(offsets_of(values), infer(items))
 
 
 def are_within(values: list[Any], kind: pa.DataType) -> bool:

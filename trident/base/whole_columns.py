@@ -72,7 +72,7 @@ class WholeColumns:
         within = set[int]()
         column = self.column(items, kind.value_type, within)
         _add_owners(within, values, doubts)
-        return pa.ListArray.from_arrays(_offsets(values), column, type=kind)
+        return pa.ListArray.from_arrays(offsets_of(values), column, type=kind)
 
     def _structs(self, values: list[Any], kind: pa.DataType, doubts: set[int]) -> pa.Array:
         fields = list(kind)  # read once, because each access creates new objects
@@ -100,7 +100,7 @@ class WholeColumns:
             return self._maps([None if at in doubts else each for at, each in enumerate(dicts)], kind, doubts)
         items = self.column([item for each in dicts if each for item in each.values()], kind.item_type, within)
         _add_owners(within, dicts, doubts)
-        return pa.MapArray.from_arrays(_offsets(dicts), keys_column, items).cast(kind)
+        return pa.MapArray.from_arrays(offsets_of(dicts), keys_column, items).cast(kind)
 
 
 class ValueColumns(WholeColumns):
@@ -208,7 +208,7 @@ def _fits(value: Any, kind: pa.DataType) -> bool:
     return True
 
 
-def _offsets(values: Sequence[Any]) -> pa.Array:
+def offsets_of(values: Sequence[Any]) -> pa.Array:
     """Return the position at which the items of each value begin, null for a null, and the number of all items."""
     ends = [0, *accumulate([0 if value is None else len(value) for value in values])]
     if None in values:

@@ -35,7 +35,7 @@ def checkpoint(case: Case) -> Iterable[Finding]:
             if finding.grave:  # the size of a disk that cannot be written does not matter
                 return
     if not (own / LOG_FILE).exists() and owner_of(own) is None:
-        yield from _of_query(place, own)
+        yield from _of_queries(place, own)
     yield from _foreign(own)
 
 
@@ -122,7 +122,7 @@ def _of_user(there: Path, place: Path) -> Iterator[Finding]:
         yield Finding(about, found, "others could delete or replace the log", f"chmod o-w {place}", grave=False)
 
 
-def _of_query(*places: Path) -> Iterator[Finding]:
+def _of_queries(*places: Path) -> Iterator[Finding]:
     """Yield a finding for the checkpoint of a Structured Streaming query, beside which a start would make a new log."""
     for place in places:
         if is_query_checkpoint(DiskFiles(place)):

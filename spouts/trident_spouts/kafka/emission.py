@@ -1,6 +1,5 @@
 """The tuples of a batch of a KafkaSpout. Spark's connector reads them, or the driver does on the embedded engine."""
 
-import contextlib
 import json
 import re
 import threading
@@ -147,14 +146,16 @@ def _silence_group_warning(spark: "SparkSession") -> None:
 
     It is meant for groups that several queries share. A run has a group that no other query has.
     """
+    from py4j.java_gateway import JavaPackage
+
     context: Any = getattr(spark, "_sc", None)
     if context is None or context in _silenced:  # Spark Connect has another process, with a log that nobody reads here
         return
     _silenced.add(context)
     log4j: Any = context._jvm.org.apache.logging.log4j  # noqa: SLF001
-    # A JVM with another logging library has no such class, and keeps the warning.
-    with contextlib.suppress(TypeError):
-        log4j.core.config.Configurator.setLevel("org.apache.spark.sql.kafka010.KafkaSourceProvider", log4j.Level.ERROR)
+    configurator = log4j.core.config.Configurator
+    if not isinstance(configurator, JavaPackage):  # a JVM with another logging library has no such class
+        configurator.setLevel("org.apache.spark.sql.kafka010.KafkaSourceProvider", log4j.Level.ERROR)
 
 
 def _checked_times(frame: "DataFrame") -> "DataFrame":

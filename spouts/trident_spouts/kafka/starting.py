@@ -40,12 +40,9 @@ def check_starting(starting: object) -> None:
 
 def _text_hint(offsets: object) -> str:
     """Return a hint for partitions that are texts, as in the JSON of Spark's option; "" for other offsets."""
-    texts = [number for number in offsets if isinstance(number, str)] if isinstance(offsets, Mapping) else []
-    return f"; a partition is a number, {int(texts[0])}, not the text {texts[0]!r}" if _are_numbers(texts) else ""
-
-
-def _are_numbers(texts: list[str]) -> bool:
-    return bool(texts) and texts[0].isdecimal()
+    numbers = offsets if isinstance(offsets, Mapping) else ()
+    text = next((number for number in numbers if isinstance(number, str) and number.isdecimal()), None)
+    return "" if text is None else f"; a partition is a number, {int(text)}, not the text {text!r}"
 
 
 def _is_pair(pair: tuple[object, object]) -> bool:

@@ -125,7 +125,7 @@ class _Table:
     kind: pa.DataType
     names: list[str]
     entries: bool
-    """Whether each stored value is a row, also if it is presented as null."""
+    """True if each stored value is a row, also one that is presented as null."""
 
     @classmethod
     def of(cls, state: HeldState, step: str, entries: bool = False) -> "_Table":
