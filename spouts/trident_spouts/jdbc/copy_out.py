@@ -1,4 +1,4 @@
-"""The rows of a query as CSV, in chunks of whole rows.
+"""The rows of a query as CSV, in chunks of whole rows, and the columns of a query that is not run.
 
 It calls libpq through ``psycopg.pq``, because psycopg's ``Cursor.copy`` runs a generator and waits for each row, which
 costs more than all other work on a row of moderate size.
@@ -6,6 +6,7 @@ costs more than all other work on a row of moderate size.
 
 import selectors
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from trident_spouts.jdbc.address import postgres_client
@@ -32,6 +33,23 @@ def copied_values(connection: Any, query: str) -> Iterator[bytes]:
     Raises psycopg's error as `copied` does. If not all rows are read, the connection must be closed.
     """
     return _copy(connection, f"copy ({query}) to stdout (format binary)", _values)
+
+
+def described(connection: Any, query: str) -> Any:
+    """Return libpq's description of the columns of a query, which is not run.
+
+    The call `describe_prepared` of libpq would stop all threads of the process, and signals, until the server answers.
+    """
+    libpq, states = connection.pgconn, postgres_client().pq.ExecStatus
+    described = None
+    with selectors.DefaultSelector() as selector:
+        selector.register(libpq.socket, selectors.EVENT_READ)
+        for send in (partial(libpq.send_prepare, b"", query.encode()), partial(libpq.send_describe_prepared, b"")):
+            send()
+            described = _next_result(libpq, selector)
+            _next_result(libpq, selector)  # no result: the request has ended, also one that was refused
+            _expect(described, states.COMMAND_OK)
+    return described
 
 
 def _copy(

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 from trident.base.errors import SourceUnreadableError
 from trident.base.postgres_address import passes, said
 from trident_spouts.jdbc.address import Address, postgres_client
-from trident_spouts.jdbc.copy_out import copied, copied_values
+from trident_spouts.jdbc.copy_out import copied, copied_values, described
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
@@ -74,10 +74,7 @@ class Session:
         The table is 0 if the column is not an unchanged column of a table or view. The modifier is -1 if the type has
         none.
         """
-        libpq, client = self._connection.pgconn, postgres_client()
-        for result in (libpq.prepare(b"", query.encode()), libpq.describe_prepared(b"")):
-            if result.status != client.pq.ExecStatus.COMMAND_OK:
-                raise client.errors.error_from_result(result)
+        result = described(self._connection, query)
         return [(result.ftable(at), result.ftablecol(at), result.fmod(at)) for at in range(result.nfields)]
 
     def permitted(self, work: Callable[[], T]) -> tuple[str | None, T | None]:

@@ -1,5 +1,7 @@
 """Servers that are away, stop, start again or hang up: waited for, or an error that says so. A standby is refused."""
 
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -53,6 +55,28 @@ def test_connections_that_are_cut_in_the_middle_are_repeated(mortal: PostgresSer
     cutter.join()
     assert cut[0], "no reader was cut"
     executor.close()
+
+
+_THROUGH_A_PROXY = """
+import sys
+from tests.spouts.jdbc.reads import drained
+from tests.support.proxy import Proxy
+from trident.spouts import JdbcSpout
+
+port, url, table = sys.argv[1:]
+with Proxy(int(port)) as proxy:
+    executor = JdbcSpout(url.replace(f":{port}/", f":{proxy.port}/"), table, orderBy="id").open()
+    print(drained(executor)[0])
+    executor.close()
+"""
+
+
+def test_a_reply_that_is_late_does_not_stop_other_threads(postgres: PostgresServer, table: str) -> None:
+    """The proxy is a thread of the same process, so no reply comes unless threads run while the spout waits for it."""
+    postgres.run(f"create table {table} (id int primary key)", f"insert into {table} values (1), (2)")
+    command = [sys.executable, "-c", _THROUGH_A_PROXY, str(postgres.port), postgres.url, table]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert ended.stdout.strip() == "[1, 2]", ended.stderr
 
 
 def test_a_server_that_stays_away_is_told_after_retry_secs(mortal: PostgresServer, table: str) -> None:
