@@ -83,6 +83,8 @@ class Plan(NamedTuple):
     shown: tuple[Shown, ...]
     """The parts in which the rows were read that the table had at the beginning, by their keys. Empty if the stream
     began without these rows, or all transactions that they show were read."""
+    begin: int | None = None
+    """The position of the slot at the beginning of the stream. None if `last` is known."""
 
     @property
     def rows_left(self) -> bool:
@@ -95,6 +97,8 @@ class Plan(NamedTuple):
         stored: dict[str, Any] = {"after": after, "to": lsn_text(self.to), "rows": self.rows, "place": list(self.place)}
         if self.last is not None:
             stored["last"] = list(self.last)
+        if self.begin is not None:
+            stored["begin"] = lsn_text(self.begin)
         if self.shown:
             stored["shown"] = [list(part) for part in self.shown]
         return stored
@@ -102,7 +106,7 @@ class Plan(NamedTuple):
 
 def plan_from(stored: dict[str, Any]) -> Plan:
     """Return the plan in a record of the log. Raises KeyError, TypeError or ValueError if the record is not a plan."""
-    after, last = stored["after"], stored.get("last")
+    after, last, begin = stored["after"], stored.get("last"), stored.get("begin")
     return Plan(
         Place(*stored["place"]),
         None if after is None else lsn_from(after),
@@ -110,6 +114,7 @@ def plan_from(stored: dict[str, Any]) -> Plan:
         stored["rows"],
         None if last is None else Last(*last),
         tuple(_shown_from(*part) for part in stored.get("shown", ())),
+        None if begin is None else lsn_from(begin),
     )
 
 

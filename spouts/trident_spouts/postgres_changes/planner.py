@@ -76,7 +76,7 @@ class ChangesPlanner:
             return None
         last, shown = transactions[-1].id, previous.shown
         place = self._place or previous.place
-        plan = previous._replace(place=place, after=previous.to, to=last.end, rows=0, last=last)
+        plan = previous._replace(place=place, after=previous.to, to=last.end, rows=0, last=last, begin=None)
         if shown and previous.to >= shown[-1].until:
             plan = plan._replace(shown=())
         return plan._replace(rows=sum(each.rows for each in self._new(plan, transactions)))
@@ -123,7 +123,8 @@ class ChangesPlanner:
         if look.slot is None:
             raise SourceUnreadableError(f"{self._source.name}: the slot {self._source.slot!r} was dropped again")
         self._flushed = look.slot.flushed
-        start = Plan(look.place, look.slot.confirmed, look.slot.confirmed, 0, None, ())
+        begin = look.slot.confirmed
+        start = Plan(look.place, begin, begin, 0, None, (), begin)
         if not self._source.rows_first:
             return start
         if not self._database.read(running_ended):

@@ -178,19 +178,30 @@ def check_position(source: ChangesSource, look: Look, plan: Plan) -> Slot:
         )
     elif look.slot is None:
         problem = f"was read up to {lsn_text(plan.to)}, and there is no slot {source.slot!r} any more: it was dropped"
-    elif look.slot.confirmed > plan.to:
-        problem = (
-            f"was read up to {lsn_text(plan.to)}, and the slot {source.slot!r} begins at "
-            f"{lsn_text(look.slot.confirmed)}: it was recreated, or another program has read from it"
-        )
-    elif look.slot.inserted < plan.to:
-        problem = (
-            f"was read up to {lsn_text(plan.to)}, and the log of changes ends at {lsn_text(look.slot.inserted)}: the "
-            f"server was restored from an older copy"
-        )
+    else:
+        problem = _other_position(source, look.slot, plan)
     if problem is not None or look.slot is None:
         raise lost(source, problem)
     return look.slot
+
+
+def _other_position(source: ChangesSource, slot: Slot, plan: Plan) -> str | None:
+    """Return why a slot does not continue at the end of a plan, by its position and the end of the log of changes."""
+    to = f"was read up to {lsn_text(plan.to)}, and"
+    if slot.confirmed > plan.to:
+        return (
+            f"{to} the slot {source.slot!r} begins at {lsn_text(slot.confirmed)}: it was recreated, or another program "
+            f"has read from it"
+        )
+    if plan.begin is not None and slot.confirmed < plan.begin:
+        return (
+            f"was read from {lsn_text(plan.begin)} on, and the slot {source.slot!r} begins before, at "
+            f"{lsn_text(slot.confirmed)}: it was recreated, on a server that was restored from an older copy, or that "
+            f"took over without the last rows"
+        )
+    if slot.inserted < plan.to:
+        return f"{to} the log of changes ends at {lsn_text(slot.inserted)}: the server was restored from an older copy"
+    return None
 
 
 def check_still(session: Session, source: ChangesSource, slot: Slot, read: int) -> None:

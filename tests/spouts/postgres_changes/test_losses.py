@@ -104,6 +104,24 @@ def test_a_restored_server_is_noticed_even_beyond_the_position() -> None:
         assert "has another history than the one that was read" in told
 
 
+def test_a_slot_that_was_recreated_on_a_restored_server_is_noticed_before_the_first_change() -> None:
+    """The position has no transaction yet that the slot could lack. A backup has no slots."""
+    fill = "insert into filled select n from generate_series(1, 5000) n"
+    with PostgresServer(*LOGICAL) as server:
+        orders = ChangedTable(server, "orders")
+        orders.create()
+        orders.run("create table filled (n int)", "insert into T values (1, 'Ann', 10)")
+        server.copy()
+        orders.run("insert into T values (2, 'lost', 1)", fill)
+        with closing(orders.spout().open()) as executor:
+            read, position = drained(executor)
+        assert len(read) == 2
+        server.restore()
+        orders.create_slot()
+        orders.run(fill, fill, "insert into T values (3, 'Bob', 1)")
+        assert "begins before, at 0/" in problem(orders, position, DataLossError)
+
+
 def test_a_server_that_is_restored_between_a_reading_and_its_commit_keeps_its_changes() -> None:
     """The commit of the batch must not move the slot of a server that does not have the batch."""
     with PostgresServer(*LOGICAL) as server:
