@@ -4,6 +4,7 @@ import itertools
 import math
 import statistics
 from decimal import Decimal
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +146,24 @@ def test_any_type_is_collected_and_decimals_are_measured() -> None:
     made = rows(batch, fields="l array<string>, m map<string, long>, d decimal(5,2)")
     several = {"l": CollectList("l"), "m": Last("m"), "v": Variance("d"), "best": MaxBy("m", "d")}
     assert made.aggregate(several).take(1)[0] == ([["x", "y"], ["z"]], {"k": 2}, 0.5, {"k": 2})
+
+
+@pytest.mark.parametrize(
+    "batch", [[NAN], [math.inf], [-math.inf, None], [1.0, math.inf], [math.inf, math.inf]], ids=str
+)
+def test_values_that_are_not_finite_have_no_deviation(batch: list[Any]) -> None:
+    """In columns, value by value, and over changes."""
+    one = [(value,) for value in batch]
+    (found,) = rows(one, fields="v double").aggregate({"var": VarPop("v"), "dev": StdDevPop("v")}).take(1)
+    assert math.isnan(found.var) and math.isnan(found.dev)
+    acc = reduce(VarPop().combine, [VarPop().init((value,)) for value in batch])
+    assert math.isnan(VarPop().present(acc) or 0.0)
+    topology = TridentTopology()
+    changes = stream(topology, "v double, op string", [(value, "insert") for value in batch]).asChanges("op")
+    changes.persistentAggregate(MemoryMapState.opaque(), VarPop("v"), "var", name="var")
+    with topology.start(engine="embedded", name="deviation") as running:
+        running.processAllAvailable(timeout=30)
+        assert math.isnan(running.state("var").value)
 
 
 values = st.lists(st.floats(-1e6, 1e6) | st.none(), max_size=30)

@@ -25,7 +25,10 @@ class MomentsAggregator(OneFieldAggregator):
     """True if the values are a sample. Then the sum of squared deviations is divided by one less than their number."""
 
     def init(self, tuple: Any) -> Any:
-        return self.zero() if tuple[0] is None else (1, float(tuple[0]), 0.0)
+        if tuple[0] is None:
+            return self.zero()
+        value = float(tuple[0])
+        return 1, value, value - value  # 0.0, but NaN for NaN and infinities, as in `initColumn`
 
     def combine(self, a: Any, b: Any) -> Any:
         (n, mean, squares), (m, other, more) = a, b
