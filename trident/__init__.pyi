@@ -9,6 +9,7 @@ from trident.access.opened_topology import OpenedTopology as OpenedTopology
 from trident.access.opened_topology import openTopology as openTopology
 from trident.access.opening import openState as openState
 from trident.access.removal import dropState as dropState
+from trident.access.restoring import restoreTopology as restoreTopology
 from trident.access.spark_source import TridentDataSource as TridentDataSource
 from trident.base.errors import FailedException as FailedException
 from trident.base.errors import TridentError as TridentError

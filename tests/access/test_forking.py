@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.state.backing.maps import SqliteMap
-from tests.support.forks import BATCHES, LATER, change_origin, contents, read, save, words
+from tests.support.forks import BATCHES, LATER, Queue, change_origin, contents, read, save, words
+from tests.support.kills import killed
 from tests.support.server import RedisServer
 from trident import (
     Average,
@@ -37,7 +38,7 @@ from trident.base.errors import (
 from trident.log import RedisLog, frozen_results
 from trident.log.sqlite_log import SqliteLog
 from trident.recovery.savepoint import SavedOutput
-from trident.spouts import BatchSpout, FixedBatchSpout, PostgresChangesSpout, RichSpout
+from trident.spouts import BatchSpout, FixedBatchSpout, PostgresChangesSpout
 from trident.state import BackingMapState, MemoryMapState, RedisMapState, SqliteMapState
 from trident.testing.local import start_local
 from trident_state.state_shape import StateIdentity
@@ -106,7 +107,9 @@ def test_a_fork_of_a_fork(tmp_path: Path) -> None:
 
 def test_names_and_places_that_are_refused(tmp_path: Path) -> None:
     save(words(), tmp_path)
-    with pytest.raises(TopologyError, match="is the name of the topology itself: .*, reset 'first', and fork back"):
+    with pytest.raises(
+        TopologyError, match=r"is the name of the topology itself: .*, call restoreTopology\('first', 'before', ...\)"
+    ):
         forkTopology("first", "before", "first", tmp_path, toCheckpointLocation=tmp_path / "other")
     with pytest.raises(TopologyError, match="fork"):
         forkTopology("first", "before", "a/b", tmp_path)
@@ -137,23 +140,6 @@ def test_a_state_at_the_place_of_the_first_topologys_state_is_refused(tmp_path: 
 
 
 # --- half-way ---------------------------------------------------------------------------------------------------------
-
-
-class Killed(BaseException):
-    """The process ends here."""
-
-
-def killed(point: str, work: Callable[[], object]) -> None:
-    def listen(reached: str) -> None:
-        if reached == point:
-            raise Killed
-
-    crash_points.listen(listen)
-    try:
-        with pytest.raises(Killed):
-            work()
-    finally:
-        crash_points.listen(None)
 
 
 def test_a_fork_that_was_not_completed_is_refused_until_it_is_repeated(tmp_path: Path) -> None:
@@ -454,21 +440,6 @@ def test_a_function_of_a_best_effort_branch_is_an_output_too(tmp_path: Path) -> 
 
 
 # --- sources ----------------------------------------------------------------------------------------------------------
-
-
-class Queue(RichSpout):
-    outputFields = "word string"
-
-    def __init__(self, rows: list[str]) -> None:
-        self.rows = list(rows)
-
-    def __repr__(self) -> str:
-        return "Queue()"
-
-    def nextTuple(self, collector: Any) -> None:
-        if self.rows:
-            row = self.rows.pop(0)
-            collector.emit(row, messageId=row)
 
 
 def queued(spout: Any) -> TridentTopology:

@@ -81,6 +81,24 @@ class Held(BatchSpout):
     def ack(self, batchId: int) -> None: ...
 
 
+def test_a_topology_is_restored(trident_: Run, tmp_path: Path) -> None:
+    save(topology, tmp_path)
+    assert contents(words(LATER), "first", tmp_path) == {"dog": 3, "cat": 1, "cow": 1}
+    assert refused(trident_("restore", "first", "before"), 1).endswith("Aborted!\n")
+    assert "keepPositions='x'" in refused(trident_("restore", "first", "before", "--keep-position", "x", "--yes"))
+    assert "anew='x'" in refused(trident_("restore", "first", "before", "--anew", "x", "--yes"))
+    assert "give --log-url" in refused(trident_("restore", "first", "before", "--log-prefix", "p", "--yes"), 2)
+    log = SqliteLog(tmp_path / "first" / "log.sqlite", "first")
+    log.take()
+    log.close()
+    assert "use force" in refused(trident_("restore", "first", "before", "--yes"))
+    result = trident_("restore", "first", "before", "--yes", "--force")
+    assert done(result) == [] and "first continues from savepoint before" in result.stderr
+    assert contents(words([*BATCHES, ["owl"]]), "first", tmp_path) == {"dog": 2, "cat": 1, "owl": 1}
+    done(trident_("restore", "first", "before", "--yes", "--anew", "words"))
+    assert contents(words([["owl"]]), "first", tmp_path) == {"dog": 2, "cat": 1, "owl": 1}
+
+
 def test_places_and_streams_of_a_fork(trident_: Run, tmp_path: Path) -> None:
     held = TridentTopology()
     held.newStream("words", Held()).groupBy("word").persistentAggregate(

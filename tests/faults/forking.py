@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.state.backing.maps import SqliteMap
-from trident import Count, Evolution, Max, Sum, TridentTopology, forkTopology
+from trident import Count, Evolution, Max, Sum, TridentTopology, forkTopology, restoreTopology
 from trident.base.errors import SavepointError
 from trident.run.running import RunningTopology
 from trident.spouts import PollingSpout
@@ -102,7 +102,7 @@ def check_counts(total: int, counts: dict[str, Any]) -> None:
 
 
 def run(step: str, redis: str, where: Path, log: Any = None) -> dict[str, dict[str, Any]]:
-    """Carry out a step: "save", "fork", "trial", "first"."""
+    """Carry out a step: "save", "fork", "trial", "first", "more", "restore"."""
     return _STEPS[step](redis, where, log)
 
 
@@ -135,9 +135,21 @@ def _first(redis: str, where: Path, log: Any) -> dict[str, dict[str, Any]]:
         return found(running)
 
 
+def _more(redis: str, where: Path, log: Any) -> dict[str, dict[str, Any]]:
+    with start(FIRST, MORE, redis, where, log) as running:
+        return found(running)
+
+
+def _restore(redis: str, where: Path, log: Any) -> dict[str, dict[str, Any]]:
+    restoreTopology(FIRST, SAVEPOINT, where, log=log, force=True)
+    return {}
+
+
 _STEPS: dict[str, Callable[[str, Path, Any], dict[str, dict[str, Any]]]] = {
     "save": _save,
     "fork": _fork,
     "trial": _trial,
     "first": _first,
+    "more": _more,
+    "restore": _restore,
 }

@@ -1,7 +1,7 @@
-"""SIGKILL of the driver at every point of a savepoint, of a fork, and of the first start of a fork.
+"""SIGKILL of the driver at every point of a savepoint, of a fork, of a restore, and of the first start after these.
 
 A savepoint and a fork are there wholly or not at all, or are completed by a repetition. Both topologies count each
-record once.
+record once. So does a topology that was restored.
 """
 
 import signal
@@ -16,7 +16,7 @@ from tests.faults.driver_forks import End, Zygote
 from tests.support.server import RedisServer
 from tests.support.soak import some_of
 from trident import listSavepoints
-from trident.base.crash_points import FORK_POINTS, SAVEPOINT_POINTS
+from trident.base.crash_points import FORK_POINTS, RESTORE_POINTS, SAVEPOINT_POINTS
 
 SAVING = [f"{point}:1" for point in SAVEPOINT_POINTS[:-1]] + ["savepoint.state:3", "commit.state.after:4"]
 FORKING = [f"{point}:1" for point in FORK_POINTS] + ["fork.state:4"]
@@ -68,3 +68,28 @@ def test_both_topologies_count_each_record_once_whatever_kills_their_drivers(
     expected = forking.expected(forking.MORE)
     del expected["counts"]
     assert ended.result == expected
+
+
+RESTORES = [f"restore {point}:1" for point in RESTORE_POINTS]
+RESTORES += [f"more {point}" for point in STARTING if "born" not in point]  # the restore has recorded the births
+
+
+@pytest.mark.parametrize("log", ["sqlite", "redis"])
+@pytest.mark.parametrize("kill", some_of(RESTORES, ["restore restore.files:1", "more start.state.created:3"]))
+def test_a_restored_topology_counts_each_record_once(
+    kill: str, log: str, zygote: Zygote, shared_redis: RedisServer, tmp_path: Path
+) -> None:
+    step, point = kill.split()
+    at = shared_redis.url if log == "redis" else None
+
+    def case(step: str) -> Case:
+        return Case("opaque", str(tmp_path), shared_redis.url, log=at, forking=step)
+
+    whole, more = forking.expected(forking.TOTAL), forking.expected(forking.MORE)
+    ran(zygote.run(case("save")), whole)
+    ran(zygote.run(case("more")), more)
+    for each in ("restore", "more"):
+        if each == step:
+            assert zygote.run(case(each), point).signal == signal.SIGKILL
+        ran(zygote.run(case(each)), more if each == "more" else None)
+    ran(zygote.run(case("more")), more)

@@ -23,6 +23,7 @@ from trident.log.protocol import (
     LogReading,
     Members,
     OutputProgress,
+    Restoration,
     StreamRecord,
     TransactionLog,
 )
@@ -306,6 +307,7 @@ class LogContract:
             lambda: first.freeze_stage(old, "g", 1, 2, output),
             lambda: first.committed(old, "g", 1),
             lambda: first.born(old, "counts", Birth("g", 0)),
+            lambda: first.restore(old, Restoration({}, 0.0, {}, {}, {}, {})),
             lambda: first.forget(old, "counts"),
             lambda: first.publish(old, "counts", b""),
             lambda: first.trim(old, "g", 1, 0, 0),
@@ -517,6 +519,59 @@ class LogContract:
         found(again, later)
         frozen(again, later, 1)
         assert again.history("g") == History(0, {"s": 1}, (1,))
+
+    def test_a_restore_replaces_streams_and_states_and_commits_an_empty_batch(self, place: Place) -> None:
+        log = place.open()
+        lease = log.take()
+        both = Members({"s": StreamRecord("g"), "t": StreamRecord("h")}, {"out": "g"}, {"g": 0, "h": 0})
+        log.enroll(lease, both)
+        log.keep_outputs(lease, {"out": OutputProgress(1)})
+        log.keep_readings(lease, {"state counts": b"one", "output out": b"two"})
+        for txid in (1, 2, 3):
+            frozen(log, lease, txid)
+            log.committed(lease, "g", txid, time=1.0)
+        log.born(lease, "counts", Birth("g", 0))
+        log.publish(lease, "counts", b"{}")
+        log.born(lease, "gone", Birth("g", 0, filled="f"), freeze(TABLE))
+        log.attempted(lease, "g", 4, AttemptRecord(2, 1))
+        streams = {"s": StreamRecord("g", 1, "kind", feeds=("counts",))}
+        births = {"counts": Birth("g", 4, 1, True, "f"), "new": Birth("h", 1, 1)}
+        content, readings = {"counts": freeze(TABLE)}, {"state counts": b"three"}
+        log.restore(lease, Restoration({"g": 4, "h": 1}, 9.0, streams, births, content, readings))
+        log.close()
+        for each in (place.open(), place.look()):
+            assert each.history("g") == History(4, {"s": 1}) and each.history("h") == History(1, {})
+            assert each.batch("g", 4) == BatchRecord({}, 9.0, "program") and each.commit_time("g", 4) == 9.0
+            assert each.batch("h", 1) == BatchRecord({}, 9.0, "")
+            assert each.frozen("g", 4, 1) == each.frozen("h", 1, 1) == {}
+            assert each.members() == Members(streams, {"out": "g"})
+            assert [(b, b.epoch, b.founded) for b in each.births().values()] == [
+                (b, 1, b.founded) for b in births.values()
+            ]
+            assert each.manifest("counts") is None and each.content("gone", 0) is None
+            assert each.content("counts", 4) == content["counts"] and each.readings() == readings
+        again = place.open()
+        assert again.attempts("g") == {} and again.outputs() == {"out": OutputProgress(1)}
+        later = again.take()
+        assert again.history("g").last_frozen == 4
+        frozen(again, later, 5)
+        assert again.history("g") == History(4, {"s": 5}, (5,))
+
+    def test_a_restore_needs_the_batch_after_the_last_committed_one(self, place: Place) -> None:
+        log = place.open()
+        lease = log.take()
+        frozen(log, lease, 1)
+        log.born(lease, "counts", Birth("g", 0))
+        log.enroll(lease, Members({"s": StreamRecord("g"), "t": StreamRecord("h")}, {}, {"h": 0}))
+        for batches in ({"h": 1, "g": 2}, {"h": 1, "g": 1}, {"h": 2}):
+            with pytest.raises(LogError, match="batch . (cannot|does not follow)"):
+                log.restore(lease, Restoration(batches, 9.0, {}, {}, {}, {}))
+        assert log.history("h").committed == 0 and set(log.births()) == {"counts"}, "nothing was written"
+        log.committed(lease, "g", 1)
+        with pytest.raises(LogError, match="batch 1 (cannot|does not follow)"):
+            log.restore(lease, Restoration({"g": 1}, 9.0, {}, {}, {}, {}))
+        log.restore(lease, Restoration({"g": 2}, 9.0, {}, {}, {}, {}))
+        assert log.history("g") == History(2) and log.births() == {}
 
     def test_the_rows_that_states_are_made_of_are_kept_and_replaced_as_a_whole(self, place: Place) -> None:
         log = place.open()

@@ -13,7 +13,7 @@ from trident.base.attempt import Holder, Lease
 from trident.base.errors import FencedError, LogCorruptError, LogError
 from trident.log.frozen_results import FrozenOutput, folder_of
 from trident.log.group_records import AttemptRecord, History, Positions
-from trident.log.protocol import BatchRecord, Birth, Members, OutputProgress
+from trident.log.protocol import BatchRecord, Birth, Members, OutputProgress, Restoration
 
 Outputs = dict[str, FrozenOutput]
 Undo = Callable[[], None]
@@ -198,6 +198,30 @@ class FakeLog:
             return _nothing
 
         self._write(lease, "log.enroll", write, durable=True)
+
+    def restore(self, lease: Lease, restoration: Restoration) -> None:
+        def write(disk: LogDisk) -> Undo:
+            for group, txid in restoration.batches.items():
+                known = disk.groups[group]
+                if (known.committed, known.frozen) != (txid - 1, txid - 1):
+                    raise LogError(f"group {group!r}: batch {txid} does not follow the last committed batch")
+            for group, txid in restoration.batches.items():
+                last = disk.batches.get((group, txid - 1))
+                disk.groups[group].frozen = disk.groups[group].committed = txid
+                disk.batches[group, txid] = BatchRecord({}, restoration.time, "" if last is None else last.outline)
+                disk.frozen[group, txid, 1] = {}
+                disk.times[group, txid] = restoration.time
+                _drop(disk.attempts, lambda key, group=group, txid=txid: key[0] == group and key[1] <= txid)
+            disk.members = replace(disk.members, streams=dict(restoration.streams))
+            births, contents = restoration.births, restoration.contents
+            disk.states = {
+                name: State(replace(birth, epoch=lease.epoch), content=contents.get(name))
+                for name, birth in births.items()
+            }
+            disk.readings = dict(restoration.readings)
+            return _nothing
+
+        self._write(lease, "log.restore", write, durable=True)
 
     def outputs(self) -> dict[str, OutputProgress]:
         return dict(self._disk.outputs)

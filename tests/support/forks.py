@@ -9,12 +9,29 @@ from trident import Count, TridentTopology
 from trident.log.sqlite_log import SqliteLog
 from trident.recovery.fork_origin import origin_of
 from trident.run.running import RunningTopology
-from trident.spouts import FixedBatchSpout
+from trident.spouts import FixedBatchSpout, RichSpout
 from trident.state import MemoryMapState
 from trident.testing.local import start_local
 
 BATCHES: list[Any] = [["dog", "cat"], ["dog"]]
 LATER: list[Any] = [*BATCHES, ["dog", "cow"]]
+
+
+class Queue(RichSpout):
+    """A source that gives each row once, and never again."""
+
+    outputFields = "word string"
+
+    def __init__(self, rows: list[str]) -> None:
+        self.rows = list(rows)
+
+    def __repr__(self) -> str:
+        return "Queue()"
+
+    def nextTuple(self, collector: Any) -> None:
+        if self.rows:
+            row = self.rows.pop(0)
+            collector.emit(row, messageId=row)
 
 
 def words(batches: list[Any] = BATCHES, state: Any = None, name: str = "counts") -> TridentTopology:

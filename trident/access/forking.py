@@ -25,7 +25,6 @@ from trident.configuration.start_options import OptionValues
 from trident.files.disk import DiskFiles
 from trident.files.store import FileStore
 from trident.log import RedisLog
-from trident.log.frozen_results import with_life, with_time
 from trident.log.protocol import NO_LEASE, Birth, Members, TransactionLog
 from trident.log.returned_lease import give_back
 from trident.recovery.first_content import frozen_content
@@ -36,6 +35,7 @@ from trident.recovery.savepoint import (
     Savepoint,
     SavepointInfo,
     content_of_state,
+    first_content_of,
     info_of,
     names_of,
     read_savepoint,
@@ -72,7 +72,7 @@ def listSavepoints(
     >>> listSavepoints("wc", tempfile.mkdtemp())
     []
     """
-    place = _place(topology, checkpointLocation, filesLocation, filesStorage)
+    place = savepoints_place(topology, checkpointLocation, filesLocation, filesStorage)
     return sorted((info_of(read_savepoint(place, name)) for name in names_of(place)), key=lambda info: info.time)
 
 
@@ -97,7 +97,7 @@ def dropSavepoint(
     ...     print(str(error)[:21])
     no savepoint 'before'
     """
-    place = _place(topology, checkpointLocation, filesLocation, filesStorage)
+    place = savepoints_place(topology, checkpointLocation, filesLocation, filesStorage)
     if name not in names_of(place):
         read_savepoint(place, name)  # raises the error
     remove_savepoint(place, name)
@@ -176,12 +176,12 @@ def forkTopology(
     if fork == topology:
         raise TopologyError(
             f"fork={fork!r} is the name of the topology itself: states on servers and outputs know a topology by its "
-            f"name, so give the fork another one. To go back to the savepoint, fork to another name, start that fork "
-            f"with active=False, take a savepoint of it, reset {topology!r}, and fork back"
+            f"name, so give the fork another one. To take the topology itself back to the savepoint, call "
+            f"restoreTopology({topology!r}, {savepoint!r}, ...)"
         )
     if any(running.name == fork for running in registry.running_here()):
         raise TopologyError(f"topology {fork!r} is active in this process: give the fork another name")
-    place = _place(topology, checkpointLocation, filesLocation, filesStorage)
+    place = savepoints_place(topology, checkpointLocation, filesLocation, filesStorage)
     saved = read_savepoint(place, savepoint)
     _check_streams(saved, anew)
     for state in saved.states:  # before the first write, and one after the other: together they may be too large
@@ -273,10 +273,9 @@ class _Fork:
         return lease
 
     def _born(self, state: str, lease: Lease) -> None:
-        saved, content = self._saved.states[state], content_of_state(self._place, self._saved, state)
+        saved, content = self._saved.states[state], first_content_of(self._place, self._saved, state)
         birth = Birth(saved.group, self._saved.groups[saved.group], lease.epoch, True, saved.fingerprint)
-        aged = with_life(with_time(content, self._saved.time), saved.ttl)
-        self._log.born(lease, state, birth, frozen_content(self._settings, lease, birth, aged))
+        self._log.born(lease, state, birth, frozen_content(self._settings, lease, birth, content))
 
     def _members(self) -> Members:
         streams = {name: stream.record for name, stream in self._saved.streams.items() if name not in self._anew}
@@ -300,12 +299,13 @@ def _check_streams(saved: Savepoint, anew: Collection[str]) -> None:
             )
 
 
-def _place(
+def savepoints_place(
     topology: str,
     checkpointLocation: str | Path | None,
     filesLocation: str | None,
     filesStorage: Mapping[str, str] | None,
 ) -> FileStore:
+    """Return the store of a topology's savepoints. Raises TopologyError if no location is given."""
     check_name("topology", topology)
     objects = files_place(filesLocation, filesStorage)
     if objects is not None:

@@ -67,6 +67,9 @@ SAVEPOINT_POINTS = (
 FORK_POINTS = ("fork.taken", "fork.begun", "fork.state", "fork.enrolled", "fork.done")
 """Points that only a fork reaches, in the order in which it does."""
 
+RESTORE_POINTS = ("restore.taken", "restore.files", "restore.done")
+"""Points that only a return to a savepoint reaches, in the order in which it does."""
+
 RESET_POINTS = ("reset.owner", "reset.log")
 """The points in a reset of a fork."""
 
@@ -79,6 +82,7 @@ DELTA_POINTS = ("delta.written", "delta.committed", "delta.merged", "delta.compa
 _ALL_POINTS = (
     *(*POINTS, *OUTPUT_POINTS, *EVOLVE_POINTS, *SAVEPOINT_POINTS, *FORK_POINTS, *BACKFILL_POINTS),
     *DELTA_POINTS,
+    *RESTORE_POINTS,
     *RESET_POINTS,
 )
 

@@ -14,7 +14,7 @@ from trident.cli.prepare_java import prepare_java
 from trident.cli.query import query
 from trident.cli.reset import reset
 from trident.cli.run import run
-from trident.cli.savepoint import fork, savepoint
+from trident.cli.savepoint import fork, restore, savepoint
 from trident.cli.serve import serve
 from trident.cli.sql import sql
 from trident.cli.state import state
@@ -55,6 +55,7 @@ main.add_command(tag)
 main.add_command(reset)
 main.add_command(savepoint)
 main.add_command(fork)
+main.add_command(restore)
 main.add_command(serve)
 main.add_command(query)
 main.add_command(sql)

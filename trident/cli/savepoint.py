@@ -1,4 +1,4 @@
-"""``trident savepoint create|list|drop`` and ``trident fork``."""
+"""``trident savepoint create|list|drop``, ``trident fork`` and ``trident restore``."""
 
 import contextlib
 from typing import Any
@@ -7,10 +7,11 @@ import click
 
 from trident.access.forking import dropSavepoint, forkTopology, listSavepoints
 from trident.access.locations import read_location
+from trident.access.restoring import restoreTopology
 from trident.base.errors import LogError, SavepointError
 from trident.cli.locations import files_options
 from trident.cli.output import format_option, show
-from trident.cli.program_options import ProgramArguments, came, log_option, log_to_stderr, program_options
+from trident.cli.program_options import ProgramArguments, came, log_at, log_option, log_to_stderr, program_options
 from trident.cli.program_options import start_options as options_of_start
 from trident.cli.secret_types import SecretUrl
 from trident.cluster.program import load_topology
@@ -27,7 +28,10 @@ _checkpoint = click.option(
 
 @click.group()
 def savepoint() -> None:
-    """Make named copies of topologies, list and drop them. `trident fork` makes a topology from one."""
+    """Make named copies of topologies, list and drop them.
+
+    `trident fork` makes another topology from one, and `trident restore` takes the topology itself back to it.
+    """
 
 
 @savepoint.command()
@@ -149,3 +153,39 @@ def fork(
     click.echo(
         f"{name} continues from savepoint {savepoint} of {topology} when a program is started as {name}", err=True
     )
+
+
+@click.command()
+@click.argument("topology")
+@click.argument("savepoint", metavar="SAVEPOINT")
+@_checkpoint
+@click.option("--log-url", type=SecretUrl(), help="The server of the topology's log, if its log is in Redis.")
+@click.option("--log-prefix", default="trident", show_default=True, help="The prefix of that log.")
+@files_options
+@click.option("--anew", multiple=True, help="A stream that is to begin at the beginning of its source.")
+@click.option("--keep-position", multiple=True, help="A stream that continues at its present position.")
+@click.option("--force", is_flag=True, help="Also if a driver may hold the topology; fence that driver out.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def restore(
+    topology: str,
+    savepoint: str,
+    checkpoint: str | None,
+    log_url: str | None,
+    log_prefix: str,
+    files: dict[str, Any],
+    anew: tuple[str, ...],
+    keep_position: tuple[str, ...],
+    force: bool,
+    yes: bool,
+) -> None:
+    """Take a stopped TOPOLOGY back to its SAVEPOINT: positions and states. Outputs keep their results.
+
+    The next start of the topology reads the tuples since the savepoint again.
+    """
+    log = log_at(log_url, log_prefix)
+    if not yes:
+        about = f"Replace the states of topology {topology!r} by those of savepoint {savepoint!r}?"
+        click.confirm(about, abort=True, err=True)
+    more: dict[str, Any] = {"log": log, **files, "anew": anew, "keepPositions": keep_position, "force": force}
+    restoreTopology(topology, savepoint, checkpoint, **more)
+    click.echo(f"{topology} continues from savepoint {savepoint} when a program is started as {topology}", err=True)

@@ -113,6 +113,24 @@ class BatchRecord:
     outline: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Restoration:
+    """The record of a return to a savepoint (docs/decisions/0107).
+
+    `batches`: for each group, the txid of an empty batch, which follows its last one. `time`: when the batches are
+    committed. `streams`: all streams, with the positions after these batches. `births`: all states, born with these
+    batches. `contents`: the contents with which states are born; a state without one is born empty. `readings`: as for
+    `keep_readings`.
+    """
+
+    batches: Mapping[str, int]
+    time: float
+    streams: Mapping[str, StreamRecord]
+    births: Mapping[str, Birth]
+    contents: Mapping[str, FrozenOutput]
+    readings: Mapping[str, bytes]
+
+
 class LogReading(Protocol):
     """The read-only part of a log. It can be used while a driver writes the log."""
 
@@ -226,8 +244,8 @@ class TransactionLog(LogReading, Protocol):
     """One topology's log. Every write raises FencedError unless its lease is the last lease that the log issued.
 
     These writes are durable before they return: `keep_files_at`, `keep_origin`, `enroll`, `keep_outputs`,
-    `keep_readings`, `start_over`, `freeze`, `freeze_stage`, `born`, `founded`, `forget`, `publish`, `sync`. Any other
-    write survives the death of the process at once, but a power loss only after the next durable write.
+    `keep_readings`, `start_over`, `restore`, `freeze`, `freeze_stage`, `born`, `founded`, `forget`, `publish`, `sync`.
+    Any other write survives the death of the process at once, but a power loss only after the next durable write.
     """
 
     def take(self, holder: Holder | None = None, after: Lease | None = None) -> Lease:
@@ -265,6 +283,14 @@ class TransactionLog(LogReading, Protocol):
         """Delete everything in the log, in one write, and record `origin`. The log has a new uuid then, and no driver.
 
         The number of the last epoch stays.
+        """
+        ...
+
+    def restore(self, lease: Lease, restoration: Restoration) -> None:
+        """Replace streams, births and readings, and commit an empty batch in each group, in one write.
+
+        The outputs and their progress stay. Raises LogError unless each batch follows the last committed batch of its
+        group, and no batch waits.
         """
         ...
 

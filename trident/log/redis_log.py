@@ -40,7 +40,15 @@ from trident.base.redis_address import Address
 from trident.log.base import LogBase, batch_checksum, compact, holder_text, trim_until
 from trident.log.frozen_results import FrozenOutput, folder_of
 from trident.log.group_records import AttemptRecord, History, Positions
-from trident.log.protocol import BatchRecord, Birth, LogAbsentError, Members, OutputProgress, StreamRecord
+from trident.log.protocol import (
+    BatchRecord,
+    Birth,
+    LogAbsentError,
+    Members,
+    OutputProgress,
+    Restoration,
+    StreamRecord,
+)
 from trident.log.redis_server import CREATE, TAKE, LogServer
 from trident.log.redis_write_request import WriteRequest
 from trident_state.redis.wire import bulks, call, command
@@ -49,6 +57,9 @@ FORMAT = "trident log 5"
 MOST_BYTES = 256 << 20
 """The most bytes that one stage of a batch may freeze. A server accepts 512 MB in one argument, and holds a write twice
 in memory."""
+
+_OF_STATE = ("birth", "manifest", "founding", "content")
+"""The kinds of fields that each state has."""
 
 _AT_ONCE = 500
 """The number of batches that one write of a trim deletes. Other clients wait while a script runs."""
@@ -234,22 +245,31 @@ class RedisTransactionLog(LogBase):
             streams[name] = self._stream_record(group, position, source, active, others)
         return Members(streams, {name: fields[f"output:{name}"].decode() for name in _names(fields, "output:")})
 
+    def restore(self, lease: Lease, restoration: Restoration) -> None:
+        write, outputs, known = WriteRequest(self._meta), self.members().outputs, self.births()
+        with self._lock:
+            for group, txid in restoration.batches.items():
+                history, last = self.history(group), self.batch(group, txid - 1)
+                if history.committed != txid - 1 or history.frozen:
+                    self.sync(lease)
+                    raise LogError(f"group {group!r}: batch {txid} does not follow the last committed batch")
+                key = self._group_key(group)
+                write.must(key, "frozen", b"%d" % (txid - 1)).must(key, "committed", b"%d" % (txid - 1))
+                batch = BatchRecord({}, restoration.time, "" if last is None else last.outline)
+                self._add_batch(write, group, txid, batch, {})
+                write.set(key, {"committed": txid, f"c:{txid}": repr(restoration.time)})
+            self._add_members(write, Members(restoration.streams, outputs))
+            gone = [f"{kind}:{state}" for state in known for kind in _OF_STATE]
+            write.drop(self._states, [*gone, *self._readings_beside(restoration.readings)]).delete(self._contents)
+            for state, birth in restoration.births.items():
+                self._add_birth(write, lease, state, birth, restoration.contents.get(state))
+            write.set(self._states, _reading_fields(restoration.readings))
+            self._write(lease, write)
+            self._last_frozen |= restoration.batches
+
     def enroll(self, lease: Lease, members: Members) -> None:
-        fields = dict[str, bytes | str | int]()
-        for name, stream in members.streams.items():
-            record = [
-                stream.group,
-                stream.source,
-                stream.active,
-                stream.began,
-                stream.feeds,
-                stream.parted,
-                stream.former,
-            ]
-            fields[f"stream:{name}"] = _text(record)
-            fields[f"position:{name}"] = _text(stream.position)
-        fields |= {f"output:{name}": group for name, group in members.outputs.items()}
-        write = WriteRequest(self._meta).delete(self._members).set(self._members, fields)
+        write = WriteRequest(self._meta)
+        self._add_members(write, members)
         known = self.groups()
         for group, txid in members.founded.items():
             if group not in known:
@@ -257,6 +277,14 @@ class RedisTransactionLog(LogBase):
                 write.set(self._meta, {f"group:{group}": 1})
                 self._last_frozen[group] = txid
         self._write(lease, write)
+
+    def _add_members(self, write: WriteRequest, members: Members) -> None:
+        """Add to a write that these streams and outputs replace all others."""
+        fields: dict[str, bytes | str | int] = {f"output:{name}": group for name, group in members.outputs.items()}
+        for name, s in members.streams.items():
+            fields[f"stream:{name}"] = _text([s.group, s.source, s.active, s.began, s.feeds, s.parted, s.former])
+            fields[f"position:{name}"] = _text(s.position)
+        write.delete(self._members).set(self._members, fields)
 
     def outputs(self) -> dict[str, OutputProgress]:
         fields, progress = self._hash(self._states), dict[str, OutputProgress]()
@@ -281,9 +309,12 @@ class RedisTransactionLog(LogBase):
         return {name: fields[f"reading:{name}"] for name in _names(fields, "reading:")}
 
     def keep_readings(self, lease: Lease, readings: Mapping[str, bytes]) -> None:
-        gone = [f"reading:{name}" for name in self.readings() if name not in readings]
-        kept: dict[str, bytes | str | int] = {f"reading:{name}": body for name, body in readings.items()}
-        self._write(lease, WriteRequest(self._meta).drop(self._states, gone).set(self._states, kept))
+        write = WriteRequest(self._meta).drop(self._states, self._readings_beside(readings))
+        self._write(lease, write.set(self._states, _reading_fields(readings)))
+
+    def _readings_beside(self, readings: Mapping[str, bytes]) -> list[str]:
+        """Return the fields of the records that `readings` does not replace."""
+        return [f"reading:{name}" for name in self.readings() if name not in readings]
 
     def handing_over(self, lease: Lease, output: str, txid: int, least: int) -> int:
         with self._lock:
@@ -330,14 +361,21 @@ class RedisTransactionLog(LogBase):
                 self.sync(lease)  # a fenced driver gets FencedError first, because that explains the other errors
                 raise LogError(f"group {group!r}: batch {txid} cannot freeze: it does not follow the last frozen batch")
             write = WriteRequest(self._meta).must(key, "frozen", b"%d" % (txid - 1))
-            write.set(self._frozen_key(group, txid), self._content(group, txid, 1, outputs))
-            fields: dict[str, bytes | str | int]
-            fields = {"frozen": txid, f"b:{txid}": _batch_text(txid, batch), f"s:{txid}:1": _size_text(outputs)}
-            write.set(key, fields).drop(key, [f"a:{txid}"])
+            self._add_batch(write, group, txid, batch, outputs)
             for name, position in positions.items():
                 write.set(self._members, {f"position:{name}": _text(position)})
             self._write(lease, write)
             self._last_frozen[group] = txid
+
+    def _add_batch(
+        self, write: WriteRequest, group: str, txid: int, batch: BatchRecord, outputs: Mapping[str, FrozenOutput]
+    ) -> None:
+        """Add to a write the frozen results of stage 1 of a batch."""
+        key = self._group_key(group)
+        write.set(self._frozen_key(group, txid), self._content(group, txid, 1, outputs))
+        fields: dict[str, bytes | str | int]
+        fields = {"frozen": txid, f"b:{txid}": _batch_text(txid, batch), f"s:{txid}:1": _size_text(outputs)}
+        write.set(key, fields).drop(key, [f"a:{txid}"])
 
     def freeze_stage(
         self, lease: Lease, group: str, txid: int, stage: int, outputs: Mapping[str, FrozenOutput]
@@ -422,9 +460,16 @@ class RedisTransactionLog(LogBase):
         return None if body is None else FrozenOutput(body, bool(files), rows, checksum)
 
     def born(self, lease: Lease, state: str, birth: Birth, content: FrozenOutput | None = None) -> None:
+        write = WriteRequest(self._meta)
+        self._add_birth(write, lease, state, birth, content)
+        self._write(lease, write)
+
+    def _add_birth(
+        self, write: WriteRequest, lease: Lease, state: str, birth: Birth, content: FrozenOutput | None
+    ) -> None:
         text = json.dumps([birth.group, birth.txid, lease.epoch, birth.filled])
         fields: dict[str, bytes | str | int] = {f"birth:{state}": text}
-        gone = [f"{kind}:{state}" for kind in ("manifest", "founding", "content")]
+        gone = [f"{kind}:{state}" for kind in _OF_STATE]
         if not birth.founded:
             fields[f"founding:{state}"] = ""
         if content is not None:
@@ -433,15 +478,16 @@ class RedisTransactionLog(LogBase):
             folder = folder_of(content) if content.files else ""
             about = [birth.group, birth.txid, folder, int(content.files), content.rows, content.checksum]
             fields[f"content:{state}"] = json.dumps(about)
-        write = WriteRequest(self._meta).drop(self._states, [name for name in gone if name not in fields])
+        write.drop(self._states, [name for name in gone if name not in fields])
         write.set(self._states, fields).drop(self._contents, [state])
-        self._write(lease, write if content is None else write.set(self._contents, {state: content.body}))
+        if content is not None:
+            write.set(self._contents, {state: content.body})
 
     def founded(self, lease: Lease, states: Collection[str]) -> None:
         self._write(lease, WriteRequest(self._meta).drop(self._states, [f"founding:{state}" for state in states]))
 
     def forget(self, lease: Lease, *states: str) -> None:
-        fields = [f"{kind}:{state}" for state in states for kind in ("birth", "manifest", "founding", "content")]
+        fields = [f"{kind}:{state}" for state in states for kind in _OF_STATE]
         self._write(lease, WriteRequest(self._meta).drop(self._states, fields).drop(self._contents, states))
 
     def manifest(self, state: str) -> bytes | None:
@@ -607,6 +653,10 @@ class RedisTransactionLog(LogBase):
             f"{self._where} is gone from its server, which was emptied or lost its data. Restore it from a copy, "
             f"or discard log and states together with {reset_with('name, log=...')}"
         )
+
+
+def _reading_fields(readings: Mapping[str, bytes]) -> dict[str, bytes | str | int]:
+    return {f"reading:{name}": body for name, body in readings.items()}
 
 
 def _names(fields: Fields, prefix: str) -> list[str]:

@@ -25,7 +25,16 @@ from trident.base.sqlite_files import FileIdentity, files_of, identities, identi
 from trident.log.base import LogBase, batch_checksum, compact, holder_text, trim_until
 from trident.log.frozen_results import FrozenOutput
 from trident.log.group_records import AttemptRecord, History, Positions
-from trident.log.protocol import BatchRecord, Birth, LogAbsentError, LogBusyError, Members, OutputProgress
+from trident.log.protocol import (
+    BatchRecord,
+    Birth,
+    LogAbsentError,
+    LogBusyError,
+    Members,
+    OutputProgress,
+    Restoration,
+    StreamRecord,
+)
 
 FORMAT = "trident log 6"
 _CHECK_UP_TO = 64 << 20
@@ -279,22 +288,24 @@ class SqliteLog(LogBase):
         }
         return Members(streams, dict(self._rows("SELECT name, grp FROM outputs")))
 
+    def restore(self, lease: Lease, restoration: Restoration) -> None:
+        with self._write(lease, durable=True) as db:
+            for group, txid in restoration.batches.items():
+                outline = db.execute("SELECT outline FROM batches WHERE grp = ? AND txid = ?", (group, txid - 1))
+                batch = BatchRecord({}, restoration.time, next((row[0] for row in outline), ""))
+                self._freeze(db, group, txid, batch, {}, {})
+                self._commit(db, group, txid, restoration.time)
+            _replace_streams(db, restoration.streams)
+            db.execute("DELETE FROM states")
+            db.execute("DELETE FROM contents")
+            for state, birth in restoration.births.items():
+                _insert_birth(db, lease, state, birth, restoration.contents.get(state))
+            _replace_readings(db, restoration.readings)
+
     def enroll(self, lease: Lease, members: Members) -> None:
         with self._write(lease, durable=True) as db:
-            db.execute("DELETE FROM streams")
+            _replace_streams(db, members.streams)
             db.execute("DELETE FROM outputs")
-            rows = [
-                (
-                    name,
-                    s.group,
-                    compact(s.position),
-                    s.source,
-                    int(s.active),
-                    *map(compact, (s.began, s.feeds, s.parted, s.former)),
-                )
-                for name, s in members.streams.items()
-            ]
-            db.executemany("INSERT INTO streams VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
             db.executemany("INSERT INTO outputs VALUES (?, ?)", members.outputs.items())
             founded = [(name, txid, txid, txid) for name, txid in members.founded.items()]
             db.executemany("INSERT OR IGNORE INTO groups VALUES (?, ?, ?, ?)", founded)
@@ -316,9 +327,7 @@ class SqliteLog(LogBase):
 
     def keep_readings(self, lease: Lease, readings: Mapping[str, bytes]) -> None:
         with self._write(lease, durable=True) as db:
-            db.execute(READINGS)
-            db.execute("DELETE FROM readings")
-            db.executemany("INSERT INTO readings VALUES (?, ?)", readings.items())
+            _replace_readings(db, readings)
 
     def handing_over(self, lease: Lease, output: str, txid: int, least: int) -> int:
         rows = self._rows("SELECT attempt + 1 FROM handed WHERE output = ? AND txid = ?", output, txid)
@@ -358,19 +367,30 @@ class SqliteLog(LogBase):
         positions: Positions,
         outputs: Mapping[str, FrozenOutput],
     ) -> None:
+        with self._write(lease, durable=True) as db:
+            self._freeze(db, group, txid, batch, positions, outputs)
+
+    def _freeze(
+        self,
+        db: sqlite3.Connection,
+        group: str,
+        txid: int,
+        batch: BatchRecord,
+        positions: Positions,
+        outputs: Mapping[str, FrozenOutput],
+    ) -> None:
         plan = compact(batch.plan)
         row = (group, txid, plan, batch.time, batch.outline, batch_checksum(txid, plan, batch.time, batch.outline))
-        with self._write(lease, durable=True) as db:
-            db.execute("DELETE FROM attempts WHERE grp = ? AND txid <= ?", (group, txid))
-            moved = db.execute(
-                "UPDATE groups SET frozen = ? WHERE name = ? AND frozen = ?", (txid, group, txid - 1)
-            ).rowcount
-            if moved != 1:
-                raise LogError(f"group {group!r}: batch {txid} cannot freeze: it does not follow the last frozen batch")
-            moves = [(compact(position), name, group) for name, position in positions.items()]
-            db.executemany("UPDATE streams SET position = ? WHERE name = ? AND grp = ?", moves)
-            db.execute("INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?, NULL)", row)
-            self._insert_frozen(db, group, txid, 1, outputs)
+        db.execute("DELETE FROM attempts WHERE grp = ? AND txid <= ?", (group, txid))
+        moved = db.execute(
+            "UPDATE groups SET frozen = ? WHERE name = ? AND frozen = ?", (txid, group, txid - 1)
+        ).rowcount
+        if moved != 1:
+            raise LogError(f"group {group!r}: batch {txid} cannot freeze: it does not follow the last frozen batch")
+        moves = [(compact(position), name, group) for name, position in positions.items()]
+        db.executemany("UPDATE streams SET position = ? WHERE name = ? AND grp = ?", moves)
+        db.execute("INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?, NULL)", row)
+        self._insert_frozen(db, group, txid, 1, outputs)
 
     def freeze_stage(
         self, lease: Lease, group: str, txid: int, stage: int, outputs: Mapping[str, FrozenOutput]
@@ -404,14 +424,17 @@ class SqliteLog(LogBase):
         self, lease: Lease, group: str, txid: int, time: float | None = None, took: Collection[str] = ()
     ) -> None:
         with self._write(lease) as db:
-            moved = db.execute(
-                "UPDATE groups SET committed = ? WHERE name = ? AND committed = ? AND frozen >= ?",
-                (txid, group, txid - 1, txid),
-            )
-            if moved.rowcount != 1:
-                raise LogError(f"group {group!r}: batch {txid} cannot commit: it is not the next frozen batch")
-            db.execute("UPDATE batches SET committed = ? WHERE grp = ? AND txid = ?", (time, group, txid))
+            self._commit(db, group, txid, time)
             db.executemany("UPDATE served SET last = ? WHERE output = ?", [(txid, output) for output in took])
+
+    def _commit(self, db: sqlite3.Connection, group: str, txid: int, time: float | None) -> None:
+        moved = db.execute(
+            "UPDATE groups SET committed = ? WHERE name = ? AND committed = ? AND frozen >= ?",
+            (txid, group, txid - 1, txid),
+        )
+        if moved.rowcount != 1:
+            raise LogError(f"group {group!r}: batch {txid} cannot commit: it is not the next frozen batch")
+        db.execute("UPDATE batches SET committed = ? WHERE grp = ? AND txid = ?", (time, group, txid))
 
     # --- states ------------------------------------------------------------------------------------------------
 
@@ -428,12 +451,7 @@ class SqliteLog(LogBase):
 
     def born(self, lease: Lease, state: str, birth: Birth, content: FrozenOutput | None = None) -> None:
         with self._write(lease, durable=True) as db:
-            row = (state, birth.group, birth.txid, lease.epoch, int(birth.founded), birth.filled)
-            db.execute("INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?, NULL, ?, ?)", row)
-            db.execute("DELETE FROM contents WHERE state = ?", (state,))
-            if content is not None:
-                held = (content.body, int(content.files), content.rows, content.checksum)
-                db.execute("INSERT INTO contents VALUES (?, ?, ?, ?, ?, ?, ?)", (*row[:3], *held))
+            _insert_birth(db, lease, state, birth, content)
 
     def founded(self, lease: Lease, states: Collection[str]) -> None:
         with self._write(lease, durable=True) as db:
@@ -635,3 +653,34 @@ def holds_no_log(path: Path) -> bool:
 def _stamp(path: Path) -> tuple[int, int]:
     stat = path.stat()
     return stat.st_mtime_ns, stat.st_size
+
+
+def _replace_streams(db: sqlite3.Connection, streams: Mapping[str, StreamRecord]) -> None:
+    db.execute("DELETE FROM streams")
+    rows = [
+        (
+            name,
+            s.group,
+            compact(s.position),
+            s.source,
+            int(s.active),
+            *map(compact, (s.began, s.feeds, s.parted, s.former)),
+        )
+        for name, s in streams.items()
+    ]
+    db.executemany("INSERT INTO streams VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+
+
+def _replace_readings(db: sqlite3.Connection, readings: Mapping[str, bytes]) -> None:
+    db.execute(READINGS)
+    db.execute("DELETE FROM readings")
+    db.executemany("INSERT INTO readings VALUES (?, ?)", readings.items())
+
+
+def _insert_birth(db: sqlite3.Connection, lease: Lease, state: str, birth: Birth, content: FrozenOutput | None) -> None:
+    row = (state, birth.group, birth.txid, lease.epoch, int(birth.founded), birth.filled)
+    db.execute("INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?, NULL, ?, ?)", row)
+    db.execute("DELETE FROM contents WHERE state = ?", (state,))
+    if content is not None:
+        held = (content.body, int(content.files), content.rows, content.checksum)
+        db.execute("INSERT INTO contents VALUES (?, ?, ?, ?, ?, ?, ?)", (*row[:3], *held))

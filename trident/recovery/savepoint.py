@@ -20,6 +20,7 @@ from trident.base.names import did_you_mean
 from trident.files.store import FileStore
 from trident.frozen.files import read_whole
 from trident.frozen.results import FrozenFile, FrozenFiles
+from trident.log.frozen_results import with_life, with_time
 from trident.log.protocol import StreamRecord
 from trident_state.keys import encode_keys
 
@@ -228,6 +229,12 @@ def content_of_state(place: FileStore, savepoint: Savepoint, name: str) -> pa.Ta
     table = parts[0] if not keys else _last_of_each(pa.concat_tables(parts), keys)
     value = table.column(table.num_columns - 1)
     return table.filter(value.is_valid()) if value.null_count else table
+
+
+def first_content_of(place: FileStore, savepoint: Savepoint, name: str) -> pa.Table:
+    """Return the entries of a state as the content with which it begins again: with the time of the savepoint."""
+    content = with_time(content_of_state(place, savepoint, name), savepoint.time)
+    return with_life(content, savepoint.states[name].ttl)
 
 
 def _last_of_each(table: pa.Table, keys: Sequence[str]) -> pa.Table:

@@ -19,6 +19,7 @@ from trident.plan.evolutions import Former, formers_of
 from trident.plan.nodes import StateWriter
 from trident.recovery.evolving_store import EvolvingStore, SharedEvolvingStore
 from trident.recovery.first_content import FirstContents
+from trident.recovery.incarnations import of_another_life
 from trident.user_calls.watched_store import WatchedStore
 from trident_state.binary import one_chunk
 from trident_state.messages import StoreReport
@@ -46,8 +47,8 @@ def evolve_stores(
 ) -> list[tuple[StateWriter, pa.Table]]:
     """Replace the store of each state in a former shape by an EvolvingStore, after all checks. Writes nothing.
 
-    A state that no store has yet, because it was forked, needs no EvolvingStore: its content in the present shape is
-    returned, and its birth in `contents` gets this shape.
+    A state that no store has yet, because it was forked or restored, needs no EvolvingStore: its content in the present
+    shape is returned, and its birth in `contents` gets this shape.
 
     Raises StateShapeError if batches of the former program must be committed first, and the errors of
     `Former.changed` if a stored value cannot become a present value.
@@ -81,15 +82,17 @@ def evolve_stores(
 
 
 def _unborn(name: str, report: StoreReport, birth: Birth, history: History, contents: FirstContents) -> pa.Table | None:
-    """Return the content of a state of a fork that has no store and no batch after its birth; None for any other state.
+    """Return the content of a forked or restored state that has no store and no batch after its birth; else None.
 
-    A store elsewhere that lost its content gets it by the former program: a start of this one would change the log, and
-    so shut the former program out before a batch is frozen.
+    The store of a restored state has the values from before the restore. A store elsewhere that lost its content gets
+    it by the former program: a start of this one would change the log, and so shut the former program out before a
+    batch is frozen.
     """
-    if contents.log.origin() is None:
+    forked = contents.log.origin() is not None and report.identity is None
+    if not forked and not of_another_life(report, birth):
         return None
     content = contents.log.content(name, birth.txid)
-    if report.identity is not None or content is None or history.last_frozen > birth.txid:
+    if content is None or history.last_frozen > birth.txid:
         return None
     return read_whole(contents.settings.place, thaw(content, f"the content of state {name!r}"))
 

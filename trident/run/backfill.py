@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 
 from trident.base.crash_points import reach
-from trident.base.errors import BatchFailedError, SpoutError
+from trident.base.errors import BatchFailedError, LogError, SpoutError
 from trident.base.files import make_folder
 from trident.compiler.program import Program
 from trident.compiler.stages import cut_nodes
@@ -55,7 +55,7 @@ FOLDER = "backfill"
 """The folder of these runs, below that of the topology."""
 
 _NOTE = "upto.json"
-"""The file in this folder that names the batches up to which the run reads."""
+"""The file in this folder that names the batches up to which the run reads, and the births of the other states."""
 
 _CLOSE_SECS = 1.0
 """A round that took no longer than this has caught up: the next one, without the former driver, is no longer."""
@@ -97,7 +97,7 @@ def backfilled(
     if not any(node.state.backfill for node in writers_of(program)) or not _may_have_log(settings):
         yield no_fill
         return
-    backfill = Backfill(topology, program, settings, starts)
+    backfill = Backfill(topology, program, settings, open_log, starts)
     try:
         with contextlib.closing(open_log(settings)) as log:
             if backfill.catch_up(log):
@@ -115,8 +115,18 @@ def _may_have_log(settings: Settings) -> bool:
 class Backfill:
     """The run for the new states of one start."""
 
-    def __init__(self, topology: TopologyPlan, program: Program, settings: Settings, starts: Starts) -> None:
+    def __init__(
+        self,
+        topology: TopologyPlan,
+        program: Program,
+        settings: Settings,
+        open_log: Callable[[Settings], TransactionLog],
+        starts: Starts,
+    ) -> None:
         self._topology, self._program, self._settings, self._starts = topology, program, settings, starts
+        self._open_log = open_log
+        self._births: dict[str, int] = {}
+        """The epochs in which the other states were born when the run began to catch up."""
         self._ends: dict[str, Metadata] = {}
         """The positions up to which the streams are read now."""
         self._run: tuple[frozenset[str], RunningTopology] | None = None
@@ -128,6 +138,7 @@ class Backfill:
         Return whether a former driver is to be replaced in two steps. That is so also before its first batch, which it
         may freeze at any moment. Raises the errors of `check_start` first.
         """
+        self._births = _epochs_of_births(log)
         pending, new = self._pending(log), new_backfills(self._program, log)
         if not (pending or (new and log.holder() is not None)):
             return False
@@ -155,17 +166,19 @@ class Backfill:
     def _forget_later(self, log: TransactionLog) -> None:
         """Delete a run that an earlier start left, if the log is an older copy of the one up to which it read.
 
-        It may have tuples that come after the streams' positions, and the new states would get them twice.
+        It may have tuples that come after the streams' positions, and the new states would get them twice. So it may
+        if the topology was restored to a savepoint since, by which every state was born again.
         """
         if not self._settings.lasting or not self._note.exists():
             return
         try:
             noted = json.loads(self._note.read_bytes())
-        except ValueError:  # a crash has interrupted its write
-            noted = {"": math.inf}
+            batches, births = noted["batches"], noted["births"]
+        except (ValueError, LookupError):  # a crash has interrupted its write
+            batches, births = {"": math.inf}, {}
         last = _last_batches(log)
-        if any(last.get(group, 0) < txid for group, txid in noted.items()):
-            text = "topology %r: the log is older than the remains of a backfill, which begins again"
+        if any(last.get(group, 0) < txid for group, txid in batches.items()) or births != _epochs_of_births(log):
+            text = "topology %r: the log is not that of the remains of a backfill, which begins again"
             logger.warning(text, self._settings.name)
             shutil.rmtree(self._note.parent)
 
@@ -173,7 +186,7 @@ class Backfill:
         """Name the batches up to which the run reads next."""
         if self._settings.lasting:
             make_folder(self._note.parent)
-            self._note.write_text(json.dumps(_last_batches(log)))
+            self._note.write_text(json.dumps({"batches": _last_batches(log), "births": _epochs_of_births(log)}))
 
     def commit_waiting(self, log: TransactionLog) -> None:
         """Take over from the former driver, and commit its batches under way, by the steps that froze them.
@@ -199,7 +212,16 @@ class Backfill:
         return PlanOfCopies(self._topology, tuple(ends))
 
     def fill(self, pending: Pending) -> dict[str, pa.Table]:
-        """Return the contents of the states as of these positions, at which no driver moves any more."""
+        """Return the contents of the states as of these positions, at which no driver moves any more.
+
+        Raises LogError if the topology returned to a savepoint meanwhile: the run may have later tuples.
+        """
+        with contextlib.closing(self._open_log(self._settings)) as log:
+            if _epochs_of_births(log) != self._births:
+                raise LogError(
+                    f"topology {self._settings.name!r} was restored to a savepoint, or a state was dropped, while this "
+                    f"start filled the states {', '.join(sorted(pending))}: start again"
+                )
         run = self._read_up_to(pending)
         return {name: _content(run, name) for name in pending}
 
@@ -284,6 +306,11 @@ def _digest(plan: PlanOfCopies, nodes: list[StateWriter]) -> str:
 
 def _last_batches(log: TransactionLog) -> dict[str, int]:
     return {group: log.history(group).last_frozen for group in log.groups()}
+
+
+def _epochs_of_births(log: TransactionLog) -> dict[str, int]:
+    """Return the epoch in which each state was born. A return to a savepoint changes all of them."""
+    return {state: birth.epoch for state, birth in log.births().items() if birth.founded}
 
 
 def _content(run: RunningTopology, state: str) -> pa.Table:
