@@ -8,6 +8,7 @@ from trident.access.listing import listStates as listStates
 from trident.access.opened_topology import OpenedTopology as OpenedTopology
 from trident.access.opened_topology import openTopology as openTopology
 from trident.access.opening import openState as openState
+from trident.access.positions import listPositions as listPositions
 from trident.access.removal import dropState as dropState
 from trident.access.restoring import restoreTopology as restoreTopology
 from trident.access.spark_source import TridentDataSource as TridentDataSource

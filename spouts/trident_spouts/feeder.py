@@ -104,6 +104,13 @@ class FeederBatchSpout:
             self._batches.failed, self._batches.reader = False, os.getpid()
         return _FeederExecutor(self, self._batches)
 
+    @staticmethod
+    def position_by_part(position: Metadata) -> dict[str, Metadata]:
+        """Return the number of fed batches that were read, in the process that fed them."""
+        if not isinstance(position, dict) or "index" not in position:
+            raise foreign_metadata_error("FeederBatchSpout", position)
+        return {"batches": position["index"] + 1}
+
     def __repr__(self) -> str:
         fed = self._batches.fed
         batches = f"{fed} batch{'' if fed == 1 else 'es'}"

@@ -97,6 +97,11 @@ expected string, got 5 (int)
         """Return the number of batches before a position, in words."""
         return _count(_FixedExecutor.index(end) + 1, "batch", "es")
 
+    @staticmethod
+    def position_by_part(position: Metadata) -> dict[str, Metadata]:
+        """Return the number of batches that were read, with ``cycle=True`` since the beginning of the list."""
+        return {"batches": _FixedExecutor.index(position) + 1}
+
     @property
     def rows_digest(self) -> str:
         """The digest of all rows. A position does not say which rows came before it."""

@@ -22,7 +22,7 @@ from trident.base.types import ddl
 from trident_spouts.adapters.batch import BatchExecutor
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.configurable import configurable
-from trident_spouts.executor import SpoutExecutor, SpoutKind
+from trident_spouts.executor import Metadata, SpoutExecutor, SpoutKind
 from trident_spouts.protocols import BatchSpout
 from trident_spouts.rows import RowsLike, is_table, read_schema, table_of
 from trident_spouts.user_calls import call_function
@@ -111,6 +111,11 @@ class IterableSpout:
         """Return the executor of one run."""
         iterator = self.rows if isinstance(self.rows, Iterator) else None
         return _IterableExecutor(_Batches(self), self.schema, iterator, "IterableSpout")
+
+    @staticmethod
+    def position_by_part(position: Metadata) -> dict[str, Metadata]:
+        """Return the number of batches that were read, over all runs."""
+        return {"batches": position}
 
     def previewable_if(self) -> str | None:
         """Return in words how to make the spout previewable; None if a preview takes no row from the run."""

@@ -165,6 +165,11 @@ class RateSpout:
         """Return the number of rows before a position, in words."""
         return f"{_RateExecutor.bounds(end)[2]:,} rows"
 
+    @staticmethod
+    def position_by_part(position: Metadata) -> dict[str, Metadata]:
+        """Return the number of rows that were made."""
+        return {"rows": _RateExecutor.bounds(position)[2]}
+
     __repr__ = described
 
 

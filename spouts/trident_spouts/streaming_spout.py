@@ -111,6 +111,11 @@ spark.readStream
         """Return the executor of one run."""
         return _StreamingExecutor(self)
 
+    @staticmethod
+    def position_by_part(position: Metadata) -> dict[str, Metadata]:
+        """Return the last batch of the streaming query that was read, as Spark's checkpoint numbers it."""
+        return {"batch": _batch_of(position, None, "")}
+
     def __repr__(self) -> str:
         kind = "" if self.kind is SpoutKind.OPAQUE else f", kind={self.kind.value!r}"
         return f"StreamingSpout(DataFrame[{ddl(self.schema)}], {self.checkpointLocation!r}{kind})"

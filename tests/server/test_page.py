@@ -110,6 +110,7 @@ def test_the_topology_is_drawn_with_its_groups_promises_and_live_rates(look: Loo
     at.see(r"\d/s", ".picture")
     at.page.locator(".card", has_text="orders").get_by_text(re.compile(r"^3$")).first.wait_for()
     assert "watermark of hours" in at.text(".cards")
+    assert "position of orders" in at.text(".cards")
 
 
 def test_batches_are_a_timeline_and_each_has_an_address(look: Look) -> None:

@@ -35,6 +35,7 @@ from trident.reads.state_changes import StateChanges, expires
 from trident.reads.state_description import StateDescription
 from trident.reads.state_view import StateView
 from trident.reads.static_states import ReadableStore, close_statics, open_statics
+from trident.reads.stream_positions import StreamPosition, positions_in
 from trident.reads.tagging import Tagged, TopologyTags
 from trident.sql.queryable import Queryable
 from trident.sql.state_queries import StateQueries
@@ -247,6 +248,10 @@ class _OpenedSource:
     def group_of(self, state: str) -> str:
         return self._groups[state]
 
+    def positions(self, spouts: Mapping[str, object]) -> list[StreamPosition]:
+        """Return the positions of the streams; none without a log. `spouts` are the program's spouts by stream."""
+        return [] if self._log is None else positions_in(self._log, self._name, spouts)
+
     def times(self, group: str) -> CommitTimes:
         """Return when the group's batches were committed."""
         return self._times[group]
@@ -342,7 +347,10 @@ class OpenedTopology(Ending, Queryable, Tagged):
         self._source, self._opened = source, opened
         self._shapes = program.shapes
         self._steps = {step.state.name: step for group in program.groups for step in group.states}
-        self.watched = WatchedTopology(name, topology, lambda: self.asOfTxid, self.commitTimes)
+        self._spouts = {spout.stream: spout.spout for group in program.groups for spout in group.spouts}
+        self.watched = WatchedTopology(
+            name, topology, lambda: self.asOfTxid, self.commitTimes, lambda: self.positions.values()
+        )
         """The view of this topology that a server's page reads."""
         self.queries = StateQueries(source, self.states, self.state)
         self.tagging = TopologyTags(source, self.states, self.state)
@@ -365,6 +373,15 @@ class OpenedTopology(Ending, Queryable, Tagged):
     def commitTimes(self, group: str) -> CommitTimes:
         """Return the times at which the batches of a group were committed, as far as the log has them."""
         return self._source.times(group)
+
+    @property
+    def positions(self) -> dict[str, StreamPosition]:
+        """Return the position of each stream in the terms of its source, by stream, like ``running.positions``.
+
+        No stream if the topology was opened without its log.
+        """
+        self._source.check()
+        return {at.stream: at for at in self._source.positions(self._spouts)}
 
     def group_of(self, state: str) -> str | None:
         """Return the batch group of the txids that the state's reads name; None for a non-transactional state."""

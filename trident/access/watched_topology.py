@@ -6,15 +6,17 @@ from trident.base.errors import LogError, StateError, TopologyError
 from trident.base.iso_times import iso_time
 from trident.plan.topology_protocol import TopologyPlan
 from trident.reads.commit_times import CommitTimes
+from trident.reads.stream_positions import StreamPosition
 from trident.server.event_ring import EventRing
-from trident.server.watched import GroupStatus, TopologyStatus
+from trident.server.watched import GroupStatus, TopologyStatus, positions_of
 from trident.server.ways_out import fault_of
 
 
 class WatchedTopology:
     """The page's view of an opened topology: the protocol `Watched` (``server/watched.py``) without a run.
 
-    `committed` returns the last committed txid of each group, `times` when the batches of a group were committed.
+    `committed` returns the last committed txid of each group, `times` when the batches of a group were committed,
+    `positions` how far the streams have read.
     """
 
     def __init__(
@@ -23,8 +25,9 @@ class WatchedTopology:
         plan: TopologyPlan,
         committed: Callable[[], Mapping[str, int]],
         times: Callable[[str], CommitTimes],
+        positions: Callable[[], Collection[StreamPosition]],
     ) -> None:
-        self._name, self._committed, self._times = name, committed, times
+        self._name, self._committed, self._times, self._positions = name, committed, times, positions
         self.plan = plan
         self.lasting = True
         self.engine: str | None = None
@@ -33,14 +36,16 @@ class WatchedTopology:
     def status(self) -> TopologyStatus:
         """Return the txids that can be read now, or the reason why none can be read."""
         try:
-            groups = [self._group(group, txid) for group, txid in self._committed().items()]
+            committed, streams = self._committed(), self._positions()
+            groups = [self._group(group, txid, streams) for group, txid in committed.items()]
         except (StateError, LogError) as error:
             return TopologyStatus(self._name, "unreachable", [], fault=fault_of(error))
         return TopologyStatus(self._name, "following", groups)
 
-    def _group(self, group: str, txid: int) -> GroupStatus:
+    def _group(self, group: str, txid: int, streams: Collection[StreamPosition]) -> GroupStatus:
         time = self._times(group).of(txid)
-        return GroupStatus(group, txid, None if time is None else iso_time(time))
+        committed_at = None if time is None else iso_time(time)
+        return GroupStatus(group, txid, committed_at, positions=positions_of(group, streams))
 
     def replay(self, stream: str, state: str, ids: Collection[str] | None) -> int:
         """Raise TopologyError, because only a driver puts dead letters back."""

@@ -17,7 +17,7 @@ never starts out of order, and a stale failure message has no effect.
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import BatchFailedError, TridentError
@@ -52,6 +52,13 @@ class Batch:
     after: Positions | None = None
 
 
+class Reached(NamedTuple):
+    """The last frozen txid of a group, and the positions of the spouts after that batch."""
+
+    txid: int
+    positions: Positions
+
+
 class Coordinator:
     """One batch group's state machine.
 
@@ -62,8 +69,8 @@ class Coordinator:
         self._rules = rules
         self._epoch = epoch
         self.committed = history.committed
-        self.frozen = history.last_frozen
-        self.positions = history.positions
+        self.reached = Reached(history.last_frozen, history.positions)
+        """Any thread may read it: it is replaced as a whole."""
         self._history = history
         self._batches: dict[int, Batch] = {}
         self._attempts = {txid: last.number for txid, last in history.attempts.items()}
@@ -115,6 +122,16 @@ class Coordinator:
             return []
         self._HANDLERS[type(event)](self, event)
         return self._settle()
+
+    @property
+    def frozen(self) -> int:
+        """The last frozen txid."""
+        return self.reached.txid
+
+    @property
+    def positions(self) -> Positions:
+        """The positions of the spouts after the last frozen batch."""
+        return self.reached.positions
 
     @property
     def in_flight(self) -> dict[int, tuple[TransactionAttempt, Status]]:
@@ -197,8 +214,7 @@ class Coordinator:
         if batch is not None:
             batch.status = Status.FROZEN
             batch.after = event.positions  # the emission decides the positions, no longer the plan
-            self.frozen = event.attempt.txid
-            self.positions = event.positions
+            self.reached = Reached(event.attempt.txid, event.positions)
 
     def _committed(self, event: on.Committed) -> None:
         self._batches.pop(event.txid, None)

@@ -11,7 +11,7 @@ these. All threads talk to the loop by events, through one queue, so the coordin
 touches these attributes:
 
     attribute                       written by                  why this is safe
-    coordinator                     loop                        others read `finished`, `frozen`, `positions`, copies
+    coordinator                     loop                        others read `finished`, `reached`, copies
     turns.committed                 commit                      an int that only grows; late readers do too much work
     turns.at_hand                   loop sets, commit removes   set before the turn is submitted
     turns.waiting_for               commit, watch               only `status` reads it
@@ -45,6 +45,8 @@ from trident.batches.run_context import GroupContext
 from trident.commits.user_code import COMMIT_LANE
 from trident.log.group_records import BatchPlan, Positions
 from trident.plan.hints import Hints
+from trident.reads.stream_positions import StreamPosition, stream_position
+from trident.spouts.dead_letters import ReplaySpout
 from trident.user_calls.threads import MakeThreads, Threads
 from trident.user_calls.watched_calls import PATIENCE_SECONDS
 from trident.user_calls.watched_store import STATE_LANE
@@ -188,6 +190,17 @@ class GroupRun:
     def read_so_far(self) -> dict[str, ReadSoFar]:
         """Return how far frozen batches have read each stream's source. Sources without a known size are left out."""
         return self._context.sources.read_so_far(self.coordinator.positions)
+
+    @property
+    def positions(self) -> list[StreamPosition]:
+        """The positions of the group's streams after the last frozen batch. Dead letters that return have none."""
+        frozen, positions = self.coordinator.reached
+        topology, group, committed = self._context.settings.name, self.group.name, self.committed
+        return [
+            stream_position(topology, node.stream, group, committed, frozen, node.spout, positions.get(node.stream))
+            for node in self.group.spouts
+            if not isinstance(node.spout, ReplaySpout)
+        ]
 
     @property
     def hanging(self) -> list[dict[str, Any]]:

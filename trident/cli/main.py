@@ -10,6 +10,7 @@ from trident.cli.config import config
 from trident.cli.doctor import doctor
 from trident.cli.explain import explain
 from trident.cli.lifecycle import activate, deactivate, kill, list_, rebalance, resume, submit
+from trident.cli.positions import positions
 from trident.cli.prepare_java import prepare_java
 from trident.cli.query import query
 from trident.cli.reset import reset
@@ -50,6 +51,7 @@ def main() -> None:
 main.add_command(run)
 for command in (submit, resume, list_, activate, deactivate, rebalance, kill):
     main.add_command(command)
+main.add_command(positions)
 main.add_command(state)
 main.add_command(tag)
 main.add_command(reset)

@@ -92,8 +92,7 @@ def checked_program(ctx: click.Context, param: click.Parameter, value: str | Non
 
 program_argument = click.argument("program", metavar="MODULE:TOPOLOGY", callback=checked_program)
 
-LOCATION = (
-    click.option("--name", default="topology", show_default=True, help="The topology's name."),
+LOG_PLACE = (
     click.option("--checkpoint", envvar="TRIDENT_CHECKPOINT", help="Its checkpointLocation. [env: TRIDENT_CHECKPOINT]"),
     click.option(
         "--log-url",
@@ -101,6 +100,11 @@ LOCATION = (
         help="The server of its log, if the log is in Redis: redis://host, env:NAME or file:path.",
     ),
     click.option("--log-prefix", default="trident", show_default=True, help="The prefix of that log."),
+)
+
+LOCATION = (
+    click.option("--name", default="topology", show_default=True, help="The topology's name."),
+    *LOG_PLACE,
 )
 
 _PROGRAM = (program_argument, *LOCATION)
@@ -235,6 +239,13 @@ def bundled(command: _F, options: tuple[Callable[[_F], _F], ...], bundle: type[A
     for option in reversed(options):
         added = option(added)
     return added  # type: ignore[no-any-return]
+
+
+def log_place_options(command: _F) -> _F:
+    """Add the options for the location of a log to a command, which gets them one by one."""
+    for option in reversed(LOG_PLACE):
+        command = option(command)
+    return command
 
 
 def log_at(url: str | None, prefix: str) -> RedisLog | None:

@@ -87,6 +87,13 @@ class RecordedSpout:
         """Return the executor of one run."""
         return _RecordedExecutor(self)
 
+    @staticmethod
+    def position_by_part(position: Metadata) -> dict[str, Metadata]:
+        """Return the last batch of the recording that was played."""
+        if not isinstance(position, dict) or "txid" not in position:
+            raise foreign_metadata_error("RecordedSpout", position)
+        return {"batch": position["txid"]}
+
     def __repr__(self) -> str:
         return f"RecordedSpout({str(self.path)!r})"
 

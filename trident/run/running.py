@@ -33,6 +33,7 @@ from trident.reads.committed_reads import Isolation
 from trident.reads.state_changes import StateChanges, expires
 from trident.reads.state_description import StateDescription
 from trident.reads.state_view import StateView
+from trident.reads.stream_positions import StreamPosition
 from trident.reads.tagging import Tagged, TopologyTags
 from trident.run import registry, sigterm
 from trident.run.dead_letter_replay import Replay
@@ -205,6 +206,15 @@ class RunningTopology(Queryable, Switchable, Tagged):
         It counts frozen input. Sources of unknown size are missing: endless sources, and sources that you wrote.
         """
         return {stream: read for run in self._runs.values() for stream, read in run.read_so_far.items()}
+
+    @property
+    def positions(self) -> dict[str, StreamPosition]:
+        """Return the position of each stream in the terms of its source, by stream: offsets, bytes of files, ids.
+
+        A position includes the batches up to its `frozen`; the states have those up to its `committed`. After the end
+        of the run `listPositions` reads it from the log.
+        """
+        return {at.stream: at for run in self._runs.values() for at in run.positions}
 
     def showProgress(self, every: Duration = 0.5) -> LiveOutput:
         """Show the progress of the run until it ends, updated every `every` (a duration).

@@ -9,8 +9,17 @@ from trident.base.iso_times import iso_time
 from trident.display.display import Condition as RunCondition
 from trident.plan.topology_protocol import TopologyPlan
 from trident.reads.commit_times import CommitTimes
+from trident.reads.stream_positions import StreamPosition
 from trident.server.event_ring import EventRing
-from trident.server.watched import CallStatus, Condition, GroupStatus, SourceStatus, TopologyStatus, WindowStatus
+from trident.server.watched import (
+    CallStatus,
+    Condition,
+    GroupStatus,
+    SourceStatus,
+    TopologyStatus,
+    WindowStatus,
+    positions_of,
+)
 from trident.server.ways_out import fault_of
 from trident.telemetry.event_time import DROPPED
 from trident.telemetry.progress import Progress
@@ -43,6 +52,9 @@ class Run(Protocol):
 
     @property
     def readSoFar(self) -> Mapping[str, ReadSoFar]: ...
+
+    @property
+    def positions(self) -> Mapping[str, StreamPosition]: ...
 
     def exception(self) -> BaseException | None: ...
 
@@ -100,6 +112,7 @@ class WatchedRun:
                 for state, window in told.get("windows", {}).items()
             ],
             sources,
+            positions_of(name, self._run.positions.values()),
         )
 
     def replay(self, stream: str, state: str, ids: Collection[str] | None) -> int:

@@ -1,11 +1,13 @@
 """The protocol by which the page asks a served topology for its plan, status, progress events and dead letters."""
 
-from collections.abc import Collection
-from typing import Literal, Protocol
+from collections.abc import Collection, Iterable
+from itertools import islice
+from typing import Any, Literal, Protocol
 
 import msgspec
 
 from trident.plan.topology_protocol import TopologyPlan
+from trident.reads.stream_positions import StreamPosition
 from trident.server.event_ring import EventRing
 
 Condition = Literal["running", "inactive", "stopped", "failed", "following", "unreachable"]
@@ -22,6 +24,18 @@ class SourceStatus(msgspec.Struct):
     read: int
     known: int
     lag: int
+
+
+class PositionStatus(msgspec.Struct):
+    """The position of a stream after batch `frozen`: how far each part of its source was read, for the first parts.
+
+    `more` is the number of further parts.
+    """
+
+    stream: str
+    frozen: int
+    parts: dict[str, Any]
+    more: int = 0
 
 
 class WindowStatus(msgspec.Struct):
@@ -55,6 +69,23 @@ class GroupStatus(msgspec.Struct):
     hanging: list[CallStatus] = []
     windows: list[WindowStatus] = []
     sources: list[SourceStatus] = []
+    positions: list[PositionStatus] = []
+    """The positions of the group's streams; empty if the topology was opened without its log."""
+
+
+_PARTS = 100
+"""The most parts of a source in a status, which readers ask for again and again."""
+
+
+def positions_of(group: str, streams: Iterable[StreamPosition]) -> list[PositionStatus]:
+    """Return the positions of a group's streams, in the form of a status."""
+    return [
+        PositionStatus(
+            at.stream, at.frozen, dict(islice(at.position.items(), _PARTS)), max(0, len(at.position) - _PARTS)
+        )
+        for at in streams
+        if at.batchGroup == group
+    ]
 
 
 class Fault(msgspec.Struct):

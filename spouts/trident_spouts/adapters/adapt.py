@@ -14,9 +14,10 @@ from trident_spouts.adapters.checkpoints import TransactionSpoutExecutor
 from trident_spouts.adapters.coordinated import CoordinatedExecutor
 from trident_spouts.adapters.partitioned import OpaqueExecutor, PartitionedExecutor
 from trident_spouts.context import NO_CONTEXT, SpoutContext
-from trident_spouts.executor import Spout, SpoutExecutor, SpoutKind
+from trident_spouts.executor import Metadata, Spout, SpoutExecutor, SpoutKind
 from trident_spouts.messages.executor import MessageExecutor
 from trident_spouts.messages.named_streams import Streams, named_streams
+from trident_spouts.positions import position_by_part
 from trident_spouts.protocols import BatchSpout
 from trident_spouts.rows import read_schema
 
@@ -50,6 +51,10 @@ class UserSpout:
         if self.opener is _batch_executor:
             return getattr(type(self.spout), "ack", BatchSpout.ack) is BatchSpout.ack
         return self.opener in (_partitioned_executor, _opaque_executor)
+
+    def position_by_part(self, position: Metadata) -> dict[str, Metadata]:
+        """Return how far the batches up to a position have read each part, by the user's method if there is one."""
+        return position_by_part(self.spout, position)
 
     def previewable_if(self) -> str | None:
         """Return in words how to make the spout previewable; None if a preview takes no message from the run."""

@@ -82,6 +82,20 @@ class Range(NamedTuple):
         start, end = TablePosition(*metadata["from"]), TablePosition(*metadata["to"])
         return Range(metadata["table"], start, end, metadata["check"], metadata.get("changes", False))
 
+    @property
+    def by_part(self) -> dict[str, Metadata]:
+        """The last version that was read, and how many files of it, unless all were.
+
+        >>> Range("t", TablePosition(3, 0), TablePosition(5, 0), None).by_part
+        {'version': 4}
+        >>> Range("t", TablePosition(3, 0), TablePosition(5, 2, snapshot=True), None).by_part
+        {'version': 5, 'files': 2, 'snapshot': True}
+        """
+        version, file, snapshot = self.end
+        if not file and not snapshot:
+            return {"version": version - 1}
+        return {"version": version, "files": file, **({"snapshot": True} if snapshot else {})}
+
 
 class Limits(NamedTuple):
     """The maximum size of a batch."""

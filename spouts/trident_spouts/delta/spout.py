@@ -153,6 +153,11 @@ class DeltaSpout:
         deltalake()
         return _DeltaExecutor(self)
 
+    @staticmethod
+    def position_by_part(position: Metadata) -> dict[str, Metadata]:
+        """Return the last version that was read, and how many files of it, unless all were."""
+        return Range.from_metadata(position).by_part
+
     def __repr__(self) -> str:
         options = Written(f"{{{', '.join(f'{name!r}: ...' for name in self.storageOptions)}}}")
         schema = self._schema[0] if self._schema else None

@@ -7,9 +7,10 @@ import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from trident_spouts.executor import Metadata
 from trident_spouts.files.forgotten import KNOWN_BY_CHECKSUM, Forgotten, Known
 from trident_spouts.files.places import ListedFile
-from trident_spouts.files.ranges import tag_checksum
+from trident_spouts.files.ranges import iso_time, tag_checksum
 
 REMEMBERED = 1_000
 """The number of read files that are remembered one by one, unless the user has set another number.
@@ -101,6 +102,20 @@ class ReadFiles:
         if entry is None:
             return file.size if self.is_past(file) else 0
         return min(entry.end, file.size)
+
+    @property
+    def bytes_by_file(self) -> dict[str, Metadata]:
+        """The bytes that were read of each remembered file, and the last of the earlier files.
+
+        >>> ReadFiles((0, "a"), {"b": Entry(5, 2)}, "/data", by_name=True).bytes_by_file
+        {'earlier files': 'up to a', '/data/b': 5}
+        """
+        files: dict[str, Metadata] = {f"{self.root}/{name}": entry.end for name, entry in self.entries.items()}
+        if self.cutoff is None:
+            return files
+        mtime, name = self.cutoff
+        last = name if self.by_name else f"{name}, modified {iso_time(mtime)}"
+        return {"earlier files": f"up to {last}", **files}
 
     def _surplus(self, done: list[tuple[int, str]], waiting: tuple[int, str] | None) -> list[tuple[int, str]]:
         """Return the read files beyond the number of files to remember, in order, up to the first unread file."""

@@ -22,6 +22,7 @@ from trident_spouts.files.folders import Folders
 from trident_spouts.files.formats import FileFormat, FormatName, format_of
 from trident_spouts.files.listing import MOST_LISTED, list_files, nested_hint
 from trident_spouts.files.manifest_executor import ManifestExecutor
+from trident_spouts.files.manifest_planner import ManifestPosition
 from trident_spouts.files.moved_options import MOVED
 from trident_spouts.files.parquet import footer_schema
 from trident_spouts.files.patterns import matches
@@ -260,6 +261,17 @@ class FileSpout:
             return []
         read = read_metadata(position, "seen", ReadFiles.decode)
         return [f"{read.root}/{name}" for name in read.entries]
+
+    @staticmethod
+    def position_by_part(position: Metadata) -> dict[str, Metadata]:
+        """Return the bytes that were read of each remembered file, and the last of the earlier files.
+
+        For a manifest: the number of its files that were read, and the bytes of a file that was read in part.
+        """
+        if isinstance(position, dict) and "manifest" in position:
+            manifest = read_metadata(position, "manifest", ManifestPosition.of_json)
+            return {"files": manifest.read, **manifest.begun.bytes_by_file}
+        return read_metadata(position, "seen", ReadFiles.decode).bytes_by_file
 
     def reads_part(self, part: str) -> bool:
         """Return whether a file has a name that this spout reads."""

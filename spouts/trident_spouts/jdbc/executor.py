@@ -86,11 +86,7 @@ class JdbcExecutor(SpoutExecutor):
         return _Opened(description.format, description.column, planner)
 
     def _from_metadata(self, metadata: Metadata) -> Plan:
-        try:
-            stored: dict[str, Any] = metadata  # type: ignore[assignment]
-            plan, order = plan_from(stored), stored["orderBy"]
-        except (KeyError, TypeError, ValueError) as error:
-            raise foreign_metadata_error("JdbcSpout", metadata) from error
+        plan, order = plan_of(metadata)
         mode = "incremental" if plan.left is None else "snapshot"
         if order != self._source.order or (plan.left is not None) != self._source.snapshot:
             raise TopologyError(
@@ -98,3 +94,15 @@ class JdbcExecutor(SpoutExecutor):
                 f"these. To read the table in another way, use a stream with another name"
             )
         return plan
+
+
+def plan_of(metadata: Metadata) -> tuple[Plan, str]:
+    """Return the plan of a batch and the name of its order column.
+
+    Raises SpoutContractError if another spout wrote the metadata.
+    """
+    try:
+        stored: dict[str, Any] = metadata  # type: ignore[assignment]
+        return plan_from(stored), stored["orderBy"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise foreign_metadata_error("JdbcSpout", metadata) from error

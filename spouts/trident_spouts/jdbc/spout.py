@@ -18,10 +18,10 @@ from trident.base.redis_address import redacted, shown_url
 from trident.base.secrets import SOURCES
 from trident.base.short_texts import brief, typed_brief
 from trident_spouts.configurable import configurable
-from trident_spouts.executor import SpoutExecutor, SpoutKind
+from trident_spouts.executor import Metadata, SpoutExecutor, SpoutKind
 from trident_spouts.jdbc.address import SCHEMES, Address
 from trident_spouts.jdbc.examination import examine_source
-from trident_spouts.jdbc.executor import JdbcExecutor
+from trident_spouts.jdbc.executor import JdbcExecutor, plan_of
 from trident_spouts.jdbc.losses import OnDataLoss
 from trident_spouts.jdbc.options import asked_fields, check_texts, shown_password
 from trident_spouts.jdbc.relation import Source, table_sql
@@ -233,6 +233,15 @@ class JdbcSpout:
             The clock of this machine, in seconds since 1970.
         """
         yield from examine_source(self._address, lambda session: opened(session, self._described), now)
+
+    @staticmethod
+    def position_by_part(position: Metadata) -> dict[str, Metadata]:
+        """Return the last value of the order column that was read, as the database writes it.
+
+        In the mode "snapshot" also the number of rows that were read.
+        """
+        plan, order = plan_of(position)
+        return {order: plan.to} if plan.left is None else {order: plan.to, "rows": plan.read}
 
     def __hash__(self) -> int:
         return hash((self.url, self.table, self.query, self.orderBy))

@@ -183,6 +183,12 @@ class KafkaSpout:
         """Return the topics from which the batches up to a position took messages."""
         return [name for name, topic in from_metadata(position).items() if [*topic.ends] != [*topic.begun]]
 
+    @staticmethod
+    def position_by_part(position: Metadata) -> dict[str, Metadata]:
+        """Return the offset of the next message to read, by partition ("orders-0")."""
+        topics = from_metadata(position).items()
+        return {f"{name}-{number}": end for name, topic in topics for number, end in enumerate(topic.ends)}
+
     def reads_part(self, part: str) -> bool:
         """Return whether this spout reads a topic of this name."""
         return part in self.topics if self.pattern is None else bool(re.fullmatch(self.pattern, part))

@@ -9,9 +9,9 @@ from pyspark.sql.types import StructType
 from trident.base.checks import check_whole_number
 from trident.base.durations import read_seconds
 from trident.base.errors import TopologyError
-from trident_spouts.executor import SpoutKind
+from trident_spouts.executor import Metadata, SpoutKind
 from trident_spouts.messages.collector import Collector
-from trident_spouts.messages.seen_messages import MessageId
+from trident_spouts.messages.seen_messages import MessageId, seen_in
 from trident_spouts.waiting import MayWait
 
 Tracking: TypeAlias = Literal["tracked", "emission", "none"]
@@ -96,6 +96,11 @@ class RichSpout(MayWait, ABC):
     def kind(self) -> SpoutKind:
         """The kind of the spout, which follows from `tracking`."""
         return SpoutKind.OPAQUE if self.tracking == "tracked" else SpoutKind.NON_TRANSACTIONAL
+
+    @staticmethod
+    def position_by_part(position: Metadata) -> dict[str, Metadata]:
+        """Return the number of batches that were read. Messages themselves have no position."""
+        return {"batches": seen_in(position, "RichSpout").number}
 
     def open(self) -> None:  # noqa: B027  may be left out
         """Connect. Called once in each run, when the run first becomes active: usually at its start."""

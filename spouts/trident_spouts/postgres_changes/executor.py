@@ -25,7 +25,7 @@ class ChangesExecutor(SpoutExecutor):
         self._planner = ChangesPlanner(source)
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float, budget: Budget = NO_LIMIT) -> Metadata:
-        before = None if previous is None else _plan(previous)
+        before = None if previous is None else plan_of(previous)
         plan = self._planner.next(before, budget.rows_within(self._source.limit))
         return None if plan is None else plan.logged()
 
@@ -33,22 +33,23 @@ class ChangesExecutor(SpoutExecutor):
         return self._planner.waits
 
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
-        return ArrowEmission(self._planner.table(_plan(metadata)))
+        return ArrowEmission(self._planner.table(plan_of(metadata)))
 
     def success(self, txid: int, metadata: Metadata) -> None:
         try:
-            self._planner.success(_plan(metadata))
+            self._planner.success(plan_of(metadata))
         except SourceUnreadableError as error:  # the next batch, or the next start, advances it further
             _log.warning("%s: the slot %r was not advanced yet: %s", self._source.name, self._source.slot, error)
 
     def read_so_far(self, position: Metadata) -> ReadSoFar | None:
-        return self._planner.read_so_far(None if position is None else _plan(position))
+        return self._planner.read_so_far(None if position is None else plan_of(position))
 
     def close(self) -> None:
         self._planner.close()
 
 
-def _plan(metadata: Metadata) -> Plan:
+def plan_of(metadata: Metadata) -> Plan:
+    """Return the plan of a batch. Raises SpoutContractError if another spout wrote the metadata."""
     try:
         return plan_from(metadata)  # type: ignore[arg-type]
     except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -15,13 +15,14 @@ from trident.base.finding import Finding, Now
 from trident.base.postgres_address import check_postgres_url
 from trident.base.redis_address import redacted
 from trident_spouts.configurable import configurable
-from trident_spouts.executor import SpoutExecutor, SpoutKind
+from trident_spouts.executor import Metadata, SpoutExecutor, SpoutKind
 from trident_spouts.jdbc.address import Address
 from trident_spouts.jdbc.database import Session
 from trident_spouts.jdbc.examination import examine_source
 from trident_spouts.jdbc.options import asked_fields, check_texts, shown_password
 from trident_spouts.jdbc.relation import Source, table_sql
-from trident_spouts.postgres_changes.executor import ChangesExecutor
+from trident_spouts.postgres_changes.executor import ChangesExecutor, plan_of
+from trident_spouts.postgres_changes.lsn import lsn_text
 from trident_spouts.postgres_changes.slot import logical, look_at
 from trident_spouts.postgres_changes.source import OWNER, ChangesSource, opened, with_kind
 from trident_spouts.rows import read_schema
@@ -248,6 +249,15 @@ class PostgresChangesSpout:
             look_at(session, self._described, opened(session, self._described))
 
         yield from examine_source(self._address, look, now, logical)
+
+    @staticmethod
+    def position_by_part(position: Metadata) -> dict[str, Metadata]:
+        """Return the LSN up to which the changes were read, and the last key while first rows are unread."""
+        plan = plan_of(position)
+        read: dict[str, Metadata] = {"lsn": lsn_text(plan.to)}
+        if plan.rows_left:
+            read["first rows"] = dict(plan.shown[-1].upto or ())
+        return read
 
     def __hash__(self) -> int:
         return hash((self.url, self.table, self.slot))

@@ -202,6 +202,11 @@ class RedisStreamSpout:
         positions = {} if position is None else _positions(position)
         return [stream for stream, at in positions.items() if at.digest is not None]
 
+    @staticmethod
+    def position_by_part(position: Metadata) -> dict[str, Metadata]:
+        """Return the id of the last entry that was read, by stream."""
+        return {stream: at.id for stream, at in _positions(position).items()}
+
     def reads_part(self, part: str) -> bool:
         """Return whether this spout reads a stream of this name."""
         return part in self.streams

@@ -34,6 +34,7 @@ from trident.topology import TridentTopology
 from trident_spouts.adapters.adapt import as_spout
 from trident_spouts.budget import Budget
 from trident_spouts.executor import Metadata, SpoutKind
+from trident_spouts.positions import position_by_part
 from trident_spouts.rows import RowsLike, table_of
 from trident_spouts.source_times import checked_span
 
@@ -134,6 +135,21 @@ class SpoutContract:
         table = table_of(every_row, as_spout(make_spout()).schema, "every_row")
         held = Step(0, None, table, None)
         check_rows([step.rows for step in expected], [held])
+
+    def test_each_position_is_shown_by_the_parts_of_the_source(
+        self, make_spout: MakeSpout, expected: list[Step]
+    ) -> None:
+        spout = as_spout(make_spout())  # it is not opened: positions are shown while nothing runs
+        before: Metadata = {}
+        for step in expected:
+            where = f"the position after batch {step.txid} ({step.position!r:.200})"
+            parts = position_by_part(spout, step.position)
+            assert parts, f"{where} is shown without any part"
+            assert all(isinstance(part, str) for part in parts), f"{where}: the names of parts are texts, not {parts!r}"
+            assert as_logged(parts, f"{where}, by parts,") == parts, f"{where} is not shown as JSON: {parts!r}"
+            moved = parts != before or not step.table.num_rows
+            assert moved, f"{where} is shown as the position before the batch, {parts!r}, but the batch has rows"
+            before = parts
 
     def test_workers_read_what_the_driver_reads(
         self, make_spout: MakeSpout, workers: "SparkSession | None", tmp_path: Path

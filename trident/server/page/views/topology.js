@@ -59,6 +59,7 @@ function cards() {
         driver && figure("last batch", duration(last?.durationMs.total)),
         driver && figure("under way", number(flight)),
         group.sources.map((source) => figure(`lag of ${source.stream}`, amount(source.lag, source.unit), `${amount(source.read, source.unit)} of ${amount(source.known, source.unit)} read`)),
+        group.positions.map((at) => figure(`position of ${at.stream}`, position(at), `after batch ${at.frozen}\n${parts(at).join("\n")}`)),
         group.windows.map((window) => figure(`watermark of ${window.state}`,
           window.watermark ? behind(window.watermark) : "none yet",
           window.watermark ? `${window.watermark}; ${number(window.numRowsDroppedByWatermark)} late rows dropped` : "no tuple had a time yet",
@@ -68,6 +69,17 @@ function cards() {
       failed > 0 && h("p", { class: "bad small" }, h("a", { href: `#/batches?group=${encodeURIComponent(group.name)}&only=failed` }, plural(failed, "failed attempt"), " lately")),
       group.committedAt && h("p", { class: "soft small", title: group.committedAt }, `last commit at ${clock(group.committedAt)}, ${ago(now() - Date.parse(group.committedAt))}`));
   });
+}
+
+/** Return the parts of a source, each with its position as text. */
+function parts(at) {
+  return Object.entries(at.parts).map(([part, position]) => `${part}: ${typeof position === "string" ? position : JSON.stringify(position)}`);
+}
+
+/** Return a position in few words: of a source with several parts only their number, since the title has them. */
+function position(at) {
+  const texts = parts(at), count = texts.length + at.more;
+  return count > 1 ? plural(count, "part") : texts[0] ?? "at the beginning";
 }
 
 function figure(name, value, title, more) {
