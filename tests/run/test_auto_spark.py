@@ -116,6 +116,8 @@ def test_a_state_of_executors_and_steps_of_spark_alone_run_there(
         by_group = {(e["group"], e["txid"]): e["engine"] for e in running.recentProgress if e["event"] == "committed"}
         assert {by_group["words", txid] for txid in (1, 2)} == {"spark"}
         assert by_group["others", 1].split(", ") == ["spark", "embedded"], "the second stage is small"
+        (first,) = (e for e in running.recentProgress if (e["group"], e["txid"]) == ("others", 1))
+        assert first["stages"] == {"1": "spark", "2": "embedded"}
 
 
 def test_a_program_with_small_batches_starts_no_jvm_and_one_whose_batches_grow_starts_it(tmp_path: Path) -> None:

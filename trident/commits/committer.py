@@ -232,7 +232,7 @@ class Committer:
             skipped.update(ran.skipped)
             summary.steps.extend(ran.steps)
             summary.shown.extend(ran.shown)
-            summary.engines.append(ran.engine)
+            summary.engines[stage.number] = ran.engine
         results = self.with_ttl({**results, **self._updates.results(stage, txid, tables, self._unborn(txid))})
         # The results are frozen before anything computed from them is written, because a repeated turn must not compute
         # them again from states that already hold a part of this batch.

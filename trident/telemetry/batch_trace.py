@@ -45,8 +45,8 @@ class Trace:
     """Makes progress events and passes them to `tell`. Thread-safe.
 
     `run` holds name, id, runId and engine, which are part of every event. In the event of a batch whose stages chose
-    their engines, `engine` names these. With `loud` the lines of each batch come with the tuples of Debug steps, under
-    ``trident.debug`` at INFO, and not at DEBUG.
+    their engines, `engine` names these, and `stages` the engine of each stage. With `loud` the lines of each batch come
+    with the tuples of Debug steps, under ``trident.debug`` at INFO, and not at DEBUG.
     """
 
     def __init__(
@@ -153,8 +153,9 @@ class Trace:
         durations["total"] = round((self._clock.monotonic() - known.began) * 1000, 3)
         event = self._event(group, known.attempt)
         event |= {"event": "committed", "numInputRows": known.rows, "durationMs": durations, **summary.as_dict()}
-        if engines := dict.fromkeys(filter(None, [known.engine, *summary.engines])):
-            event["engine"] = ", ".join(engines)
+        if engines := {stage: engine for stage, engine in {1: known.engine, **summary.engines}.items() if engine}:
+            event["engine"] = ", ".join(dict.fromkeys(engines.values()))
+            event["stages"] = {str(stage): engine for stage, engine in engines.items()}
         if known.read:
             event["sources"] = {stream: self._source(group, stream, read) for stream, read in known.read.items()}
         if known.times:

@@ -8,14 +8,16 @@ of them were ``written`` now; and ``writers``: "executors" if Spark's executors 
 time adds its ``watermark`` after the batch (ISO 8601) and ``numRowsDroppedByWatermark``, the rows that came too late
 for it. A row is a tuple; or, if a combiner combines tuples before they enter the window, all tuples of one group and
 pane. A state of dead letters that is full adds ``evicted``, the number of its oldest letters that it removed. If the
-topology has outputs, the event adds ``outputs`` (by name: the ``rows`` that each took). For streams with a
-source that knows its size, it adds ``sources`` (by stream: how much is ``read`` of what is ``known``, in the ``unit``;
-the ``lag`` between the two, with ``lags`` by partition if a source has partitions; and ``lagGrowthPerSecond`` since the
-previous batch). If steps left out tuples on which they failed, it adds ``deadLetters`` and ``skipped`` (by step: the
-number of tuples). A failed attempt adds ``phase`` and ``error``; in the phase "commit", ``attempt`` is the number of
-earlier failures of this commit in user code. In the phase "bestEffort" a branch missed the batch, and ``numInputRows``
-is the number of tuples that it missed; an event "skipped" has, as ``skipped``, the tuples that a branch left out of a
-batch. A listener that was slow gets ``dropped`` in its next event: the number of events that were left out just before.
+topology has outputs, the event adds ``outputs`` (by name: the ``rows`` that each took). For streams with a source that
+knows its size, it adds ``sources`` (by stream: how much is ``read`` of what is ``known``, in the ``unit``; the ``lag``
+between the two, with ``lags`` by partition if a source has partitions; and ``lagGrowthPerSecond`` since the previous
+batch). If steps left out tuples on which they failed, it adds ``deadLetters`` and ``skipped`` (by step: the number of
+tuples). With ``engine="auto"`` the ``engine`` of a committed batch names the engines that ran it, and it adds
+``stages``: the engine of each stage by its number, as `explain` numbers them. A failed attempt adds ``phase`` and
+``error``; in the phase "commit", ``attempt`` is the number of earlier failures of this commit in user code. In the
+phase "bestEffort" a branch missed the batch, and ``numInputRows`` is the number of tuples that it missed; an event
+"skipped" has, as ``skipped``, the tuples that a branch left out of a batch. A listener that was slow gets ``dropped``
+in its next event: the number of events that were left out just before.
 
 For streams whose source gives its messages a time, a committed batch has ``latencyMs`` (by stream: ``count``, ``mean``,
 ``p50``, ``p99`` and ``max`` in milliseconds, and the numbers of messages in ``buckets``, by their upper bounds).

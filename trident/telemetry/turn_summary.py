@@ -60,8 +60,8 @@ class TurnSummary:
     """The work of the steps that ran in this turn."""
     shown: list[DebugTuples] = field(default_factory=list)
     """The tuples that Debug steps of later stages show."""
-    engines: list[str] = field(default_factory=list)
-    """The engines that ran stages in this turn, if the run has several."""
+    engines: dict[int, str] = field(default_factory=dict)
+    """The engines that ran stages in this turn, by the number of the stage; "" if the run has only one engine."""
     time: float | None = None
     """The time of the commit, in seconds since 1970."""
 

@@ -79,6 +79,7 @@ def test_small_batches_need_no_spark_and_say_where_they_ran(tmp_path: Path) -> N
     with started(counting([["a"], ["a", "b"]]), later(never), checkpointLocation=tmp_path) as running:
         running.processAllAvailable(timeout=20)
         assert engines_of(running) == ["embedded", "embedded"] and running.engine == "auto"
+        assert [event["stages"] for event in running.recentProgress] == [{"1": "embedded"}] * 2
         assert dict(running.state("counts").items()) == {"a": 2, "b": 1}
 
 
