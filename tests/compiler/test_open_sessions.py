@@ -1,16 +1,23 @@
 """Sessions on a Spark Connect server stay open while a topology has nothing to do; a closed one is a clear error."""
 
+import re
 import threading
 import time
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql.connect.session import SparkSession as ConnectSession
 
+from trident.base.callsite import site_of
+from trident.compiler.columns.function_errors import Where
+from trident.compiler.layout import check_pickles
 from trident.compiler.spark.engine import SparkEngine
-from trident.compiler.spark.open_sessions import TIMEOUT, keep_open, let_go
-from trident.errors import SparkSetupError
+from trident.compiler.spark.errors import translated
+from trident.compiler.spark.open_sessions import TIMEOUT, keep_open, let_go, retry_until_stopped
+from trident.compiler.spark.sessions import is_stopped
+from trident.errors import SparkSetupError, UserCodeError
 
 CLOSED = "[INVALID_HANDLE.SESSION_CLOSED] The handle 5c6 is invalid. Session was closed. SQLSTATE: 08003"
 RESTARTED = (
@@ -27,6 +34,7 @@ class Session:
     def __init__(self, timeout: str, closed: str = "") -> None:
         self.conf = SimpleNamespace(get=self._get)
         self.timeout, self.closed, self.uses, self.users = timeout, closed, 0, set[str]()
+        self.is_stopped = False
 
     def _get(self, key: str, default: Any) -> str:
         assert key == TIMEOUT
@@ -95,3 +103,55 @@ def test_a_session_that_its_server_no_longer_has_is_refused_with_a_way_out(text:
     said = r"has closed the session: .*defaultSessionTimeout .*Make a new session, .*: it continues where it stopped"
     with pytest.raises(SparkSetupError, match=said):
         SparkEngine(closed)
+
+
+class Policy:
+    """A policy of PySpark's client that tries again after each error."""
+
+    def can_retry(self, error: BaseException) -> bool:
+        return True
+
+
+def client_of(*policies: Any) -> Any:
+    """The part of a Connect client that has policies."""
+    kept = [*policies]
+    return SimpleNamespace(get_retry_policies=lambda: [*kept], set_retry_policies=lambda new: kept.__init__(new))
+
+
+def test_the_calls_of_a_run_are_tried_again_until_the_users_session_is_stopped(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    users, session, given = cast("Any", Session("60m")), cast("Any", Session("60m")), Policy()
+    session.client = client_of(given)
+    retry_until_stopped(session, users)
+    (policy,) = session.client.get_retry_policies()
+    for _ in range(3):
+        assert policy.can_retry(ConnectionError("no route"))
+    assert caplog.messages == [
+        "the Spark Connect server does not answer, and its client tries again for minutes: no route"
+    ]
+    assert not is_stopped(session)
+    users.is_stopped = True
+    assert is_stopped(session) and not policy.can_retry(ConnectionError("no route"))
+    assert given.can_retry(ConnectionError("no route")), "the policy of other sessions stays"
+
+
+def test_an_error_of_a_session_that_was_stopped_says_so() -> None:
+    users, session = cast("Any", Session("60m")), cast("Any", Session("60m"))
+    session.client = client_of()
+    retry_until_stopped(session, users)
+    users.is_stopped = True
+    said = r"the Spark session was stopped \(spark.stop\(\)\) while the topology was running"
+    assert re.match(said, str(translated(OSError("unavailable"), session=session)))
+    assert re.match(said, str(translated(PySparkException(AFTER_THAT), session=session)))
+    assert "has closed the session" in str(translated(PySparkException(RESTARTED), session=session))
+    with pytest.raises(SparkSetupError, match=said):
+        SparkEngine.slot(cast("Any", SimpleNamespace(_spark=users)), cast("Any", None))
+
+
+def test_a_session_of_connect_cannot_be_sent_to_workers() -> None:
+    session = ConnectSession.__new__(ConnectSession)
+    where = Where("words/1:each", site_of(until))
+    with pytest.raises(UserCodeError, match=r"cannot be sent to Spark's workers: .* \(a function runs without a Spark"):
+        check_pickles(where, lambda word: session.range(word))
+    check_pickles(where, lambda word: word)

@@ -374,6 +374,7 @@ def test_a_function_that_cannot_travel_says_so(on_spark: OnSpark) -> None:
         results(on_spark, topology)
 
 
+@pytest.mark.connect
 def test_a_function_that_uses_the_session_says_how_to_look_values_up(on_spark: OnSpark, spark: SparkSession) -> None:
     topology = TridentTopology()
     numbers = stream(topology, "n long", [1]).each("n", lambda n: spark.range(n).count(), "m long")

@@ -86,9 +86,9 @@ def test_workers_that_run_another_python_and_a_session_that_was_stopped(tmp_path
     assert stopped == "the SparkSession has been stopped; give a running one, or none"
 
 
-def end_of(program: str) -> "subprocess.CompletedProcess[str]":
+def end_of(program: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
     """Run a program with a Spark session that it starts, and return its output."""
-    command = [sys.executable, "-W", "ignore", "-c", program]
+    command = [sys.executable, "-W", "ignore", "-c", program, *arguments]
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
 
@@ -102,29 +102,30 @@ def distinct(spout: FeederBatchSpout) -> TridentTopology:
 
 
 STOPPED = """
-from pyspark.sql import SparkSession
+import sys
+from pathlib import Path
 from tests.compiler.test_spark_errors import distinct
+from tests.support.spark import small_spark
 from trident.spouts import FeederBatchSpout
-builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
 for batches in (1, 0):  # after the first batch, or before a slot has its session
-    spark, spout = builder.getOrCreate(), FeederBatchSpout("word string")
+    spark, spout = small_spark(Path(sys.argv[1]), "local[1]"), FeederBatchSpout("word string")
     try:
         with distinct(spout).start(spark) as running:
             for _ in range(batches):
                 spout.feed(["a"])
-                running.processAllAvailable(timeout=60)
+                running.processAllAvailable(timeout=240)
             spark.stop()
             spout.feed(["b"])
-            running.processAllAvailable(timeout=60)
+            running.processAllAvailable(timeout=240)
     except Exception as error:
         print(error)
 """
 
 
 @pytest.mark.spark
-@pytest.mark.skipif(CONNECT, reason="a client that stops its session ends the server, and its calls try again")
-def test_a_session_that_is_stopped_while_a_topology_runs_ends_the_run_at_once() -> None:
-    ended = end_of(STOPPED)
+@pytest.mark.connect
+def test_a_session_that_is_stopped_while_a_topology_runs_ends_the_run_at_once(tmp_path: Path) -> None:
+    ended = end_of(STOPPED, str(tmp_path))
     said = (
         r"batch {} failed and would fail again: the Spark session was stopped \(spark.stop\(\)\) while the topology was"
     )

@@ -3,9 +3,12 @@
 A layout is made once for each stage, not for each batch.
 """
 
+import io
+import pickle
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import Any
 
 from pyspark import cloudpickle
 
@@ -214,10 +217,22 @@ _OF_SPARK = (
 )
 
 
+class _Check(cloudpickle.Pickler):
+    """A pickler that refuses sessions of Connect, as PySpark refuses classic ones. DataFrames refer to their session.
+
+    PySpark pickles a session of Connect, and the worker then raises NO_ACTIVE_SESSION at each batch.
+    """
+
+    def reducer_override(self, value: Any) -> Any:
+        if (type(value).__module__, type(value).__name__) == ("pyspark.sql.connect.session", "SparkSession"):
+            raise pickle.PicklingError(f"[{_SESSION}] it refers to a SparkSession or a DataFrame")
+        return super().reducer_override(value)  # type: ignore[no-untyped-call]
+
+
 def check_pickles(where: Where, target: object) -> None:
     """Raise UserCodeError, which names the function, if `target` cannot be sent to Spark's workers."""
     try:
-        cloudpickle.dumps(target)  # type: ignore[no-untyped-call]
+        _Check(io.BytesIO()).dump(target)  # type: ignore[no-untyped-call]
     except Exception as error:
         hint = _OF_SPARK if _SESSION in str(error) else _OF_OTHERS
         raise where.error(f"cannot be sent to Spark's workers: {error} ({hint})", error, UserCodeError) from error

@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from trident.base.attempt import TransactionAttempt
-from trident.base.errors import AttemptCancelledError, SparkSetupError, StateError
+from trident.base.errors import AttemptCancelledError, StateError
 from trident.compiler.arrow.evaluation import compile_request
 from trident.compiler.carriers import CarrierPlan
 from trident.compiler.columns.dead_letters import Caught, Letters
@@ -25,7 +25,7 @@ from trident.compiler.engine import Answer, Slot
 from trident.compiler.failed_tuples import Catcher
 from trident.compiler.layout import StageLayout, check_picklable, end_of, layout, stage_ends
 from trident.compiler.program import Group, RequestPlan, Stage
-from trident.compiler.spark.errors import STOPPED, translated
+from trident.compiler.spark.errors import stopped_error, translated
 from trident.compiler.spark.failure_signal import signal_of
 from trident.compiler.spark.frozen_frames import SparkFrames
 from trident.compiler.spark.kept_plans import KeptPlans, PlanUse
@@ -148,7 +148,7 @@ class SparkEngine:
 def _check_open(spark: SparkSession) -> None:
     """Raise SparkSetupError if the session was stopped, or the server of a Connect session has closed it."""
     if is_stopped(spark):
-        raise SparkSetupError(STOPPED)
+        raise stopped_error(spark)
     try:
         if is_connect(spark):
             use(spark)
@@ -199,6 +199,8 @@ class SparkSlot:
         self, stage: Stage, inputs: Mapping[Node, Emission | pa.Table], attempt: TransactionAttempt, scratch: Path
     ) -> StageResult:
         """Run `stage` over these inputs; see ``Slot.run``."""
+        if is_stopped(self.session):  # on Connect its calls might try a server again that ended with the session
+            raise stopped_error(self.session)
         self._cancelled.clear()
         self._running.set()
 

@@ -25,7 +25,7 @@ from trident.base.errors import (
 )
 from trident.compiler.columns.function_errors import decoded
 from trident.compiler.spark.expression_errors import expression_error, sum_error
-from trident.compiler.spark.sessions import is_stopped
+from trident.compiler.spark.sessions import is_connect, is_stopped
 from trident.plan.nodes import Node
 
 _VALUES = (ArithmeticException, ArrayIndexOutOfBoundsException, DateTimeException, NumberFormatException)
@@ -52,12 +52,13 @@ _OTHER_OUTPUT = "A shuffle map stage with indeterminate output was failed and re
 _DIED = "Python worker exited unexpectedly"
 _STOPPED = ("Cannot call methods on a stopped SparkContext", "SparkContext was shut down", "SparkContext was stopped")
 _GONE = ("Error while sending or receiving", "Answer from Java side is empty", "does not exist in the JVM")
-_CLOSED = ("[INVALID_HANDLE.SESSION_", "[NO_ACTIVE_SESSION]", "incorrect server side session identifier")
-"""Signs of a session that a Connect server no longer has. The client of PySpark closes one at the third itself."""
+_CLOSED = ("[INVALID_HANDLE.SESSION_", "incorrect server side session identifier", "[NO_ACTIVE_SESSION]")
+"""Signs of a session that a Connect server no longer has. The client of PySpark closes one at the second itself."""
 STOPPED = (
     "the Spark session was stopped (spark.stop()) while the topology was running. Stop the topology first. To continue "
     "with this batch, start the topology again with a running session and the same checkpointLocation or log"
 )
+_STOPPED_CLIENT = f"{STOPPED}. (A client of Spark Connect also stops a session by itself after a restart of the server)"
 _JAVA_GONE = (
     "the Java process of Spark ended while the topology was running: it ran out of memory, or was killed from "
     "outside; restart the program, and the topology continues where it stopped"
@@ -76,8 +77,9 @@ def translated(error: BaseException, nodes: Sequence[Node] = (), session: SparkS
     ours = decoded(text)
     if ours is not None:
         return ours
-    if session is not None and is_stopped(session):
-        return SparkSetupError(STOPPED)
+    closed = any(sign in text for sign in _CLOSED[:-1])  # at the last sign the session may have been stopped here
+    if session is not None and not closed and is_stopped(session):
+        return stopped_error(session)
     unreadable = _UNREADABLE.search(text)
     if unreadable is not None:
         said = f"Spark cannot read the source: {unreadable[2].strip()} [{unreadable[1]}]"
@@ -95,6 +97,11 @@ def translated(error: BaseException, nodes: Sequence[Node] = (), session: SparkS
         said, _, context = text.partition("\n")
         return expression_error(said, f"\n{context}", nodes, error)
     return error
+
+
+def stopped_error(session: SparkSession) -> SparkSetupError:
+    """Return the error for a session that was stopped."""
+    return SparkSetupError(_STOPPED_CLIENT if is_connect(session) else STOPPED)
 
 
 def _setup_error(text: str) -> SparkFailedError | None:

@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from trident.base.class_archive import class_archive_in_use
 from trident.base.errors import SparkSetupError
 from trident.base.java import use_bundled_java, why_no_java
-from trident.compiler.spark.open_sessions import keep_open, let_go
+from trident.compiler.spark.open_sessions import is_closed_here, keep_open, let_go, retry_until_stopped
 from trident.compiler.spark.pinned_confs import PINNED, pin
 
 if TYPE_CHECKING:  # workers import this module, and need none of the plan
@@ -140,6 +140,7 @@ def run_session(spark: SparkSession) -> SparkSession:
     _run_sessions.add(session)
     if is_connect(session):
         keep_open(session, spark)
+        retry_until_stopped(session, spark)
     own_conf, user_conf = session.conf.getAll, spark.conf.getAll
     for key, value in user_conf.items():
         if key not in PINNED and own_conf.get(key) != value:
@@ -321,8 +322,13 @@ def is_connect(session: SparkSession) -> bool:
 
 
 def is_stopped(session: SparkSession) -> bool:
-    """Return whether a classic session lost its context, because it or another session of the context was stopped."""
-    return not is_connect(session) and session.sparkContext._jsc is None  # noqa: SLF001
+    """Return whether a session was stopped: a classic one if any session of its context was, then it has no context.
+
+    A session of a run on Connect counts as stopped if the user's session was. Its own client stays open.
+    """
+    if is_connect(session):
+        return is_closed_here(session)
+    return session.sparkContext._jsc is None  # noqa: SLF001
 
 
 def local_cores(spark: SparkSession) -> int | None:
