@@ -1,5 +1,6 @@
 """The replay of dead letters: their tuples enter again the stream of the running topology from which they came."""
 
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,11 @@ from trident.spouts.dead_letters import Letter, Look, ReplaySpout
 
 Where = Callable[[Row], bool]
 """A function that decides whether to replay a letter, which it gets as a Row of the letter's fields."""
+
+
+_ASKING = threading.RLock()
+"""Held by one caller at a time, from the look at earlier requests until its own, so that no letter is in two requests.
+`where` may call for a replay itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +41,23 @@ class Replay:
     def ask(self, nodes: Iterable[Node]) -> int:
         """Request that the chosen letters enter again, each directly before its step, and return their number.
 
+        Letters of an earlier request that is not committed yet are left to that request: of two callers one counts
+        them, and with different `into` they enter once.
+
         Raises TopologyError if a letter cannot, or if `where` is not a function, and UserFunctionError if `where`
         raises. In these cases no letter enters again.
         """
         spouts = _replay_spouts(self.stream, nodes)
         chosen: dict[str, list[Letter]] = {}
-        for letter in self._chosen():
-            chosen.setdefault(self._step_of(letter, spouts), []).append((letter.id, letter.tuple))
-        for step, letters in chosen.items():  # all are checked before the first request
-            spouts[step].table(letters)
-        return sum(spouts[step].ask(self._look(letters)) for step, letters in chosen.items())
+        with _ASKING:
+            # Before the state is read, which may still have the letters of a request that is committed meanwhile.
+            asked = frozenset[str]().union(*(spout.asked for spout in spouts.values()))
+            for letter in self._chosen():
+                if letter.id not in asked:
+                    chosen.setdefault(self._step_of(letter, spouts), []).append((letter.id, letter.tuple))
+            for step, letters in chosen.items():  # all are checked before the first request
+                spouts[step].table(letters)
+            return sum(spouts[step].ask(self._look(letters)) for step, letters in chosen.items())
 
     def _chosen(self) -> list[Row]:
         """Return the letters of the stream that `where` selects. Called once, in the user's thread."""

@@ -481,6 +481,7 @@ class RunningTopology(Queryable, Switchable, Tagged):
         the step that failed on it, and the letter is removed from the state. The tuple enters exactly once, even if
         attempts fail, and no other branch of the stream gets it. The stream must be `Stream.replayable`. A tuple that
         fails again is a new letter. If the run ends before a batch has taken a letter, the letter stays in the state.
+        Letters for which an earlier call has asked, and which no committed batch has taken yet, are not counted again.
 
         Parameters
         ----------

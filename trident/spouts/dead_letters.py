@@ -9,7 +9,7 @@ import json
 import threading
 import uuid
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql.types import StructField, StructType
@@ -32,6 +32,14 @@ Letter = tuple[str, str]
 Look = Callable[[], tuple[int, list[Letter]]]
 """A function that reads the letters to put back. It returns the last txid that the read certainly includes, and the
 letters."""
+
+
+class _Request(NamedTuple):
+    """A request to put back the letters that `look` returns. `ids` are those that it returned at the request."""
+
+    number: int
+    ids: frozenset[str]
+    look: Look
 
 
 class ReplaySpout:
@@ -57,7 +65,7 @@ class ReplaySpout:
         self.waits_for: str | None = None
         """The reason why the last plan had no letters; None if no letters were requested."""
         self._lock = threading.Lock()
-        self._asked: list[tuple[int, Look]] = []
+        self._asked: list[_Request] = []
         self._numbers = 0
 
     @property
@@ -92,8 +100,14 @@ class ReplaySpout:
         if letters:
             with self._lock:
                 self._numbers += 1
-                self._asked.append((self._numbers, look))
+                self._asked.append(_Request(self._numbers, frozenset(id for id, _ in letters), look))
         return len(letters)
+
+    @property
+    def asked(self) -> frozenset[str]:
+        """The ids of the letters in requests that are not committed yet."""
+        with self._lock:
+            return frozenset(id for request in self._asked for id in request.ids)
 
     def table(self, letters: Sequence[Letter]) -> pa.Table:
         """Return the tuples to emit for these letters. Raises TopologyError if a tuple does not fit the fields."""
@@ -135,11 +149,11 @@ class ReplaySpout:
         with self._lock:
             self._first = txid if self._first is None else self._first
             last = known["txid"] if own else self._first - 1
-            waiting = [request for request in self._asked if request[0] > done]
+            waiting = [request for request in self._asked if request.number > done]
         self.waits_for = None
-        for number, look in waiting:
+        for request in waiting:
             try:
-                as_of, letters = look()
+                as_of, letters = request.look()
             except StateError as error:  # the state cannot be read or is being healed: the next batch tries again
                 self.waits_for = f"the dead letters cannot be read: {error}"
                 return None
@@ -149,7 +163,7 @@ class ReplaySpout:
             if letters:
                 return {
                     "run": self._run,
-                    "number": number,
+                    "number": request.number,
                     "txid": txid,
                     "letters": [list(letter) for letter in letters],
                 }
@@ -159,7 +173,7 @@ class ReplaySpout:
         """Forget the requests up to the request in `metadata`. The batch that replayed its letters is committed."""
         if isinstance(metadata, dict) and metadata.get("run") == self._run:
             with self._lock:
-                self._asked = [request for request in self._asked if request[0] > int(metadata["number"])]
+                self._asked = [request for request in self._asked if request.number > int(metadata["number"])]
 
     def __repr__(self) -> str:
         return f"ReplaySpout({ddl(self.fields)!r})"
