@@ -4,13 +4,16 @@ A target with transactions holds the record beside the rows, and changes both at
 the record says so, and a driver whose lease is not the record's has been replaced, or runs on a copy of the log.
 """
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from trident.base.attempt import Lease
 from trident.base.errors import OutputConflictError
 from trident.outputs.run_identity import RunIdentity
 from trident.plan.nodes import Sink
+
+_log = logging.getLogger("trident.outputs")
 
 
 class WriterRecord(NamedTuple):
@@ -50,6 +53,22 @@ class RecordRules:
                 f"is an old copy. Restore the newest log, or give the output another name="
             )
         return record._replace(lease=run.lease)
+
+    def warn_of_namesakes(self, target: str, outputs: Mapping[str, int]) -> None:
+        """Warn if an output of this name, of another topology, has written into a target without a record of this one.
+
+        The topology may be that one under another name: then its rows come a second time. `outputs` are the records of
+        the target: the last batch of each output, by "topology/output".
+        """
+        for output, txid in sorted(outputs.items()):
+            topology, _, name = output.partition("/")
+            if name == self._sink.name and topology != self._run.topology and txid:
+                _log.warning(
+                    "%s: %s has the rows of output %r of topology %r up to its batch %d. If this is the same topology "
+                    "under another name, its rows come a second time: start it under its former name, or empty the "
+                    "table",
+                    self._sink.step, target, name, topology, txid,
+                )  # fmt: skip
 
     def has(self, record: WriterRecord | None, txid: int, digest: Callable[[], str]) -> bool:
         """Return whether the target has a batch. The record was read in the transaction that would write the batch.

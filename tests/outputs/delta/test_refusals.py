@@ -127,6 +127,25 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["a.parquet"]
 
 
+def test_a_topology_under_another_name_is_warned_of_rows_that_come_twice(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def warned(topology: str, output: str | None = None, table: str = "t", **options: Any) -> list[str]:
+        caplog.clear()
+        program = TridentTopology()
+        words = program.newStream("words", FixedBatchSpout("word string", [["dog"]]))
+        words.writeDelta(tmp_path / table, name=output, **options)
+        with start_local(program, name=topology, checkpointLocation=tmp_path / "checkpoint") as running:
+            running.processAllAvailable(timeout=20)
+        return [record.getMessage() for record in caplog.records if "has the rows of output" in record.getMessage()]
+
+    assert warned("first") == []
+    (warning,) = warned("second")
+    assert "has the rows of output 'words.writeDelta' of topology 'first' up to its batch 1. If" in warning
+    assert warned("second") == warned("third", "others") == []
+    assert warned("fourth", table="keyed", key="word") == warned("fifth", table="keyed", key="word") == []
+
+
 def test_a_table_with_rows_and_other_columns_keeps_them(tmp_path: Path) -> None:
     columns = pa.schema([("more", pa.int16()), *V, ("w", pa.string())])
     before = pa.table({"more": [1, 2], "v": [1, 2], "w": ["a", "b"]}, schema=columns)

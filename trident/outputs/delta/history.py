@@ -14,6 +14,8 @@ class TableHistory:
     def __init__(self, folder: TableFolder, application: str) -> None:
         self._folder, self._application = folder, application
         self._seen = -1
+        self.applications = frozenset[str]()
+        """The applications of the commits that `begin` has read: of all that the log has, if none is of the output."""
 
     def begin(self, version: int) -> None:
         """Begin before the output's last version up to `version`, or after `version` if the log has none."""
@@ -22,6 +24,7 @@ class TableHistory:
             commit = self._commit(at)
             if commit is None:
                 return
+            self.applications |= commit.applications
             if self._application in commit.applications:
                 self._seen = at - 1
                 return

@@ -91,7 +91,8 @@ class DeltaOutlet:
 
     def _claim(self) -> None:
         table = self._load()
-        record = self._rules.claim(None if table is None else self._record.read(table))
+        held = None if table is None else self._record.read(table)
+        record = self._rules.claim(held)
         properties = self._record.properties(record)
         if table is None:
             check_vacant(self._folder)
@@ -106,6 +107,9 @@ class DeltaOutlet:
         else:
             check_fits(table, self._target, self._fields, self._refused)
             self._history.begin(table.version())
+            if held is None and not self._target.key:  # with a key, rows that come again replace themselves
+                outputs = self._record.outputs(table, self._history.applications)
+                self._rules.warn_of_namesakes(f"the table {self._target.uri}", outputs)
             self._look(table)
             self._writer.note(table, properties)
 

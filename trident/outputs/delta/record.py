@@ -6,7 +6,7 @@ at once, one gets an error. The other parts of the record are numbers of further
 stay in checkpoints, unlike the operations of versions, which are cleaned up with the log.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import Any
 
@@ -16,13 +16,15 @@ from trident.files.delta_numbers import NUMBER_BYTES, PIECES, pieces_of, text_of
 from trident.outputs.writer_record import WriterRecord
 
 _FORMAT = 1
+_PREFIX = "trident/"
+"""The beginning of an output's application. The name of the output follows: "topology/output"."""
 
 
 class DeltaRecord:
     """Reads and writes the record of one output."""
 
     def __init__(self, output: str, step: str, module: Any) -> None:
-        self.application = f"trident/{output}"
+        self.application = f"{_PREFIX}{output}"
         self._step, self._module = step, module
         self._held: tuple[int, WriterRecord] | None = None
         """The record that was read last, with its mark."""
@@ -47,6 +49,11 @@ class DeltaRecord:
             lease = Lease(epoch, self._text(table, "token"))
             self._held = mark, WriterRecord(txid, _digits(digest), self._text(table, "log"), lease)
         return self._held[1]
+
+    def outputs(self, table: Any, applications: Iterable[str]) -> dict[str, int]:
+        """Return the last batch of each output among these applications, of any topology, by "topology/output"."""
+        names = {name for name in applications if name.startswith(_PREFIX) and ":" not in name}
+        return {name.removeprefix(_PREFIX): int(table.transaction_version(name) or 0) for name in names}
 
     def properties(self, record: WriterRecord) -> Any:
         """Return the properties of the version that writes a record."""

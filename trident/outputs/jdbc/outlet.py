@@ -91,7 +91,8 @@ class JdbcOutlet:
         self._record.prepare(connection)
         held = self._record.read(connection, self._table)
         if held is None and not self._target.key:  # with a key, rows that come again replace themselves
-            self._record.warn_of_namesakes(connection, self._table)
+            outputs = self._record.outputs(connection, self._table)
+            self._rules.warn_of_namesakes(f"the table {self._table.name}", outputs)
         self._record.write(connection, self._rules.claim(held), self._table)
 
     def _look_up(self, connection: Any) -> Table:

@@ -69,22 +69,10 @@ class JdbcRecord:
         self._check_target(*_target_from(target), table, txid)
         return WriterRecord(txid, digest, log, Lease(epoch, token))
 
-    def warn_of_namesakes(self, connection: Any, table: Table) -> None:
-        """Warn if an output of this name, of another topology, has written into the table.
-
-        The topology may be that one under another name: then its rows come a second time.
-        """
-        query = f"select output, txid from {self.table} where target = %s and txid > 0 order by output"
-        name = self._output.partition("/")[2]
-        for output, txid in connection.execute(query, (f"{table.name}{_OID}{table.oid}",)).fetchall():
-            topology, _, other = output.partition("/")
-            if other == name:
-                _log.warning(
-                    "%s: the table %s has the rows of output %r of topology %r up to its batch %d. If this is the same "
-                    "topology under another name, its rows come a second time: start it under its former name, or "
-                    "empty the table",
-                    self._step, table.name, name, topology, txid,
-                )  # fmt: skip
+    def outputs(self, connection: Any, table: Table) -> dict[str, int]:
+        """Return the last batch of each output into the table, of any topology, by "topology/output"."""
+        query = f"select output, txid from {self.table} where target = %s"
+        return dict(connection.execute(query, (f"{table.name}{_OID}{table.oid}",)).fetchall())
 
     def _check_target(self, name: str, oid: int | None, table: Table, txid: int) -> None:
         """Raise OutputConflictError for another table, and warn of one that was recreated since batch `txid`."""
