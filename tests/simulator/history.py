@@ -104,6 +104,8 @@ class History:
         """Those of them without which a batch was frozen."""
         self.begins = 0
         """The last txid of the savepoint with which this history begins: no power loss makes its batches wait."""
+        self.restored = 0
+        """The txid of the empty batch with which a restored topology continues; 0 for any other."""
         self.forgot = False
         """Whether an older copy of the log was put back."""
         self.dropped = 0
@@ -127,6 +129,17 @@ class History:
             if line.name in names and line.name not in self.states:
                 self.states[line.name] = State.begun(line, _feeding(shape, line.name), self._frozen)
 
+    def restored_at(self, txid: int) -> None:
+        """The topology has gone back to the savepoint with which this history begins, by an empty batch."""
+        self.restored = self.begins = txid
+        for state in self.states.values():
+            state.after[txid] = [state.now]
+
+    @property
+    def last(self) -> int:
+        """The txid of the last batch of a program that stays what it is."""
+        return max(self.restored, len(self.batches) and max(txid for _, txid in self.batches))
+
     @property
     def _frozen(self) -> int:
         return max((txid for _, txid in self.batches), default=0)
@@ -135,7 +148,7 @@ class History:
         """A batch of this time is frozen."""
         if (group, txid) in self.batches:
             raise Wrong(f"batch {txid} of group {group!r} froze twice")
-        last = max((at for name, at in self.batches if name == group), default=txid - 1)
+        last = max([*(at for name, at in self.batches if name == group), self.restored]) or txid - 1
         if txid != last + 1:
             raise Wrong(f"batch {txid} of group {group!r} froze after batch {last}")
         for token, rows in given.items():
@@ -245,7 +258,7 @@ class History:
 
     def succeeded(self, group: Any, txid: int) -> None:
         """Spouts hear that a batch is committed. Its log may have been replaced by an older copy since."""
-        last = max((at for name, at in self.batches if name == group), default=txid)
+        last = max([*(at for name, at in self.batches if name == group), self.restored]) or txid
         if txid > last and not self.forgot:
             raise Wrong(f"the spouts of group {group!r} hear success({txid}), and batch {last} is the last that froze")
 
@@ -334,7 +347,7 @@ class History:
     @property
     def timed(self) -> list[Batch]:
         """The batches of a program that stays what it is, with their times."""
-        return [Batch.of(batch.given, batch.time) for batch in self.batches.values()]
+        return [Batch.of(batch.given, txid, batch.time) for (_, txid), batch in self.batches.items()]
 
     @property
     def waiting(self) -> list[tuple[Any, int]]:

@@ -56,12 +56,13 @@ from trident_state.keys import encode_keys
 class Batch(dict[str, list[Row]]):
     """The tuples of each stream, in their order. `time`: that of the batch, in seconds since 1970."""
 
+    txid: int
     time: float
 
     @classmethod
-    def of(cls, given: Mapping[str, list[Row]], time: float) -> "Batch":
+    def of(cls, given: Mapping[str, list[Row]], txid: int, time: float) -> "Batch":
         batch = cls(given)
-        batch.time = time
+        batch.txid, batch.time = txid, time
         return batch
 
 
@@ -139,7 +140,8 @@ def _of_waiting(expected: Waiting, found: Mapping[Any, Any]) -> str:
 
 def _words(history: list[Batch], more: tuple[str, ...]) -> dict[str, Held | Waiting]:
     counts, sums, totals, seen = Counter[str](), Counter[str](), Counter[str](), dict[str, int]()
-    for txid, batch in enumerate(history, 1):
+    for batch in history:
+        txid = batch.txid
         rows = [row for rows in batch.values() for row in rows]
         before = dict(counts)
         for word, seq in rows:
@@ -371,7 +373,8 @@ def _joined(
     late: dict[str, list[tuple[str, int]]] = {NUMBERS: [], OTHERS: []}
     marks: dict[str, datetime | None] = {NUMBERS: None, OTHERS: None}
     low: datetime | None = None
-    for txid, batch in enumerate(history, 1):
+    for batch in history:
+        txid = batch.txid
         for stream, rows in batch.items():
             for word, seq in rows:
                 at = time_of(seq)
@@ -567,7 +570,8 @@ def _early(history: list[Batch]) -> dict[str, Held | Waiting]:
     slides, chains = defaultdict[Any, list[int]](list), defaultdict[Any, list[Any]](list)
     panes = defaultdict[Any, list[Any]](list)
     done, pool = dict[Any, Any](), list[tuple[str, datetime, int]]()
-    for txid, batch in enumerate(history, 1):
+    for batch in history:
+        txid = batch.txid
         before, mark = mark, _onward(mark, batch[NUMBERS])
         for word, seq in batch[NUMBERS]:
             at, check = onward(seq), checksum(seq)

@@ -24,7 +24,7 @@ from tests.simulator.places import placed
 from tests.simulator.saved_files import SavedFiles, read, written
 from tests.simulator.scheduler import Pool, Process
 from tests.simulator.side_disks import in_memory, removed
-from trident.access import forking, removal
+from trident.access import forking, removal, restoring
 from trident.base import crash_points, waiting
 from trident.base.types import arrow_schema
 from trident.batches import attempt_runs, attempts, group_run, slots, sources
@@ -404,6 +404,7 @@ def _all() -> list[tuple[Any, str, Any]]:
         (state_copies, "write_frozen", written),
         (savepoint, "read_whole", read),
         (forking, "check_own_folder", lambda settings, uuid: None),  # there is no folder
+        (restoring, "check_own_folder", lambda settings, uuid: None),
         (slots, "shutil", SimpleNamespace(rmtree=lambda path, ignore_errors: None)),  # nobody writes there
         (key_index, "heads_of", remembered(key_index.heads_of, content)),
         (key_index, "_short", remembered(lambda heads: kept(_short_keys(heads)), bytes)),

@@ -113,7 +113,7 @@ class Reads:
         if txid < floor:
             raise Wrong(f"{driver.name} read as of txid {txid} after a read as of {floor}")
         driver.read = max(driver.read, txid)
-        if (world.group, txid) not in world.history.batches and txid:
+        if (world.group, txid) not in world.history.batches and txid not in (0, world.history.restored):
             if world.history.forgot:
                 return
             raise Wrong(f"{driver.name} read as of txid {txid}, frozen are {[*world.history.batches]}")

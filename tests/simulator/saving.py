@@ -1,8 +1,9 @@
-"""Savepoints of a run, and the fork that is made of one.
+"""Savepoints of a run, and the fork that is made of one, or the return to it.
 
 A savepoint is taken beside batches, faults and other drivers, and must hold what the log froze up to its txid: the
 states and the positions. When everything of the first topology is there, its life ends, and that of a fork begins at
-the savepoint: the schedule goes on with it, with faults of its own.
+the savepoint: the schedule goes on with it, with faults of its own. Or the topology itself goes back to the savepoint,
+by the library's restore, and reads the later tuples again.
 """
 
 from collections.abc import Iterable
@@ -19,8 +20,9 @@ from tests.simulator.saved_files import SavedFiles
 from tests.simulator.scheduler import Crashed, Pool, Process, Wrong
 from tests.simulator.spouts import ends_of
 from trident.access.forking import _Fork
+from trident.access.restoring import _Restore, _Streams
 from trident.base import errors
-from trident.base.crash_points import FORK_POINTS, SAVEPOINT_POINTS
+from trident.base.crash_points import FORK_POINTS, RESTORE_POINTS, SAVEPOINT_POINTS
 from trident.recovery.fork_origin import Origin
 from trident.recovery.savepoint import Savepoint, content_of_state, read_savepoint
 
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 SAVED = 0.15
 """In how many schedules a savepoint is taken."""
+RESTORED = 0.4
+"""In how many of these the topology goes back to it."""
 _NAME = "before"
 _PASSING = (errors.TridentError, TimeoutError)
 
@@ -49,6 +53,8 @@ class Saves:
         self._before: dict[Any, Any] = {}
         """The data of the first topology on the server."""
         self.forked = False
+        self.restores = Random(f"restore {seed}").random() < RESTORED
+        """Whether the topology itself goes back to the savepoint, in place of a fork."""
         self._is_made = False
         self._again()
 
@@ -88,7 +94,7 @@ class Saves:
             return
         if place in SAVEPOINT_POINTS and process.driver is not None and self._dice.random() < 0.15:
             self._sleep(process.driver)
-        if place in FORK_POINTS and self._deaths and self._dice.random() < 0.3:
+        if place in (*FORK_POINTS, *RESTORE_POINTS) and self._deaths and self._dice.random() < 0.3:
             self._deaths -= 1
             self._die(process)
 
@@ -152,8 +158,11 @@ class Saves:
 
     @property
     def waits(self) -> bool:
-        """Whether the fork is not even begun, so that a start would find nothing and make a new topology."""
-        return self.forked and self._world.disk.origin is None
+        """Whether the fork is not even begun, so that a start would find nothing and make a new topology.
+
+        Or the topology is not restored yet, so that a start would go on with the former life.
+        """
+        return self.forked and (not self._is_made if self.restores else self._world.disk.origin is None)
 
     @property
     def ready(self) -> bool:
@@ -161,12 +170,15 @@ class Saves:
         return self._saved is not None and not self.forked
 
     def fork(self) -> None:
-        """End the life of the first topology, and begin that of the fork."""
+        """End the life of the first topology, and begin that of the fork, or another one of its own."""
         world = self._world
         assert self._history is not None
         self.forked = True
         self._first, self._before = world.history, self._of_first()
-        world.begin_fork(self._history, LogDisk(uuid="fork"))
+        if self.restores:
+            world.begin_again(self._history)
+        else:
+            world.begin_fork(self._history, LogDisk(uuid="fork"))
         self._make()
 
     def _make(self) -> None:
@@ -197,8 +209,14 @@ class Saves:
         origin = Origin(saved.id, saved.name, saved.topology, False, saved.outputs)
         log: Any = FakeLog(world.disk, world.scheduler, lambda what: None)
         place: Any = SavedFiles()
+        settings = replace(world.settings, uuid=log.uuid)
         try:
-            _Fork(saved, place, origin, replace(world.settings, uuid=log.uuid), log, ()).make()
+            if self.restores:
+                _Restore(saved, place, _Streams(saved, (), ()), settings, log).make(force=True)
+                world.history.restored_at(world.disk.groups[world.group].committed)
+                world.result.faults["restored"] += 1
+            else:
+                _Fork(saved, place, origin, settings, log, ()).make()
         except Crashed:
             raise
         except errors.SavepointError as error:
@@ -216,7 +234,7 @@ class Saves:
 
     def check_first(self) -> None:
         """The fork has not touched the data of the first topology. Raises Wrong."""
-        if self.forked and not self._world.lost_writes and self._of_first() != self._before:
+        if self.forked and not self.restores and not self._world.lost_writes and self._of_first() != self._before:
             raise Wrong("the fork has changed the states of the first topology")
 
     def _of_first(self) -> dict[Any, Any]:

@@ -69,10 +69,14 @@ class Staying(World):
 
     def begin_fork(self, history: History, disk: LogDisk) -> None:
         """The first topology has ended: from here on, everything is the fork's."""
-        self.disk, self.history, self.answers = disk, history, {}
-        self.lives += 1
-        self.setting.topology = "fork"
+        self.disk, self.setting.topology = disk, "fork"
         self.settings = replace(self.settings, name="fork")
+        self.begin_again(history)
+
+    def begin_again(self, history: History) -> None:
+        """Everything of a life of the topology is there, and another life begins with this history."""
+        self.history, self.answers = history, {}
+        self.lives += 1
         self.lost_writes, self.files_lost = 0, False
         self._finished_at, self._satisfied = None, None
         weights = {kind: stays for kind, (stays, _) in WEIGHTS.items() if kind != "log copied"}
@@ -152,8 +156,8 @@ class Staying(World):
         if self.saves is not None:
             self.saves.check_first()
         for state in [state for state, home in self.setting.homes.items() if home == "delta"]:
-            check_table(self.bucket, f"sim://states/{self.setting.topology}/{state}", len(self.history.batches))
-        last = str(len(self.history.batches)).encode()
+            check_table(self.bucket, f"sim://states/{self.setting.topology}/{state}", self.history.last)
+        last = str(self.history.last).encode()
         for state in [state for state, home in self.setting.homes.items() if home == "redis"]:
             ours = tuple(f"p:{{{self.setting.topology}/{state}{end}".encode() for end in ("}", "/"))
             own = {name: h for name, h in self.server.data.items() if name.startswith(ours)}
