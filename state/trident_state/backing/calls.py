@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from trident.base.callsite import site_of
 from trident.base.errors import StateError, StateUnavailableError, TridentError, UserFunctionError
 from trident.base.forked_child import free_in_child, held_at_fork, in_child, leave_to_parent
+from trident.base.offered import offers
 from trident.base.rows_of_users import all_rows
 from trident.base.short_texts import raised
 from trident_state.backing.protocol import META, BackingMap, FencedBackingMap, ListedBackingMap, SortedBackingMap
@@ -33,12 +34,12 @@ class MapCalls:
     @property
     def fenced(self) -> bool:
         """Return whether the map has a conditional put, as a FencedBackingMap has."""
-        return isinstance(self._made_map(), FencedBackingMap)
+        return offers(self._made_map(), FencedBackingMap)
 
     @property
     def listed(self) -> bool:
         """Return whether the map can list and remove its keys."""
-        return isinstance(self._made_map(), ListedBackingMap)
+        return offers(self._made_map(), ListedBackingMap)
 
     def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Return the value that is stored under each key; None if nothing is stored."""
@@ -64,14 +65,14 @@ class MapCalls:
         A map with a conditional put stores all values in one step, and only if the meta entry has the value `expected`;
         any other map always stores them. The caller passes at most `most` keys.
         """
-        user_map = self._made_map()
-        if not isinstance(user_map, FencedBackingMap):  # the map has no conditional put
-            self._call(user_map.multiPut, keys, values)
-            return True
-        done = self._call(user_map.multiPutIf, keys, values, META, expected)
-        if not isinstance(done, bool):
-            raise self._error("multiPutIf", f"returned {_describe(done)}; expected True or False")
-        return done
+        user_map: Any = self._made_map()
+        if offers(user_map, FencedBackingMap):
+            done = self._call(user_map.multiPutIf, keys, values, META, expected)
+            if not isinstance(done, bool):
+                raise self._error("multiPutIf", f"returned {_describe(done)}; expected True or False")
+            return done
+        self._call(user_map.multiPut, keys, values)
+        return True
 
     @property
     def checks_keys(self) -> bool:
@@ -105,7 +106,7 @@ class MapCalls:
     @property
     def is_sorted(self) -> bool:
         """Return whether the map can list the keys between two keys."""
-        return isinstance(self._made_map(), SortedBackingMap)
+        return offers(self._made_map(), SortedBackingMap)
 
     def keys_between(self, low: bytes, high: bytes, most: int | None) -> list[bytes]:
         """Return the keys from `low` up to but not including `high`, in the order of their bytes: the first `most`."""
@@ -139,16 +140,17 @@ class MapCalls:
         """Return the map. The first call creates it."""
         if self._map is None:
             made = self._call(self._make)
-            if not isinstance(made, BackingMap):
+            if not offers(made, BackingMap):
                 raise self._error(
                     "the function that makes the map", f"returned {_describe(made)}, which has no multiGet and multiPut"
                 )
             self._map = made
         return self._map
 
-    def _listed_map(self) -> ListedBackingMap:
-        user_map = self._made_map()
-        if not isinstance(user_map, ListedBackingMap):
+    def _listed_map(self) -> Any:
+        """Return the map, which is a ListedBackingMap."""
+        user_map: Any = self._made_map()
+        if not offers(user_map, ListedBackingMap):
             raise StateError(
                 f"{self._where}: this state cannot be listed or dropped, because its map, {site_of(user_map)}, lacks "
                 f"keys() or multiRemove(keys). Add both methods; or, to drop the state, empty the map's store by hand"

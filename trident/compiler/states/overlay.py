@@ -14,6 +14,7 @@ from pyarrow import types as kinds
 
 from trident.base.errors import StateClosedError, StateKeyError, StateValueError
 from trident.base.names import did_you_mean
+from trident.base.offered import offers
 from trident.base.values import NotAccepted, are_exact, to_python, type_name
 from trident.compiler.columns.columns import Column, Columns, concat
 from trident.compiler.columns.function_errors import Where, reason, short, typed
@@ -109,7 +110,7 @@ class Overlay:
             )
         new_values = []
         for number, updater in zip(self._numbers(keys, read=True), updaters, strict=True):
-            function = updater.update if isinstance(updater, ValueUpdater) else updater
+            function: Any = updater.update if offers(updater, ValueUpdater) else updater  # type: ignore[union-attr]
             (value,) = self._checked([function(self._fresh(self._values[number]))], verb)
             self._values[number] = value
             self._written[number] = None
