@@ -4,6 +4,7 @@ import inspect
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -14,11 +15,13 @@ import pytest
 
 import trident.testing
 from trident.base.attempt import TransactionAttempt
+from trident.base.errors import SnapshotMovedError
 from trident.base.types import parse_schema
 from trident.state import BackingMapState, StateKind
 from trident.testing import FactoryStorage, SpoutContract, StoreContract, TestSource
 from trident.testing.contracts.spout_calls import Step, walk
 from trident.testing.contracts.stores import Setting
+from trident.testing.contracts.stores.reading import read_while_committing
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import SpoutExecutor, SpoutKind
@@ -364,3 +367,39 @@ def test_only_the_contracts_and_engines_need_pytest() -> None:
 def test_without_pytest_a_contract_says_what_to_install() -> None:
     program = "import sys; sys.modules['pytest'] = None; from trident.testing import StoreContract"
     assert "pytest is not installed: pip install 'trident-pyspark[testing]'" in ran(program)
+
+
+class SlowStore:
+    """A store with a clock of its own: each commit takes five seconds, and a read takes as long as a commit."""
+
+    def __init__(self, reads: bool) -> None:
+        self.now, self.reads, self.last_read = 0.0, reads, 0
+
+    def commit(self, txid: int) -> None:
+        self.now += 5
+        while self.reads and self.last_read < txid - 1:
+            time.sleep(0.001)
+
+    def read(self, reader: int, committed: int) -> str:
+        if not self.reads or committed == self.last_read:
+            raise SnapshotMovedError("two commits have overtaken the read")
+        self.last_read = committed
+        return ""
+
+    def race(self) -> None:
+        read_while_committing(
+            1, self.read, self.commit, after=0, least=3, passing=(SnapshotMovedError,), clock=lambda: self.now
+        )
+
+
+def test_a_slow_store_has_the_time_that_its_reads_take() -> None:
+    store = SlowStore(reads=True)
+    store.race()
+    assert store.now > 100
+
+
+def test_a_reader_that_finishes_no_read_is_named() -> None:
+    with pytest.raises(
+        AssertionError, match="a reader finished 0 reads beside 7 commits, and no further one within 30"
+    ):
+        SlowStore(reads=False).race()

@@ -335,7 +335,7 @@ class SpoutContract:
     ) -> None:
         spout = as_spout(make_spout())
         if spout.kind is not SpoutKind.TRANSACTIONAL:
-            pytest.skip(f"a {spout.kind.value} spout does not guarantee it")
+            pytest.skip(f"it is not guaranteed for the kind {spout.kind.value}")
         for step in reversed(expected):
             with closing(as_spout(make_spout()).open()) as executor:
                 again = rows_in(executor, TransactionAttempt(step.txid, 1, 2), step.plan)
