@@ -224,7 +224,7 @@ class Dated(Protocol):
     def last_written(self, time: float) -> int | None:
         """Return the last txid that was written at or before a time (seconds since 1970).
 
-        Return None if that is before the first txid that is kept.
+        Return -1 if every txid that is kept was written later, and None if the times are not known.
         """
         ...
 

@@ -12,7 +12,7 @@ from tests.support.server import RedisServer
 from trident import openState, openTopology
 from trident.errors import StateError, TxidNotKeptError
 from trident.reads.moments import Moment, txid_at
-from trident.state import DeltaMapState, MemoryMapState, RedisMapState
+from trident.state import DeltaMapState, MemoryMapState, RedisMapState, SqliteMapState
 
 MICROSECOND = timedelta(microseconds=1)
 
@@ -71,8 +71,21 @@ def test_a_delta_state_knows_times_without_a_log(tmp_path: Path) -> None:
         for txid in (1, 2, 7, 8, 9, 16, 19, 20):
             found = outside.asOf(committed(fed, txid) + MICROSECOND)
             assert (found.asOfTxid, found["dog"]) == (txid, txid)
-        with pytest.raises(TxidNotKeptError, match="no log says when batches were committed; .* the txids 0 to 20"):
+        with pytest.raises(
+            TxidNotKeptError, match="is before the batches that are kept; .* the txids 0 to 20"
+        ) as error:
             dict(outside.asOf("2020-01-01"))
+        assert "log" not in str(error.value), "the store itself knows the times"
+
+
+def test_a_state_that_knows_no_times_needs_the_log(tmp_path: Path) -> None:
+    state = SqliteMapState.opaque(tmp_path / "states.db")
+    with (
+        fed_slowly(state, tmp_path, 2).running,
+        openState("wc", "counts", factory=state) as outside,
+        pytest.raises(TxidNotKeptError, match="no log says when batches were committed; .* openTopology"),
+    ):
+        dict(outside.asOf("2020-01-01"))
 
 
 def test_batches_that_the_log_has_forgotten_have_the_times_of_the_state(

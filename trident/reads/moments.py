@@ -83,11 +83,11 @@ def txid_at(source: ReadSource, state: str, moment: Moment) -> int:
     if written is not None and min(written, timed - 1) in kept:
         return min(written, timed - 1)
     first = f", the first of which was committed at {_shown(times.of(timed))}" if timed in kept else ""
-    if first:
+    if first or written is not None:
         why, way = "is before the batches that are kept", ""
     else:
         why = "is given, and no log says when batches were committed"
-        way = ". Open the state with the topology's checkpointLocation or log if it was opened without"
+        way = ". The topology's log has the times; openTopology(...) reads it, given its checkpointLocation or log"
     raise TxidNotKeptError(
         f"state {state!r}: {moment.text} {why}; the state can be read as of the txids {kept[0]} to {kept[-1]}{first}"
         f"{way}",

@@ -376,9 +376,10 @@ class DeltaStore:
     def last_written(self, time: float) -> int | None:
         """Return the last txid that was written at or before a time; see `trident_state.store.Dated`."""
         version = self._last()
-        return (
-            None if version is None else self._reads.past.txid_at(version.files, round(1000 * time), version.kept_since)
-        )
+        if version is None:
+            return None
+        txid = self._reads.past.txid_at(version.files, round(1000 * time), version.kept_since)
+        return -1 if txid is None else txid
 
     def at(self, txid: int) -> PastReads:
         """Return the state as of a txid that is kept."""
