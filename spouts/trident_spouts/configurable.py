@@ -5,6 +5,8 @@ import inspect
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+from trident.base.option_names import known_options
+
 _C = TypeVar("_C", bound=type)
 
 _CALL = "_call"
@@ -13,9 +15,10 @@ _CALL = "_call"
 def configurable(spout: _C) -> _C:
     """Let the spouts of a class remember the call that made them, so that `with_options` can repeat it.
 
-    The call must be repeatable: no argument may be an iterator that the call consumes.
+    Arguments that do not fit are refused as `known_options` says. The call must be repeatable: no argument may be an
+    iterator that the call consumes.
     """
-    init = spout.__init__  # type: ignore[misc]  # of a class, not of an object
+    init = known_options({})(spout.__init__)  # type: ignore[misc]  # of a class, not of an object
     signature = inspect.signature(init)
 
     @functools.wraps(init)

@@ -13,6 +13,7 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.clock import SystemClock
 from trident.base.durations import Duration, read_limit
 from trident.base.errors import FeedTimeoutError, SpoutError
+from trident.base.option_names import known_options
 from trident.base.types import ddl
 from trident_spouts.budget import NO_LIMIT, Budget
 from trident_spouts.emission import ArrowEmission
@@ -53,6 +54,7 @@ class FeederBatchSpout:
     kind = SpoutKind.NON_TRANSACTIONAL
     forkable = True
 
+    @known_options({})
     def __init__(self, fields: str | StructType) -> None:
         self.schema = read_schema(fields)
         self._batches = _FedBatches()

@@ -9,6 +9,7 @@ from pyspark.sql.types import StructType
 from trident.base.attempt import TransactionAttempt
 from trident.base.described import keep
 from trident.base.errors import SpoutContractError
+from trident.base.option_names import known_options
 from trident.base.rows_of_users import checked_rows
 from trident.base.types import ddl
 from trident_spouts.budget import NO_LIMIT, Budget
@@ -64,6 +65,7 @@ expected string, got 5 (int)
     kind = SpoutKind.TRANSACTIONAL
     forkable = True
 
+    @known_options({})
     def __init__(self, fields: str | StructType, batches: Iterable[RowsLike], cycle: bool = False) -> None:
         schema = read_schema(fields)
         if isinstance(batches, str | bytes | dict) or is_table(batches) or not isinstance(batches, Iterable):

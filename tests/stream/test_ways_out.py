@@ -1,5 +1,6 @@
 """Messages that say the way out: options of others, names with blanks, nulls, functions of PySpark, other programs."""
 
+import inspect
 import logging
 import traceback
 from collections.abc import Callable
@@ -9,6 +10,9 @@ from typing import Any
 import pytest
 from pyspark.sql import functions as F
 
+import trident
+import trident.spouts
+import trident.state
 from trident import Count, SlidingEventTimeWindow, TridentTopology, TumblingCountWindow, TumblingEventTimeWindow
 from trident.base.errors import (
     ArgumentsError,
@@ -18,6 +22,7 @@ from trident.base.errors import (
     TypeDeclarationError,
 )
 from trident.base.types import parse_schema
+from trident.operations.aggregates.base import BuiltinAggregator
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState, PostgresMapState, RedisMapState, SqliteMapState
 from trident.testing.local import start_local
@@ -48,6 +53,34 @@ def test_an_option_that_there_is_not_is_told_with_the_one_that_was_meant(call: C
         call()
     assert isinstance(refused.value, TypeError)
     assert says in str(refused.value)
+
+
+def listed(module: Any) -> list[Any]:
+    return [getattr(module, name) for name in module.__all__]
+
+
+def made() -> list[Any]:
+    """Return the ways to make each spout, state, window and aggregator of the library."""
+    spouts = [each for each in listed(trident.spouts) if isinstance(each, type) and each.__name__.endswith("Spout")]
+    classes = [each for each in listed(trident) if isinstance(each, type)]
+    return [
+        *(each for each in spouts if not inspect.isabstract(each) and not getattr(each, "_is_protocol", False)),
+        *(each for each in classes if issubclass(each, BuiltinAggregator) or each.__name__.endswith("Window")),
+        *(each.opaque for each in listed(trident.state) if hasattr(each, "opaque")),
+    ]
+
+
+@pytest.mark.parametrize("make", made(), ids=lambda make: make.__qualname__)
+def test_arguments_that_do_not_fit_are_refused_with_those_that_do(make: Any) -> None:
+    with pytest.raises(ArgumentsError, match=r"there is no option 'pages'; it takes \w+"):
+        make(pages=3)
+    parameters = inspect.signature(make).parameters.values()
+    if all(each.kind is not each.VAR_POSITIONAL for each in parameters):
+        with pytest.raises(ArgumentsError, match=r"has no name: .*; it takes \w+"):
+            make(*range(20))
+    if any(each.default is each.empty and each.kind is each.POSITIONAL_OR_KEYWORD for each in parameters):
+        with pytest.raises(ArgumentsError, match=r"an argument is missing: .*; it takes \w+"):
+            make()
 
 
 @pytest.mark.parametrize(

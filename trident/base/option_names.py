@@ -1,8 +1,8 @@
-"""The error for an option that a spout, a state or a window does not have, with the option that was meant."""
+"""The error for arguments that a spout, a state, a window or an aggregator does not take, with those that it takes."""
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, get_args
 
 from trident.base.errors import ArgumentsError
@@ -12,16 +12,23 @@ from trident.base.short_texts import brief
 _Call = TypeVar("_Call", bound=Callable[..., Any])
 _Class = TypeVar("_Class", bound=type)
 
+_CHECKED = "_checks_arguments"
+_MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
 
 def known_options(elsewhere: Mapping[str, str]) -> Callable[[_Call], _Call]:
     """Return a decorator of a method: an unknown keyword raises an ArgumentsError that names the intended one.
 
-    `elsewhere` maps the names that others use to the method's own, or to a sentence that names the replacement, in
-    which ``{value}`` stands for the value that came.
+    So do a missing argument, and one without a name that needs it. `elsewhere` maps the names that others use to the
+    method's own, or to a sentence that names the replacement, in which ``{value}`` stands for the value that came. A
+    method that is decorated already stays as it is.
     """
 
     def decorate(call: _Call) -> _Call:
+        if hasattr(call, _CHECKED):
+            return call
         known = list(_options(call))
+        parameters = list(inspect.signature(call).parameters.values())[1:]
 
         @functools.wraps(call)
         def checked(owner: Any, *args: Any, **options: Any) -> Any:
@@ -30,8 +37,11 @@ def known_options(elsewhere: Mapping[str, str]) -> Callable[[_Call], _Call]:
                 if name not in known:
                     hint = _hint(name, known).replace("{value}", brief(options[name]))
                     raise ArgumentsError(f"{_called(owner, call)}: there is no option {name!r}{hint}")
+            if problem := _misfit(parameters, args, options):
+                raise ArgumentsError(f"{_called(owner, call)}: {problem}; it takes {', '.join(known) or 'none'}")
             return call(owner, *args, **options)
 
+        setattr(checked, _CHECKED, True)
         return checked  # type: ignore[return-value]
 
     def _hint(name: str, known: list[str]) -> str:
@@ -66,6 +76,18 @@ def known_options_of(elsewhere: Mapping[str, str], *methods: str) -> Callable[[_
         return owner
 
     return decorate
+
+
+def _misfit(parameters: Sequence[inspect.Parameter], args: Sequence[object], options: Mapping[str, object]) -> str:
+    """Return why a call does not fit the parameters of its method; "" if it fits, or if a keyword is the problem."""
+    placed = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
+    if len(args) > len(placed) and all(each.kind is not each.VAR_POSITIONAL for each in parameters):
+        rule = f"only {', '.join(placed)} may come without a name" if placed else "write each argument with its name"
+        return f"argument {len(placed) + 1}, {brief(args[len(placed)])}, has no name: {rule}"
+    given = {*placed[: len(args)], *options}
+    required = [each for each in parameters if each.default is each.empty and each.kind not in _MANY]
+    missing = [each.name for each in required if each.name not in given]
+    return f"an argument is missing: {', '.join(missing)}" if missing else ""
 
 
 def _options(call: Callable[..., Any]) -> Iterator[str]:

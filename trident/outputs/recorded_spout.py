@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import DataLossError, SourceUnreadableError, SpoutContractError
+from trident.base.option_names import known_options
 from trident.base.paths import local_path
 from trident.base.types import parse_schema
 from trident.compiler.row_order import in_order
@@ -75,6 +76,7 @@ class RecordedSpout:
     kind = SpoutKind.TRANSACTIONAL
     forkable = True
 
+    @known_options({})
     def __init__(self, path: str | Path) -> None:
         object.__setattr__(self, "path", local_path("RecordedSpout: path", path))
 

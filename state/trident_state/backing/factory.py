@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, TypedDict, Unpack
 
 from trident.base.names import brief
+from trident.base.option_names import known_options_of
 from trident_state.backing.protocol import BackingMap
 from trident_state.backing.store import BackingStore
 from trident_state.records.forms import ValueForm
@@ -24,6 +25,7 @@ class BackingOptions(TypedDict, total=False):
     most: int
 
 
+@known_options_of({}, "opaque", "transactional", "nonTransactional")
 @dataclass(frozen=True, repr=False)
 class BackingMapState:
     """A state in your map from bytes to bytes (`BackingMap`).

@@ -9,12 +9,14 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import types as spark
 
+from trident.base.option_names import known_fields
 from trident.operations.aggregates.base import NUMERIC, OneFieldAggregator, added, negated, one_field
 from trident.operations.aggregates.column_sums import group_sums, row_sums
 from trident.operations.aggregates.sum import Sum
 from trident.operations.aggregators import Native
 
 
+@known_fields({})
 @dataclass(frozen=True)
 class Average(OneFieldAggregator):
     """The mean of one numeric field, a double. Nulls are skipped; if there is no other value, the mean is null.

@@ -7,10 +7,12 @@ from typing import Any, ClassVar
 import pyarrow as pa
 from pyspark.sql import types as spark
 
+from trident.base.option_names import known_fields
 from trident.operations.aggregates.base import ORDERED, OneFieldAggregator, one_field
 from trident.operations.aggregates.element_lists import Elements, one_of_equals
 
 
+@known_fields({})
 @dataclass(frozen=True)
 class CollectSet(OneFieldAggregator):
     """The distinct values of one field, an array in ascending order. Nulls are skipped.

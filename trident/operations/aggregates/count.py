@@ -7,11 +7,13 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import types as spark
 
+from trident.base.option_names import known_fields
 from trident.operations.aggregates.base import BuiltinAggregator
 from trident.operations.aggregates.column_sums import row_sums
 from trident.operations.aggregators import Native
 
 
+@known_fields({})
 @dataclass(frozen=True)
 class Count(BuiltinAggregator):
     """The number of tuples, nulls included, as a bigint.

@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyarrow import types as kinds
 from pyspark.sql import types as spark
 
+from trident.base.option_names import known_fields
 from trident.base.spark_order import Order, chosen, exceeds
 from trident.operations.aggregates.base import ORDERED, OneFieldAggregator, one_field
 from trident.operations.aggregates.column_sums import by_group
@@ -54,6 +55,7 @@ class _ExtremeAggregator(OneFieldAggregator):
         return inputs.fields[0].dataType
 
 
+@known_fields({})
 @dataclass(frozen=True)
 class Min(_ExtremeAggregator):
     """The least value of one field, of the input's type.
@@ -76,6 +78,7 @@ class Min(_ExtremeAggregator):
         return b if a != a or b < a else a
 
 
+@known_fields({})
 @dataclass(frozen=True)
 class Max(_ExtremeAggregator):
     """The greatest value of one field, of the input's type.

@@ -9,12 +9,14 @@ from pyspark.sql import types as spark
 
 from trident.base.errors import TopologyError
 from trident.base.names import FieldsLike, did_you_mean, field_names
+from trident.base.option_names import known_fields
 from trident.base.spark_order import Key, chosen, exceeds, rank_of, ranked
 from trident.base.types import ddl, type_ddl
 from trident.operations.aggregates.base import ORDERED, BuiltinAggregator
 from trident.operations.aggregates.ordered import POSITION, is_before, mask_of, nullable_fields
 
 
+@known_fields({})
 @dataclass(frozen=True)
 class Latest(BuiltinAggregator):
     """The tuple that is last by a field, whole, as a struct of the input fields: ``aggregate(Latest("at"), "last")``.

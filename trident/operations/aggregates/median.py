@@ -9,10 +9,12 @@ import pyarrow as pa
 from pyspark.sql import types as spark
 
 from trident.base.checks import check_whole_number
+from trident.base.option_names import known_fields
 from trident.operations.aggregates.base import NUMERIC, OneFieldAggregator, one_field
 from trident.operations.aggregates.element_lists import Elements, one_of_equals
 
 
+@known_fields({})
 @dataclass(frozen=True)
 class Median(OneFieldAggregator):
     """The median of one numeric field, a double, as Spark's ``median`` and ``percentile(x, 0.5)``.

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as spark
 
+from trident.base.option_names import known_fields
 from trident.operations.aggregates.base import NUMERIC, OneFieldAggregator, one_field
 
 
@@ -95,6 +96,7 @@ def _accumulators(count: Any, mean: Any, squares: Any) -> pa.Array:
     return pa.StructArray.from_arrays(arrays, names=["count", "mean", "squares"])
 
 
+@known_fields({})
 @dataclass(frozen=True)
 class Variance(MomentsAggregator):
     """The sample variance of one numeric field, a double, as Spark's ``variance`` and ``var_samp``.
@@ -113,6 +115,7 @@ class Variance(MomentsAggregator):
         return self._variance(acc)
 
 
+@known_fields({})
 @dataclass(frozen=True)
 class VarPop(Variance):
     """The variance of one numeric field over a whole population, a double, as Spark's ``var_pop``.
@@ -127,6 +130,7 @@ class VarPop(Variance):
     sample: ClassVar[bool] = False
 
 
+@known_fields({})
 @dataclass(frozen=True)
 class StdDev(MomentsAggregator):
     """The sample standard deviation of one numeric field, a double, as Spark's ``stddev`` and ``stddev_samp``.
@@ -146,6 +150,7 @@ class StdDev(MomentsAggregator):
         return None if variance is None else math.sqrt(variance)
 
 
+@known_fields({})
 @dataclass(frozen=True)
 class StdDevPop(StdDev):
     """The standard deviation of one numeric field over a whole population, a double, as Spark's ``stddev_pop``.

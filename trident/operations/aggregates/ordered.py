@@ -18,6 +18,7 @@ from pyspark.sql import types as spark
 
 from trident.base.checks import check_flag
 from trident.base.errors import TopologyError
+from trident.base.option_names import known_fields
 from trident.base.short_texts import brief
 from trident.base.spark_order import Key, chosen, exceeds, rank_of, ranked
 from trident.base.types import ddl, type_ddl
@@ -41,6 +42,7 @@ def _any_field(name: str, inputs: spark.StructType) -> str:
     )
 
 
+@known_fields({})
 @dataclass(frozen=True)
 class First(OneFieldAggregator):
     """The value that one field has in the first tuple, null included, as Spark's ``first`` and ``any_value``.
@@ -104,6 +106,7 @@ class First(OneFieldAggregator):
         return accumulator["value"].dataType  # type: ignore[index, no-any-return]
 
 
+@known_fields({})
 @dataclass(frozen=True)
 class Last(First):
     """The value that one field has in the last tuple, null included, as Spark's ``last``.
@@ -119,6 +122,7 @@ class Last(First):
     last: ClassVar[bool] = True
 
 
+@known_fields({})
 @dataclass(frozen=True)
 class CollectList(OneFieldAggregator):
     """All values of one field, an array in the order of the tuples, as Spark's ``collect_list``. Nulls are skipped.
@@ -182,6 +186,7 @@ class CollectList(OneFieldAggregator):
         return accumulator.elementType["values"].dataType  # type: ignore[attr-defined, no-any-return]
 
 
+@known_fields({})
 @dataclass(frozen=True)
 class MaxBy(BuiltinAggregator):
     """The value of one field in the tuple in which another field is greatest, as Spark's ``max_by``.
@@ -283,6 +288,7 @@ class MaxBy(BuiltinAggregator):
         return accumulator["value"].dataType  # type: ignore[index, no-any-return]
 
 
+@known_fields({})
 @dataclass(frozen=True)
 class MinBy(MaxBy):
     """The value of one field in the tuple in which another field is smallest, as Spark's ``min_by``.

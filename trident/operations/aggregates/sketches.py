@@ -19,6 +19,7 @@ from pyspark.sql import types as spark
 
 from trident.base.checks import check_flag, check_whole_number
 from trident.base.errors import TopologyError
+from trident.base.option_names import known_fields
 from trident.base.optional_packages import optional_package
 from trident.base.types import type_ddl
 from trident.base.values import to_python
@@ -27,6 +28,7 @@ from trident.operations.aggregates.element_lists import Elements
 from trident.operations.aggregates.exact_distinct import ExactDistinct
 
 
+@known_fields({})
 @dataclass(frozen=True)
 class CountDistinct(BuiltinAggregator):
     """The number of distinct values of a field, or of distinct tuples of several fields: an estimate, or exact.
@@ -171,6 +173,7 @@ class _DistinctSketch:
         return spark.BinaryType()
 
 
+@known_fields({})
 @dataclass(frozen=True, init=False)
 class Quantiles(BuiltinAggregator):
     """Estimates of the values at the given ranks of one numeric field (a KLL sketch).

@@ -8,11 +8,13 @@ import pyarrow as pa
 from pyarrow import types as kinds
 from pyspark.sql import types as spark
 
+from trident.base.option_names import known_fields
 from trident.operations.aggregates.base import INTEGRAL, NUMERIC, OneFieldAggregator, added, negated, one_field
 from trident.operations.aggregates.column_sums import group_sums, row_sums
 from trident.operations.aggregators import Native
 
 
+@known_fields({})
 @dataclass(frozen=True)
 class Sum(OneFieldAggregator):
     """The sum of one numeric field. Nulls are skipped; if there is no other value, the sum is 0.

@@ -10,6 +10,7 @@ from pyarrow import types as kinds
 from pyspark.sql import types as spark
 
 from trident.base.errors import TopologyError
+from trident.base.option_names import known_fields
 from trident.base.short_texts import brief
 from trident.base.spark_order import Key, rank_of
 from trident.base.types import ddl, type_ddl
@@ -17,6 +18,7 @@ from trident.operations.aggregates.base import ORDERED, BuiltinAggregator, check
 from trident.operations.aggregates.element_lists import Elements
 
 
+@known_fields({})
 @dataclass(frozen=True)
 class TopK(BuiltinAggregator):
     """The `k` greatest values of a field, the greatest first.
