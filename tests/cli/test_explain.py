@@ -1,5 +1,8 @@
 """``trident explain``: the text and pictures of a program's topology, and the check of its guarantees."""
 
+import sys
+from pathlib import Path
+
 import pytest
 from click.testing import CliRunner
 
@@ -49,3 +52,49 @@ def test_a_weaker_promise_ends_with_1(shape: list[str]) -> None:
 def test_wrong_calls_are_refused(arguments: list[str], code: int, message: str) -> None:
     found, output = explained(*arguments)
     assert (found, message in output) == (code, True), output
+
+
+BROKEN = """
+import json
+from trident import TridentTopology, openTopology
+
+words, pages = TridentTopology(), TridentTopology()
+
+def count_of(text):
+    return json.loads(text)["n"]
+
+def broken():
+    open("no-such-file")
+
+def misspelt():
+    words.newStream("a b c")
+
+{line}
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "message"),
+    [
+        ("n = 1", "topology", "has no 'topology'; its topologies: words, pages"),
+        ("n = 1", "word", "has no 'word'; did you mean 'words'?"),
+        ("n = 1", "broke", "has no 'broke'; did you mean 'broken'?"),
+        (
+            "n = count_of('x')",
+            "words",
+            "module 'broken_program' raised JSONDecodeError: Expecting value: line 1 column 1 (char 0) "
+            "(broken_program.py:8)",
+        ),
+        ("n = 1", "broken", "function 'broken' raised FileNotFoundError: [Errno 2] No such file or directory: "),
+        ("n = 1", "broken", "(broken_program.py:11)"),
+        ("n = 1", "misspelt", "ArgumentsError: newStream: missing a required argument: 'spout'"),
+    ],
+)
+def test_an_error_of_a_program_names_its_line(
+    line: str, name: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken_program.py").write_text(BROKEN.replace("{line}", line), encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "broken_program", raising=False)
+    code, output = explained(f"broken_program:{name}")
+    assert (code, message in output) == (1, True), output

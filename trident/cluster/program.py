@@ -3,11 +3,12 @@
 import importlib
 import os
 import sys
+import traceback
 from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
-from trident.base.errors import TopologyError
+from trident.base.errors import TopologyError, TridentError
 from trident.base.names import did_you_mean
 from trident.plan.topology_protocol import TopologyPlan
 from trident.topology import TridentTopology
@@ -34,17 +35,40 @@ def imported(program: str) -> TridentTopology:
         raise TopologyError(
             f"{program!r}: there is no module {module!r} in the working directory or among the installed packages"
         ) from None
+    except _WITHOUT_PLACE as error:
+        raise _placed(program, f"module {module!r}", error) from None
     try:
         found: Any = getattr(imported_module, attribute)
     except AttributeError:
-        near = did_you_mean(attribute, (name for name in vars(imported_module) if not name.startswith("_")))
+        names = vars(imported_module)
+        topologies = [name for name, value in names.items() if isinstance(value, TridentTopology)]
+        functions = [name for name, value in names.items() if getattr(value, "__module__", "") == module]
+        known = f"; its topologies: {', '.join(topologies)}" if topologies else ""
+        near = did_you_mean(attribute, [*topologies, *functions]) or known
         raise TopologyError(f"{program!r}: module {module!r} has no {attribute!r}{near}") from None
-    topology = found if isinstance(found, TridentTopology) else found() if callable(found) else found
+    try:
+        topology = found if isinstance(found, TridentTopology) else found() if callable(found) else found
+    except _WITHOUT_PLACE as error:
+        raise _placed(program, f"function {attribute!r}", error) from None
     if not isinstance(topology, TridentTopology):
         raise TopologyError(
             f"{program!r} is a {type(topology).__name__}, not a TridentTopology or a function that returns one"
         )
     return topology
+
+
+_WITHOUT_PLACE = (ValueError, OSError)
+"""Errors that the command line shows in one line, and that name no line of the program, as those of the library do."""
+
+
+def _placed(program: str, raising: str, error: Exception) -> Exception:
+    """Return an error with the line of the program that raised `error`; errors of the library name it themselves."""
+    if isinstance(error, TridentError):
+        return error
+    frames = [each for each in traceback.extract_tb(error.__traceback__)[1:] if "importlib" not in each.filename]
+    last = next((each for each in reversed(frames) if each.filename == frames[0].filename), None)
+    place = f" ({PurePath(last.filename).name}:{last.lineno})" if last else ""
+    return TopologyError(f"{program!r}: {raising} raised {type(error).__name__}: {error}{place}")
 
 
 def split(program: str) -> tuple[str, str]:
