@@ -47,6 +47,8 @@ def s() -> Stream:
         ("withColumnRenamed", "use rename('old', 'new'), or rename({'old': 'new', ...}) for several"),
         ("orderBy", "use applyAssembly(FirstN(n, 'field'))"),
         ("withWatermark", "use window(TumblingEventTimeWindow('1 hour', 'at', lateness='5 minutes'), ...)"),
+        ("start", "'Stream' has no verb 'start'; use topology.start(name=..., checkpointLocation=...)"),
+        ("awaitTermination", "use topology.start(name=..., checkpointLocation=...)"),
         ("writeStream", "use writeParquet(path) or foreachBatch(function), and topology.start(...)"),
         ("multiReduce", "use topology.multiReduce([s, t], ...)"),
         ("getOutputFields", "use fields"),

@@ -711,6 +711,14 @@ def test_verbs_of_another_kind_of_stream_are_pointed_out(s: Stream, counts: Trid
         _ = TridentTopology().new_stream
 
 
+@pytest.mark.parametrize("read", [lambda counts: counts["a"], list, dict])
+def test_a_state_that_is_read_in_the_program_names_the_view(s: Stream, read: Callable[[Any], object]) -> None:
+    counts = s.groupBy("n").persistentAggregate(DeclaredState(), Count(), "c")
+    with pytest.raises(TypeError, match=r"has no entries; use running\.state\('name'\) of a running topology"):
+        read(counts)
+    assert counts, "a state is not empty"
+
+
 def test_a_stream_is_neither_a_truth_value_nor_a_sequence(s: Stream) -> None:
     for each in (s, s.groupBy("n")):
         with pytest.raises(TypeError, match="has no truth value"):

@@ -11,6 +11,7 @@ _COMPUTED = "each({'new': col('n') * 2}, replace=True), or each('n', function, '
 _RESOURCES = "Spark's own confs (spark.executor.memory and the like)"
 
 STREAM = {
+    **dict.fromkeys(("awaitTermination", "execute", "run", "start"), f"topology.{_START}"),
     "agg": f"{_OVER_ALL}, aggregate({{'n': Count(), 'sum': Sum('field')}}) over each batch",
     "alias": "rename('old', 'new') for a field, name('...') for a step",
     "avg": f"{_OVER_ALL}, or aggregate('field', Average(), 'mean') over each batch",
@@ -95,6 +96,7 @@ _ASKED = "running.state('name') of a running topology, openState(...) of any, or
 
 STATE = {
     **dict.fromkeys(("get", "items", "keys", "multiGet", "query", "toArrow", "toPandas", "value", "values"), _ASKED),
+    **dict.fromkeys(("awaitTermination", "execute", "run", "start"), f"topology.{_START}"),
     "parallelismHint": "it on the stream before: a state accepts a batch from any number of partitions",
     "stateQuery": "stream.stateQuery(state, 'key', MapGet(), 'value')",
 }

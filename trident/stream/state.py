@@ -13,6 +13,8 @@ from trident.stream import names_elsewhere
 from trident.stream.base import StreamT, unknown_verb
 from trident.stream.display import Drawable
 
+_NO_ENTRIES = f"a state of a topology describes its updates, and has no entries; use {names_elsewhere.STATE['get']}"
+
 StateT = TypeVar("StateT", bound="StateBase[Any]")
 """The class of the states that verbs return."""
 
@@ -92,6 +94,12 @@ class StateBase(Drawable, Generic[StreamT]):
             self._register.add(self._label, emitted)
             self._register.emitted[node] = emitted
         return emitted
+
+    def __getitem__(self, key: object) -> NoReturn:
+        raise TypeError(_NO_ENTRIES)
+
+    def __iter__(self) -> NoReturn:
+        raise TypeError(_NO_ENTRIES)
 
     def __repr__(self) -> str:
         kind = "static" if isinstance(self._node, nodes.StaticState) else self._node.state.factory.kind.value
