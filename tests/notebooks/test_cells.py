@@ -1,5 +1,6 @@
 """Cells in a real kernel: a cell runs twice, is edited, looks at a stream, and fails."""
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -57,10 +58,22 @@ def test_an_edited_cell_replaces_what_it_defined_before_it_was_edited(kernel: Ke
 
 
 def test_a_cell_that_takes_a_name_of_another_cell_is_refused(kernel: Kernel) -> None:
-    kernel.run(WORDS, "w")
-    assert ("DuplicateNameError: words/0:newStream: a stream of this name already begins at In[") in kernel.run(
-        WORDS, "other"
-    )
+    output = 'words.foreachArrow(print, name="out")'
+    folder = 'words.writeParquet("words-of-cells", name="files")'
+    kernel.run(f"{WORDS}\n{COUNTS}\n{output}\n{folder}", "w")
+    for code, taken in (
+        (WORDS, "words/0:newStream: a stream of this name already begins at In["),
+        (COUNTS, "state 'counts' is already updated by words/"),
+        (output, "there is already an output 'out', words/"),
+        (folder.replace("files", "more"), "writes to "),
+    ):
+        error = kernel.run(code, "other")
+        assert "DuplicateNameError: " in error and taken in error
+        assert re.search(r"; to replace it, edit and run In\[\d+\], or run the cell that makes the Trident", error), (
+            error
+        )
+    error = kernel.run(f"{COUNTS.replace('counts', 'more')}\n" * 2, "twice")
+    assert "DuplicateNameError" in error and "to replace it" not in error, "it is this cell that has the name twice"
 
 
 def test_what_other_cells_built_on_a_replaced_stream_goes_with_it_and_is_named(kernel: Kernel) -> None:

@@ -30,6 +30,13 @@ class DefiningCells:
         """Return the run that defined a step; None if it was not defined in a cell."""
         return self._runs.get(node)
 
+    def way_to_replace(self, node: Node) -> str:
+        """Return the end of a message: how to replace a step that another cell defined; "" for all other steps."""
+        run, now = self._runs.get(node), current_run()
+        if run is None or now is None or run.cell == now.cell:
+            return ""
+        return f"; to replace it, edit and run {run}, or run the cell that makes the TridentTopology"
+
     def replace(self, nodes: Iterable[Node]) -> None:
         """Record that these steps were removed because a cell ran again."""
         for node in nodes:

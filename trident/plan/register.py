@@ -141,15 +141,18 @@ class Register:
         """Raise DuplicateNameError if another state of the topology has this name."""
         if name in self.states:
             first = self.states[name]
+            way = self.way_to_replace(first)
             raise step.error(
                 DuplicateNameError,
                 f"state {name!r} is already updated by {first.step} ({first.site.location}), and only one step may "
-                f"update a state; merge the streams first, or give this state another name=",
+                f"update a state; merge the streams first, or give this state another name={way}",
             )
         if name in self.statics:
-            location = self.statics[name].site.location
+            static = self.statics[name]
             raise step.error(
-                DuplicateNameError, f"state {name!r} is a static state ({location}); give this state another name="
+                DuplicateNameError,
+                f"state {name!r} is a static state ({static.site.location}); give this state another name="
+                f"{self.way_to_replace(static)}",
             )
 
     def check_free_sink(self, name: str, step: Step) -> None:
@@ -159,8 +162,12 @@ class Register:
             raise step.error(
                 DuplicateNameError,
                 f"there is already an output {name!r}, {first.step} ({first.site.location}); "
-                "give this one another name=",
+                f"give this one another name={self.way_to_replace(first)}",
             )
+
+    def way_to_replace(self, node: Node) -> str:
+        """Return the end of a message about a name that `node` has: see `DefiningCells.way_to_replace`."""
+        return self._cells.way_to_replace(node)
 
     def viewed_by(self, view: object, node: Node) -> None:
         """Record that `view`, a stream of the program, has the tuples of `node`."""

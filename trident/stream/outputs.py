@@ -193,8 +193,9 @@ class OutputVerbs(StreamBase[StreamT]):
                 if mine == theirs
                 else (f"{other.path}, and one of it and {where} is inside the other")
             )
+            way = self._register.way_to_replace(other)
             raise step.error(
-                DuplicateNameError, f"{other.step} ({other.site.location}) writes to {how}; name another path"
+                DuplicateNameError, f"{other.step} ({other.site.location}) writes to {how}; name another path{way}"
             )
 
     def _check_parquet(self, step: Step) -> None:

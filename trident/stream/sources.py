@@ -214,4 +214,6 @@ class SourceVerbs(Drawable):
     def _check_name(self, what: str, name: str, taken: dict[str, Any], step: Step) -> None:
         name_of(what, name, step)
         if name in taken:
-            raise step.error(DuplicateNameError, f"{what} of this name already begins at {taken[name].site.location}")
+            first = taken[name]
+            way = self._register.way_to_replace(first)
+            raise step.error(DuplicateNameError, f"{what} of this name already begins at {first.site.location}{way}")
