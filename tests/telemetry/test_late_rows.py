@@ -83,7 +83,7 @@ def test_each_event_counts_the_late_rows_and_tells_the_watermark(start: Start, c
             "w": {"watermark": marks[-1], "numRowsDroppedByWatermark": 2}
         }
         text, shown = text_of(running), html_of(running)
-    assert f"watermark of w {marks[-1]}, 2 late rows dropped" in text and "w.watermark" not in text
+    assert f"watermark of w {marks[-1]}, late rows: 2" in text and "w.watermark" not in text
     assert "<th>watermark</th><th>late rows</th>" in shown and "w.watermark" not in shown
 
 

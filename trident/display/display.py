@@ -167,7 +167,7 @@ def _line_text(line: GroupLine) -> str:
     parts.append(_number(line.milliseconds, " ms"))
     parts += [f"{name} {_number(keys, ' keys')}" for name, keys in line.states.items()]
     parts += [f"watermark of {name} {time}" for name, time in line.watermarks.items() if time]
-    parts.append(f"{line.late:,} late rows dropped" if line.late else "")
+    parts.append(f"late rows: {line.late:,}" if line.late else "")
     parts.append(f"{line.failures} failed attempts" if line.failures else "")
     return ", ".join(part for part in parts if part)
 

@@ -53,8 +53,8 @@ class SeparateValues:
         if value is self._last and type(value).__hash__ is None:
             kind = type(value).__name__
             raise SharedValueError(
-                f"returned the same {kind} from two calls of init, so that the groups would share their values: make a "
-                f"new {kind} in each call"
+                f"returned the same {kind} from two calls of init, so that the groups would share their values: each "
+                f"call must make a new {kind}"
             )
         self._last = value  # as long as it is kept, a new object is another one
         return value

@@ -62,7 +62,7 @@ function cards() {
         group.positions.map((at) => figure(`position of ${at.stream}`, position(at), `after batch ${at.frozen}\n${parts(at).join("\n")}`)),
         group.windows.map((window) => figure(`watermark of ${window.state}`,
           window.watermark ? behind(window.watermark) : "none yet",
-          window.watermark ? `${window.watermark}; ${number(window.numRowsDroppedByWatermark)} late rows dropped` : "no tuple had a time yet",
+          window.watermark ? `${window.watermark}; late rows: ${number(window.numRowsDroppedByWatermark)}` : "no tuple had a time yet",
           window.numRowsDroppedByWatermark ? `${number(window.numRowsDroppedByWatermark)} late` : null)),
       ),
       driver && spark(group.name),
